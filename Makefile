@@ -1,0 +1,49 @@
+# make demo and make test do all their own set-up: a virtual environment in .venv, exact versions from constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test test-all check bench docs clean
+
+help:
+	@echo "make demo      train on embedded data, compare with tuned cross-entropy, write demo-report/"
+	@echo "make test      the tests (a few minutes)"
+	@echo "make test-all  the tests, slow ones included"
+	@echo "make check     formatting, lint, types, import layers"
+	@echo "make bench     the speed table of docs/speed.md, measured here"
+	@echo "make docs      the documentation, strictly, into site/"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for each set of extras, renewed when the project's requirements change.
+$(VENV)/.with-%: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) with [$*] ..."
+	$(PIP) -e '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.with-demo
+	$(BIN)/python examples/demo.py --out demo-report
+
+test: $(VENV)/.with-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --doctest-modules src tests \
+		--cov --cov-report=term:skip-covered
+
+test-all: $(VENV)/.with-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules src tests
+
+check: $(VENV)/.with-check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.with-demo
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.with-docs
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) site demo-report

@@ -1,0 +1,1 @@
+"""Task, steps, counts and numerics: everything below the metrics. Needs torch and nothing else."""

@@ -1,0 +1,217 @@
+"""Confusion counts: the one thing every metric is a formula over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from metricfit.core.numerics import exact_dtype
+from metricfit.core.soft_counts import hard_counts, soft_counts
+from metricfit.core.steps import Linear, Step, check_threshold
+from metricfit.core.task import canonical, check_finite_counts, check_nan_logits, looks_at_values
+
+DEFAULT_STEP = Linear(delta=0.1)
+DEFAULT_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """True positives, false positives, false negatives and true negatives, each of shape ``(..., c)``.
+
+    The last axis is the class axis; a binary problem has one class, its positive one. Counts add: the counts of two
+    batches are the sum of theirs.
+
+    >>> Counts(tp=3, fp=1, fn=2, tn=4).positives
+    tensor([5.], dtype=torch.float64)
+    """
+
+    tp: Tensor
+    fp: Tensor
+    fn: Tensor
+    tn: Tensor
+
+    def __post_init__(self) -> None:
+        if all(isinstance(given, Tensor) for given in self):
+            shapes = {tuple(given.shape) for given in self}
+            if len(shapes) > 1:
+                raise ValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")
+            return
+        for field in fields(self):
+            given = torch.as_tensor(getattr(self, field.name), dtype=torch.float64)
+            object.__setattr__(self, field.name, given.reshape(1) if given.dim() == 0 else given)
+        self.__post_init__()
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.tp, self.fp, self.fn, self.tn))
+
+    def __add__(self, other: Counts) -> Counts:
+        if not isinstance(other, Counts):
+            return NotImplemented
+        return Counts(self.tp + other.tp, self.fp + other.fp, self.fn + other.fn, self.tn + other.tn)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Counts:
+        """Apply a function to each of the four, as in ``counts.map(torch.detach)``."""
+        return Counts(*(function(given) for given in self))
+
+    @property
+    def positives(self) -> Tensor:
+        """How many samples are of the class: tp + fn."""
+        return self.tp + self.fn
+
+    @property
+    def negatives(self) -> Tensor:
+        """How many samples are not of the class: fp + tn."""
+        return self.fp + self.tn
+
+    @property
+    def predicted(self) -> Tensor:
+        """How many samples are given to the class: tp + fp."""
+        return self.tp + self.fp
+
+    @property
+    def n(self) -> Tensor:
+        """How many samples there are."""
+        return self.tp + self.fp + self.fn + self.tn
+
+    @classmethod
+    def soft(
+        cls,
+        logits: Tensor,
+        target: Tensor,
+        *,
+        task: str | None = None,
+        step: Step | None = None,
+        threshold: float | Sequence[float] | Tensor | None = None,
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        per_image: bool = False,
+        validate: bool | None = None,
+    ) -> Counts:
+        """Differentiable counts: each sample counts as positive by ``step(sigmoid(logit), threshold)``.
+
+        Several thresholds give counts with a leading axis, ``(k, c)``. ``target`` may be soft: a sample of 0.3 is
+        three tenths of a positive and seven of a negative.
+
+        >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
+        tensor([0.9523])
+        """
+        batch = canonical(
+            logits,
+            target,
+            task=task,
+            weight=weight,
+            ignore_index=ignore_index,
+            per_image=per_image,
+            validate=validate,
+        )
+        chosen = DEFAULT_STEP if step is None else step
+        stacked = _at_thresholds(lambda t: soft_counts(*batch, chosen, t), threshold)
+        if looks_at_values(batch.logits, validate):
+            check_finite_counts(stacked.detach(), batch)
+        return cls(*stacked)
+
+    @classmethod
+    def hard(
+        cls,
+        logits: Tensor,
+        target: Tensor,
+        *,
+        task: str | None = None,
+        threshold: float | Sequence[float] | Tensor | None = None,
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        per_image: bool = False,
+        validate: bool | None = None,
+    ) -> Counts:
+        """Counts of the decisions ``sigmoid(logit) >= threshold``, exact and without gradient.
+
+        >>> Counts.hard(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tn
+        tensor([1.], dtype=torch.float64)
+        """
+        logits = logits.detach() if isinstance(logits, Tensor) else logits
+        batch = canonical(
+            logits,
+            target,
+            task=task,
+            weight=weight,
+            ignore_index=ignore_index,
+            per_image=per_image,
+            validate=validate,
+        )
+        if looks_at_values(batch.logits, validate):
+            check_nan_logits(batch.logits)
+        exact = exact_dtype(batch.logits.device)
+        target, weights = batch.target.to(exact), None if batch.weight is None else batch.weight.to(exact)
+        return cls(*_at_thresholds(lambda t: hard_counts(batch.logits, target, weights, t), threshold))
+
+    @classmethod
+    def from_labels(
+        cls,
+        predicted: Tensor,
+        target: Tensor,
+        *,
+        num_classes: int | None = None,
+        weight: Tensor | None = None,
+    ) -> Counts:
+        """Counts of labels against labels: 0/1 labels give the positive class alone, ``num_classes`` one entry a class.
+
+        >>> Counts.from_labels(torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0])).fp
+        tensor([1.], dtype=torch.float64)
+        >>> Counts.from_labels(torch.tensor([2, 1, 0]), torch.tensor([2, 0, 0]), num_classes=3).tp
+        tensor([1., 0., 1.], dtype=torch.float64)
+        """
+        predicted, target = (torch.as_tensor(given).reshape(-1) for given in (predicted, target))
+        if predicted.shape != target.shape:
+            raise ValueError(f"{len(predicted)} predicted labels for {len(target)} targets")
+        exact = exact_dtype(target.device)
+        weights = (
+            torch.ones_like(target, dtype=exact) if weight is None else torch.as_tensor(weight).reshape(-1).to(exact)
+        )
+        if weights.shape != target.shape:
+            raise ValueError(f"{len(weights)} weights for {len(target)} targets")
+        classes = 2 if num_classes is None else num_classes
+        _check_range(predicted, "predicted", classes, num_classes is None)
+        _check_range(target, "target", classes, num_classes is None)
+        predicted, target = predicted.long(), target.long()
+        hits, positives, chosen = (
+            torch.zeros(classes, dtype=exact, device=target.device).index_add_(0, index, amount)
+            for index, amount in (
+                (target, weights * (predicted == target)),
+                (target, weights),
+                (predicted, weights),
+            )
+        )
+        counts = cls(hits, chosen - hits, positives - hits, weights.sum() - chosen - positives + hits)
+        return counts.map(lambda given: given[1:]) if num_classes is None else counts
+
+
+def _at_thresholds(
+    counts: Callable[[float | Tensor], Tensor], threshold: float | Sequence[float] | Tensor | None
+) -> Tensor:
+    """Stacked counts ``(4, 1)`` at one threshold, ``(4, k, 1)`` at several."""
+    if threshold is None:
+        threshold = DEFAULT_THRESHOLD
+    if isinstance(threshold, str):
+        raise ValueError(f"a binary threshold is a number or several, got {threshold!r}")
+    if isinstance(threshold, (int, float)) or (isinstance(threshold, Tensor) and threshold.dim() == 0):
+        check_threshold(threshold)
+        return counts(threshold).unsqueeze(-1)
+    if len(threshold) == 0:
+        raise ValueError("no threshold given; leave it out for 0.5")
+    each = []
+    for one in threshold:
+        check_threshold(one)
+        each.append(counts(one))
+    return torch.stack(each, dim=1).unsqueeze(-1)
+
+
+def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:
+    if labels.is_floating_point() and bool((labels != labels.round()).any()):
+        raise ValueError(f"{name} must hold labels, got fractions; threshold scores first, or use Counts.hard")
+    if labels.numel() and bool((labels.min() < 0) | (labels.max() >= classes)):
+        low, high = float(labels.min()), float(labels.max())
+        hint = "; give num_classes= for more than two classes" if binary else ""
+        raise ValueError(f"{name} labels must lie in 0..{classes - 1}, got {low:g} to {high:g}{hint}")

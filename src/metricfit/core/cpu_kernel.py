@@ -1,0 +1,107 @@
+"""Binary soft counts on the CPU in blocks: O(n) time, a few blocks of scratch whatever n is.
+
+Plain operations stream some twenty arrays of length n through memory; here a block's intermediates stay in the
+cache, written in place into scratch. The formulas are those of ``steps.VALUE`` and ``steps.SLOPE``, to which the tests
+compare them. A block of 2**17 is long enough for torch to split it over threads and short enough to be cached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from metricfit.core.steps import linear_pieces
+
+BLOCK = 2**17
+
+
+def handles(logits: Tensor) -> bool:
+    """Whether these logits are what the kernel was written for: one dense row on the CPU."""
+    return (
+        logits.device.type == "cpu"
+        and logits.dim() == 1
+        and logits.is_contiguous()
+        and logits.dtype in (torch.float32, torch.float64)
+    )
+
+
+def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
+    """Soft counts ``(4,)``; block sums are added in float64."""
+    total = torch.zeros(4, dtype=torch.float64)
+    scratch = logits.new_empty(6, min(BLOCK, len(logits)))
+    for block in _blocks(len(logits)):
+        y = target[block]
+        p, q, mass, spare, positive, negative = scratch[:, : len(y)].unbind()
+        if weight is None:
+            positive = y
+            torch.sub(1, y, out=negative)
+        else:
+            torch.mul(y, weight[block], out=positive)
+            torch.sub(weight[block], positive, out=negative)
+        _tails(logits[block], p, q)
+        _value(p, threshold, kind, number, mass, spare)
+        tp, fp = torch.dot(positive, mass), torch.dot(negative, mass)
+        _value(q, 1 - threshold, kind, number, mass, spare)
+        fn, tn = torch.dot(positive, mass), torch.dot(negative, mass)
+        total += torch.stack([tp, fp, fn, tn])
+    return total.to(logits.dtype)
+
+
+def slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
+    """``w step'(p) p (1-p)`` for every logit."""
+    result = torch.empty_like(logits)
+    scratch = logits.new_empty(3, min(BLOCK, len(logits)))
+    for block in _blocks(len(logits)):
+        out = result[block]
+        p, q, spare = scratch[:, : len(out)].unbind()
+        _tails(logits[block], p, q)
+        _slope(p, threshold, kind, number, out, spare)
+        out.mul_(p).mul_(q)
+        if weight is not None:
+            out.mul_(weight[block])
+    return result
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    return (slice(start, start + BLOCK) for start in range(0, n, BLOCK))
+
+
+def _tails(x: Tensor, p: Tensor, q: Tensor) -> None:
+    limit = 700.0 if x.dtype == torch.float64 else 80.0
+    torch.clamp(x, -limit, limit, out=q).neg_().exp_()
+    torch.add(q, 1, out=p).reciprocal_()
+    q.mul_(p)
+
+
+def _value(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
+    if kind == "linear":
+        a, b, m1, m2, m3 = linear_pieces(t, number)
+        torch.mul(p, m1, out=out)
+        out.add_(torch.sub(p, a, out=spare).relu_(), alpha=m2 - m1)
+        out.add_(torch.sub(p, b, out=spare).relu_(), alpha=m3 - m2)
+    elif kind == "sigmoid":
+        torch.sub(p, t, out=out).mul_(number).sigmoid_()
+    elif kind == "identity":
+        out.copy_(p)
+    else:
+        torch.sub(p, t, out=out).div_(number).add_(1).clamp_(0, 2)
+        out.sub_(torch.mul(out, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2)
+
+
+def _slope(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
+    if kind == "linear":
+        a, b, m1, m2, m3 = linear_pieces(t, number)
+        torch.sub(p, a, out=out).gt_(0).mul_(m2 - m1).add_(m1)
+        out.add_(torch.sub(p, b, out=spare).gt_(0), alpha=m3 - m2)
+    elif kind == "sigmoid":
+        torch.sub(p, t, out=out).mul_(number)
+        torch.neg(out, out=spare).sigmoid_()
+        out.sigmoid_().mul_(spare).mul_(number)
+    elif kind == "identity":
+        out.fill_(1)
+    else:
+        torch.sub(p, t, out=out).div_(number).add_(1).clamp_(0, 2)
+        out.mul_(math.pi).cos_().neg_().add_(1).div_(2 * number)

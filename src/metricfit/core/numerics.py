@@ -1,0 +1,59 @@
+"""Arithmetic that stays finite, in value and in gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """``numerator / denominator``, and 0 with zero gradient where the denominator is 0.
+
+    >>> ratio(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]))
+    tensor([0.2500, 0.0000])
+    """
+    # The denominator is made safe before dividing: autograd visits both branches of a `where`, and the
+    # unused branch's 0/0 would turn the zero gradient into 0 * nan = nan.
+    empty = denominator == 0
+    return torch.where(empty, 0.0, numerator / torch.where(empty, 1.0, denominator))
+
+
+def root(x: Tensor) -> Tensor:
+    """Square root of ``x >= 0``, with gradient 0 instead of infinity at 0.
+
+    >>> root(torch.tensor([4.0, 0.0]))
+    tensor([2., 0.])
+    """
+    empty = x <= 0  # a difference of counts can round to -1e-9
+    return torch.where(empty, 0.0, torch.sqrt(torch.where(empty, 1.0, x)))
+
+
+def counting_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The type counts of such logits are summed in: at least float32, for 2**18 fp16 ones overflow fp16."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """The type hard counts are kept in: float64, exact to 2**53, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def tails(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """``sigmoid(x)`` and ``sigmoid(-x)`` from one exponential, each accurate where it is small.
+
+    The logits are clamped where the smaller tail would underflow, so that no intermediate overflows; beyond
+    the clamp the gradient is 0.
+    """
+    limit = 700.0 if logits.dtype == torch.float64 else 80.0
+    odds_against = torch.exp(-logits.clamp(-limit, limit))
+    p = 1.0 / (1.0 + odds_against)
+    return p, odds_against * p
+
+
+def stable_sigmoid(x: Tensor) -> Tensor:
+    """``sigmoid(x)`` whose gradient is ``s(x) s(-x)`` from both tails.
+
+    torch.sigmoid's backward is ``s (1 - s)``: in float32 that is exactly 0 from x = 17 on, where the true
+    gradient is 4e-8. The logarithm keeps both tails.
+    """
+    return torch.exp(torch.nn.functional.logsigmoid(x))

@@ -1,0 +1,152 @@
+"""Soft confusion counts of binary logits, with a closed-form backward.
+
+With h = step(p, t), p = sigmoid(x), label y and weight w, the four counts are
+
+    tp = sum w y h      fp = sum w (1-y) h      fn = sum w y (1-h)      tn = sum w (1-y) (1-h)
+
+and for upstream gradients g the gradient with respect to a logit is
+
+    w [ y (g_tp - g_fn) + (1-y) (g_fp - g_tn) ] step'(p) p (1-p).
+
+One slope serves all four counts and is taken from both tails, where autograd would send each count back through
+its own saturated half. What is saved is the input, as for BCEWithLogitsLoss.
+
+Everything here works on tensors ``(..., n)`` and sums over the last axis; counts come back stacked, ``(4, ...)``, in
+the order tp, fp, fn, tn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core import cpu_kernel, triton_kernel
+from metricfit.core.numerics import tails
+from metricfit.core.steps import SLOPE, VALUE, Annealed, ClosedFormStep, Step, StraightThrough, Threshold
+
+
+def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, threshold: Threshold) -> Tensor:
+    """Soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape and type."""
+    if isinstance(step, Annealed):  # counts are linear in the step
+        start = soft_counts(logits, target, weight, step.start, threshold)
+        end = soft_counts(logits, target, weight, step.end, threshold)
+        return torch.lerp(start, end, step.a.to(start.dtype))
+    if isinstance(step, StraightThrough):
+        soft = soft_counts(logits, target, weight, step.step, threshold)
+        return hard_counts(logits, target, weight, threshold).to(soft.dtype) + (soft - soft.detach())
+    if not isinstance(step, ClosedFormStep):
+        p, _ = tails(logits)
+        mass = step(p, threshold)
+        return _sum_masses(mass, 1 - mass, target, weight)
+    if isinstance(threshold, Tensor) or target.requires_grad or (weight is not None and weight.requires_grad):
+        p, q = tails(logits)
+        value = VALUE[step.kind]
+        return _sum_masses(value(p, threshold, step.number), value(q, 1 - threshold, step.number), target, weight)
+    traced = torch.compiler.is_compiling()
+    counts: Tensor = _closed_form(logits, target, weight, step.kind, step.number, threshold, traced)
+    return counts
+
+
+def hard_counts(logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold) -> Tensor:
+    """Counts of the decisions ``sigmoid(logits) >= threshold``, stacked ``(4, ...)``; no gradient."""
+    positive = (torch.sigmoid(logits.detach()) >= threshold).to(target.dtype)
+    return _sum_masses(positive, 1 - positive, target, weight)
+
+
+def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    positive, negative = target, 1 - target
+    if weight is not None:
+        positive, negative = weight * positive, weight * negative
+    return torch.stack(
+        [
+            (positive * mass).sum(-1),
+            (negative * mass).sum(-1),
+            (positive * complement).sum(-1),
+            (negative * complement).sum(-1),
+        ]
+    )
+
+
+def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
+    """``w step'(p) p (1-p)``, the gradient of the weighted step with respect to the logits."""
+    p, q = tails(logits)
+    slope = SLOPE[kind](p, threshold, number) * p * q
+    return slope if weight is None else slope * weight
+
+
+class _SoftCounts(torch.autograd.Function):
+    """The kernel's autograd face: plain operations when traced or differentiated twice, blocks or Triton otherwise."""
+
+    @staticmethod
+    def forward(
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        kind: str,
+        number: float,
+        threshold: float,
+        traced: bool,
+    ) -> Tensor:
+        if not traced and cpu_kernel.handles(logits):
+            return cpu_kernel.counts(logits, target, weight, kind, number, threshold)
+        if not traced and triton_kernel.handles(logits):
+            return triton_kernel.counts(logits, target, weight, kind, number, threshold)
+        p, q = tails(logits)
+        value = VALUE[kind]
+        return _sum_masses(value(p, threshold, number), value(q, 1 - threshold, number), target, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        logits, target, weight, ctx.kind, ctx.number, ctx.threshold, ctx.traced = inputs
+        ctx.save_for_backward(logits, target, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight = ctx.saved_tensors
+        of_positive = (grad[0] - grad[2]).unsqueeze(-1)
+        of_negative = (grad[1] - grad[3]).unsqueeze(-1)
+        # With gradients enabled this backward is itself differentiated (create_graph, torch.func): only plain
+        # operations may see it then.
+        plain = ctx.traced or torch.is_grad_enabled()
+        if not plain and triton_kernel.handles(logits):
+            given = triton_kernel.gradient(
+                logits, target, weight, of_positive, of_negative, ctx.kind, ctx.number, ctx.threshold
+            )
+            return given, None, None, None, None, None, None
+        slope_mass = cpu_kernel.slope_mass if not plain and cpu_kernel.handles(logits) else _slope_mass
+        slope = slope_mass(logits, weight, ctx.kind, ctx.number, ctx.threshold)
+        given = torch.addcmul(of_negative, target, of_positive - of_negative) * slope
+        return given, None, None, None, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        """A vmapped axis becomes a leading one: the kernel sums over the last axis whatever stands before it."""
+        tensors = [
+            None
+            if given is None
+            else given.expand(info.batch_size, *given.shape)
+            if dim is None
+            else given.movedim(dim, 0)
+            for given, dim in zip(inputs[:3], in_dims[:3], strict=True)
+        ]
+        return _SoftCounts.apply(*tensors, *inputs[3:]), 1  # type: ignore[no-untyped-call]
+
+
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
+def _closed_form(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    kind: str,
+    number: float,
+    threshold: float,
+    traced: bool,
+) -> Tensor:
+    """The only door to the Function: called directly under compile(vmap) it would lose its backward.
+
+    See https://github.com/pytorch/pytorch/issues/193279.
+    """
+    counts: Tensor = _SoftCounts.apply(logits, target, weight, kind, number, threshold, traced)  # type: ignore[no-untyped-call]
+    return counts

@@ -1,0 +1,32 @@
+"""Losses: any metric of counts, surrogates, pointwise ones, and their mixtures. All take logits."""
+
+from metricfit.losses.memory import RunningCounts
+from metricfit.losses.metric_loss import MetricLoss
+from metricfit.losses.mix import Mix
+from metricfit.losses.pointwise import (
+    ClassBalanced,
+    EffectiveNumberBCELoss,
+    FocalLoss,
+    MAELoss,
+    MarginLoss,
+    MSFELoss,
+    WeightedBCELoss,
+)
+from metricfit.losses.surrogate import SurrogateFBetaLoss, SurrogateTverskyLoss
+from metricfit.losses.watch import DeadGradientWarning
+
+__all__ = [
+    "ClassBalanced",
+    "DeadGradientWarning",
+    "EffectiveNumberBCELoss",
+    "FocalLoss",
+    "MAELoss",
+    "MSFELoss",
+    "MarginLoss",
+    "MetricLoss",
+    "Mix",
+    "RunningCounts",
+    "SurrogateFBetaLoss",
+    "SurrogateTverskyLoss",
+    "WeightedBCELoss",
+]

@@ -1,0 +1,223 @@
+"""Losses that are a mean over samples: cross-entropy weighted, focused or with a margin, and absolute error.
+
+x is a logit, p = sigmoid(x), y the label. Every loss here is ``forward(logits, target, weight=None)`` and averages as
+``sum(w l) / sum(w)``; the mean over nothing is 0. A soft target mixes the two branches.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from metricfit.core.numerics import ratio, tails
+from metricfit.core.task import canonical
+
+
+class PointwiseLoss(nn.Module, ABC):
+    """A mean over samples of one term for positives and one for negatives."""
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The weighted mean of the samples' losses."""
+        x, y, w = canonical(logits, target, weight=weight)
+        losses = y * self.of_positive(x) + (1 - y) * self.of_negative(x)
+        return ratio((losses if w is None else w * losses).sum(), (torch.ones_like(x) if w is None else w).sum())
+
+    @abstractmethod
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """The loss of each logit, were its label 1."""
+
+    @abstractmethod
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """The loss of each logit, were its label 0."""
+
+
+class WeightedBCELoss(PointwiseLoss):
+    """Cross-entropy with the positives' term multiplied: -c y log p - (1-y) log(1-p). Plain cross-entropy at 1.
+
+    >>> WeightedBCELoss(positive_weight=2.0)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+    tensor(1.0397)
+    """
+
+    def __init__(self, positive_weight: float = 1.0) -> None:
+        super().__init__()
+        self.positive_weight = _at_least_0("WeightedBCELoss", "positive_weight", positive_weight)
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """-c log p."""
+        return self.positive_weight * softplus(-logits)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """-log(1 - p)."""
+        return softplus(logits)
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"positive_weight={self.positive_weight:g}"
+
+
+class EffectiveNumberBCELoss(WeightedBCELoss):
+    r"""Cross-entropy weighted by class, :math:`(1-\beta)/(1-\beta^{n_y})` for a class of n_y samples. Cui et al. 2019.
+
+    ``class_counts`` are the numbers of negatives and positives in the training set.
+
+    >>> EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
+    EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
+    """
+
+    def __init__(self, beta: float, class_counts: Sequence[int]) -> None:
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
+        if len(class_counts) != 2 or min(class_counts) < 1:
+            raise ValueError(
+                f"class_counts are the numbers of negatives and of positives, both at least 1, got {class_counts}"
+            )
+        negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in class_counts)
+        super().__init__(positives)
+        self.negative_weight = negatives
+        self.beta = float(beta)
+        self.class_counts = tuple(int(n) for n in class_counts)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """-log(1 - p), weighted."""
+        return self.negative_weight * softplus(logits)
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"beta={self.beta:g}, class_counts={self.class_counts}"
+
+
+class FocalLoss(PointwiseLoss):
+    r"""Cross-entropy times :math:`(1-p)^\gamma` for positives and :math:`p^\gamma` for negatives. Lin et al. 2017.
+
+    ``asymmetric=True`` keeps the factor on the negatives only.
+
+    >>> FocalLoss(gamma=2.0)(torch.tensor([0.0]), torch.tensor([1]))
+    tensor(0.1733)
+    """
+
+    def __init__(self, gamma: float, asymmetric: bool = False) -> None:
+        super().__init__()
+        self.gamma = _at_least_0("FocalLoss", "gamma", gamma)
+        self.asymmetric = asymmetric
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """-(1 - p)^gamma log p, or -log p."""
+        return softplus(-logits) if self.asymmetric else torch.exp(-self.gamma * softplus(logits)) * softplus(-logits)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """-p^gamma log(1 - p)."""
+        return torch.exp(-self.gamma * softplus(-logits)) * softplus(logits)
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"gamma={self.gamma:g}, asymmetric={self.asymmetric}"
+
+
+class MarginLoss(PointwiseLoss):
+    """Cross-entropy that asks for a margin: -log s(x - m) for positives, -log(1 - s(x + m)) for negatives.
+
+    ``asymmetric=True`` keeps the margin on the positives only. Li et al. 2019, as used by Sangalli et al. 2021.
+
+    >>> MarginLoss(margin=1.0)(torch.tensor([1.0]), torch.tensor([1]))
+    tensor(0.6931)
+    """
+
+    def __init__(self, margin: float, asymmetric: bool = False) -> None:
+        super().__init__()
+        self.margin = _at_least_0("MarginLoss", "margin", margin)
+        self.asymmetric = asymmetric
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """-log sigmoid(x - m)."""
+        return softplus(self.margin - logits)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """-log(1 - sigmoid(x + m)), or with no margin."""
+        return softplus(logits if self.asymmetric else logits + self.margin)
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"margin={self.margin:g}, asymmetric={self.asymmetric}"
+
+
+class MAELoss(PointwiseLoss):
+    """The absolute error of the two probabilities, 2 y (1-p) + 2 (1-y) p. Lee et al. 2021, Eq. 14.
+
+    >>> MAELoss()(torch.tensor([0.0]), torch.tensor([1]))
+    tensor(1.)
+    """
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """2 (1 - p)."""
+        return 2 * tails(logits)[1]
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """2 p."""
+        return 2 * tails(logits)[0]
+
+
+class MSFELoss(nn.Module):
+    r"""The mean squared false error: each class's mean of :math:`(y-p)^2/2`, squared, added. Wang et al. 2016.
+
+    A class without samples adds nothing.
+
+    >>> MSFELoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+    tensor(0.0312)
+    """
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The sum over the classes of their squared mean errors."""
+        x, y, w = canonical(logits, target, weight=weight)
+        p, q = tails(x)
+        result = x.new_zeros(())
+        for share, error in ((y, q), (1 - y, p)):
+            share = share if w is None else w * share
+            result = result + ratio((share * error**2 / 2).sum(), share.sum()) ** 2
+        return result
+
+
+class ClassBalanced(nn.Module):
+    """Any loss that takes weights, with each class weighted by the inverse of its share, 1/prior and 1/(1 - prior).
+
+    ``prior`` is the share of positives in the training set. The loss averages as ``sum(w l) / sum(w)``, so this is half
+    of Lee et al.'s class-balanced mean.
+
+    >>> ClassBalanced(MAELoss(), prior=0.1)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+    tensor(1.)
+    """
+
+    def __init__(self, loss: nn.Module, prior: float) -> None:
+        super().__init__()
+        self.loss = loss
+        self.prior = check_prior("ClassBalanced", prior)
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The inner loss with class weights."""
+        _, y, w = canonical(logits, target, weight=weight)
+        balance = y / self.prior + (1 - y) / (1 - self.prior)
+        result: Tensor = self.loss(logits, target, weight=balance if w is None else w * balance)
+        return result
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"prior={self.prior:g}"
+
+
+def check_prior(owner: str, prior: float) -> float:
+    """Refuse a prior that is not a share strictly between 0 and 1."""
+    if not 0.0 < prior < 1.0:
+        raise ValueError(
+            f"{owner}: prior is the share of positives in the training set, strictly between 0 and 1, got {prior}"
+        )
+    return float(prior)
+
+
+def _at_least_0(owner: str, name: str, value: float) -> float:
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"{owner} needs a finite {name} of at least 0, got {value}")
+    return float(value)

@@ -1,0 +1,91 @@
+"""Surrogates of F-beta and Tversky scores that are plain means over samples. Lee, Yang, Yoo 2021.
+
+With q0 the mean of 1 - p over positives, q1 the mean of p over negatives and pi the share of positives, the soft
+Tversky score is a rising function of one ratio,
+
+    T = 1 / ((1 - beta) + alpha (1-pi)/pi / r),      r = (1 - q0) / (c + q1),      c = beta pi / (alpha (1-pi)),
+
+so -log r = -log(1 - q0) + log(c + q1) has the same minimisers as -log T, and its per-sample form, with the logarithms
+inside the means, needs no batch statistics. F_b is Tversky with alpha = 1/(1+b²), beta = b²/(1+b²): c = b² pi/(1-pi).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from metricfit.losses.pointwise import PointwiseLoss, check_prior
+
+
+class SurrogateTverskyLoss(PointwiseLoss):
+    r"""-y log p + (1-y) log(c + p), with :math:`c = \beta\pi / (\alpha(1-\pi))`: the surrogate of Tversky(alpha, beta).
+
+    Args:
+        alpha: the weight of false positives.
+        beta: the weight of false negatives.
+        prior: the share of positives in the training set, not the batch.
+        q: in (0, 1], the generalised form (Eq. 25), robust to noisy labels; 0 for the logarithms.
+        balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean.
+
+    Jaccard, Tversky(1, 1), has the same c as F1, and so the same surrogate.
+
+    >>> SurrogateTverskyLoss(0.5, 0.5, prior=0.5)(torch.tensor([0.0]), torch.tensor([1]))
+    tensor(1.3863)
+    """
+
+    def __init__(self, alpha: float, beta: float, *, prior: float, q: float = 0.0, balanced: bool = True) -> None:
+        super().__init__()
+        prior = check_prior(type(self).__name__, prior)
+        if not (0.0 < alpha < math.inf and 0.0 < beta < math.inf):
+            raise ValueError(f"SurrogateTverskyLoss needs finite alpha > 0 and beta > 0, got {alpha} and {beta}")
+        if not 0.0 <= q <= 1.0:
+            raise ValueError(f"{type(self).__name__} needs q in [0, 1], got {q}")
+        self.alpha, self.beta, self.prior, self.q, self.balanced = alpha, beta, prior, q, balanced
+        self.log_c = math.log(beta / alpha) + math.log(prior / (1 - prior))
+        self.positive_weight = 1 / prior if balanced else 1.0
+        self.negative_weight = 1 / (1 - prior) if balanced else 1.0
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """-log p, or (1 - p^q)/q."""
+        return -self.positive_weight * _power_log(logsigmoid(logits), self.q)
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """log(c + p), or ((c + p)^q - 1)/q."""
+        log_sum = torch.logaddexp(logsigmoid(logits), logits.new_tensor(self.log_c))
+        return self.negative_weight * _power_log(log_sum, self.q)
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"alpha={self.alpha:g}, beta={self.beta:g}, prior={self.prior:g}, q={self.q:g}, balanced={self.balanced}"
+
+
+class SurrogateFBetaLoss(SurrogateTverskyLoss):
+    r"""-y log p + (1-y) log(c + p), with :math:`c = \beta^2\pi / (1-\pi)`. Lee et al. 2021, Eq. 20 and 25.
+
+    Args:
+        beta: above 1 favours recall, below 1 precision.
+        prior: the share of positives in the training set, not the batch.
+        q: in (0, 1], the generalised form (Eq. 25), robust to noisy labels; 0 for the logarithms (Eq. 20).
+        balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean.
+
+    >>> SurrogateFBetaLoss(beta=1.0, prior=0.5, q=1.0, balanced=False)(torch.tensor([0.0]), torch.tensor([1]))
+    tensor(0.5000)
+    """
+
+    def __init__(self, beta: float = 1.0, *, prior: float, q: float = 0.0, balanced: bool = True) -> None:
+        if not 0.0 < beta < math.inf:
+            raise ValueError(f"SurrogateFBetaLoss needs a finite beta > 0, got {beta}")
+        super().__init__(1 / (1 + beta**2), beta**2 / (1 + beta**2), prior=prior, q=q, balanced=balanced)
+        self.beta = beta
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"beta={self.beta:g}, prior={self.prior:g}, q={self.q:g}, balanced={self.balanced}"
+
+
+def _power_log(log_value: Tensor, q: float) -> Tensor:
+    """(v^q - 1)/q from log v, and its limit log v at q = 0; stable for every q between."""
+    return log_value if q == 0.0 else torch.expm1(q * log_value) / q

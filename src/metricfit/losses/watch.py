@@ -1,0 +1,66 @@
+"""A warning when a loss has stopped teaching: a high loss whose gradient is gone."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+from torch import Tensor
+
+DEAD_GRADIENT = 1e-6
+LEARNT = 0.05
+
+
+class DeadGradientWarning(UserWarning):
+    """The loss is far from 0 but its gradient with respect to the logits is nearly 0."""
+
+
+class GradientWatch:
+    """Looks at the gradient of the logits at the forward passes 1, 2, 4, 8 and so on, and warns once."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.warned = False
+
+    def watch(self, loss: Tensor, logits: Tensor, owner: str) -> None:
+        """Look at this pass's gradient when it comes, if this pass is one to look at."""
+        self.passes += 1
+        due = self.passes & (self.passes - 1) == 0
+        if not due or self.warned or not (loss.requires_grad and logits.requires_grad) or loss.dim() != 0:
+            return
+        passes, value, upstream = self.passes, loss.detach(), [1.0]
+
+        def of_loss(grad: Tensor) -> None:
+            upstream[0] = _number(grad.abs())
+
+        def of_logits(grad: Tensor) -> None:
+            size = _number(grad.abs().sum(dtype=torch.float32))
+            if size < DEAD_GRADIENT * upstream[0] and _number(value) > LEARNT and not self.warned:
+                self.warned = True
+                warnings.warn(
+                    _message(owner, passes, float(value), size, grad.numel()),
+                    DeadGradientWarning,
+                    stacklevel=2,
+                )
+
+        loss.register_hook(of_loss)  # type: ignore[no-untyped-call]
+        logits.register_hook(of_logits)  # type: ignore[no-untyped-call]
+
+
+def _number(given: Tensor) -> float:
+    """The value of a 0-d tensor; NaN, which no comparison holds for, under vmap, where there is none to look at."""
+    try:
+        return float(given)
+    except RuntimeError:
+        return math.nan
+
+
+def _message(owner: str, passes: int, loss: float, size: float, n: int) -> str:
+    return (
+        f"{owner}: the gradient has died. At forward pass {passes} the loss is {loss:.3g}, but the gradients of its "
+        f"{n} logits add up to {size:.1g}. The step is flat where all the scores lie. Remedies: start the last bias at the "
+        "prior with metricfit.train.start_at_prior(model, prior); take a step that is flat nowhere, steps.Linear(), or "
+        "a smaller k; mix with cross-entropy, losses.Mix((losses.WeightedBCELoss(), 1.0), (loss, 0.5)); look for "
+        "logits that have run off to large values. The page 'Start well' of the documentation shows each."
+    )

@@ -1,0 +1,309 @@
+"""The Metric object: a named formula over counts, with its direction and bounds."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.metrics import registry
+from metricfit.metrics.requirements import Requirement
+
+Formula = Callable[..., Tensor]
+Bounds = tuple[float, float]
+Parameter = float | tuple[float, ...]
+
+
+class Metric:
+    """A formula over counts. Called on Counts ``(..., c)`` it gives a value per class, ``(..., c)``.
+
+    Metrics compare equal by name and parameters. ``metric >= bound`` and ``metric <= bound`` make a Requirement;
+    ``metric[k]`` is the metric of class k alone.
+
+    >>> from metricfit import Counts, metrics
+    >>> metrics.f1(Counts(tp=3, fp=1, fn=2, tn=4))
+    tensor([0.6667], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        formula: Formula,
+        *,
+        parameters: Mapping[str, Parameter] | None = None,
+        minimize: bool = False,
+        bounds: Bounds = (-math.inf, math.inf),
+        needs: frozenset[str] = frozenset(),
+        whole_matrix: bool = False,
+        own: bool = False,
+        class_index: int | None = None,
+    ) -> None:
+        self.base_name = name
+        self.formula = formula
+        self.parameters = dict(parameters or {})
+        self.minimize = minimize
+        self.bounds = bounds
+        self.needs = needs
+        self.whole_matrix = whole_matrix
+        self.own = own
+        self.class_index = class_index
+
+    @property
+    def name(self) -> str:
+        """The name that ``get_metric`` takes, parameters included."""
+        inside = ", ".join(f"{key}={_literal(value)}" for key, value in self.parameters.items())
+        index = "" if self.class_index is None else f"[{self.class_index}]"
+        return self.base_name + (f"({inside})" if inside else "") + index
+
+    def __call__(self, counts: Counts) -> Tensor:
+        """The value per class; 0 where the formula is 0/0."""
+        if not isinstance(counts, Counts):
+            raise TypeError(f"a metric is called on Counts, got {type(counts).__name__}; see Counts.hard")
+        parameters = {key: self._parameter(key, value, counts) for key, value in self.parameters.items()}
+        value = self._finite(counts, parameters) if self.own else self.formula(counts, **parameters)
+        return value if self.class_index is None else self._of_class(value)
+
+    def _parameter(self, key: str, value: Parameter, counts: Counts) -> float | Tensor:
+        if not isinstance(value, tuple):
+            return value
+        classes = counts.tp.shape[-1]
+        if len(value) != classes:
+            raise ValueError(f"{self.name} has {len(value)} values of {key}, the counts have {classes} classes")
+        return counts.tp.new_tensor(value)
+
+    def _finite(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
+        """A user's formula, which may divide as it likes: where it gives NaN the value is 0, and so is the gradient."""
+        value = self.formula(counts, **parameters)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"the formula of {self.name} must return a tensor, got {type(value).__name__}")
+        undefined = value.isnan()
+        if undefined.shape == counts.tp.shape:
+            # Evaluated again at harmless counts there, for a gradient through the NaN would be NaN.
+            harmless = counts.map(lambda given: torch.where(undefined, 1.0, given))
+            value = self.formula(harmless, **parameters)
+        return torch.where(undefined, 0.0, value)
+
+    def _of_class(self, value: Tensor) -> Tensor:
+        assert self.class_index is not None
+        classes = value.shape[-1]
+        if self.class_index >= classes:
+            raise ValueError(f"{self.name}: the counts have {classes} classes, 0 to {classes - 1}")
+        return value[..., self.class_index : self.class_index + 1]
+
+    def __getitem__(self, index: int) -> Metric:
+        if isinstance(index, bool) or not isinstance(index, int) or index < 0:
+            raise TypeError(f"{self.name}[k] takes a class number from 0 on, got {index!r}")
+        if self.whole_matrix:
+            raise TypeError(f"{self.name} is one number for the whole confusion matrix, not one per class")
+        if self.class_index is not None:
+            raise TypeError(f"{self.name} is already of one class")
+        return self._with(class_index=index)
+
+    def _with(self, **changes: Any) -> Metric:
+        settings: dict[str, Any] = {
+            "parameters": self.parameters,
+            "minimize": self.minimize,
+            "bounds": self.bounds,
+            "needs": self.needs,
+            "whole_matrix": self.whole_matrix,
+            "own": self.own,
+            "class_index": self.class_index,
+        }
+        return Metric(self.base_name, self.formula, **(settings | changes))
+
+    def __ge__(self, bound: float) -> Requirement:
+        return Requirement(self, ">=", bound)
+
+    def __le__(self, bound: float) -> Requirement:
+        return Requirement(self, "<=", bound)
+
+    def __gt__(self, bound: float) -> Requirement:
+        raise TypeError(f"write {self.name} >= {bound}: a requirement includes its bound")
+
+    def __lt__(self, bound: float) -> Requirement:
+        raise TypeError(f"write {self.name} <= {bound}: a requirement includes its bound")
+
+    def _key(self) -> tuple[object, ...]:
+        return self.name, self.formula if self.own else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Metric) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        if self.own:
+            return super().__reduce__()
+        return get_metric, (self.name,)
+
+
+class MetricFactory:
+    """A formula with parameters: call it with them to get the Metric, as in ``fbeta(beta=2)``."""
+
+    def __init__(self, name: str, formula: Formula, bounds: Bounds | Callable[..., Bounds], **settings: Any) -> None:
+        self.name = name
+        self.formula = formula
+        self.bounds = bounds
+        self.settings = settings
+        self.__doc__ = formula.__doc__
+        self._signature = inspect.Signature(list(inspect.signature(formula).parameters.values())[1:])
+
+    def __call__(self, *args: float | Sequence[float], **kwargs: float | Sequence[float]) -> Metric:
+        """The metric with these parameters."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self!r}: {error}") from None
+        bound.apply_defaults()
+        parameters = {key: self._checked(key, value) for key, value in bound.arguments.items()}
+        bounds = self.bounds(**parameters) if callable(self.bounds) else self.bounds
+        return Metric(self.name, self.formula, parameters=parameters, bounds=bounds, **self.settings)
+
+    def _checked(self, key: str, value: object) -> Parameter:
+        if isinstance(value, (list, tuple)):
+            if not value:
+                raise ValueError(f"{self.name}: {key} has no values")
+            return tuple(float(self._number(key, one)) for one in value)
+        return self._number(key, value)
+
+    def _number(self, key: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"{self.name}: {key} must be a number or a list of them, got {value!r}")
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{self.name}: {key} must be finite and at least 0, got {value}")
+        return value
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self._signature}"
+
+
+@overload
+def metric(formula: Formula) -> Any: ...
+@overload
+def metric(
+    *,
+    minimize: bool = ...,
+    bounds: Bounds | Callable[..., Bounds] = ...,
+    needs: Sequence[str] = ...,
+    whole_matrix: bool = ...,
+) -> Callable[[Formula], Any]: ...
+def metric(
+    formula: Formula | None = None,
+    *,
+    minimize: bool = False,
+    bounds: Bounds | Callable[..., Bounds] = (-math.inf, math.inf),
+    needs: Sequence[str] = (),
+    whole_matrix: bool = False,
+) -> Any:
+    """Make a Metric of a function of Counts, known to ``get_metric`` under the function's name.
+
+    A function with further parameters makes a factory. The formula may divide as it likes: where it gives 0/0 the
+    value and the gradient are 0. Under a square root use ``metrics.root``, whose gradient at 0 is finite.
+
+    ``minimize`` says that lower is better; ``bounds`` the range of values; ``needs`` which of "positives" and
+    "negatives" must be there for the value to mean anything; ``whole_matrix`` that the formula reduces over the classes
+    itself.
+
+    >>> @metric
+    ... def lift(c):
+    ...     return c.tp * c.n / (c.predicted * c.positives)
+    >>> lift(Counts(tp=3, fp=1, fn=2, tn=4))
+    tensor([1.5000], dtype=torch.float64)
+    """
+
+    def build(formula: Formula) -> Metric | MetricFactory:
+        made = _made(formula, minimize, bounds, needs, whole_matrix, own=True)
+        registry.add_own(made.base_name if isinstance(made, Metric) else made.name, made)
+        return made
+
+    return build if formula is None else build(formula)
+
+
+def builtin(
+    *,
+    minimize: bool = False,
+    bounds: Bounds | Callable[..., Bounds] = (0.0, 1.0),
+    needs: Sequence[str] = (),
+    whole_matrix: bool = False,
+    aliases: Sequence[str] = (),
+) -> Callable[[Formula], Any]:
+    """``metric`` for the formulas of this library, which guard their own divisions."""
+
+    def build(formula: Formula) -> Metric | MetricFactory:
+        made = _made(formula, minimize, bounds, needs, whole_matrix, own=False)
+        registry.add_builtin(formula.__name__, made, aliases)
+        return made
+
+    return build
+
+
+def _made(
+    formula: Formula,
+    minimize: bool,
+    bounds: Bounds | Callable[..., Bounds],
+    needs: Sequence[str],
+    whole_matrix: bool,
+    *,
+    own: bool,
+) -> Metric | MetricFactory:
+    if not callable(formula):
+        raise TypeError(f"a metric is made of a function of Counts, got {type(formula).__name__}")
+    settings: dict[str, Any] = {
+        "minimize": minimize,
+        "needs": frozenset(needs),
+        "whole_matrix": whole_matrix,
+        "own": own,
+    }
+    name = getattr(formula, "__name__", type(formula).__name__)
+    if len(inspect.signature(formula).parameters) > 1:
+        return MetricFactory(name, formula, bounds, **settings)
+    if callable(bounds):
+        raise TypeError(f"{name}: bounds can be a function only of the formula's parameters, and it has none")
+    return Metric(name, formula, bounds=bounds, **settings)
+
+
+def get_metric(metric: str | Metric | Formula) -> Metric:
+    """A Metric by name, as in ``"f1"``, ``"fbeta(beta=2)"`` or ``"recall[2]"``; a Metric as it is; a function made one.
+
+    Names are parsed, never evaluated: parameters are literals.
+
+    >>> get_metric("fbeta(beta=2)")
+    fbeta(beta=2)
+    """
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, str):
+        name, args, kwargs, index = registry.parse(metric)
+        entry = registry.find(name)
+        if isinstance(entry, MetricFactory):
+            found = entry(*args, **kwargs)
+        elif args or kwargs:
+            raise ValueError(f"{name} takes no parameters, got {metric!r}")
+        else:
+            found = entry
+        assert isinstance(found, Metric)
+        return found if index is None else found[index]
+    if isinstance(metric, MetricFactory):
+        raise TypeError(f"{metric!r} needs its parameters, as in {metric.name}(...)")
+    if not callable(metric):
+        raise TypeError(f"a metric is a Metric, its name or a function of Counts, got {metric!r}")
+    made = _made(metric, False, (-math.inf, math.inf), (), False, own=True)
+    if isinstance(made, MetricFactory):
+        raise TypeError(f"{made!r} takes parameters besides Counts; fix them with a lambda, or use @metric")
+    return made
+
+
+def _literal(value: Parameter) -> str:
+    """The parameter as ``get_metric`` reads it back; 2 and 2.0 are one parameter, so they are written alike."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return repr(int(value)) if value == int(value) else repr(value)

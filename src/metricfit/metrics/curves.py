@@ -1,0 +1,270 @@
+"""Exact curves and the best threshold, for any metric, from one sort.
+
+Sorting the scores once and summing labels along the order gives the counts at every threshold; a metric is then its
+ordinary formula over them, so all n + 1 thresholds cost O(n log n). Inside everything is float64. Scores may be logits
+or probabilities, torch or anything torch.as_tensor takes; curves come back as the kind of array that was given.
+A sample is positive where its score is at least the threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import exact_dtype, ratio
+from metricfit.metrics.base import Formula, Metric, get_metric
+from metricfit.metrics.requirements import Requirement, parse_requirement
+
+Array = Any
+Requirements = str | Requirement | Sequence[str | Requirement]
+
+
+class RocCurve(NamedTuple):
+    """Points of the ROC curve, thresholds falling from infinity, as scikit-learn's with ``drop_intermediate=False``."""
+
+    fpr: Array
+    tpr: Array
+    thresholds: Array
+
+
+class PrecisionRecallCurve(NamedTuple):
+    """Points of the precision-recall curve, thresholds rising; the last point, (1, 0), has none, as in scikit-learn."""
+
+    precision: Array
+    recall: Array
+    thresholds: Array
+
+
+class BestThreshold(NamedTuple):
+    """The chosen threshold and the metric's value there."""
+
+    threshold: float
+    value: float
+
+
+class InfeasibleError(ValueError):
+    """No threshold meets the requirements; the message says what is reachable."""
+
+
+class _Sweep(NamedTuple):
+    thresholds: Tensor
+    counts: Counts
+
+
+def roc(scores: Array, target: Array, weight: Array | None = None) -> RocCurve:
+    """The ROC curve.
+
+    >>> roc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]).tpr
+    array([0. , 0.5, 1. , 1. ])
+    """
+    thresholds, counts = _sweep(scores, target, weight, both_classes_for="the ROC curve")
+    points = (ratio(counts.fp, counts.fp[-1]), ratio(counts.tp, counts.tp[-1]))
+    fpr, tpr = (_like(scores, given.squeeze(-1)) for given in points)
+    return RocCurve(fpr, tpr, _like(scores, thresholds))
+
+
+def auroc(scores: Array, target: Array, weight: Array | None = None) -> float:
+    """The area under the ROC curve: the share of (positive, negative) pairs in the right order, ties by half.
+
+    >>> auroc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0])
+    0.875
+    """
+    _, counts = _sweep(scores, target, weight, both_classes_for="the AUROC")
+    tp, fp = counts.tp.squeeze(-1), counts.fp.squeeze(-1)
+    return float(torch.trapezoid(tp, fp) / (tp[-1] * fp[-1]))
+
+
+def precision_recall(scores: Array, target: Array, weight: Array | None = None) -> PrecisionRecallCurve:
+    """The precision-recall curve.
+
+    >>> precision_recall([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]).recall
+    array([1. , 1. , 0.5, 0. ])
+    """
+    thresholds, counts = _sweep(scores, target, weight, positives_for="the precision-recall curve")
+    precision = ratio(counts.tp, counts.predicted).squeeze(-1)
+    precision[0] = 1.0
+    recall = ratio(counts.tp, counts.tp[-1]).squeeze(-1)
+    return PrecisionRecallCurve(*(_like(scores, given.flip(0)) for given in (precision, recall, thresholds[1:])))
+
+
+def average_precision(scores: Array, target: Array, weight: Array | None = None) -> float:
+    """The sum over thresholds of the gain in recall times the precision; not interpolated.
+
+    >>> average_precision([0.9, 0.4, 0.4, 0.1], [1, 0, 1, 0])
+    0.8333333333333333
+    """
+    _, counts = _sweep(scores, target, weight, positives_for="average precision")
+    precision = ratio(counts.tp, counts.predicted)[1:]
+    return float((counts.tp.diff(dim=0) * precision).sum() / counts.tp[-1])
+
+
+def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = None) -> float:
+    """The smallest false positive rate at which the true positive rate is at least ``tpr``; not interpolated.
+
+    >>> fpr_at_tpr([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0], tpr=0.9)
+    0.5
+    """
+    if not 0 < tpr <= 1:
+        hint = f"; did you mean {tpr / 100:g}?" if 1 < tpr <= 100 else ""
+        raise ValueError(f"tpr must lie in (0, 1], got {tpr}{hint}")
+    _, counts = _sweep(scores, target, weight, both_classes_for="FPR at a TPR")
+    return _fpr_where(counts, ratio(counts.tp, counts.tp[-1]) >= tpr)
+
+
+def fpr_at_fn(scores: Array, target: Array, fn: float = 0, weight: Array | None = None) -> float:
+    """The smallest false positive rate with at most ``fn`` false negatives.
+
+    >>> fpr_at_fn([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0], fn=1)
+    0.0
+    """
+    if fn < 0:
+        raise ValueError(f"fn is a number of false negatives, at least 0, got {fn}")
+    _, counts = _sweep(scores, target, weight, both_classes_for="FPR at false negatives")
+    return _fpr_where(counts, counts.fn <= fn)
+
+
+def best_threshold(
+    scores: Array,
+    target: Array,
+    metric: str | Metric | Formula,
+    subject_to: Requirements | None = None,
+    *,
+    weight: Array | None = None,
+) -> BestThreshold:
+    """The threshold with the best value of a metric, among those that meet all requirements. Exact, in one sort.
+
+    Candidates are the distinct scores and infinity (nothing positive); ties go to the largest threshold. Best is
+    lowest for a metric to be minimised. Raises InfeasibleError if no threshold meets the requirements.
+
+    >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "f1")
+    BestThreshold(threshold=0.4, value=0.8)
+    >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "recall", subject_to="precision >= 0.9")
+    BestThreshold(threshold=0.9, value=0.5)
+    """
+    chosen = get_metric(metric)
+    thresholds, counts = _sweep(scores, target, weight)
+    value = _one_class(chosen, counts)
+    better = -value if chosen.minimize else value
+    requirements = _requirements(subject_to)
+    if requirements:
+        feasible = torch.stack([_one_class(given, counts) <= 0 for given in requirements]).all(0)
+        if not bool(feasible.any()):
+            raise InfeasibleError(_what_is_reachable(requirements, thresholds, counts))
+        better = torch.where(feasible, better, -math.inf)
+    at = int(better.argmax())
+    return BestThreshold(float(thresholds[at]), float(value[at]))
+
+
+def _sweep(
+    scores: Array,
+    target: Array,
+    weight: Array | None,
+    *,
+    positives_for: str | None = None,
+    both_classes_for: str | None = None,
+) -> _Sweep:
+    """Counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
+    s, y, w = _checked(scores, target, weight)
+    exact = exact_dtype(s.device)
+    falling, order = torch.sort(s, descending=True)
+    y = y[order].to(exact)
+    tp = y.cumsum(0) if w is None else (w[order] * y).cumsum(0)
+    fp = torch.arange(1, len(y) + 1, dtype=exact, device=y.device) - tp if w is None else (w[order] * (1 - y)).cumsum(0)
+    last_of_ties = falling[1:] != falling[:-1]
+    if not bool(last_of_ties.all()):
+        kept = torch.cat([last_of_ties, last_of_ties.new_ones(1)])
+        falling, tp, fp = falling[kept], tp[kept], fp[kept]
+    tp, fp = (torch.cat([given.new_zeros(1), given]).unsqueeze(-1) for given in (tp, fp))
+    positives, negatives = tp[-1], fp[-1]
+    if both_classes_for and (float(positives) == 0 or float(negatives) == 0):
+        only = "positives" if float(negatives) == 0 else "negatives"
+        raise ValueError(f"{both_classes_for} needs positives and negatives, but target holds only {only}")
+    if positives_for and float(positives) == 0:
+        raise ValueError(f"{positives_for} needs positives, but target holds none")
+    thresholds = torch.cat([falling.new_full((1,), math.inf, dtype=exact), falling.to(exact)])
+    return _Sweep(thresholds, Counts(tp, fp, positives - tp, negatives - fp))
+
+
+def _checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    s = _tensor(scores, "scores").detach()
+    y = _tensor(target, "target").detach().to(s.device)
+    w = None if weight is None else _tensor(weight, "weight").detach().to(s.device).to(exact_dtype(s.device))
+    for name, given in (("target", y), ("weight", w)):
+        if given is not None and given.shape != s.shape:
+            raise ValueError(f"{s.numel()} scores, but {given.numel()} values of {name}")
+    if s.numel() == 0:
+        raise ValueError("no scores given")
+    if not s.is_floating_point():
+        s = s.to(exact_dtype(s.device))
+    if bool(s.isnan().any()):
+        raise ValueError(f"{int(s.isnan().sum())} of {s.numel()} scores are NaN")
+    if not bool(((y == 0) | (y == 1)).all()):
+        raise ValueError(f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}")
+    if w is not None and not bool(((w >= 0) & (w < math.inf)).all()):
+        raise ValueError("weights must be finite and at least 0")
+    return s, y, w
+
+
+def _tensor(given: Array, name: str) -> Tensor:
+    try:
+        if not isinstance(given, Tensor) and hasattr(given, "__array__"):
+            given = given.__array__().copy()  # torch takes neither read-only nor reversed arrays
+        tensor = torch.as_tensor(given, dtype=torch.float64 if isinstance(given, (list, tuple)) else None)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be an array of numbers, got {type(given).__name__}: {error}") from None
+    if tensor.dim() == 2 and tensor.shape[1] == 1:
+        tensor = tensor.squeeze(1)
+    if tensor.dim() != 1:
+        hint = "; pass the positive class's column" if name == "scores" and tensor.dim() == 2 else ""
+        raise ValueError(f"{name} must have shape (n,) or (n, 1), got {tuple(tensor.shape)}{hint}")
+    return tensor
+
+
+def _like(given: Array, result: Tensor) -> Array:
+    return result if isinstance(given, Tensor) else result.numpy()
+
+
+def _one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
+    """The metric's values, or the requirement's violations, at every threshold of a binary sweep."""
+    value = formula(counts) if isinstance(formula, Metric) else formula.violation(counts)
+    if value.shape != counts.tp.shape:
+        raise ValueError(
+            f"{formula} must give one value a threshold, shape {tuple(counts.tp.shape)}; got {tuple(value.shape)}"
+        )
+    return value.squeeze(-1)
+
+
+def _requirements(subject_to: Requirements | None) -> list[Requirement]:
+    if subject_to is None:
+        return []
+    if isinstance(subject_to, (str, Requirement)):
+        return [parse_requirement(subject_to)]
+    return [parse_requirement(given) for given in subject_to]
+
+
+def _fpr_where(counts: Counts, allowed: Tensor) -> float:
+    rates = torch.where(allowed, ratio(counts.fp, counts.fp[-1]), math.inf)
+    return float(rates.min())
+
+
+def _what_is_reachable(requirements: list[Requirement], thresholds: Tensor, counts: Counts) -> str:
+    """Per requirement the best it can be alone, and for several the threshold nearest to meeting all."""
+    violations = [_one_class(given, counts) for given in requirements]
+    parts = []
+    for given, violation in zip(requirements, violations, strict=True):
+        reached = float(given.metric(counts).squeeze(-1)[int(violation.argmin())])
+        extreme = "at most" if given.sense == ">=" else "at least"
+        parts.append(f"{given} alone: {given.metric.name} can be {extreme} {reached:.6g}")
+    message = f"no threshold gives {' and '.join(map(str, requirements))}; " + "; ".join(parts)
+    if len(requirements) > 1:
+        nearest = int(torch.stack(violations).amax(0).argmin())
+        values = ", ".join(
+            f"{given.metric.name} = {float(given.metric(counts).squeeze(-1)[nearest]):.6g}" for given in requirements
+        )
+        message += f"; nearest at threshold {float(thresholds[nearest]):.6g}: {values}"
+    return message

@@ -1,0 +1,167 @@
+"""Every metric, once: a sentence over counts. 0/0 is 0, with zero gradient, by ``ratio``."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import ratio, root
+from metricfit.metrics.base import builtin
+
+POSITIVES, NEGATIVES, BOTH = ("positives",), ("negatives",), ("positives", "negatives")
+
+
+@builtin(needs=POSITIVES)
+def fbeta(c: Counts, beta: float | Tensor) -> Tensor:
+    """(1 + b²) tp / ((1 + b²) tp + b² fn + fp); beta > 1 favours recall. One beta, or one a class."""
+    b = beta**2
+    return ratio((1 + b) * c.tp, (1 + b) * c.tp + b * c.fn + c.fp)
+
+
+@builtin(needs=POSITIVES, aliases=("dice",))
+def f1(c: Counts) -> Tensor:
+    """2 tp / (2 tp + fn + fp), the harmonic mean of precision and recall; also the Dice coefficient."""
+    formula: Tensor = fbeta.formula(c, beta=1)
+    return formula
+
+
+@builtin(needs=POSITIVES)
+def tversky(c: Counts, alpha: float | Tensor, beta: float | Tensor) -> Tensor:
+    """tp / (tp + alpha fp + beta fn)."""
+    return ratio(c.tp, c.tp + alpha * c.fp + beta * c.fn)
+
+
+@builtin(needs=POSITIVES, aliases=("iou",))
+def jaccard(c: Counts) -> Tensor:
+    """tp / (tp + fp + fn), the intersection over union."""
+    return ratio(c.tp, c.tp + c.fp + c.fn)
+
+
+@builtin(whole_matrix=True)
+def accuracy(c: Counts) -> Tensor:
+    """(tp + tn) / n; over several classes, sum tp / n."""
+    if c.tp.shape[-1] == 1:
+        return ratio(c.tp + c.tn, c.n)
+    return ratio(c.tp.sum(-1), c.n[..., 0])
+
+
+@builtin(needs=POSITIVES, aliases=("ppv",))
+def precision(c: Counts) -> Tensor:
+    """tp / (tp + fp)."""
+    return ratio(c.tp, c.predicted)
+
+
+@builtin(needs=POSITIVES, aliases=("tpr", "sensitivity"))
+def recall(c: Counts) -> Tensor:
+    """tp / (tp + fn), the true positive rate."""
+    return ratio(c.tp, c.positives)
+
+
+@builtin(needs=NEGATIVES, aliases=("tnr",))
+def specificity(c: Counts) -> Tensor:
+    """tn / (tn + fp), the true negative rate."""
+    return ratio(c.tn, c.negatives)
+
+
+@builtin(needs=NEGATIVES, minimize=True)
+def fpr(c: Counts) -> Tensor:
+    """fp / (fp + tn), the false positive rate; lower is better."""
+    return ratio(c.fp, c.negatives)
+
+
+@builtin(needs=POSITIVES, minimize=True)
+def fnr(c: Counts) -> Tensor:
+    """fn / (fn + tp), the false negative rate; lower is better."""
+    return ratio(c.fn, c.positives)
+
+
+@builtin(needs=NEGATIVES)
+def npv(c: Counts) -> Tensor:
+    """tn / (tn + fn), the negative predictive value."""
+    return ratio(c.tn, c.tn + c.fn)
+
+
+@builtin(needs=BOTH)
+def gmean(c: Counts) -> Tensor:
+    """sqrt(tpr tnr), the geometric mean of the two recalls."""
+    return root(ratio(c.tp, c.positives) * ratio(c.tn, c.negatives))
+
+
+@builtin(needs=BOTH, whole_matrix=True)
+def balanced_accuracy(c: Counts) -> Tensor:
+    """(tpr + tnr) / 2; over several classes, the mean recall of those that have samples."""
+    if c.tp.shape[-1] == 1:
+        return (ratio(c.tp, c.positives) + ratio(c.tn, c.negatives)) / 2
+    present = (c.positives > 0).to(c.tp.dtype)
+    return ratio(ratio(c.tp, c.positives).sum(-1), present.sum(-1))
+
+
+@builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
+def mcc(c: Counts) -> Tensor:
+    """Matthews' correlation, (tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn)); for several classes Gorodkin's R_K."""
+    if c.tp.shape[-1] == 1:
+        tp, fp, fn, tn = _shares(c)
+        return ratio(tp * tn - fp * fn, root((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)))
+    agreed, predicted, positives = _shares_of_classes(c)
+    covariance = agreed - (predicted * positives).sum(-1)
+    return ratio(covariance, root((1 - (predicted**2).sum(-1)) * (1 - (positives**2).sum(-1))))
+
+
+@builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
+def kappa(c: Counts) -> Tensor:
+    """Cohen's kappa: agreement beyond chance, (p_o - p_e) / (1 - p_e)."""
+    if c.tp.shape[-1] == 1:
+        tp, fp, fn, tn = _shares(c)
+        return ratio(2 * (tp * tn - fp * fn), (tp + fp) * (fp + tn) + (tp + fn) * (fn + tn))
+    agreed, predicted, positives = _shares_of_classes(c)
+    by_chance = (predicted * positives).sum(-1)
+    return ratio(agreed - by_chance, 1 - by_chance)
+
+
+@builtin(needs=BOTH, bounds=(-1.0, 1.0), aliases=("youden",))
+def informedness(c: Counts) -> Tensor:
+    """tpr + tnr - 1, Youden's J, as (tp tn - fp fn) / (positives negatives), which is 0 where a class is missing."""
+    tp, fp, fn, tn = _shares(c)
+    return ratio(tp * tn - fp * fn, (tp + fn) * (fp + tn))
+
+
+@builtin(needs=BOTH, bounds=(-1.0, 1.0))
+def markedness(c: Counts) -> Tensor:
+    """precision + npv - 1, as (tp tn - fp fn) / (predicted (n - predicted)), which is 0 where all are predicted alike."""
+    tp, fp, fn, tn = _shares(c)
+    return ratio(tp * tn - fp * fn, (tp + fp) * (fn + tn))
+
+
+@builtin(needs=POSITIVES)
+def fowlkes_mallows(c: Counts) -> Tensor:
+    """sqrt(precision recall)."""
+    return root(ratio(c.tp, c.predicted) * ratio(c.tp, c.positives))
+
+
+@builtin(needs=BOTH)
+def p4(c: Counts) -> Tensor:
+    """4 tp tn / (4 tp tn + (tp + tn)(fp + fn)), the harmonic mean of precision, recall, specificity and npv."""
+    tp, fp, fn, tn = _shares(c)
+    return ratio(4 * tp * tn, 4 * tp * tn + (tp + tn) * (fp + fn))
+
+
+@builtin(minimize=True, bounds=lambda fp, fn: (0.0, _largest(fp, fn)))
+def cost(c: Counts, fp: float | Tensor, fn: float | Tensor) -> Tensor:
+    """(fp_cost fp + fn_cost fn) / n, the expected cost of a decision; lower is better."""
+    return ratio(fp * c.fp + fn * c.fn, c.n)
+
+
+def _shares(c: Counts) -> tuple[Tensor, ...]:
+    """The four counts over n: products of four counts of 10^10 overflow float32."""
+    n = c.n
+    return tuple(ratio(given, n) for given in c)
+
+
+def _shares_of_classes(c: Counts) -> tuple[Tensor, Tensor, Tensor]:
+    """The share agreed on, and per class the shares predicted and true; n is the same for all classes."""
+    n = c.n
+    return ratio(c.tp, n).sum(-1), ratio(c.predicted, n), ratio(c.positives, n)
+
+
+def _largest(*costs: float | tuple[float, ...]) -> float:
+    return max(max(given) if isinstance(given, tuple) else given for given in costs)

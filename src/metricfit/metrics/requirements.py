@@ -1,0 +1,94 @@
+"""Requirements: a metric against a bound, as in "recall at least 0.9"."""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+
+if TYPE_CHECKING:
+    from metricfit.metrics.base import Metric
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """That a metric be at least, or at most, a bound. Made by ``metrics.recall >= 0.9``.
+
+    >>> from metricfit import Counts, metrics
+    >>> (metrics.recall >= 0.9).violation(Counts(tp=3, fp=1, fn=2, tn=4))
+    tensor([0.3000], dtype=torch.float64)
+    """
+
+    metric: Metric
+    sense: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bound, bool) or not isinstance(self.bound, (int, float)) or math.isnan(self.bound):
+            raise TypeError(f"the bound of {self.metric.name} must be a number, got {self.bound!r}")
+        low, high = self.metric.bounds
+        if not low <= self.bound <= high:
+            hint = f"; did you mean {self.bound / 100:g}?" if low <= self.bound / 100 <= high else ""
+            raise ValueError(f"{self}: {self.metric.name} lies between {low:g} and {high:g}{hint}")
+
+    def violation(self, counts: Counts) -> Tensor:
+        """How far the value is on the wrong side of the bound; at most 0 where the requirement holds."""
+        value = self.metric(counts)
+        return self.bound - value if self.sense == ">=" else value - self.bound
+
+    def holds(self, counts: Counts) -> Tensor:
+        """Whether the value, per class, is on the right side of the bound or on it."""
+        value = self.metric(counts)
+        return value >= self.bound if self.sense == ">=" else value <= self.bound
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"({self}) is neither true nor false. A chained comparison such as 0.8 <= recall <= 0.9 would silently "
+            "drop a bound: write two requirements. To test counts, use requirement.holds(counts)"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.metric.name} {self.sense} {self.bound:g}"
+
+
+def parse_requirement(requirement: str | Requirement) -> Requirement:
+    """Read ``"recall >= 0.9"``, ``"recall[2] >= 0.9"`` or ``"0.1 >= fpr"``; a Requirement is returned as it is.
+
+    >>> parse_requirement("fbeta(beta=2) >= 0.5").bound
+    0.5
+    """
+    from metricfit.metrics.base import get_metric
+
+    if isinstance(requirement, Requirement):
+        return requirement
+    if not isinstance(requirement, str):
+        raise TypeError(f"a requirement is written like metrics.recall >= 0.9 or 'recall >= 0.9', got {requirement!r}")
+    try:
+        node = ast.parse(requirement.strip(), mode="eval").body
+    except SyntaxError:
+        node = None
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        raise ValueError(f"cannot read the requirement {requirement!r}; write one bound, such as 'recall >= 0.9'")
+    left, right = node.left, node.comparators[0]
+    sense = {ast.GtE: ">=", ast.LtE: "<="}.get(type(node.ops[0]))
+    if sense is None:
+        raise ValueError(f"{requirement!r}: compare with >= or <=; a requirement includes its bound")
+    if _number(left) is not None:
+        left, right, sense = right, left, ">=" if sense == "<=" else "<="
+    bound = _number(right)
+    if bound is None:
+        raise ValueError(f"{requirement!r}: one side must be a number")
+    return Requirement(get_metric(ast.unparse(left)), sense, bound)
+
+
+def _number(node: ast.expr) -> float | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
