@@ -13,14 +13,17 @@ from metricfit.metrics.curves import (
     precision_recall,
     roc,
 )
+from metricfit.metrics.offsets import BestOffsets, best_offsets
 
 __all__ = [
+    "BestOffsets",
     "BestThreshold",
     "InfeasibleError",
     "PrecisionRecallCurve",
     "RocCurve",
     "auroc",
     "average_precision",
+    "best_offsets",
     "best_threshold",
     "fpr_at_fn",
     "fpr_at_tpr",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
+from metricfit.core.batch import Thresholds, at_thresholds
 from metricfit.core.numerics import exact_dtype
-from metricfit.core.soft_counts import hard_counts, soft_counts
-from metricfit.core.steps import Linear, Step, check_threshold
+from metricfit.core.steps import Step
 from metricfit.core.task import canonical, check_finite_counts, check_nan_logits, looks_at_values
-
-DEFAULT_STEP = Linear(delta=0.1)
-DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +81,23 @@ class Counts:
         *,
         task: str | None = None,
         step: Step | None = None,
-        threshold: float | Sequence[float] | Tensor | None = None,
+        threshold: Thresholds = None,
         weight: Tensor | None = None,
         ignore_index: int | None = None,
         per_image: bool = False,
+        group: Tensor | None = None,
+        groups: int | None = None,
         validate: bool | None = None,
     ) -> Counts:
-        """Differentiable counts: each sample counts as positive by ``step(sigmoid(logit), threshold)``.
+        """Differentiable counts: a sample counts for a class by ``step(probability, threshold)``.
 
-        Several thresholds give counts with a leading axis, ``(k, c)``. ``target`` may be soft: a sample of 0.3 is
-        three tenths of a positive and seven of a negative.
+        Binary and multilabel probabilities are sigmoids, the usual threshold 0.5 and the usual step Linear(0.1).
+        Multiclass ones are a softmax, the usual threshold "dynamic" (the mean of a sample's two largest probabilities),
+        the step Linear(0.2), and each sample's decisions are divided by their sum.
+
+        Several thresholds give counts with a leading axis, ``(k, c)``; ``per_image=True`` one of images, ``(n, c)``;
+        ``group``, a number from 0 to ``groups - 1`` for each row of the batch, one of groups, ``(groups, c)``.
+        ``target`` may be soft: a sample of 0.3 is three tenths of a positive and seven of a negative.
 
         >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
         tensor([0.9523])
@@ -105,12 +109,14 @@ class Counts:
             weight=weight,
             ignore_index=ignore_index,
             per_image=per_image,
+            group=group,
+            groups=groups,
             validate=validate,
         )
-        chosen = DEFAULT_STEP if step is None else step
-        stacked = _at_thresholds(lambda t: soft_counts(*batch, chosen, t), threshold)
+        chosen = batch.default_step if step is None else step
+        stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
         if looks_at_values(batch.logits, validate):
-            check_finite_counts(stacked.detach(), batch)
+            check_finite_counts(stacked.detach(), batch.logits)
         return cls(*stacked)
 
     @classmethod
@@ -120,32 +126,36 @@ class Counts:
         target: Tensor,
         *,
         task: str | None = None,
-        threshold: float | Sequence[float] | Tensor | None = None,
+        threshold: Thresholds = None,
         weight: Tensor | None = None,
         ignore_index: int | None = None,
         per_image: bool = False,
+        group: Tensor | None = None,
+        groups: int | None = None,
         validate: bool | None = None,
     ) -> Counts:
-        """Counts of the decisions ``sigmoid(logit) >= threshold``, exact and without gradient.
+        """Counts of decisions, exact and without gradient; the arguments are those of ``soft``.
+
+        Binary and multilabel decisions are ``sigmoid(logit) >= threshold``. A multiclass decision is the argmax, the
+        first on ties, whatever the threshold.
 
         >>> Counts.hard(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tn
         tensor([1.], dtype=torch.float64)
         """
-        logits = logits.detach() if isinstance(logits, Tensor) else logits
         batch = canonical(
-            logits,
+            logits.detach() if isinstance(logits, Tensor) else logits,
             target,
             task=task,
             weight=weight,
             ignore_index=ignore_index,
             per_image=per_image,
+            group=group,
+            groups=groups,
             validate=validate,
         )
         if looks_at_values(batch.logits, validate):
             check_nan_logits(batch.logits)
-        exact = exact_dtype(batch.logits.device)
-        target, weights = batch.target.to(exact), None if batch.weight is None else batch.weight.to(exact)
-        return cls(*_at_thresholds(lambda t: hard_counts(batch.logits, target, weights, t), threshold))
+        return cls(*at_thresholds(batch.hard, threshold, batch))
 
     @classmethod
     def from_labels(
@@ -186,26 +196,6 @@ class Counts:
         )
         counts = cls(hits, chosen - hits, positives - hits, weights.sum() - chosen - positives + hits)
         return counts.map(lambda given: given[1:]) if num_classes is None else counts
-
-
-def _at_thresholds(
-    counts: Callable[[float | Tensor], Tensor], threshold: float | Sequence[float] | Tensor | None
-) -> Tensor:
-    """Stacked counts ``(4, 1)`` at one threshold, ``(4, k, 1)`` at several."""
-    if threshold is None:
-        threshold = DEFAULT_THRESHOLD
-    if isinstance(threshold, str):
-        raise ValueError(f"a binary threshold is a number or several, got {threshold!r}")
-    if isinstance(threshold, (int, float)) or (isinstance(threshold, Tensor) and threshold.dim() == 0):
-        check_threshold(threshold)
-        return counts(threshold).unsqueeze(-1)
-    if len(threshold) == 0:
-        raise ValueError("no threshold given; leave it out for 0.5")
-    each = []
-    for one in threshold:
-        check_threshold(one)
-        each.append(counts(one))
-    return torch.stack(each, dim=1).unsqueeze(-1)
 
 
 def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:

@@ -16,52 +16,66 @@ from torch import Tensor
 from metricfit.core.steps import linear_pieces
 
 BLOCK = 2**17
+LONG = 2**12  # rows shorter than this are better done all at once in plain operations
 
 
 def handles(logits: Tensor) -> bool:
-    """Whether these logits are what the kernel was written for: one dense row on the CPU."""
+    """Whether these logits are what the kernel was written for: dense rows on the CPU, one or a few long ones."""
+    n = logits.shape[-1]
     return (
         logits.device.type == "cpu"
-        and logits.dim() == 1
         and logits.is_contiguous()
         and logits.dtype in (torch.float32, torch.float64)
+        and (logits.numel() == n or n >= LONG)
     )
 
 
 def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
-    """Soft counts ``(4,)``; block sums are added in float64."""
-    total = torch.zeros(4, dtype=torch.float64)
-    scratch = logits.new_empty(6, min(BLOCK, len(logits)))
-    for block in _blocks(len(logits)):
-        y = target[block]
-        p, q, mass, spare, positive, negative = scratch[:, : len(y)].unbind()
-        if weight is None:
-            positive = y
-            torch.sub(1, y, out=negative)
-        else:
-            torch.mul(y, weight[block], out=positive)
-            torch.sub(weight[block], positive, out=negative)
-        _tails(logits[block], p, q)
-        _value(p, threshold, kind, number, mass, spare)
-        tp, fp = torch.dot(positive, mass), torch.dot(negative, mass)
-        _value(q, 1 - threshold, kind, number, mass, spare)
-        fn, tn = torch.dot(positive, mass), torch.dot(negative, mass)
-        total += torch.stack([tp, fp, fn, tn])
-    return total.to(logits.dtype)
+    """Soft counts ``(4, ...)`` of logits ``(..., n)``; block sums are added in float64."""
+    x, y, w = (None if given is None else given.reshape(-1, logits.shape[-1]) for given in (logits, target, weight))
+    assert x is not None
+    assert y is not None
+    scratch = logits.new_empty(6, min(BLOCK, x.shape[1]))
+    total = torch.zeros(4, len(x), dtype=torch.float64)
+    for row in range(len(x)):
+        for block in _blocks(x.shape[1]):
+            of_block = y[row, block], None if w is None else w[row, block]
+            total[:, row] += _block_counts(x[row, block], *of_block, kind, number, threshold, scratch)
+    return total.to(logits.dtype).reshape(4, *logits.shape[:-1])
+
+
+def _block_counts(
+    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
+) -> Tensor:
+    p, q, mass, spare, positive, negative = scratch[:, : len(x)].unbind()
+    if w is None:
+        positive = y
+        torch.sub(1, y, out=negative)
+    else:
+        torch.mul(y, w, out=positive)
+        torch.sub(w, positive, out=negative)
+    _tails(x, p, q)
+    _value(p, threshold, kind, number, mass, spare)
+    tp, fp = torch.dot(positive, mass), torch.dot(negative, mass)
+    _value(q, 1 - threshold, kind, number, mass, spare)
+    fn, tn = torch.dot(positive, mass), torch.dot(negative, mass)
+    return torch.stack([tp, fp, fn, tn])
 
 
 def slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
     """``w step'(p) p (1-p)`` for every logit."""
     result = torch.empty_like(logits)
-    scratch = logits.new_empty(3, min(BLOCK, len(logits)))
-    for block in _blocks(len(logits)):
-        out = result[block]
-        p, q, spare = scratch[:, : len(out)].unbind()
-        _tails(logits[block], p, q)
-        _slope(p, threshold, kind, number, out, spare)
-        out.mul_(p).mul_(q)
-        if weight is not None:
-            out.mul_(weight[block])
+    x, out = logits.reshape(-1), result.view(-1)
+    w = None if weight is None else weight.reshape(-1)
+    scratch = logits.new_empty(3, min(BLOCK, len(x)))
+    for block in _blocks(len(x)):
+        here = out[block]
+        p, q, spare = scratch[:, : len(here)].unbind()
+        _tails(x[block], p, q)
+        _slope(p, threshold, kind, number, here, spare)
+        here.mul_(p).mul_(q)
+        if w is not None:
+            here.mul_(w[block])
     return result
 
 
@@ -94,8 +108,8 @@ def _value(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Te
 def _slope(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
     if kind == "linear":
         a, b, m1, m2, m3 = linear_pieces(t, number)
-        torch.sub(p, a, out=out).gt_(0).mul_(m2 - m1).add_(m1)
-        out.add_(torch.sub(p, b, out=spare).gt_(0), alpha=m3 - m2)
+        torch.gt(p, a, out=out).mul_(m2 - m1).add_(m1)
+        out.add_(torch.gt(p, b, out=spare), alpha=m3 - m2)
     elif kind == "sigmoid":
         torch.sub(p, t, out=out).mul_(number)
         torch.neg(out, out=spare).sigmoid_()

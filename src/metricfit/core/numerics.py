@@ -57,3 +57,10 @@ def stable_sigmoid(x: Tensor) -> Tensor:
     gradient is 4e-8. The logarithm keeps both tails.
     """
     return torch.exp(torch.nn.functional.logsigmoid(x))
+
+
+def leading(given: Tensor | None, axis: int | None, size: int) -> Tensor | None:
+    """A tensor with its vmapped axis in front, made where there is none; what a Function's vmap rule is given."""
+    if given is None:
+        return None
+    return given.expand(size, *given.shape) if axis is None else given.movedim(axis, 0)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core import cpu_kernel, triton_kernel
-from metricfit.core.numerics import tails
+from metricfit.core.numerics import leading, tails
 from metricfit.core.steps import SLOPE, VALUE, Annealed, ClosedFormStep, Step, StraightThrough, Threshold
 
 
@@ -36,17 +36,24 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     if isinstance(step, StraightThrough):
         soft = soft_counts(logits, target, weight, step.step, threshold)
         return hard_counts(logits, target, weight, threshold).to(soft.dtype) + (soft - soft.detach())
-    if not isinstance(step, ClosedFormStep):
-        p, _ = tails(logits)
-        mass = step(p, threshold)
-        return _sum_masses(mass, 1 - mass, target, weight)
-    if isinstance(threshold, Tensor) or target.requires_grad or (weight is not None and weight.requires_grad):
-        p, q = tails(logits)
-        value = VALUE[step.kind]
-        return _sum_masses(value(p, threshold, step.number), value(q, 1 - threshold, step.number), target, weight)
-    traced = torch.compiler.is_compiling()
-    counts: Tensor = _closed_form(logits, target, weight, step.kind, step.number, threshold, traced)
+    given_gradients = target.requires_grad or (weight is not None and weight.requires_grad)
+    plain = not isinstance(step, ClosedFormStep) or isinstance(threshold, Tensor) or given_gradients
+    # A compiler fuses plain operations as well as we can, and under compile(vmap) a Function would silently lose its
+    # backward (https://github.com/pytorch/pytorch/issues/193279).
+    if plain or torch.compiler.is_compiling():
+        return _sum_masses(*masses(logits, step, threshold), target, weight)
+    counts: Tensor = _SoftCounts.apply(logits, target, weight, step.kind, step.number, threshold)  # type: ignore
     return counts
+
+
+def masses(logits: Tensor, step: Step, threshold: Threshold) -> tuple[Tensor, Tensor]:
+    """The soft decision of each logit and its complement, in plain differentiable operations."""
+    p, q = tails(logits)
+    if isinstance(step, ClosedFormStep):
+        value = VALUE[step.kind]
+        return value(p, threshold, step.number), value(q, 1 - threshold, step.number)
+    mass = step(p, threshold)
+    return mass, 1 - mass
 
 
 def hard_counts(logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold) -> Tensor:
@@ -77,7 +84,7 @@ def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float,
 
 
 class _SoftCounts(torch.autograd.Function):
-    """The kernel's autograd face: plain operations when traced or differentiated twice, blocks or Triton otherwise."""
+    """The kernel's autograd face: blocks on the CPU, Triton on a GPU, plain operations elsewhere."""
 
     @staticmethod
     def forward(
@@ -87,11 +94,10 @@ class _SoftCounts(torch.autograd.Function):
         kind: str,
         number: float,
         threshold: float,
-        traced: bool,
     ) -> Tensor:
-        if not traced and cpu_kernel.handles(logits):
+        if cpu_kernel.handles(logits):
             return cpu_kernel.counts(logits, target, weight, kind, number, threshold)
-        if not traced and triton_kernel.handles(logits):
+        if triton_kernel.handles(logits):
             return triton_kernel.counts(logits, target, weight, kind, number, threshold)
         p, q = tails(logits)
         value = VALUE[kind]
@@ -99,7 +105,7 @@ class _SoftCounts(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        logits, target, weight, ctx.kind, ctx.number, ctx.threshold, ctx.traced = inputs
+        logits, target, weight, ctx.kind, ctx.number, ctx.threshold = inputs
         ctx.save_for_backward(logits, target, weight)
 
     @staticmethod
@@ -109,44 +115,19 @@ class _SoftCounts(torch.autograd.Function):
         of_negative = (grad[1] - grad[3]).unsqueeze(-1)
         # With gradients enabled this backward is itself differentiated (create_graph, torch.func): only plain
         # operations may see it then.
-        plain = ctx.traced or torch.is_grad_enabled()
+        plain = torch.is_grad_enabled()
         if not plain and triton_kernel.handles(logits):
             given = triton_kernel.gradient(
                 logits, target, weight, of_positive, of_negative, ctx.kind, ctx.number, ctx.threshold
             )
-            return given, None, None, None, None, None, None
+            return given, None, None, None, None, None
         slope_mass = cpu_kernel.slope_mass if not plain and cpu_kernel.handles(logits) else _slope_mass
         slope = slope_mass(logits, weight, ctx.kind, ctx.number, ctx.threshold)
         given = torch.addcmul(of_negative, target, of_positive - of_negative) * slope
-        return given, None, None, None, None, None, None
+        return given, None, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
         """A vmapped axis becomes a leading one: the kernel sums over the last axis whatever stands before it."""
-        tensors = [
-            None
-            if given is None
-            else given.expand(info.batch_size, *given.shape)
-            if dim is None
-            else given.movedim(dim, 0)
-            for given, dim in zip(inputs[:3], in_dims[:3], strict=True)
-        ]
+        tensors = [leading(given, dim, info.batch_size) for given, dim in zip(inputs[:3], in_dims[:3], strict=True)]
         return _SoftCounts.apply(*tensors, *inputs[3:]), 1  # type: ignore[no-untyped-call]
-
-
-@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
-def _closed_form(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    kind: str,
-    number: float,
-    threshold: float,
-    traced: bool,
-) -> Tensor:
-    """The only door to the Function: called directly under compile(vmap) it would lose its backward.
-
-    See https://github.com/pytorch/pytorch/issues/193279.
-    """
-    counts: Tensor = _SoftCounts.apply(logits, target, weight, kind, number, threshold, traced)  # type: ignore[no-untyped-call]
-    return counts

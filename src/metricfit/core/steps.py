@@ -219,6 +219,12 @@ def _linear_slope(p: Tensor, t: Threshold, delta: float) -> Tensor:
     return m1 + (m2 - m1) * (p > a).to(p.dtype) + (m3 - m2) * (p > b).to(p.dtype)
 
 
+def _linear_threshold_slope(p: Tensor, t: Threshold, delta: float) -> Tensor:
+    """For t <= 1/2: up to b the step is a function of p/t, above it of (1 - p)/(1 - 3t/2)."""
+    _, b, *_ = linear_pieces(t, delta)
+    return -_linear_slope(p, t, delta) * torch.where(p > b, 1.5 * (1 - p) / (1 - b), p / t)
+
+
 def _sigmoid(p: Tensor, t: Threshold, k: float) -> Tensor:
     return stable_sigmoid(k * (p - t))
 
@@ -229,6 +235,10 @@ def _sigmoid_slope(p: Tensor, t: Threshold, k: float) -> Tensor:
 
 def _identity(p: Tensor, t: Threshold, _: float) -> Tensor:
     return p
+
+
+def _no_slope(p: Tensor, t: Threshold, _: float) -> Tensor:
+    return torch.zeros_like(p)
 
 
 def _identity_slope(p: Tensor, t: Threshold, _: float) -> Tensor:
@@ -257,4 +267,11 @@ SLOPE: dict[str, StepFunction] = {
     "sigmoid": _sigmoid_slope,
     "identity": _identity_slope,
     "raised_cosine": _raised_cosine_slope,
+}
+#: The derivative with respect to a threshold of at most 1/2.
+THRESHOLD_SLOPE: dict[str, StepFunction] = {
+    "linear": _linear_threshold_slope,
+    "sigmoid": lambda p, t, k: -_sigmoid_slope(p, t, k),
+    "identity": _no_slope,
+    "raised_cosine": lambda p, t, width: -_raised_cosine_slope(p, t, width),
 }

@@ -1,5 +1,7 @@
 """Losses: any metric of counts, surrogates, pointwise ones, and their mixtures. All take logits."""
 
+from metricfit.losses.accumulate import backward_in_chunks
+from metricfit.losses.additive import AdditiveLoss
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.mix import Mix
@@ -16,6 +18,7 @@ from metricfit.losses.surrogate import SurrogateFBetaLoss, SurrogateTverskyLoss
 from metricfit.losses.watch import DeadGradientWarning
 
 __all__ = [
+    "AdditiveLoss",
     "ClassBalanced",
     "DeadGradientWarning",
     "EffectiveNumberBCELoss",
@@ -29,4 +32,5 @@ __all__ = [
     "SurrogateFBetaLoss",
     "SurrogateTverskyLoss",
     "WeightedBCELoss",
+    "backward_in_chunks",
 ]

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from metricfit.core.batch import Thresholds
 from metricfit.core.counts import Counts
-from metricfit.core.distributed import number_of_ranks, sum_over_ranks
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import is_false, looks_at_values
-from metricfit.losses.average import AVERAGES, averaged
+from metricfit.losses.additive import AdditiveLoss
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.watch import GradientWatch
+from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.base import Formula, Metric, get_metric
 
 
-class MetricLoss(nn.Module):
+class MetricLoss(AdditiveLoss):
     r"""One minus a metric of soft confusion counts; the metric itself where lower is better.
 
     .. math:: L = 1 - M\Big(\sum_i y_i h_i,\; \sum_i (1-y_i) h_i,\; \sum_i y_i (1-h_i),\; \sum_i (1-y_i)(1-h_i)\Big),
@@ -27,17 +28,20 @@ class MetricLoss(nn.Module):
 
     Args:
         metric: a Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
-        step: the soft decision; Linear(0.1) by default.
-        threshold: where decisions will be made, 0.5 by default. With several the loss is the mean over them.
-        task: "binary", where the shapes do not tell.
-        average: "macro", "micro", "weighted" or None (one loss a class); a binary metric is itself under each.
+        step: the soft decision; by default Linear(0.1), for multiclass Linear(0.2).
+        threshold: where decisions will be made; by default 0.5, for multiclass "dynamic", the mean of a sample's two
+            largest probabilities. With several the loss is the mean over them.
+        task: "binary", "multiclass" or "multilabel", where the shapes do not tell. average: "macro", "micro",
+        "weighted" or None (one loss a class). A binary metric is itself under each, and so is
+            one of the whole confusion matrix: accuracy, mcc, kappa, balanced_accuracy.
         ignore_index: samples with this target count for nothing.
         per_image: counts per image and the mean of their metrics, instead of counts over the batch.
         memory: RunningCounts, for batches too small to measure the metric on.
         sync: in a distributed run, sum counts over the ranks, so that the gradient is that of the whole batch.
         validate: look at labels and logits for values out of range and NaN: by default in eager mode on the CPU.
 
-    A batch without positives gives the value 0 to metrics that need them, and a finite gradient.
+    A binary batch without positives gives the value 0 to metrics that need them, and a finite gradient. Of several
+    classes those without a true sample are left out of the macro average; ``left_out()`` names them.
 
     >>> loss = MetricLoss("f1")
     >>> logits = torch.tensor([2.0, 0.5, -1.0, -3.0], requires_grad=True)
@@ -50,7 +54,7 @@ class MetricLoss(nn.Module):
         metric: str | Metric | Formula,
         *,
         step: Step | None = None,
-        threshold: float | Sequence[float] | Tensor | None = None,
+        threshold: Thresholds = None,
         task: str | None = None,
         average: str | None = "macro",
         ignore_index: int | None = None,
@@ -59,44 +63,47 @@ class MetricLoss(nn.Module):
         sync: bool = True,
         validate: bool | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(sync=sync)
         self.metric = get_metric(metric)
         if step is not None and not isinstance(step, Step):
             raise TypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {step!r}")
         if memory is not None and not isinstance(memory, RunningCounts):
             raise TypeError(f"memory must be RunningCounts(decay=...), got {memory!r}")
-        if average not in AVERAGES:
-            raise ValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {average!r}")
-        if average == "micro" and any(isinstance(given, tuple) for given in self.metric.parameters.values()):
-            raise ValueError(f"{self.metric.name} has a parameter per class, which average='micro' has no classes for")
+        check_average(self.metric, average)
         self.step = step
         self.memory = memory
         self.task = task
         self.average = average
         self.ignore_index = ignore_index
         self.per_image = per_image
-        self.sync = sync
         self.validate = validate
         self._set_threshold(threshold)
         self._watch = GradientWatch()
+        self._positives: Tensor | None = None
 
-    def _set_threshold(self, threshold: float | Sequence[float] | Tensor | None) -> None:
-        self.threshold: float | tuple[float, ...] | Tensor | None
+    def _set_threshold(self, threshold: Thresholds) -> None:
+        self.threshold: float | str | tuple[float, ...] | Tensor | None
         if isinstance(threshold, Tensor) and not isinstance(threshold, nn.Parameter):
             self.register_buffer("threshold", threshold)
             return
-        if threshold is None or isinstance(threshold, (str, float, int, Tensor)):
-            self.threshold = threshold
-        else:
-            self.threshold = tuple(float(one) for one in threshold)
-        if isinstance(threshold, str):
-            raise ValueError(f"a binary threshold is a number or several, got {threshold!r}")
-        for one in self.threshold if isinstance(self.threshold, tuple) else (self.threshold,):
-            if one is not None:
+        if isinstance(threshold, str) and threshold != "dynamic":
+            raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
+        if isinstance(threshold, Sequence) and not isinstance(threshold, str):
+            threshold = tuple(float(one) for one in threshold)
+        for one in threshold if isinstance(threshold, tuple) else (threshold,):
+            if isinstance(one, (int, float)):
                 check_threshold(one)
+        self.threshold = threshold
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch of logits."""
+        loss = super().forward(logits, target, weight)
+        if self.training and looks_at_values(logits, self.validate):
+            self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
+        return loss
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The soft counts, stacked: tp, fp, fn, tn."""
         counts = Counts.soft(
             logits,
             target,
@@ -108,23 +115,37 @@ class MetricLoss(nn.Module):
             per_image=self.per_image,
             validate=self.validate,
         )
-        if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
-            counts = Counts(*sum_over_ranks(torch.stack(tuple(counts))))
+        return torch.stack(tuple(counts))
+
+    def value(self, statistics: Tensor) -> Tensor:
+        """The loss of these counts, with the remembered ones added where there is a memory."""
+        counts = Counts(*statistics)
         if self.memory is not None:
             counts = self.memory(counts)
-        value = averaged(self.metric, counts, self.average)
-        looks = looks_at_values(logits, self.validate)
-        if looks and is_false(value.detach().isfinite().all()):
+        if not torch.compiler.is_compiling():
+            self._positives = counts.positives.detach()
+        value = averaged(self.metric, counts, self.average, training=True)
+        if looks_at_values(statistics, self.validate) and is_false(value.detach().isfinite().all()):
             raise ValueError(
                 f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 where "
                 "the denominator is, and take roots with metricfit.metrics.root"
             )
-        if value.dim() > (self.average is None):  # several thresholds
-            value = value.mean(0)
-        loss = value if self.metric.minimize else 1 - value
-        if looks and self.training:
-            self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
-        return loss
+        classes = int(self.average is None and value.dim() > 0)
+        if value.dim() > classes:  # several thresholds, images
+            value = value.flatten(0, -1 - classes).mean(0)
+        return value if self.metric.minimize else 1 - value
+
+    def left_out(self) -> list[int]:
+        """The classes that the last batch had no true sample of, and that its macro average therefore left out.
+
+        With several thresholds or images, the classes that none of them has a sample of. Empty for a binary loss, for
+        other averages and for metrics that need no positives. (Not kept up under torch.compile.)
+        """
+        if self._positives is None or self._positives.shape[-1] == 1 or self.average != "macro":
+            return []
+        if "positives" not in self.metric.needs or self.metric.whole_matrix:
+            return []
+        return (self._positives.flatten(0, -2).sum(0) == 0).nonzero().flatten().tolist()
 
     def extra_repr(self) -> str:
         """The settings that differ from the defaults."""

@@ -7,7 +7,7 @@ x is a logit, p = sigmoid(x), y the label. Every loss here is ``forward(logits, 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -15,17 +15,32 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from metricfit.core.numerics import ratio, tails
-from metricfit.core.task import canonical
+from metricfit.core.task import columns
+from metricfit.losses.additive import AdditiveLoss
 
 
-class PointwiseLoss(nn.Module, ABC):
-    """A mean over samples of one term for positives and one for negatives."""
+class PointwiseLoss(AdditiveLoss):
+    """A mean over samples of one term for positives and one for negatives.
 
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The weighted mean of the samples' losses."""
-        x, y, w = canonical(logits, target, weight=weight)
+    ``sync=True`` takes the mean over all ranks' samples; left False, each rank's mean is averaged by
+    DistributedDataParallel, as for torch's own losses, which differs where ranks have unequal shares.
+    """
+
+    def __init__(self, *, sync: bool = False) -> None:
+        super().__init__(sync=sync)
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The weighted sum of the samples' losses, and the sum of the weights."""
+        batch = columns(logits, target, weight, type(self).__name__)
+        x, y, w = batch.logits, batch.target, batch.weight
         losses = y * self.of_positive(x) + (1 - y) * self.of_negative(x)
-        return ratio((losses if w is None else w * losses).sum(), (torch.ones_like(x) if w is None else w).sum())
+        if w is None:
+            return torch.stack([losses.sum(), losses.new_tensor(float(losses.numel()))])
+        return torch.stack([(w * losses).sum(), w.sum()])
+
+    def value(self, statistics: Tensor) -> Tensor:
+        """The weighted mean."""
+        return ratio(statistics[0], statistics[1])
 
     @abstractmethod
     def of_positive(self, logits: Tensor) -> Tensor:
@@ -43,8 +58,8 @@ class WeightedBCELoss(PointwiseLoss):
     tensor(1.0397)
     """
 
-    def __init__(self, positive_weight: float = 1.0) -> None:
-        super().__init__()
+    def __init__(self, positive_weight: float = 1.0, *, sync: bool = False) -> None:
+        super().__init__(sync=sync)
         self.positive_weight = _at_least_0("WeightedBCELoss", "positive_weight", positive_weight)
 
     def of_positive(self, logits: Tensor) -> Tensor:
@@ -69,7 +84,7 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
     EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
     """
 
-    def __init__(self, beta: float, class_counts: Sequence[int]) -> None:
+    def __init__(self, beta: float, class_counts: Sequence[int], *, sync: bool = False) -> None:
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
         if len(class_counts) != 2 or min(class_counts) < 1:
@@ -77,7 +92,7 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
                 f"class_counts are the numbers of negatives and of positives, both at least 1, got {class_counts}"
             )
         negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in class_counts)
-        super().__init__(positives)
+        super().__init__(positives, sync=sync)
         self.negative_weight = negatives
         self.beta = float(beta)
         self.class_counts = tuple(int(n) for n in class_counts)
@@ -100,8 +115,8 @@ class FocalLoss(PointwiseLoss):
     tensor(0.1733)
     """
 
-    def __init__(self, gamma: float, asymmetric: bool = False) -> None:
-        super().__init__()
+    def __init__(self, gamma: float, asymmetric: bool = False, *, sync: bool = False) -> None:
+        super().__init__(sync=sync)
         self.gamma = _at_least_0("FocalLoss", "gamma", gamma)
         self.asymmetric = asymmetric
 
@@ -127,8 +142,8 @@ class MarginLoss(PointwiseLoss):
     tensor(0.6931)
     """
 
-    def __init__(self, margin: float, asymmetric: bool = False) -> None:
-        super().__init__()
+    def __init__(self, margin: float, asymmetric: bool = False, *, sync: bool = False) -> None:
+        super().__init__(sync=sync)
         self.margin = _at_least_0("MarginLoss", "margin", margin)
         self.asymmetric = asymmetric
 
@@ -161,7 +176,7 @@ class MAELoss(PointwiseLoss):
         return 2 * tails(logits)[0]
 
 
-class MSFELoss(nn.Module):
+class MSFELoss(AdditiveLoss):
     r"""The mean squared false error: each class's mean of :math:`(y-p)^2/2`, squared, added. Wang et al. 2016.
 
     A class without samples adds nothing.
@@ -170,15 +185,22 @@ class MSFELoss(nn.Module):
     tensor(0.0312)
     """
 
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    def __init__(self, *, sync: bool = False) -> None:
+        super().__init__(sync=sync)
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """For positives and negatives, the sum of their errors and of their weights."""
+        batch = columns(logits, target, weight, "MSFELoss")
+        p, q = tails(batch.logits)
+        positive, negative = batch.target, 1 - batch.target
+        if batch.weight is not None:
+            positive, negative = batch.weight * positive, batch.weight * negative
+        errors = (positive * q**2 / 2).sum(), (negative * p**2 / 2).sum()
+        return torch.stack([*errors, positive.sum(), negative.sum()])
+
+    def value(self, statistics: Tensor) -> Tensor:
         """The sum over the classes of their squared mean errors."""
-        x, y, w = canonical(logits, target, weight=weight)
-        p, q = tails(x)
-        result = x.new_zeros(())
-        for share, error in ((y, q), (1 - y, p)):
-            share = share if w is None else w * share
-            result = result + ratio((share * error**2 / 2).sum(), share.sum()) ** 2
-        return result
+        return (ratio(statistics[:2], statistics[2:]) ** 2).sum()
 
 
 class ClassBalanced(nn.Module):
@@ -198,9 +220,11 @@ class ClassBalanced(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The inner loss with class weights."""
-        _, y, w = canonical(logits, target, weight=weight)
+        y = target.to(logits.dtype)
         balance = y / self.prior + (1 - y) / (1 - self.prior)
-        result: Tensor = self.loss(logits, target, weight=balance if w is None else w * balance)
+        if weight is not None:
+            balance = balance * weight.reshape(-1, *(1,) * (balance.dim() - 1))
+        result: Tensor = self.loss(logits, target, weight=balance)
         return result
 
     def extra_repr(self) -> str:

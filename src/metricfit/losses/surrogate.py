@@ -36,8 +36,17 @@ class SurrogateTverskyLoss(PointwiseLoss):
     tensor(1.3863)
     """
 
-    def __init__(self, alpha: float, beta: float, *, prior: float, q: float = 0.0, balanced: bool = True) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        alpha: float,
+        beta: float,
+        *,
+        prior: float,
+        q: float = 0.0,
+        balanced: bool = True,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(sync=sync)
         prior = check_prior(type(self).__name__, prior)
         if not (0.0 < alpha < math.inf and 0.0 < beta < math.inf):
             raise ValueError(f"SurrogateTverskyLoss needs finite alpha > 0 and beta > 0, got {alpha} and {beta}")
@@ -75,10 +84,12 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
     tensor(0.5000)
     """
 
-    def __init__(self, beta: float = 1.0, *, prior: float, q: float = 0.0, balanced: bool = True) -> None:
+    def __init__(
+        self, beta: float = 1.0, *, prior: float, q: float = 0.0, balanced: bool = True, sync: bool = False
+    ) -> None:
         if not 0.0 < beta < math.inf:
             raise ValueError(f"SurrogateFBetaLoss needs a finite beta > 0, got {beta}")
-        super().__init__(1 / (1 + beta**2), beta**2 / (1 + beta**2), prior=prior, q=q, balanced=balanced)
+        super().__init__(1 / (1 + beta**2), beta**2 / (1 + beta**2), prior=prior, q=q, balanced=balanced, sync=sync)
         self.beta = beta
 
     def extra_repr(self) -> str:

@@ -7,6 +7,7 @@ import warnings
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 DEAD_GRADIENT = 1e-6
 LEARNT = 0.05
@@ -22,9 +23,14 @@ class GradientWatch:
     def __init__(self) -> None:
         self.passes = 0
         self.warned = False
+        self._hooks: list[RemovableHandle] = []
+
+    def __deepcopy__(self, memo: dict[int, object]) -> GradientWatch:
+        return GradientWatch()
 
     def watch(self, loss: Tensor, logits: Tensor, owner: str) -> None:
         """Look at this pass's gradient when it comes, if this pass is one to look at."""
+        self._stop()
         self.passes += 1
         due = self.passes & (self.passes - 1) == 0
         if not due or self.warned or not (loss.requires_grad and logits.requires_grad) or loss.dim() != 0:
@@ -35,6 +41,7 @@ class GradientWatch:
             upstream[0] = _number(grad.abs())
 
         def of_logits(grad: Tensor) -> None:
+            self._stop()
             size = _number(grad.abs().sum(dtype=torch.float32))
             if size < DEAD_GRADIENT * upstream[0] and _number(value) > LEARNT and not self.warned:
                 self.warned = True
@@ -44,8 +51,13 @@ class GradientWatch:
                     stacklevel=2,
                 )
 
-        loss.register_hook(of_loss)  # type: ignore[no-untyped-call]
-        logits.register_hook(of_logits)  # type: ignore[no-untyped-call]
+        self._hooks = [loss.register_hook(of_loss), logits.register_hook(of_logits)]  # type: ignore[no-untyped-call]
+
+    def _stop(self) -> None:
+        """Take the hooks off, lest they stay on logits that outlive the pass."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
 
 
 def _number(given: Tensor) -> float:
@@ -59,8 +71,8 @@ def _number(given: Tensor) -> float:
 def _message(owner: str, passes: int, loss: float, size: float, n: int) -> str:
     return (
         f"{owner}: the gradient has died. At forward pass {passes} the loss is {loss:.3g}, but the gradients of its "
-        f"{n} logits add up to {size:.1g}. The step is flat where all the scores lie. Remedies: start the last bias at the "
-        "prior with metricfit.train.start_at_prior(model, prior); take a step that is flat nowhere, steps.Linear(), or "
+        f"{n} logits add up to {size:.1g}. The step is flat where all the scores lie. Remedies: start the last bias at "
+        "the prior with metricfit.train.start_at_prior(model, prior); take a step that is flat nowhere, steps.Linear(), or "
         "a smaller k; mix with cross-entropy, losses.Mix((losses.WeightedBCELoss(), 1.0), (loss, 0.5)); look for "
         "logits that have run off to large values. The page 'Start well' of the documentation shows each."
     )

@@ -1,7 +1,9 @@
 """Metrics as formulas over counts: named ones, your own, and requirements on them."""
 
 from metricfit.core.numerics import ratio, root
+from metricfit.metrics.average import averaged
 from metricfit.metrics.base import Metric, MetricFactory, get_metric, metric
+from metricfit.metrics.confusion import confusion_matrix
 from metricfit.metrics.formulas import (
     accuracy,
     balanced_accuracy,
@@ -32,7 +34,9 @@ __all__ = [
     "MetricFactory",
     "Requirement",
     "accuracy",
+    "averaged",
     "balanced_accuracy",
+    "confusion_matrix",
     "cost",
     "f1",
     "fbeta",

@@ -98,7 +98,7 @@ def balanced_accuracy(c: Counts) -> Tensor:
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
 def mcc(c: Counts) -> Tensor:
-    """Matthews' correlation, (tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn)); for several classes Gorodkin's R_K."""
+    """Matthews' correlation, (tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn)); over several classes, R_K."""
     if c.tp.shape[-1] == 1:
         tp, fp, fn, tn = _shares(c)
         return ratio(tp * tn - fp * fn, root((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)))
@@ -127,7 +127,7 @@ def informedness(c: Counts) -> Tensor:
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0))
 def markedness(c: Counts) -> Tensor:
-    """precision + npv - 1, as (tp tn - fp fn) / (predicted (n - predicted)), which is 0 where all are predicted alike."""
+    """precision + npv - 1, as (tp tn - fp fn) / (predicted (n - predicted)): 0 where all are predicted alike."""
     tp, fp, fn, tn = _shares(c)
     return ratio(tp * tn - fp * fn, (tp + fp) * (fn + tn))
 

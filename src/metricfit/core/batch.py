@@ -1,0 +1,162 @@
+"""A batch whose shapes are settled: independent columns, or exclusive classes. Below here nobody asks which task it is.
+
+Both count themselves, soft or hard, into counts stacked ``(4, ..., c)``, with a leading group axis where samples
+carry group numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from metricfit.core.class_counts import Layout, class_counts, decisions, sum_decisions
+from metricfit.core.numerics import exact_dtype
+from metricfit.core.soft_counts import hard_counts, masses, soft_counts
+from metricfit.core.steps import Linear, Step, StraightThrough, check_threshold
+
+Thresholds = float | str | Sequence[float] | Tensor | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """c independent yes-or-no questions: logits, target and weight ``(..., c, n)`` of one floating type."""
+
+    logits: Tensor
+    target: Tensor
+    weight: Tensor | None
+    group: Tensor | None = None
+    groups: int = 0
+
+    default_step: ClassVar[Step] = Linear(delta=0.1)
+
+    def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
+        """Soft counts at one threshold."""
+        t = 0.5 if threshold is None else threshold
+        if self.group is None:
+            return soft_counts(self.logits, self.target, self.weight, step, t)
+        if isinstance(step, StraightThrough):
+            soft = self.soft(step.step, t)
+            return self.hard(t).to(soft.dtype) + (soft - soft.detach())
+        return self._by_group(*masses(self.logits, step, t))
+
+    def hard(self, threshold: float | Tensor | None) -> Tensor:
+        """Counts of the decisions sigmoid(logit) >= threshold."""
+        t = 0.5 if threshold is None else threshold
+        exact = self.exact()
+        if self.group is None:
+            return hard_counts(exact.logits, exact.target, exact.weight, t)
+        positive = (torch.sigmoid(self.logits.detach()) >= t).to(exact.target.dtype)
+        return exact._by_group(positive, 1 - positive)
+
+    def exact(self) -> Columns:
+        """The same with target and weight detached and of the type hard counts are kept in."""
+        exact = exact_dtype(self.logits.device)
+        weight = None if self.weight is None else self.weight.detach().to(exact)
+        return replace(self, target=self.target.detach().to(exact), weight=weight)
+
+    def _by_group(self, mass: Tensor, rest: Tensor) -> Tensor:
+        positive, negative = self.target, 1 - self.target
+        if self.weight is not None:
+            positive, negative = positive * self.weight, negative * self.weight
+        parts = torch.stack([positive * mass, negative * mass, positive * rest, negative * rest])
+        assert self.group is not None
+        empty = parts.new_zeros(*parts.shape[:-1], self.groups)
+        return empty.index_add(-1, self.group, parts).transpose(-1, -2)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Exclusive classes: logits ``(n, c)`` or ``(images, c, pixels)``; as target class numbers, or shares like the logits."""
+
+    logits: Tensor
+    target: Tensor
+    weight: Tensor | None
+    layout: Layout
+    group: Tensor | None = None
+    groups: int = 0
+
+    default_step: ClassVar[Step] = Linear(delta=0.2)
+
+    def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
+        """Soft counts at one threshold, or at the dynamic one."""
+        if self.group is None:
+            return class_counts(self.logits, self.target, self.weight, step, threshold, self.layout)
+        if isinstance(step, StraightThrough):
+            soft = self.soft(step.step, threshold)
+            return self.hard(threshold).to(soft.dtype) + (soft - soft.detach())
+        return self._by_group(decisions(self.logits, step, threshold, self.layout))
+
+    def hard(self, threshold: float | Tensor | None) -> Tensor:
+        """Counts of the decisions argmax, whatever the threshold."""
+        exact = self.exact()
+        if self.group is None:
+            return sum_decisions(exact.decided(), exact.target, exact.weight, self.layout)
+        return exact._by_group(exact.decided())
+
+    def decided(self) -> Tensor:
+        """The hard decisions: 1 for the argmax, the first on ties, and 0 for other classes."""
+        axis, dtype = self.layout.class_axis, exact_dtype(self.logits.device)
+        chosen = self.logits.detach().argmax(axis, keepdim=True)
+        return torch.zeros_like(self.logits, dtype=dtype, requires_grad=False).scatter(axis, chosen, 1.0)
+
+    def exact(self) -> Classes:
+        """The same with target and weight detached and of the type hard counts are kept in."""
+        exact = exact_dtype(self.logits.device)
+        target = self.target.to(exact) if self.target.is_floating_point() else self.target
+        weight = None if self.weight is None else self.weight.detach().to(exact)
+        return replace(self, target=target.detach(), weight=weight)
+
+    def confusion(self, decided: Tensor) -> Tensor:
+        """The c x c matrix of decisions by true class: row i, column j holds what of class i was given to j."""
+        axis = self.layout.class_axis
+        target = self._shares(decided)
+        if self.weight is not None:
+            target = target * self.weight.unsqueeze(axis)
+        rows, columns = (given.movedim(axis, -1).flatten(0, -2) for given in (target, decided))
+        return rows.T @ columns
+
+    def _shares(self, decided: Tensor) -> Tensor:
+        if self.target.is_floating_point():
+            return self.target
+        axis = self.layout.class_axis
+        return torch.zeros_like(decided, requires_grad=False).scatter(axis, self.target.unsqueeze(axis), 1.0)
+
+    def _by_group(self, decided: Tensor) -> Tensor:
+        axis = self.layout.class_axis
+        positive = self._shares(decided)
+        negative = 1 - positive
+        if self.weight is not None:
+            positive, negative = (given * self.weight.unsqueeze(axis) for given in (positive, negative))
+        rest = 1 - decided
+        parts = torch.stack([positive * decided, negative * decided, positive * rest, negative * rest])
+        parts = parts.movedim(axis, -1).flatten(1, -2)
+        assert self.group is not None
+        return parts.new_zeros(4, self.groups, parts.shape[-1]).index_add(1, self.group, parts)
+
+
+Batch = Columns | Classes
+
+
+def at_thresholds(count: Any, threshold: Thresholds, batch: Batch) -> Tensor:
+    """Counts at one threshold, or stacked behind a leading axis at several."""
+    if threshold == "dynamic" if isinstance(threshold, str) else threshold is None:
+        if isinstance(batch, Columns) and threshold is not None:
+            raise ValueError("the dynamic threshold is for multiclass logits; a binary or multilabel one is a number")
+        result: Tensor = count(None)
+        return result
+    if isinstance(threshold, str):
+        raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
+    assert threshold is not None
+    if isinstance(threshold, (int, float)) or (isinstance(threshold, Tensor) and threshold.dim() == 0):
+        check_threshold(threshold)
+        result = count(threshold)
+        return result
+    if len(threshold) == 0:
+        raise ValueError("no threshold given; leave it out for the usual one")
+    for one in threshold:
+        check_threshold(one)
+    return torch.stack([count(one) for one in threshold], dim=1)
