@@ -205,7 +205,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: right; padding: .45rem .6rem; border-bottom: 1px solid var(--line); }
 th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
 th { background: var(--soft); } .wide { overflow-x: auto; }
-img { box-sizing: border-box; width: 100%; padding: .5rem; background: #ffffff; border-radius: .5rem; margin-top: 1rem; }
+img { box-sizing: border-box; width: 100%; padding: .5rem; background: #ffffff; border-radius: .5rem; }
 small { opacity: .8; }
 """
 
@@ -252,7 +252,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="two splits, few epochs: does it run?")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # the network is tiny: more threads only wait for each other
-    splits, epochs, patience = (2, 5, 5) if options.quick else (10, 400, 60)
+    splits, epochs, patience = (2, 5, 5) if options.quick else (10, 300, 40)
 
     scores = run(splits, epochs, patience)
     summaries = summarise(scores)
