@@ -111,7 +111,7 @@ def test_white_space_is_free():
 
 @pytest.mark.parametrize(
     ("wrong", "right"),
-    [("fone", None), ("recal", "recall"), ("bal_accuracy", "accuracy"), ("sensitivty", "sensitivity")],
+    [("fone", None), ("recal", "recall"), ("accurracy", "accuracy"), ("sensitivty", "sensitivity")],
 )
 def test_an_unknown_name_lists_the_known_and_suggests(wrong, right):
     with pytest.raises(ValueError, match=f"there is no metric '{wrong}'") as caught:
