@@ -91,7 +91,8 @@ def naive_step(step, p, t):
         u = (p - t) / step.width
         inside = (1 + u + torch.sin(math.pi * u) / math.pi) / 2
         return torch.where(u < -1, 0.0, torch.where(u > 1, 1.0, inside))
-    nearest = torch.minimum(torch.as_tensor(t), 1 - torch.as_tensor(t))
+    t = torch.as_tensor(t, dtype=p.dtype, device=p.device)
+    nearest = torch.minimum(t, 1 - t)
     a, b = t - nearest / 2, t + nearest / 2
     lower, middle = step.delta * p / a, 0.5 + (1 - 2 * step.delta) * (p - t) / nearest
     upper = 1 - step.delta * (1 - p) / (1 - b)

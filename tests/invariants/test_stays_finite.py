@@ -1,4 +1,4 @@
-"""Values and gradients stay finite where users of other libraries met NaN: one-sided batches, huge logits, half types."""
+"""Values and gradients stay finite where users of other libraries met NaN: one-sided batches, huge or half logits."""
 
 import math
 
