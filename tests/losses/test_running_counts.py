@@ -194,9 +194,11 @@ def test_under_functional_call():
     torch.testing.assert_close(state["memory.total"], DECAY * before + table_of(*batches()[1]))
 
 
-def test_compiled_it_goes_through_the_same_values_gradients_and_state():
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # importing torch's own inductor
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_it_goes_through_the_same_values_gradients_and_state(backend):
     eager, compiled = (MetricLoss("f1", memory=RunningCounts(DECAY)) for _ in range(2))
-    run = torch.compile(compiled)
+    run = torch.compile(compiled, backend=backend)
     for given, target in batches()[:3]:
         ours, twin = given.float().requires_grad_(), given.float().requires_grad_()
         value, expected = run(ours, target), eager(twin, target)
