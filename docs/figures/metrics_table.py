@@ -11,18 +11,19 @@ PAGE, MARK = "concepts/metrics.md", "metrics"
 
 def metrics_table() -> str:
     """One row a metric, in the order of the registry."""
-    lines = ["| name | formula | better | bounds | needs | also called |", "|---|---|---|---|---|---|"]
+    lines = ["| name, also called | formula | better | bounds | needs |", "|---|---|---|---|---|"]
     for name in registry.names():
         entry = registry.find(name)
         settings = vars(entry) if isinstance(entry, Metric) else entry.settings
-        aliases = [f"`{alias}`" for alias, of in registry._ALIASES.items() if of == name]
+        called = entry.name if isinstance(entry, Metric) else repr(entry).replace(": 'float | Tensor'", "")
         cells = [
-            f"`{entry.name}`" if isinstance(entry, Metric) else f"`{entry!r}`".replace(": 'float | Tensor'", ""),
-            " ".join((entry.formula.__doc__ or "").split()).rstrip("."),
+            ", ".join(
+                f"`{one}`" for one in (called, *(alias for alias, of in registry._ALIASES.items() if of == name))
+            ),
+            " ".join((entry.formula.__doc__ or "").split()).rstrip(".").removesuffix("; lower is better"),
             "lower" if settings["minimize"] else "higher",
             "0 to the larger cost" if callable(entry.bounds) else "{:g} to {:g}".format(*entry.bounds),
-            " and ".join(sorted(settings["needs"], reverse=True)) or "-",
-            ", ".join(aliases) or "-",
+            ", ".join(sorted(settings["needs"], reverse=True)) or "-",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
