@@ -1,0 +1,9 @@
+"""The speed table: what DESIGN promises, measured where this is run. See ``python -m benchmarks --help``.
+
+A row is a declaration, ``Row(name, work, device, bar, measure)``, in the ``ROWS`` of its module; a table of peers, for
+information, is a ``PeerGroup`` in its ``PEERS``. A new module joins by being named in ``benchmarks.__main__.MODULES``.
+"""
+
+import os
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler behind peak memory announces every start and stop

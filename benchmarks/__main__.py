@@ -1,0 +1,95 @@
+"""``python -m benchmarks``: measure, print the table, keep the results."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.report import as_markdown, as_text, describe, load, load_results
+from benchmarks.rows import NO, PeerGroup, Row, Setting
+
+MODULES = ("binary_loss", "best_threshold")
+QUICK_REPEATS = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 1 with ``--strict`` where a bar fails."""
+    options = _parser().parse_args(arguments)
+    if options.markdown:
+        options.markdown.write_text(as_markdown(load_results()))
+        return 0
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    repeats = options.repeats or (QUICK_REPEATS if options.quick else Setting.repeats)
+    before = load()
+    results = run(Setting(repeats, options.quick), options.only, options.device)
+    print(as_text(results))
+    if options.json:
+        described = describe(_command(options), repeats, options.quick, (before, load()))
+        options.json.write_text(json.dumps(described | results, indent=1) + "\n")
+    missed = [row["name"] for row in results["rows"] if row["holds"].split(":")[0] == NO]
+    return 1 if options.strict and missed else 0
+
+
+def run(setting: Setting, only: str | None = None, device: str | None = None) -> dict[str, Any]:
+    """Every row, then every group of peers, whose name contains ``only`` and whose device is ``device``."""
+    rows, groups = registered()
+
+    def wanted(one: Row | PeerGroup) -> bool:
+        return (only is None or only in one.name) and (device is None or one.device == device)
+
+    chosen_rows, chosen_groups = [row for row in rows if wanted(row)], [one for one in groups if wanted(one)]
+    if not chosen_rows and not chosen_groups:
+        names = ", ".join([row.name for row in rows] + [one.name for one in groups])
+        raise SystemExit(f"nothing is named {only!r} on {device or 'any device'}; names: {names}")
+    return {
+        "rows": [_told(row, setting) for row in chosen_rows],
+        "peers": [_told(one, setting) for one in chosen_groups],
+    }
+
+
+def registered() -> tuple[list[Row], list[PeerGroup]]:
+    """All rows and groups of peers, in the order of their modules."""
+    modules = [importlib.import_module(f"benchmarks.{name}") for name in MODULES]
+    return [row for module in modules for row in module.ROWS], [one for module in modules for one in module.PEERS]
+
+
+def _told(one: Row | PeerGroup, setting: Setting) -> dict[str, Any]:
+    print(f"measuring {one.name} ...", file=sys.stderr, flush=True)
+    return one.run(setting)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command as a reader would repeat it: what chooses the work, not where its output went."""
+    values = {name: getattr(options, name) for name in ("only", "device", "repeats", "threads")}
+    chosen = [f"--{name} {value}" for name, value in values.items() if value]
+    return " ".join(["python -m benchmarks", *chosen, *(["--quick"] if options.quick else [])])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the speed table.")
+    parser.add_argument("--only", metavar="NAME", help="rows and peers whose name contains this")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="rows and peers of one device; by default of both")
+    parser.add_argument("--repeats", type=int, help=f"interleaved repeats, {Setting.repeats} by default")
+    parser.add_argument("--threads", type=int, help="torch's CPU threads: 1 on a machine shared with others")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that all runs, measures nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 where a bar fails")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing: write the page of the stored benchmarks/results/",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

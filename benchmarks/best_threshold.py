@@ -1,0 +1,90 @@
+"""Row 5: the best of all thresholds against the sort alone, and against scikit-learn's search.
+
+Scores are normal, float32, shifted for the tenth that is positive; nearly all are distinct, so that a million scores
+are nearly a million candidate thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from benchmarks.rows import Measurement, NotMeasuredHere, Peer, PeerGroup, Row, Setting, at_most
+from benchmarks.timing import Work, interleaved_minima
+from metricfit.curves import best_threshold
+
+
+def data(n: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
+    """Scores, and a target that they tell something about."""
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(n, generator=generator) < 0.1).long()
+    scores = torch.randn(n, generator=generator) + target
+    return scores.to(device), target.to(device)
+
+
+def against_sort(setting: Setting) -> Measurement:
+    """Seconds of best_threshold and of torch.sort on the CPU."""
+    search, sort = _search_and_sort("cpu", setting)
+    best = interleaved_minima({"ours": search, "sort": sort}, device="cpu", repeats=setting.repeats)
+    return Measurement(best["ours"], best["sort"])
+
+
+def search_beside_sort(device: str) -> Callable[[Setting], list[Peer]]:
+    """The same as peers, for devices that no bar is set for."""
+
+    def measure(setting: Setting) -> list[Peer]:
+        search, sort = _search_and_sort(device, setting)
+        works = {"torch.sort": sort, "best_threshold": search}
+        best = interleaved_minima(works, device=device, repeats=setting.repeats)
+        return [Peer(name, seconds) for name, seconds in best.items()]
+
+    return measure
+
+
+def _search_and_sort(device: str, setting: Setting) -> tuple[Work, Work]:
+    scores, target = data(setting.size(10**6, quick=10**3), device)
+    return lambda: best_threshold(scores, target, "f1"), lambda: torch.sort(scores, descending=True)
+
+
+def beside_scikit_learn(setting: Setting) -> list[Peer]:
+    """The same search by TunedThresholdClassifierCV(cv="prefit"), once: it evaluates the metric anew a threshold."""
+    try:
+        from benchmarks.scikit_learn_search import tuned_threshold
+    except ImportError:
+        raise NotMeasuredHere("no scikit-learn") from None
+    scores, target = data(setting.size(200_000, quick=500))
+    thresholds = setting.size(1000, quick=10)
+    probabilities = torch.sigmoid(scores)
+
+    found: list[float] = []
+
+    def ours() -> float:
+        return best_threshold(probabilities, target, "f1").value
+
+    def theirs() -> None:
+        found.append(tuned_threshold(probabilities.numpy(), target.numpy(), thresholds))
+
+    seconds = interleaved_minima({"theirs": theirs}, device="cpu", repeats=1, warmup=0)
+    seconds |= interleaved_minima({"ours": ours}, device="cpu", repeats=setting.repeats)
+    return [
+        Peer(f"scikit-learn, {thresholds} thresholds", seconds["theirs"], note=f"once; finds F1 = {found[0]:.6f}"),
+        Peer("best_threshold, all thresholds", seconds["ours"], note=f"finds F1 = {ours():.6f}"),
+    ]
+
+
+ROWS = (
+    Row(
+        "best-threshold",
+        "best_threshold over all thresholds v torch.sort, 10^6 float32 scores, CPU",
+        "cpu",
+        at_most(3.0),
+        against_sort,
+    ),
+)
+
+PEERS = (
+    PeerGroup("best-threshold-gpu", "all thresholds of 10^6 scores, GPU", "cuda", search_beside_sort("cuda")),
+    PeerGroup("best-threshold-scikit-learn", "best F1 threshold of 200,000 scores, CPU", "cpu", beside_scikit_learn),
+)

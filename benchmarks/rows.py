@@ -1,0 +1,134 @@
+"""What a row of the table and a table of peers are, and how they are run."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+YES, NO, UNJUDGED = "yes", "no", "unjudged: quick"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much work to do: the full sizes, or with ``quick`` sizes that only show that everything runs."""
+
+    repeats: int = 100
+    quick: bool = False
+
+    def size(self, full: int, quick: int) -> int:
+        """The size for this setting."""
+        return quick if self.quick else full
+
+
+class NotMeasuredHere(Exception):
+    """What the work needs is missing on this machine; the message says what."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bound on a ratio: of our cost to the baseline's ("at most"), or of the baseline's to ours ("at least")."""
+
+    sense: str
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.sense} {self.limit:g}x"
+
+    def ratio(self, ours: float, baseline: float) -> float:
+        """The ratio the bound is on."""
+        return ours / baseline if self.sense == "at most" else baseline / ours
+
+    def holds(self, ratio: float) -> bool:
+        """Whether the ratio is within the bound."""
+        return ratio <= self.limit if self.sense == "at most" else ratio >= self.limit
+
+
+def at_most(limit: float) -> Bar:
+    """Ours may cost this many times the baseline."""
+    return Bar("at most", limit)
+
+
+def at_least(limit: float) -> Bar:
+    """Ours must be this many times cheaper than the baseline."""
+    return Bar("at least", limit)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Our cost and the baseline's, in one unit."""
+
+    ours: float
+    baseline: float
+    unit: str = "s"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One promise: a piece of work, the device it is for, the bar, and the function that measures it."""
+
+    name: str
+    work: str
+    device: str
+    bar: Bar
+    measure: Callable[[Setting], Measurement]
+
+    def run(self, setting: Setting) -> dict[str, Any]:
+        """The row's result as plain data."""
+        result: dict[str, Any] = {"name": self.name, "work": self.work, "device": self.device, "bar": str(self.bar)}
+        measured, reason = _attempt(self.measure, self.device, setting)
+        if measured is None:
+            return result | {"ratio": None, "holds": reason}
+        ratio = self.bar.ratio(measured.ours, measured.baseline)
+        holds = UNJUDGED if setting.quick else YES if self.bar.holds(ratio) else NO
+        return result | asdict(measured) | {"ratio": ratio, "holds": holds}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One line of a table of peers: seconds a pass, and where it was looked at the memory beyond the inputs."""
+
+    name: str
+    seconds: float
+    peak_bytes: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PeerGroup:
+    """Ways of doing one work, timed together for information; the first is what the others are a ratio of."""
+
+    name: str
+    title: str
+    device: str
+    measure: Callable[[Setting], list[Peer]]
+
+    def run(self, setting: Setting) -> dict[str, Any]:
+        """The group's result as plain data."""
+        result: dict[str, Any] = {"name": self.name, "title": self.title, "device": self.device}
+        peers, reason = _attempt(self.measure, self.device, setting)
+        if peers is None:
+            return result | {"peers": [], "reason": reason}
+        lines = [asdict(peer) | {"ratio": peer.seconds / peers[0].seconds} for peer in peers]
+        return result | {"peers": lines, "reason": None}
+
+
+def _attempt(measure: Callable[[Setting], Any], device: str, setting: Setting) -> tuple[Any, str]:
+    """The measurement, or None and why there is none: one that fails must not lose the others."""
+    if device == "cuda" and not torch.cuda.is_available():
+        return None, "not measured here: no GPU"
+    try:
+        return measure(setting), ""
+    except NotMeasuredHere as lack:
+        return None, f"not measured here: {lack}"
+    except torch.OutOfMemoryError:
+        return None, "not measured here: not enough GPU memory"
+    except Exception as error:
+        traceback.print_exc()
+        return None, f"{NO}: it failed with {type(error).__name__}"
+    finally:
+        if device == "cuda":
+            torch.cuda.empty_cache()

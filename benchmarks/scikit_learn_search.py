@@ -1,0 +1,34 @@
+"""scikit-learn's threshold search on given scores; imported only where scikit-learn is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import TunedThresholdClassifierCV
+
+
+class GivenScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A fitted classifier whose only feature is the probability it predicts, so that the search alone is timed."""
+
+    def fit(self, X: Any, y: Any) -> GivenScores:
+        """Note the classes."""
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        """The feature, as probabilities of the two classes."""
+        return np.concatenate([1 - X, X], axis=1)
+
+    def predict(self, X: Any) -> Any:
+        """Decisions at one half."""
+        return self.classes_[(X[:, 0] >= 0.5).astype(int)]
+
+
+def tuned_threshold(probabilities: Any, target: Any, thresholds: int) -> float:
+    """The best F1 that TunedThresholdClassifierCV finds among this many thresholds."""
+    features = probabilities.reshape(-1, 1)
+    model = GivenScores().fit(features, target)
+    search = TunedThresholdClassifierCV(model, scoring="f1", thresholds=thresholds, cv="prefit", refit=False)
+    return float(search.fit(features, target).best_score_)

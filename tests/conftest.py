@@ -1,0 +1,173 @@
+"""What the tests share: every metric, every step, batches, and naive twins written from the papers' formulas."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from metricfit import metrics, steps
+
+PARAMETERISED = {
+    "fbeta": [metrics.fbeta(beta=2), metrics.fbeta(beta=0.5)],
+    "tversky": [metrics.tversky(0.3, 0.7)],
+    "cost": [metrics.cost(fp=1, fn=10)],
+}
+EVERY_METRIC = [
+    each for name in metrics.names() for each in PARAMETERISED.get(name) or [metrics.get_metric(name)]
+]  # a new metric with parameters fails here until it is given some
+
+
+def annealed(fraction=0.3):
+    step = steps.Annealed(steps.Identity(), steps.Sigmoid(k=20))
+    step.advance(fraction)
+    return step
+
+
+CLOSED_FORM = {
+    "linear": lambda: steps.Linear(0.1),
+    "sigmoid": lambda: steps.Sigmoid(k=10),
+    "identity": steps.Identity,
+    "raised_cosine": lambda: steps.RaisedCosine(width=0.3),
+}
+SMOOTH = CLOSED_FORM | {"annealed": annealed}
+EVERY_STEP = SMOOTH | {"straight_through": lambda: steps.StraightThrough(steps.Sigmoid(k=5))}
+
+
+@pytest.fixture(params=EVERY_METRIC, ids=lambda metric: metric.name)
+def any_metric(request):
+    return request.param
+
+
+@pytest.fixture(params=CLOSED_FORM)
+def closed_form_step(request):
+    return CLOSED_FORM[request.param]()
+
+
+@pytest.fixture(params=SMOOTH)
+def smooth_step(request):
+    return SMOOTH[request.param]()
+
+
+@pytest.fixture(params=EVERY_STEP)
+def any_step(request):
+    return EVERY_STEP[request.param]()
+
+
+def make_batch(n, *, seed=0, dtype=torch.float64, device="cpu", rows=None, soft=False):
+    """Logits around 0, targets with both classes, weights; ``rows`` adds a leading axis."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n,) if rows is None else (rows, n)
+    logits = torch.randn(shape, generator=generator, dtype=torch.float64).mul(1.5).to(dtype)
+    target = torch.rand(shape, generator=generator, dtype=torch.float64)
+    if not soft:
+        target = (target < 0.4).double()
+        target[..., 0] = 1
+        target[..., -1] = 0 if n > 1 else 1
+    weight = torch.rand(shape, generator=generator, dtype=torch.float64) + 0.5
+    wide = torch.promote_types(dtype, torch.float32)
+    return SimpleNamespace(
+        logits=logits.to(device), target=target.to(device, wide), weight=weight.to(device, wide), n=n
+    )
+
+
+@pytest.fixture
+def batch():
+    return make_batch
+
+
+def naive_step(step, p, t):
+    """The step's formula as the papers print it."""
+    if isinstance(step, steps.Annealed):
+        a = float(step.a)
+        return (1 - a) * naive_step(step.start, p, t) + a * naive_step(step.end, p, t)
+    if isinstance(step, steps.StraightThrough):
+        return (p >= t).to(p.dtype)
+    if isinstance(step, steps.Identity):
+        return p
+    if isinstance(step, steps.Sigmoid):
+        return 1 / (1 + torch.exp(-step.k * (p - t)))
+    if isinstance(step, steps.RaisedCosine):
+        u = (p - t) / step.width
+        inside = (1 + u + torch.sin(math.pi * u) / math.pi) / 2
+        return torch.where(u < -1, 0.0, torch.where(u > 1, 1.0, inside))
+    t = torch.as_tensor(t, dtype=p.dtype, device=p.device)
+    nearest = torch.minimum(t, 1 - t)
+    a, b = t - nearest / 2, t + nearest / 2
+    lower, middle = step.delta * p / a, 0.5 + (1 - 2 * step.delta) * (p - t) / nearest
+    upper = 1 - step.delta * (1 - p) / (1 - b)
+    return torch.where(p <= a, lower, torch.where(p <= b, middle, upper))
+
+
+def naive_counts(logits, target, weight, step, t):
+    """tp, fp, fn and tn over the last axis, as four plain sums."""
+    weight = torch.ones_like(target) if weight is None else weight
+    h = naive_step(step, 1 / (1 + torch.exp(-logits)), t)
+    masses = target * h, (1 - target) * h, target * (1 - h), (1 - target) * (1 - h)
+    return torch.stack([(weight * mass).sum(-1) for mass in masses])
+
+
+def _over(a, b):
+    return a / b if b else 0.0 * a
+
+
+def naive_metric(metric, tp, fp, fn, tn):
+    """The textbook definition from rates, 0/0 = 0; for Python numbers and for 0-d tensors."""
+    given, n = metric.parameters, tp + fp + fn + tn
+    p, r, s, v = _over(tp, tp + fp), _over(tp, tp + fn), _over(tn, tn + fp), _over(tn, tn + fn)
+
+    def fbeta(beta):
+        return _over((1 + beta**2) * p * r, beta**2 * p + r)
+
+    def harmonic(*rates):
+        return len(rates) / sum(1 / rate for rate in rates) if all(rates) else 0.0 * n
+
+    def kappa():
+        chance = _over((tp + fp) * (tp + fn) + (fn + tn) * (fp + tn), n * n)
+        return _over(_over(tp + tn, n) - chance, 1 - chance)
+
+    spread = ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
+    values = {
+        "fbeta": lambda: fbeta(given["beta"]),
+        "f1": lambda: harmonic(p, r),
+        "tversky": lambda: _over(tp, tp + given["alpha"] * fp + given["beta"] * fn),
+        "jaccard": lambda: _over(tp, n - tn),
+        "accuracy": lambda: 1 - _over(fp + fn, n),
+        "precision": lambda: p,
+        "recall": lambda: r,
+        "specificity": lambda: s,
+        "fpr": lambda: _over(fp, fp + tn),
+        "fnr": lambda: _over(fn, fn + tp),
+        "npv": lambda: v,
+        "gmean": lambda: (r * s) ** 0.5,
+        "balanced_accuracy": lambda: (r + s) / 2,
+        "mcc": lambda: _over(tp * tn - fp * fn, spread),
+        "kappa": kappa,
+        "informedness": lambda: r + s - 1 if tp + fn and fp + tn else 0.0 * n,
+        "markedness": lambda: p + v - 1 if tp + fp and fn + tn else 0.0 * n,
+        "fowlkes_mallows": lambda: (p * r) ** 0.5,
+        "p4": lambda: harmonic(p, r, s, v),
+        "cost": lambda: _over(given["fp"] * fp + given["fn"] * fn, n),
+    }
+    return values[metric.base_name]()
+
+
+def naive_loss(metric, logits, target, weight, step, t=0.5):
+    metric = metrics.get_metric(metric)
+    value = naive_metric(metric, *naive_counts(logits, target, weight, step, t))
+    return value if metric.minimize else 1 - value
+
+
+def naive_gradient(metric, logits, target, weight, step, t=0.5):
+    """The gradient of ``naive_loss`` with respect to the logits, by autograd in float64."""
+    x = logits.detach().double().requires_grad_()
+    y, w = target.detach().double(), None if weight is None else weight.detach().double()
+    return torch.autograd.grad(naive_loss(metric, x, y, w, step, t), x)[0]
+
+
+@pytest.fixture
+def naive():
+    """The twins: one plain definition each, which nothing of the library's arithmetic goes into."""
+    return SimpleNamespace(
+        step=naive_step, counts=naive_counts, metric=naive_metric, loss=naive_loss, gradient=naive_gradient
+    )

@@ -1,0 +1,134 @@
+"""The blocked CPU kernel against a loop over samples and against autograd of the printed formulas."""
+
+import math
+
+import pytest
+import torch
+
+from metricfit import Counts, MetricLoss, metrics, steps
+from metricfit.core import cpu_kernel
+
+STEPS = [steps.Linear(0.1), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
+BLOCK = 16
+SIZES = [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 5]
+
+every_kind = pytest.mark.parametrize("step", STEPS, ids=lambda step: step.kind)
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+either_weight = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(cpu_kernel, "BLOCK", BLOCK)
+
+
+def step_of_number(step, p, t):
+    if step.kind == "linear":
+        nearest = min(t, 1 - t)
+        a, b, delta = t - nearest / 2, t + nearest / 2, step.delta
+        if p <= a:
+            return delta * p / a
+        return 0.5 + (1 - 2 * delta) * (p - t) / nearest if p <= b else 1 - delta * (1 - p) / (1 - b)
+    if step.kind == "sigmoid":
+        return 1 / (1 + math.exp(-step.k * (p - t)))
+    if step.kind == "identity":
+        return p
+    u = max(-1.0, min(1.0, (p - t) / step.width))
+    return (1 + u + math.sin(math.pi * u) / math.pi) / 2
+
+
+def counts_by_loop(logits, target, weight, step, t):
+    table = [0.0] * 4
+    weights = [1.0] * len(logits) if weight is None else weight.tolist()
+    for x, y, w in zip(logits.tolist(), target.tolist(), weights, strict=True):
+        h = step_of_number(step, 1 / (1 + math.exp(-x)), t)
+        for place, part in enumerate((y * h, (1 - y) * h, y * (1 - h), (1 - y) * (1 - h))):
+            table[place] += w * part
+    return table
+
+
+@every_kind
+@both_types
+@either_weight
+@pytest.mark.parametrize("soft", [False, True], ids=["labels", "soft targets"])
+def test_counts_are_those_of_a_loop(step, dtype, weighted, soft, batch):
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    for n in SIZES:
+        for t in (0.2, 0.5, 0.7):
+            given = batch(n, seed=n, dtype=dtype, soft=soft)
+            weight = given.weight if weighted else None
+            assert cpu_kernel.handles(given.logits)
+            counts = cpu_kernel.counts(given.logits, given.target, weight, step.kind, step.number, t)
+            assert counts.dtype == dtype
+            expected = counts_by_loop(given.logits, given.target, weight, step, t)
+            assert counts.tolist() == pytest.approx(expected, rel=tolerance, abs=tolerance), (n, t)
+
+
+@every_kind
+@both_types
+@either_weight
+def test_slope_mass_is_autograds_derivative_of_the_weighted_step(step, dtype, weighted, batch, naive):
+    tolerance = 2e-4 if dtype == torch.float32 else 1e-10
+    for n in SIZES:
+        for t in (0.2, 0.5, 0.7):
+            given = batch(n, seed=n, dtype=dtype)
+            weight = given.weight if weighted else None
+            slope = cpu_kernel.slope_mass(given.logits, weight, step.kind, step.number, t)
+            x = given.logits.double().requires_grad_()
+            mass = naive.step(step, 1 / (1 + torch.exp(-x)), t) * (1.0 if weight is None else weight.double())
+            (expected,) = torch.autograd.grad(mass.sum(), x)
+            assert slope.dtype == dtype
+            torch.testing.assert_close(slope.double(), expected, rtol=tolerance, atol=tolerance * 1e-2)
+
+
+@every_kind
+@both_types
+def test_loss_over_several_blocks_has_the_twins_gradient(step, dtype, batch, naive):
+    given = batch(5 * BLOCK + 3, dtype=dtype)
+    logits = given.logits.requires_grad_()
+    MetricLoss("f1", step=step)(logits, given.target, weight=given.weight).backward()
+    expected = naive.gradient("f1", given.logits, given.target, given.weight, step)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    torch.testing.assert_close(logits.grad.double(), expected, rtol=tolerance, atol=tolerance * 1e-3)
+
+
+@every_kind
+def test_rows_that_are_not_dense_give_the_same(step, batch, naive):
+    wide = batch(90)
+    logits, target, weight = wide.logits[::3].requires_grad_(), wide.target[::3], wide.weight[::3]
+    assert not cpu_kernel.handles(logits)
+    (grad,) = torch.autograd.grad(MetricLoss("mcc", step=step)(logits, target, weight=weight), logits)
+    torch.testing.assert_close(grad, naive.gradient("mcc", logits, target, weight, step), rtol=1e-9, atol=1e-12)
+    dense = wide.logits[::3].contiguous().detach().requires_grad_()
+    (of_dense,) = torch.autograd.grad(MetricLoss("mcc", step=step)(dense, target, weight=weight), dense)
+    torch.testing.assert_close(of_dense, grad, rtol=1e-9, atol=1e-12)
+
+
+@every_kind
+def test_block_sums_of_float32_are_added_in_float64(step, monkeypatch):
+    monkeypatch.setattr(cpu_kernel, "BLOCK", 4096)
+    n = 2**21
+    logits, target = torch.full((n,), 0.1), torch.ones(n)
+    h = step_of_number(step, 1 / (1 + math.exp(-0.10000000149011612)), 0.5)
+    tp = cpu_kernel.counts(logits, target, None, step.kind, step.number, 0.5)[0].item()
+    assert tp == pytest.approx(n * h, rel=3e-6)
+
+
+@pytest.mark.parametrize("name", ["precision", "f1", "mcc", "fowlkes_mallows"])
+def test_raised_cosine_at_the_edge_of_its_window_keeps_the_metric_in_its_bounds(name):
+    step, metric = steps.RaisedCosine(width=0.1), metrics.get_metric(name)
+    places = torch.logit(0.4 + torch.logspace(-6, -3, 200))
+    target = torch.tensor([1, 0])
+    values = [metric(Counts.soft(pair, target, step=step)).item() for pair in places.unfold(0, 2, 1).contiguous()]
+    assert min(values) >= metric.bounds[0]
+    assert max(values) <= metric.bounds[1]
+
+
+def test_inputs_are_left_as_they_were(batch):
+    given = batch(40)
+    kept = given.logits.clone(), given.target.clone(), given.weight.clone()
+    logits = given.logits.requires_grad_()
+    MetricLoss(metrics.f1)(logits, given.target, weight=given.weight).backward()
+    assert torch.equal(logits.detach(), kept[0])
+    assert torch.equal(given.target, kept[1])
+    assert torch.equal(given.weight, kept[2])

@@ -1,0 +1,51 @@
+"""Divisions, roots and tails: right in value, finite in gradient."""
+
+import math
+
+import pytest
+import torch
+
+from metricfit.core.numerics import ratio, root, stable_sigmoid, tails
+
+
+def gradient(value, *leaves):
+    return [given.tolist() for given in torch.autograd.grad(value.sum(), leaves)]
+
+
+def test_ratio_is_0_with_zero_gradient_where_the_denominator_is():
+    a = torch.tensor([1.0, 0.0, 3.0], dtype=torch.float64, requires_grad=True)
+    b = torch.tensor([4.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    value = ratio(a, b)
+    assert value.tolist() == [0.25, 0, 0]
+    assert gradient(value, a, b) == [[0.25, 0, 0], [-1 / 16, 0, 0]]
+
+
+def test_root_is_0_with_zero_gradient_at_0_and_below():
+    x = torch.tensor([4.0, 0.0, -1e-9], dtype=torch.float64, requires_grad=True)
+    assert root(x).tolist() == [2, 0, 0]
+    assert gradient(root(x), x) == [[0.25, 0, 0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_both_tails_keep_their_digits(dtype):
+    x = torch.linspace(-75, 75, 301, dtype=dtype)
+    p, q = tails(x)
+    rounding = 1e-5 if dtype == torch.float32 else 1e-13
+    assert p.tolist() == pytest.approx([1 / (1 + math.exp(-v)) for v in x.tolist()], rel=rounding, abs=0)
+    assert q.tolist() == pytest.approx([1 / (1 + math.exp(v)) for v in x.tolist()], rel=rounding, abs=0)
+
+
+def test_tails_of_infinite_logits_are_finite():
+    x = torch.tensor([math.inf, -math.inf, 1e4, -1e4], requires_grad=True)
+    p, q = tails(x)
+    assert p.tolist() == pytest.approx([1, 0, 1, 0], abs=1e-30)
+    assert gradient(p + 2 * q, x) == [[0, 0, 0, 0]]
+
+
+def test_stable_sigmoid_keeps_its_gradient_where_torchs_is_dead():
+    x = torch.tensor([-60.0, -20.0, 0.0, 20.0, 60.0], requires_grad=True)
+    (grad,) = torch.autograd.grad(stable_sigmoid(x).sum(), x)
+    expected = [1 / (1 + math.exp(-v)) / (1 + math.exp(v)) for v in x.tolist()]
+    assert grad.tolist() == pytest.approx(expected, rel=1e-5, abs=0)
+    (dead,) = torch.autograd.grad(torch.sigmoid(x).sum(), x)
+    assert dead[3] == 0

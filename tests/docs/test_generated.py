@@ -1,0 +1,75 @@
+"""What scripts write into the pages is up to date, and the hooks do what the pages rely on."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def load(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(path.parent))
+    spec = importlib.util.spec_from_file_location(f"docs_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def between(page: str, name: str) -> str:
+    found = re.search(f"<!-- begin {name} -->\n(.*?)\n<!-- end {name} -->", page, re.DOTALL)
+    assert found, f"no marks for {name}"
+    return found[1]
+
+
+def test_table_of_metrics_is_the_registrys(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(DOCS / "figures" / "metrics_table.py", monkeypatch)
+    page = (DOCS / module.PAGE).read_text(encoding="utf-8")
+    assert between(page, module.MARK) == module.metrics_table(), "run: python docs/figures/metrics_table.py"
+
+
+@pytest.mark.parametrize(("mark", "function"), [("saturation", "saturation"), ("zero", "zero_over_zero")])
+def test_tables_of_numerics_are_measured(mark: str, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(DOCS / "figures" / "numerics.py", monkeypatch)
+    page = (DOCS / "concepts" / "numerics.md").read_text(encoding="utf-8")
+    assert between(page, mark) == getattr(module, function)(), "run: python docs/figures/numerics.py"
+
+
+def test_every_picture_is_shown_and_every_shown_picture_is_there() -> None:
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
+    shown = {
+        (page.parent / link).resolve()
+        for page in pages
+        for link in re.findall(r"!\[[^]]*\]\(([^)]+\.svg)\)", page.read_text(encoding="utf-8"))
+    }
+    assert shown == {path.resolve() for path in (DOCS / "img").glob("*.svg")}
+
+
+def test_formulas_become_mathml(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("latex2mathml")
+    module = load(DOCS / "hooks" / "mathml.py", monkeypatch)
+    inline = module.on_page_content(r'<p><span class="arithmatex">\(a &lt; b\)</span></p>')
+    assert inline.startswith("<p><math")
+    assert "arithmatex" not in inline
+    block = module.on_page_content('<div class="arithmatex">\\[\nx^2\n\\]</div>')
+    assert 'display="block"' in block
+
+
+def test_docstrings_become_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("griffe")
+    module = load(DOCS / "hooks" / "docstrings.py", monkeypatch)
+    text = module.as_markdown("First :math:`x^2`.\n\n.. math:: a\n    + b\n\n>>> 1 + 1\n2\n\nLast.")
+    assert text == "First $x^2$.\n\n$$\na + b\n$$\n\n```pycon\n>>> 1 + 1\n2\n```\n\nLast."
+
+
+@pytest.fixture(autouse=True)
+def _forget_the_figures_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "page", raising=False)

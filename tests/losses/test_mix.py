@@ -1,0 +1,100 @@
+"""Mix: a weighted sum that passes weights to those that take them."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit import MetricLoss, RunningCounts
+from metricfit.losses import FocalLoss, Mix, WeightedBCELoss
+
+LOGITS = torch.tensor([0.5, -1.0, 2.0, -0.3], dtype=torch.float64)
+TARGET = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+WEIGHT = torch.tensor([1.0, 2.0, 0.0, 3.0], dtype=torch.float64)
+
+
+def test_it_is_the_weighted_sum_in_value_and_gradient():
+    logits = LOGITS.clone().requires_grad_()
+    f1, bce = MetricLoss("f1"), nn.BCEWithLogitsLoss()
+    mixed = Mix((bce, 1.0), (f1, 0.5))(logits, TARGET)
+    expected = bce(logits, TARGET) + 0.5 * f1(logits, TARGET)
+    torch.testing.assert_close(mixed, expected)
+    (ours,), (theirs,) = torch.autograd.grad(mixed, logits), torch.autograd.grad(expected, logits)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_one_member_is_itself_scaled():
+    assert Mix((FocalLoss(2.0), 3))(LOGITS, TARGET) == 3 * FocalLoss(2.0)(LOGITS, TARGET)
+    assert Mix((FocalLoss(2.0), -1.0))(LOGITS, TARGET) == -FocalLoss(2.0)(LOGITS, TARGET)
+
+
+def test_weight_goes_only_to_members_that_take_it():
+    mixed = Mix((nn.BCEWithLogitsLoss(), 1.0), (FocalLoss(2.0), 0.25))(LOGITS, TARGET, WEIGHT)
+    expected = nn.BCEWithLogitsLoss()(LOGITS, TARGET) + 0.25 * FocalLoss(2.0)(LOGITS, TARGET, WEIGHT)
+    torch.testing.assert_close(mixed, expected)
+    assert Mix((FocalLoss(2.0), 1.0))(LOGITS, TARGET, weight=WEIGHT) != FocalLoss(2.0)(LOGITS, TARGET)
+
+
+def test_weight_that_no_member_takes_is_refused_by_name():
+    mix = Mix((nn.BCEWithLogitsLoss(), 1.0), (nn.SoftMarginLoss(), 1.0))
+    with pytest.raises(ValueError, match="no member of the Mix takes it: BCEWithLogitsLoss, SoftMarginLoss"):
+        mix(LOGITS, TARGET, WEIGHT)
+
+
+def test_a_mix_in_a_mix_passes_weight_on():
+    inner = Mix((WeightedBCELoss(), 1.0), (nn.BCEWithLogitsLoss(), 1.0))
+    mixed = Mix((inner, 0.5), (MetricLoss("f1"), 1.0))(LOGITS, TARGET, WEIGHT)
+    expected = 0.5 * inner(LOGITS, TARGET, WEIGHT) + MetricLoss("f1")(LOGITS, TARGET, WEIGHT)
+    torch.testing.assert_close(mixed, expected)
+
+
+def test_an_inner_mix_that_takes_no_weight_is_left_without():
+    inner = Mix((nn.BCEWithLogitsLoss(), 1.0))
+    mixed = Mix((inner, 1.0), (MetricLoss("f1"), 1.0))(LOGITS, TARGET, WEIGHT)
+    torch.testing.assert_close(mixed, inner(LOGITS, TARGET) + MetricLoss("f1")(LOGITS, TARGET, WEIGHT))
+
+
+def test_its_state_is_that_of_its_members():
+    def make():
+        return Mix(
+            (nn.BCEWithLogitsLoss(pos_weight=torch.tensor(2.0)), 1.0),
+            (MetricLoss("f1", memory=RunningCounts(0.5)), 1.0),
+        )
+
+    mix, fresh = make(), make()
+    mix(LOGITS, TARGET)
+    assert set(mix.state_dict()) == {"losses.0.pos_weight", "losses.1.memory.total"}
+    fresh.load_state_dict(mix.state_dict())
+    assert fresh(-LOGITS, TARGET) == mix(-LOGITS, TARGET)
+
+
+def test_eval_reaches_the_members():
+    mix = Mix((MetricLoss("f1", memory=RunningCounts(0.5)), 1.0)).eval()
+    mix(LOGITS, TARGET)
+    assert "losses.0.memory.total" not in mix.state_dict()
+
+
+@pytest.mark.parametrize(
+    "member",
+    [MetricLoss("f1"), (MetricLoss("f1"),), ("f1", 1.0), (lambda x, y: x, 1.0), (MetricLoss("f1"), 1.0, 2.0), [1, 2]],
+    ids=["bare", "single", "name", "function", "triple", "list"],
+)
+def test_what_is_no_pair_is_refused(member):
+    with pytest.raises(TypeError, match=r"Mix takes \(loss, weight\) pairs, the losses modules; got"):
+        Mix(member)
+
+
+@pytest.mark.parametrize("share", [math.nan, math.inf, "1", None, True, torch.tensor(1.0)])
+def test_a_share_that_is_no_finite_number_is_refused(share):
+    with pytest.raises(ValueError, match="the weight of MetricLoss in a Mix must be a finite number, got"):
+        Mix((MetricLoss("f1"), share))
+
+
+def test_no_members_are_refused():
+    with pytest.raises(ValueError, match=r"Mix needs at least one \(loss, weight\) pair"):
+        Mix()
+
+
+def test_it_shows_its_shares():
+    assert "weights=(1.0, 0.5)" in repr(Mix((WeightedBCELoss(), 1), (MetricLoss("f1"), 0.5)))

@@ -1,0 +1,86 @@
+"""start_at_prior: the last bias starts at the prior, and nothing else moves."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit.train import start_at_prior
+
+
+def mlp(last=1, **settings):
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, last, **settings))
+
+
+@pytest.mark.parametrize("prior", [1e-6, 0.01, 0.5, 0.99])
+def test_the_last_bias_is_the_log_odds_of_the_prior_and_nothing_else_moves(prior):
+    model = mlp()
+    before = copy.deepcopy(model.state_dict())
+    assert start_at_prior(model, prior) is model
+    assert model[-1].bias.item() == pytest.approx(math.log(prior / (1 - prior)), rel=1e-6, abs=1e-7)
+    assert model[-1].bias.requires_grad
+    assert model[-1].bias.grad_fn is None
+    for name, given in model.state_dict().items():
+        assert name == "2.bias" or torch.equal(given, before[name])
+
+
+def test_a_model_that_says_the_same_of_everything_says_the_prior():
+    model = mlp()
+    nn.init.zeros_(model[-1].weight)
+    start_at_prior(model, 0.03)
+    torch.testing.assert_close(model(torch.randn(5, 4)).sigmoid(), torch.full((5, 1), 0.03))
+
+
+def test_a_bare_layer_a_convolution_and_a_nested_model():
+    assert start_at_prior(nn.Linear(3, 1), 0.25).bias.item() == pytest.approx(-math.log(3))
+    assert start_at_prior(nn.Sequential(nn.Conv2d(3, 1, 1)), 0.25)[0].bias.item() == pytest.approx(-math.log(3))
+    model = nn.ModuleDict({"body": nn.Linear(3, 5), "head": nn.Sequential(nn.Dropout(), nn.Linear(5, 1))})
+    assert start_at_prior(model, 0.25)["head"][1].bias.item() == pytest.approx(-math.log(3))
+
+
+def test_the_last_of_several_candidates_is_taken():
+    model = nn.Sequential(nn.Linear(3, 1), nn.Linear(1, 1))
+    first = model[0].bias.item()
+    start_at_prior(model, 0.25)
+    assert model[0].bias.item() == first
+    assert model[1].bias.item() == pytest.approx(-math.log(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_it_keeps_the_models_type(dtype):
+    bias = start_at_prior(mlp().to(dtype), 0.25)[-1].bias
+    assert bias.dtype == dtype
+    assert bias.item() == pytest.approx(-math.log(3), rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [mlp(last=2), mlp(bias=False), nn.ReLU(), nn.LSTM(3, 4), nn.Sequential()],
+    ids=["two_outputs", "no_bias", "no_layer", "recurrent", "empty"],
+)
+def test_a_model_with_no_suitable_layer_is_refused_with_the_remedy(model):
+    with pytest.raises(ValueError, match=r"no layer with one output and a bias; set its last bias to log\(prior"):
+        start_at_prior(model, 0.1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 2)), nn.Sequential(nn.LayerNorm(1), nn.Linear(1, 1, bias=False))],
+    ids=["batch_norm", "layer_norm"],
+)
+def test_a_norm_of_one_feature_is_not_the_last_layer(model):
+    with pytest.raises(ValueError, match="no layer with one output and a bias"):
+        start_at_prior(model, 0.1)
+
+
+def test_a_lazy_layer_is_refused_with_what_to_do():
+    with pytest.raises(ValueError, match="dummy batch"):
+        start_at_prior(nn.Sequential(nn.LazyLinear(1)), 0.1)
+
+
+@pytest.mark.parametrize("prior", [0.0, 1.0, -0.1, 2, math.nan])
+def test_a_prior_outside_0_to_1_is_refused(prior):
+    with pytest.raises(ValueError, match="prior is the share of positives, strictly between 0 and 1, got"):
+        start_at_prior(mlp(), prior)
