@@ -22,8 +22,7 @@ import torch
 from common import F1, Population, Problem, network, options, problem, publish, spread, table
 from torch import nn
 
-from metricfit import MetricLoss, metrics, steps
-from metricfit.core.counts import Counts
+from metricfit import Counts, MetricLoss, metrics, steps
 from metricfit.losses import DeadGradientWarning, Mix
 from metricfit.train import start_at_prior
 
@@ -85,7 +84,7 @@ def population(setting: Setting, start: str = "prior") -> Population:
     return Population([start_at_prior(one, PRIOR) for one in models] if start == "prior" else models, setting.problems)
 
 
-def first_gradient(make: Make, members: Population) -> float:
+def gradient_size(make: Make, members: Population) -> float:
     """The absolute gradients of the logits, summed over all training rows; the median over the seeds."""
     logits = members.logits(members.x).detach().requires_grad_()
     with warnings.catch_warnings():
@@ -96,7 +95,7 @@ def first_gradient(make: Make, members: Population) -> float:
 
 def run(make: Make, setting: Setting, start: str = "prior", lr: float = LEARNING_RATE, **training: Any) -> Run:
     members = population(setting, start)
-    size = first_gradient(make, members)
+    size = gradient_size(make, members)
     losses = [make() for _ in setting.problems]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DeadGradientWarning)
@@ -120,6 +119,34 @@ def learning_rates(setting: Setting) -> dict[str, dict[str, dict[float, Run]]]:
         }
         for optimizer, (rule, rates) in GRID.items()
     }
+
+
+def gradients(setting: Setting) -> dict[tuple[str, str, float], dict[int, float]]:
+    """How the gradient of the logits fares through training, where the learning rate matters most."""
+    cases: dict[tuple[str, str, float], Make] = {
+        ("BCE", "SGD", 0.1): nn.BCEWithLogitsLoss,
+        ("F1, Linear(0.1)", "SGD", 0.1): f1_loss,
+        ("F1, Linear(0.1)", "SGD", 10.0): f1_loss,
+        ("F1, Linear(0.1)", "Adam", 0.1): f1_loss,
+        ("F1, Sigmoid(30)", "SGD", 0.1): lambda: f1_loss(STEPS["Sigmoid(30)"]),
+    }
+    moments = [setting.steps * percent // 100 for percent in (0, 2, 10, 20, 60, 100)]
+    traces = {}
+    for case, make in cases.items():
+        members, trace = population(setting), {}
+
+        def watch(done: int, make: Make = make, members: Population = members, trace: dict = trace) -> None:
+            if done in moments:
+                trace[done] = gradient_size(make, members)
+
+        losses = [make() for _ in setting.problems]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeadGradientWarning)
+            rule, _ = GRID[case[1]]
+            members.train(losses, steps=setting.steps, batch=BATCH, lr=case[2], optimizer=rule, before_step=watch)
+        watch(setting.steps)
+        traces[case] = trace
+    return traces
 
 
 def remedies(setting: Setting, step: Callable[[], steps.Step]) -> tuple[dict[str, list[F1]], dict[str, list[float]]]:
@@ -181,12 +208,12 @@ def draw_slopes(where: Path) -> None:
     axes.axvline(PRIOR, color="0.5", linestyle=":", linewidth=1)
     axes.text(PRIOR + 0.008, 3e-17, f"start at the prior, {PRIOR:g}", color="0.35")
     axes.set(xlabel="probability p", ylabel="slope with respect to the logit", ylim=(1e-17, 60))
-    axes.legend(ncols=2, frameon=False, loc="lower right", bbox_to_anchor=(0.98, 0.12))
+    figure.legend(frameon=False, loc="outside right upper")
     save(figure, where)
 
 
 def draw_rates(grid: dict[str, dict[str, dict[float, Run]]], where: Path) -> None:
-    figure, panels = plt.subplots(1, 2, figsize=(7.5, 3.4), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(7.5, 4), sharey=True, layout="constrained")
     for axes, (optimizer, losses) in zip(panels, grid.items(), strict=True):
         for colour, (name, by_rate) in enumerate(losses.items()):
             for rule, style in (("tuned", "-"), ("at_half", "--")):
@@ -195,18 +222,18 @@ def draw_rates(grid: dict[str, dict[str, dict[float, Run]]], where: Path) -> Non
                 axes.semilogx(list(by_rate), values, style, color=f"C{colour}", marker="o", markersize=4, label=label)
         axes.set(title=optimizer, xlabel="learning rate")
     panels[0].set_ylabel("test F1, median of the seeds")
-    panels[0].legend(frameon=False, fontsize=7, loc="best")
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside lower center")
     save(figure, where)
 
 
 def draw_curves(curves: dict[str, dict[str, list[float]]], total: int, where: Path) -> None:
-    figure, panels = plt.subplots(1, 2, figsize=(7.5, 3.4), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(7.5, 4), sharey=True, layout="constrained")
     for axes, (step, lines) in zip(panels, curves.items(), strict=True):
         for name, values in lines.items():
             axes.plot([total * i / (len(values) - 1) for i in range(len(values))], values, label=name)
         axes.set(title=step, xlabel="training step")
     panels[0].set_ylabel("validation F1 at 0.5, median of the seeds")
-    panels[1].legend(frameon=False, fontsize=7)
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside lower center")
     save(figure, where)
 
 
@@ -232,6 +259,7 @@ def main(arguments: list[str] | None = None) -> None:
     starts = dead_starts(setting)
     report("flat steps and first biases")
     grid = learning_rates(setting)
+    traces = gradients(setting)
     report("learning rates")
     rescued, curves = {}, {}
     for name in ("Sigmoid(73)", "RaisedCosine(0.1)"):
@@ -274,7 +302,13 @@ def main(arguments: list[str] | None = None) -> None:
         "warning": the_warning(),
         "dead": table(["loss", "gradient at the start", "runs that warn", *heads], dead),
         "rates": table(["optimiser", "learning rate", *names], rates),
-        "bias": table(["loss", "gradient at the start", "runs that warn", *heads], first),
+        "gradients": table(
+            ["loss", "optimiser", "learning rate", *(f"step {done}" for done in next(iter(traces.values())))],
+            [(*case, *(f"{size:.1e}" for size in trace.values())) for case, trace in traces.items()],
+        ),
+        "bias": table(
+            ["loss", *(f"{head}: prior / default" for head in ("gradient", "runs that warn", *heads))], first
+        ),
         "remedies": table(["step", "training", *heads], rescue),
     }
     settings = {
@@ -285,7 +319,8 @@ def main(arguments: list[str] | None = None) -> None:
         "steps": length,
         "rows": sizes,
     }
-    record = {"settings": settings, "starts": starts, "rates": grid, "remedies": rescued}
+    named = {", ".join(map(str, case)): trace for case, trace in traces.items()}
+    record = {"settings": settings, "starts": starts, "rates": grid, "gradients": named, "remedies": rescued}
     publish(given.out, "start-well.md", parts, record)
 
 

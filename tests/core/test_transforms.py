@@ -5,6 +5,7 @@ import torch
 from torch.func import grad, jacrev, vmap
 
 from metricfit import MetricLoss, steps
+from metricfit.core.soft_counts import soft_counts
 
 STEPS = {
     "linear": lambda: steps.Linear(0.1),
@@ -64,6 +65,13 @@ def test_vmap_over_the_last_axis(loss, trials, expected):
     x = trials.logits.T.contiguous().requires_grad_()
     vmap(loss, in_dims=(1, 1, 1))(x, trials.target.T, trials.weight.T).sum().backward()
     close(x.grad, expected.T)
+
+
+def test_vmap_over_the_last_axis_of_the_counts_themselves(trials, naive, step):
+    counts = vmap(lambda *row: soft_counts(*row, step, 0.5), in_dims=1, out_dims=1)(
+        trials.logits.T, trials.target.T, trials.weight.T
+    )
+    close(counts, naive.counts(trials.logits, trials.target, trials.weight, step, 0.5))
 
 
 def test_vmap_of_targets_alone(loss, trials, naive, step):

@@ -44,13 +44,19 @@ def test_it_is_seen_when_it_dies_later():
         learn(loss, AT_P_001, passes=2)
 
 
-@pytest.mark.parametrize("scale", [65536.0, 1e-4, -1.0])
-def test_scaling_the_loss_changes_nothing(scale):
-    healthy = MetricLoss("f1")
-    learn(healthy, HEALTHY, scale=scale)
-    assert not healthy._watch.warned
+@pytest.mark.parametrize("scale", [65536.0, 1e-4, 1e-8, -1.0])
+def test_scaling_a_healthy_loss_does_not_kill_it(scale):
+    loss = MetricLoss("f1")
+    learn(loss, HEALTHY, scale=scale)
+    assert not loss._watch.warned
+
+
+@pytest.mark.parametrize("scale", [65536.0, 1e-4, 1e12, -1.0])
+@pytest.mark.parametrize("step", DEAD)
+def test_scaling_a_dead_loss_does_not_revive_it(step, scale):
+    loss = MetricLoss("f1", step=DEAD[step])
     with pytest.warns(DeadGradientWarning):
-        learn(MetricLoss("f1", step=steps.RaisedCosine(0.1)), AT_P_001, scale=scale)
+        learn(loss, AT_P_001, scale=scale)
 
 
 @pytest.mark.parametrize("step", [steps.Linear(), steps.Sigmoid(10), steps.Identity(), steps.RaisedCosine(0.3)])
