@@ -23,7 +23,7 @@ def _value(p, c0, c1, c2, c3, c4, KIND: tl.constexpr):
         return p
     else:
         v = tl.minimum(tl.maximum((p - c0) / c1 + 1.0, 0.0), 2.0)
-        return (v - tl.sin(3.141592653589793 * v) / 3.141592653589793) / 2.0
+        return tl.maximum((v - tl.sin(3.141592653589793 * v) / 3.141592653589793) / 2.0, 0.0)
 
 
 @triton.jit

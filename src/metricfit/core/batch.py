@@ -6,9 +6,10 @@ carry group numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from numbers import Real
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -70,7 +71,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Classes:
-    """Exclusive classes: logits ``(n, c)`` or ``(images, c, pixels)``; as target class numbers, or shares like the logits."""
+    """Exclusive classes: logits ``(n, c)`` or ``(images, c, pixels)``, with class numbers or class shares as target."""
 
     logits: Tensor
     target: Tensor
@@ -141,22 +142,23 @@ class Classes:
 Batch = Columns | Classes
 
 
-def at_thresholds(count: Any, threshold: Thresholds, batch: Batch) -> Tensor:
-    """Counts at one threshold, or stacked behind a leading axis at several."""
-    if threshold == "dynamic" if isinstance(threshold, str) else threshold is None:
-        if isinstance(batch, Columns) and threshold is not None:
-            raise ValueError("the dynamic threshold is for multiclass logits; a binary or multilabel one is a number")
-        result: Tensor = count(None)
-        return result
+def at_thresholds(
+    count: Callable[[float | Tensor | None], Tensor], threshold: Thresholds, batch: Batch, *, soft: bool = True
+) -> Tensor:
+    """Counts at one threshold, or stacked behind a leading axis at several. Hard ones can be at any number."""
     if isinstance(threshold, str):
-        raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
-    assert threshold is not None
-    if isinstance(threshold, (int, float)) or (isinstance(threshold, Tensor) and threshold.dim() == 0):
-        check_threshold(threshold)
-        result = count(threshold)
-        return result
-    if len(threshold) == 0:
+        if threshold != "dynamic":
+            raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
+        if isinstance(batch, Columns):
+            raise ValueError("the dynamic threshold is for multiclass logits; a binary or multilabel one is a number")
+        return count(None)
+    if threshold is None or (isinstance(threshold, Tensor) and threshold.dim() == 0):
+        return count(threshold)
+    several = [threshold] if isinstance(threshold, Real) else list(threshold)  # type: ignore[arg-type]
+    if not several:
         raise ValueError("no threshold given; leave it out for the usual one")
-    for one in threshold:
-        check_threshold(one)
-    return torch.stack([count(one) for one in threshold], dim=1)
+    numbers = [one if isinstance(one, Tensor) else float(one) for one in several]
+    if soft:
+        for one in numbers:
+            check_threshold(one)
+    return count(numbers[0]) if isinstance(threshold, Real) else torch.stack([count(one) for one in numbers], dim=1)

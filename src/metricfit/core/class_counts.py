@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import exact_dtype, leading
+from metricfit.core.numerics import exact_dtype, has_storage, leading
 from metricfit.core.steps import (
     SLOPE,
     THRESHOLD_SLOPE,
@@ -71,7 +71,7 @@ def class_counts(
 
 
 def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layout: Layout) -> Tensor:
-    """Each sample's soft decisions, at least 0 and summing to 1 over the classes, in plain differentiable operations."""
+    """Each sample's soft decisions, at least 0 and summing to 1 over the classes, in plain operations."""
     axis = layout.class_axis
     p = torch.softmax(logits, axis)
     t = p.gather(axis, _top_two(p, axis)).mean(axis, keepdim=True) if threshold is None else threshold
@@ -137,12 +137,13 @@ class _ClassCounts(torch.autograd.Function):
         kind, number, threshold, layout = ctx.settings
         for axis in sorted(layout.sample_axes, reverse=True):
             grad = grad.unsqueeze(axis)
-        # With gradients enabled this backward is itself differentiated: only plain operations may see it then.
-        if torch.is_grad_enabled() or not _is_lean(kind, threshold):
+        # Differentiated again, or vmapped, this backward may see plain operations only.
+        plain = torch.is_grad_enabled() or not has_storage(grad)
+        if plain or not _is_lean(kind, threshold):
             gradient = partial(_gradient, kind=kind, number=number, threshold=threshold, layout=layout)
         else:
             gradient = partial(_linear_gradient, delta=number, layout=layout)
-        if torch.is_grad_enabled() or not _in_blocks(logits, layout):
+        if plain or not _in_blocks(logits, layout):
             return gradient(logits, target, weight, top, grad), *(None,) * 6
         result, per_image = torch.empty_like(logits), _per_image(logits, layout)
         with torch.autocast(logits.device.type, enabled=False):

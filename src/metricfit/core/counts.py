@@ -11,7 +11,7 @@ from torch import Tensor
 from metricfit.core.batch import Thresholds, at_thresholds
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.steps import Step
-from metricfit.core.task import canonical, check_finite_counts, check_nan_logits, looks_at_values
+from metricfit.core.task import canonical, check_finite, check_nan_logits, looks_at_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class Counts:
         chosen = batch.default_step if step is None else step
         stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
         if looks_at_values(batch.logits, validate):
-            check_finite_counts(stacked.detach(), batch.logits)
+            check_finite(stacked.detach(), batch.logits)
         return cls(*stacked)
 
     @classmethod
@@ -155,7 +155,7 @@ class Counts:
         )
         if looks_at_values(batch.logits, validate):
             check_nan_logits(batch.logits)
-        return cls(*at_thresholds(batch.hard, threshold, batch))
+        return cls(*at_thresholds(batch.hard, threshold, batch, soft=False))
 
     @classmethod
     def from_labels(

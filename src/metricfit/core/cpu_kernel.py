@@ -32,9 +32,10 @@ def handles(logits: Tensor) -> bool:
 
 def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
     """Soft counts ``(4, ...)`` of logits ``(..., n)``; block sums are added in float64."""
-    x, y, w = (None if given is None else given.reshape(-1, logits.shape[-1]) for given in (logits, target, weight))
-    assert x is not None
-    assert y is not None
+    n = logits.shape[-1]
+    rows = math.prod(logits.shape[:-1])
+    x, y = logits.reshape(rows, n), target.reshape(rows, n)
+    w = None if weight is None else weight.reshape(rows, n)
     scratch = logits.new_empty(6, min(BLOCK, x.shape[1]))
     total = torch.zeros(4, len(x), dtype=torch.float64)
     for row in range(len(x)):
@@ -62,20 +63,34 @@ def _block_counts(
     return torch.stack([tp, fp, fn, tn])
 
 
-def slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
-    """``w step'(p) p (1-p)`` for every logit."""
+def gradient(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    of_positive: Tensor,
+    of_negative: Tensor,
+    kind: str,
+    number: float,
+    threshold: float,
+) -> Tensor:
+    """The gradient with respect to the logits, given that of a positive's and a negative's mass in each row."""
     result = torch.empty_like(logits)
-    x, out = logits.reshape(-1), result.view(-1)
-    w = None if weight is None else weight.reshape(-1)
-    scratch = logits.new_empty(3, min(BLOCK, len(x)))
-    for block in _blocks(len(x)):
-        here = out[block]
-        p, q, spare = scratch[:, : len(here)].unbind()
-        _tails(x[block], p, q)
-        _slope(p, threshold, kind, number, here, spare)
-        here.mul_(p).mul_(q)
-        if w is not None:
-            here.mul_(w[block])
+    n = logits.shape[-1]
+    rows = math.prod(logits.shape[:-1])
+    x, y, out = logits.reshape(rows, n), target.reshape(rows, n), result.view(rows, n)
+    w = None if weight is None else weight.reshape(rows, n)
+    more_if_positive, of_negative = (of_positive - of_negative).reshape(rows), of_negative.reshape(rows)
+    scratch = logits.new_empty(3, min(BLOCK, n))
+    for row in range(rows):
+        for block in _blocks(n):
+            here = out[row, block]
+            p, q, spare = scratch[:, : len(here)].unbind()
+            _tails(x[row, block], p, q)
+            _slope(p, threshold, kind, number, here, spare)
+            here.mul_(p).mul_(q)
+            here.mul_(torch.addcmul(of_negative[row], y[row, block], more_if_positive[row], out=spare))
+            if w is not None:
+                here.mul_(w[row, block])
     return result
 
 
@@ -102,7 +117,7 @@ def _value(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Te
         out.copy_(p)
     else:
         torch.sub(p, t, out=out).div_(number).add_(1).clamp_(0, 2)
-        out.sub_(torch.mul(out, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2)
+        out.sub_(torch.mul(out, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(min=0)
 
 
 def _slope(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:

@@ -18,6 +18,20 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     return torch.where(empty, 0.0, numerator / torch.where(empty, 1.0, denominator))
 
 
+def share(part: Tensor, rest: Tensor) -> Tensor:
+    """``part / (part + rest)`` of two amounts of at least 0, and 0 with zero gradient where both are 0.
+
+    The gradient by ``part`` is rest / total²; a plain division forms it as 1/total - part/total², which in float32
+    loses all of it where rest is small. Dividing the smaller of the two cancels nothing.
+
+    >>> share(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([3.0, 1.0, 0.0]))
+    tensor([0.2500, 0.7500, 0.0000])
+    """
+    mostly_part = part > rest
+    smaller = ratio(torch.where(mostly_part, rest, part), part + rest)
+    return torch.where(mostly_part, 1 - smaller, smaller)
+
+
 def root(x: Tensor) -> Tensor:
     """Square root of ``x >= 0``, with gradient 0 instead of infinity at 0.
 
@@ -57,6 +71,15 @@ def stable_sigmoid(x: Tensor) -> Tensor:
     gradient is 4e-8. The logarithm keeps both tails.
     """
     return torch.exp(torch.nn.functional.logsigmoid(x))
+
+
+def has_storage(given: Tensor) -> bool:
+    """Whether kernels can read and write the tensor: not if it is what vmap or a tracer puts in its place."""
+    try:
+        given.data_ptr()
+    except RuntimeError:
+        return False
+    return True
 
 
 def leading(given: Tensor | None, axis: int | None, size: int) -> Tensor | None:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core import cpu_kernel, triton_kernel
-from metricfit.core.numerics import leading, tails
+from metricfit.core.numerics import has_storage, leading, tails
 from metricfit.core.steps import SLOPE, VALUE, Annealed, ClosedFormStep, Step, StraightThrough, Threshold
 
 
@@ -83,6 +83,11 @@ def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float,
     return slope if weight is None else slope * weight
 
 
+def _kernel(logits: Tensor) -> Any:
+    """The module with the kernel for these logits, or None."""
+    return next((kernel for kernel in (cpu_kernel, triton_kernel) if kernel.handles(logits)), None)
+
+
 class _SoftCounts(torch.autograd.Function):
     """The kernel's autograd face: blocks on the CPU, Triton on a GPU, plain operations elsewhere."""
 
@@ -95,10 +100,8 @@ class _SoftCounts(torch.autograd.Function):
         number: float,
         threshold: float,
     ) -> Tensor:
-        if cpu_kernel.handles(logits):
-            return cpu_kernel.counts(logits, target, weight, kind, number, threshold)
-        if triton_kernel.handles(logits):
-            return triton_kernel.counts(logits, target, weight, kind, number, threshold)
+        if kernel := _kernel(logits):
+            return kernel.counts(logits, target, weight, kind, number, threshold)  # type: ignore[no-any-return]
         p, q = tails(logits)
         value = VALUE[kind]
         return _sum_masses(value(p, threshold, number), value(q, 1 - threshold, number), target, weight)
@@ -113,17 +116,14 @@ class _SoftCounts(torch.autograd.Function):
         logits, target, weight = ctx.saved_tensors
         of_positive = (grad[0] - grad[2]).unsqueeze(-1)
         of_negative = (grad[1] - grad[3]).unsqueeze(-1)
-        # With gradients enabled this backward is itself differentiated (create_graph, torch.func): only plain
-        # operations may see it then.
-        plain = torch.is_grad_enabled()
-        if not plain and triton_kernel.handles(logits):
-            given = triton_kernel.gradient(
-                logits, target, weight, of_positive, of_negative, ctx.kind, ctx.number, ctx.threshold
-            )
-            return given, None, None, None, None, None
-        slope_mass = cpu_kernel.slope_mass if not plain and cpu_kernel.handles(logits) else _slope_mass
-        slope = slope_mass(logits, weight, ctx.kind, ctx.number, ctx.threshold)
-        given = torch.addcmul(of_negative, target, of_positive - of_negative) * slope
+        settings = ctx.kind, ctx.number, ctx.threshold
+        # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
+        # vmapped: only plain operations may see it then.
+        if torch.is_grad_enabled() or not has_storage(grad) or not _kernel(logits):
+            slope = _slope_mass(logits, weight, *settings)
+            given = torch.addcmul(of_negative, target, of_positive - of_negative) * slope
+        else:
+            given = _kernel(logits).gradient(logits, target, weight, of_positive, of_negative, *settings)
         return given, None, None, None, None, None
 
     @staticmethod

@@ -248,7 +248,7 @@ def _identity_slope(p: Tensor, t: Threshold, _: float) -> Tensor:
 def _raised_cosine(p: Tensor, t: Threshold, width: float) -> Tensor:
     # With v = u + 1, sin(pi u) = -sin(pi v): exactly 0 at the window's lower end, where sin(pi u) only nearly is.
     v = ((p - t) / width + 1).clamp(0.0, 2.0)
-    return (v - torch.sin(math.pi * v) / math.pi) / 2
+    return ((v - torch.sin(math.pi * v) / math.pi) / 2).clamp(min=0.0)  # the difference of equals can round below 0
 
 
 def _raised_cosine_slope(p: Tensor, t: Threshold, width: float) -> Tensor:

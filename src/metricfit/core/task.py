@@ -63,7 +63,7 @@ def columns(logits: Tensor, target: Tensor, weight: Tensor | None, owner: str, v
     if isinstance(batch, Columns):
         return batch
     raise ValueError(
-        f"{owner} is for binary or multilabel logits; logits {_shape(logits)} with labels {_shape(target)} are multiclass"
+        f"{owner} is for binary or multilabel logits; {_shape(logits)} with labels {_shape(target)} is multiclass"
     )
 
 
@@ -183,25 +183,20 @@ def looks_at_values(logits: Tensor, validate: bool | None) -> bool:
     return logits.device.type == "cpu" if validate is None else validate
 
 
-def check_finite_counts(counts: Tensor, logits: Tensor) -> None:
-    """Explain counts that are not finite: NaN logits, for labels and weights have been checked."""
-    if not is_false(counts.isfinite().all()):
+def check_finite(sums: Tensor, logits: Tensor) -> None:
+    """Explain sums over samples that are not finite: by the logits, for labels and weights have been checked."""
+    if not is_false(sums.isfinite().all()):
         return
-    if is_false(logits.isnan().any()):
-        raise ValueError(
-            "the soft counts are not finite although logits, labels and weights are: do weights or the step overflow?"
-        )
-    raise_nan_logits(logits)
+    check_nan_logits(logits)
+    if is_false(~logits.isinf().any()):
+        raise ValueError(f"{int(logits.isinf().sum())} of {logits.numel()} logits are infinite; the model has diverged")
+    raise ValueError("the batch's sums are not finite although its logits, labels and weights are: do they overflow?")
 
 
 def check_nan_logits(logits: Tensor) -> None:
-    """Refuse NaN logits, which would otherwise be counted as negative decisions."""
-    if is_false(~logits.isnan().any()):
-        raise_nan_logits(logits)
-
-
-def raise_nan_logits(logits: Tensor) -> None:
-    """Say how many logits are NaN, where the first is, and the usual causes."""
+    """Refuse NaN logits, saying how many there are and where the first is."""
+    if not is_false(~logits.isnan().any()):
+        return
     bad = logits.detach().isnan().reshape(-1)
     first = int(bad.int().argmax())
     raise ValueError(

@@ -57,9 +57,13 @@ class RunningCounts(nn.Module):
         """The constructor's arguments."""
         return f"decay={self.decay:g}"
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Take the saved shape: the buffer is made at first use, so a fresh module has none to load into."""
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool, *args: Any
+    ) -> None:
+        """Take the saved shape, or the saved absence: the buffer is made at first use."""
         saved = state_dict.get(prefix + "total")
-        device = saved.device if saved is not None and self.total is None else getattr(self.total, "device", None)
-        self.total = None if saved is None else torch.zeros_like(saved, device=device)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if saved is not None:
+            self.total = torch.zeros_like(saved, device=saved.device if self.total is None else self.total.device)
+        elif strict:
+            self.total = None
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, *args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
@@ -80,12 +81,18 @@ class MetricLoss(AdditiveLoss):
         self._set_threshold(threshold)
         self._watch = GradientWatch()
         self._positives: Tensor | None = None
+        self._negatives: Tensor | None = None
 
     def _set_threshold(self, threshold: Thresholds) -> None:
         self.threshold: float | str | tuple[float, ...] | Tensor | None
-        if isinstance(threshold, Tensor) and not isinstance(threshold, nn.Parameter):
-            self.register_buffer("threshold", threshold)
-            return
+        if isinstance(threshold, Tensor):
+            if threshold.device.type == "cpu" and is_false(((threshold > 0) & (threshold < 1)).all()):
+                raise ValueError(f"thresholds must lie strictly between 0 and 1, got {threshold.tolist()}")
+            if not isinstance(threshold, nn.Parameter):
+                self.register_buffer("threshold", threshold)
+                return
+        if isinstance(threshold, Real):
+            threshold = float(threshold)
         if isinstance(threshold, str) and threshold != "dynamic":
             raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
         if isinstance(threshold, Sequence) and not isinstance(threshold, str):
@@ -98,7 +105,7 @@ class MetricLoss(AdditiveLoss):
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch of logits."""
         loss = super().forward(logits, target, weight)
-        if self.training and looks_at_values(logits, self.validate):
+        if self.training and looks_at_values(logits, self.validate) and not self._lacks_a_class():
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
         return loss
 
@@ -123,7 +130,7 @@ class MetricLoss(AdditiveLoss):
         if self.memory is not None:
             counts = self.memory(counts)
         if not torch.compiler.is_compiling():
-            self._positives = counts.positives.detach()
+            self._positives, self._negatives = counts.positives.detach(), counts.negatives.detach()
         value = averaged(self.metric, counts, self.average, training=True)
         if looks_at_values(statistics, self.validate) and is_false(value.detach().isfinite().all()):
             raise ValueError(
@@ -134,6 +141,12 @@ class MetricLoss(AdditiveLoss):
         if value.dim() > classes:  # several thresholds, images
             value = value.flatten(0, -1 - classes).mean(0)
         return value if self.metric.minimize else 1 - value
+
+    def _lacks_a_class(self) -> bool:
+        """Whether the last counts hold no positives, or nothing else: then it is not the step that teaches nothing."""
+        assert self._positives is not None
+        assert self._negatives is not None
+        return is_false((self._positives.sum() > 0) & (self._negatives.sum() > 0))
 
     def left_out(self) -> list[int]:
         """The classes that the last batch had no true sample of, and that its macro average therefore left out.

@@ -33,7 +33,7 @@ class Mix(nn.Module):
                 )
         self.losses = nn.ModuleList(loss for loss, _ in members)
         self.weights = tuple(float(weight) for _, weight in members)
-        self._takes_weight = tuple("weight" in inspect.signature(loss.forward).parameters for loss, _ in members)
+        self._takes_weight = tuple(takes_weight(loss) for loss, _ in members)
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The weighted sum."""
@@ -50,3 +50,10 @@ class Mix(nn.Module):
     def extra_repr(self) -> str:
         """The members' shares."""
         return f"weights={self.weights}"
+
+
+def takes_weight(loss: nn.Module) -> bool:
+    """Whether a loss can be given ``weight=``; a Mix can if one of its members can."""
+    if isinstance(loss, Mix):
+        return any(loss._takes_weight)
+    return "weight" in inspect.signature(loss.forward).parameters

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from metricfit.core.numerics import ratio, tails
-from metricfit.core.task import columns
+from metricfit.core.numerics import counting_dtype, ratio, tails
+from metricfit.core.task import check_finite, columns, looks_at_values
 from metricfit.losses.additive import AdditiveLoss
+from metricfit.losses.mix import takes_weight
 
 
 class PointwiseLoss(AdditiveLoss):
@@ -35,8 +36,10 @@ class PointwiseLoss(AdditiveLoss):
         x, y, w = batch.logits, batch.target, batch.weight
         losses = y * self.of_positive(x) + (1 - y) * self.of_negative(x)
         if w is None:
-            return torch.stack([losses.sum(), losses.new_tensor(float(losses.numel()))])
-        return torch.stack([(w * losses).sum(), w.sum()])
+            sums = torch.stack([losses.sum(), x.new_tensor(float(x.numel()))])
+        else:
+            sums = torch.stack([(w * losses).sum(), w.sum()])
+        return checked(sums, x)
 
     def value(self, statistics: Tensor) -> Tensor:
         """The weighted mean."""
@@ -196,7 +199,7 @@ class MSFELoss(AdditiveLoss):
         if batch.weight is not None:
             positive, negative = batch.weight * positive, batch.weight * negative
         errors = (positive * q**2 / 2).sum(), (negative * p**2 / 2).sum()
-        return torch.stack([*errors, positive.sum(), negative.sum()])
+        return checked(torch.stack([*errors, positive.sum(), negative.sum()]), batch.logits)
 
     def value(self, statistics: Tensor) -> Tensor:
         """The sum over the classes of their squared mean errors."""
@@ -215,12 +218,14 @@ class ClassBalanced(nn.Module):
 
     def __init__(self, loss: nn.Module, prior: float) -> None:
         super().__init__()
+        if not takes_weight(loss):
+            raise TypeError(f"ClassBalanced needs a loss that takes weight=, and {type(loss).__name__} does not")
         self.loss = loss
         self.prior = check_prior("ClassBalanced", prior)
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The inner loss with class weights."""
-        y = target.to(logits.dtype)
+        y = target.to(counting_dtype(logits.dtype))
         balance = y / self.prior + (1 - y) / (1 - self.prior)
         if weight is not None:
             balance = balance * weight.reshape(-1, *(1,) * (balance.dim() - 1))
@@ -230,6 +235,13 @@ class ClassBalanced(nn.Module):
     def extra_repr(self) -> str:
         """The constructor's arguments."""
         return f"prior={self.prior:g}"
+
+
+def checked(statistics: Tensor, logits: Tensor) -> Tensor:
+    """The statistics, after an explanation where they are not finite and values are looked at."""
+    if looks_at_values(logits, None):
+        check_finite(statistics.detach(), logits)
+    return statistics
 
 
 def check_prior(owner: str, prior: float) -> float:

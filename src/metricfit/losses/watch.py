@@ -35,15 +35,17 @@ class GradientWatch:
         due = self.passes & (self.passes - 1) == 0
         if not due or self.warned or not (loss.requires_grad and logits.requires_grad) or loss.dim() != 0:
             return
-        passes, value, upstream = self.passes, loss.detach(), [1.0]
+        passes, value = self.passes, loss.detach()
+        upstream = math.nan  # until this loss takes part in a backward pass
 
         def of_loss(grad: Tensor) -> None:
-            upstream[0] = _number(grad.abs())
+            nonlocal upstream
+            upstream = _number(grad.abs())
 
         def of_logits(grad: Tensor) -> None:
             self._stop()
             size = _number(grad.abs().sum(dtype=torch.float32))
-            if size < DEAD_GRADIENT * upstream[0] and _number(value) > LEARNT and not self.warned:
+            if size < DEAD_GRADIENT * upstream and _number(value) > LEARNT and not self.warned:
                 self.warned = True
                 warnings.warn(
                     _message(owner, passes, float(value), size, grad.numel()),
@@ -63,7 +65,7 @@ class GradientWatch:
 def _number(given: Tensor) -> float:
     """The value of a 0-d tensor; NaN, which no comparison holds for, under vmap, where there is none to look at."""
     try:
-        return float(given)
+        return float(given.detach())
     except RuntimeError:
         return math.nan
 
@@ -71,8 +73,8 @@ def _number(given: Tensor) -> float:
 def _message(owner: str, passes: int, loss: float, size: float, n: int) -> str:
     return (
         f"{owner}: the gradient has died. At forward pass {passes} the loss is {loss:.3g}, but the gradients of its "
-        f"{n} logits add up to {size:.1g}. The step is flat where all the scores lie. Remedies: start the last bias at "
-        "the prior with metricfit.train.start_at_prior(model, prior); take a step that is flat nowhere, steps.Linear(), or "
-        "a smaller k; mix with cross-entropy, losses.Mix((losses.WeightedBCELoss(), 1.0), (loss, 0.5)); look for "
-        "logits that have run off to large values. The page 'Start well' of the documentation shows each."
+        f"{n} logits add up to {size:.1g}. The step is flat where all the scores lie. Remedies: take a step that is "
+        "flat nowhere, steps.Linear(), or a smaller k; mix with cross-entropy, losses.Mix((losses.WeightedBCELoss(), "
+        "1.0), (loss, 0.5)), or train with it first; look for logits that have run off to large values. The page "
+        "'Start well' of the documentation shows each."
     )

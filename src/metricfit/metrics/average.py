@@ -27,8 +27,9 @@ def averaged(metric: Metric, counts: Counts, average: str | None = "macro", *, t
     """
     check_average(metric, average)
     classes = counts.tp.shape[-1]
-    if metric.whole_matrix and classes > 1:
-        return metric(counts)
+    if metric.whole_matrix:
+        value = metric(counts)
+        return value if value.dim() < counts.tp.dim() else value if average is None else value.squeeze(-1)
     if average == "micro" and classes > 1:
         return metric(counts.map(lambda given: given.sum(-1, keepdim=True))).squeeze(-1)
     value = metric(counts)

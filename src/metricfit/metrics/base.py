@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any, overload
 
 import torch
@@ -81,11 +83,15 @@ class Metric:
         value = self.formula(counts, **parameters)
         if not isinstance(value, Tensor):
             raise TypeError(f"the formula of {self.name} must return a tensor, got {type(value).__name__}")
+        if value.shape not in (counts.tp.shape, counts.tp.shape[:-1] if self.whole_matrix else counts.tp.shape):
+            raise ValueError(
+                f"the formula of {self.name} must give one value a class, shape {tuple(counts.tp.shape)}, got "
+                f"{tuple(value.shape)}; a formula that reduces over the classes needs @metric(whole_matrix=True)"
+            )
         undefined = value.isnan()
-        if undefined.shape == counts.tp.shape:
-            # Evaluated again at harmless counts there, for a gradient through the NaN would be NaN.
-            harmless = counts.map(lambda given: torch.where(undefined, 1.0, given))
-            value = self.formula(harmless, **parameters)
+        # Evaluated again at harmless counts there, for a gradient through the NaN would be NaN.
+        there = undefined if undefined.shape == counts.tp.shape else undefined.unsqueeze(-1)
+        value = self.formula(counts.map(lambda given: torch.where(there, 1.0, given)), **parameters)
         return torch.where(undefined, 0.0, value)
 
     def _of_class(self, value: Tensor) -> Tensor:
@@ -141,9 +147,13 @@ class Metric:
         return self.name
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        if self.own:
-            return super().__reduce__()
-        return get_metric, (self.name,)
+        if not self.own:
+            return get_metric, (self.name,)
+        home, name = sys.modules.get(self.formula.__module__), getattr(self.formula, "__qualname__", "")
+        if getattr(home, name, None) is self:  # @metric put the Metric where the function would be found
+            self.__module__ = self.formula.__module__
+            return name
+        return super().__reduce__()
 
 
 class MetricFactory:
@@ -172,15 +182,16 @@ class MetricFactory:
         if isinstance(value, (list, tuple)):
             if not value:
                 raise ValueError(f"{self.name}: {key} has no values")
-            return tuple(float(self._number(key, one)) for one in value)
+            return tuple(self._number(key, one) for one in value)
         return self._number(key, value)
 
     def _number(self, key: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError(f"{self.name}: {key} must be a number or a list of them, got {value!r}")
-        if not 0 <= value < math.inf:
+        number = float(value)
+        if not 0 <= number < math.inf:
             raise ValueError(f"{self.name}: {key} must be finite and at least 0, got {value}")
-        return value
+        return number
 
     def __repr__(self) -> str:
         return f"{self.name}{self._signature}"
@@ -306,4 +317,4 @@ def _literal(value: Parameter) -> str:
     """The parameter as ``get_metric`` reads it back; 2 and 2.0 are one parameter, so they are written alike."""
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_literal, value)) + "]"
-    return repr(int(value)) if value == int(value) else repr(value)
+    return repr(int(value)) if value == int(value) and value < 1e15 else repr(value)

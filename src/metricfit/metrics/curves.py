@@ -18,9 +18,10 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype, ratio
 from metricfit.metrics.base import Formula, Metric, get_metric
-from metricfit.metrics.requirements import Requirement, parse_requirement
+from metricfit.metrics.requirements import ROUNDING, Requirement, parse_requirement
 
 Array = Any
+LARGEST = torch.finfo(torch.float64).max
 Requirements = str | Requirement | Sequence[str | Requirement]
 
 
@@ -110,7 +111,7 @@ def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = 
     0.5
     """
     if not 0 < tpr <= 1:
-        hint = f"; did you mean {tpr / 100:g}?" if 1 < tpr <= 100 else ""
+        hint = f"; did you mean {tpr / 100:g}?" if 2 <= tpr <= 100 else ""
         raise ValueError(f"tpr must lie in (0, 1], got {tpr}{hint}")
     _, counts = _sweep(scores, target, weight, both_classes_for="FPR at a TPR")
     return _fpr_where(counts, ratio(counts.tp, counts.tp[-1]) >= tpr)
@@ -122,7 +123,7 @@ def fpr_at_fn(scores: Array, target: Array, fn: float = 0, weight: Array | None 
     >>> fpr_at_fn([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0], fn=1)
     0.0
     """
-    if fn < 0:
+    if not fn >= 0:
         raise ValueError(f"fn is a number of false negatives, at least 0, got {fn}")
     _, counts = _sweep(scores, target, weight, both_classes_for="FPR at false negatives")
     return _fpr_where(counts, counts.fn <= fn)
@@ -152,11 +153,13 @@ def best_threshold(
     better = -value if chosen.minimize else value
     requirements = _requirements(subject_to)
     if requirements:
-        feasible = torch.stack([_one_class(given, counts) <= 0 for given in requirements]).all(0)
+        feasible = torch.stack([given.forgives(_one_class(given, counts)) for given in requirements]).all(0)
         if not bool(feasible.any()):
             raise InfeasibleError(_what_is_reachable(requirements, thresholds, counts))
-        better = torch.where(feasible, better, -math.inf)
-    at = int(better.argmax())
+        thresholds, value, better = thresholds[feasible], value[feasible], better[feasible]
+    highest = better.max()
+    # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
+    at = int((better >= highest - ROUNDING * highest.abs().clamp(1.0, LARGEST)).int().argmax())
     return BestThreshold(float(thresholds[at]), float(value[at]))
 
 
@@ -201,12 +204,17 @@ def _checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor
         raise ValueError("no scores given")
     if not s.is_floating_point():
         s = s.to(exact_dtype(s.device))
-    if bool(s.isnan().any()):
-        raise ValueError(f"{int(s.isnan().sum())} of {s.numel()} scores are NaN")
+    if not bool(s.isfinite().all()):
+        what, bad = ("NaN", s.isnan()) if bool(s.isnan().any()) else ("infinite", s.isinf())
+        raise ValueError(f"{int(bad.sum())} of {s.numel()} scores are {what}")
     if not bool(((y == 0) | (y == 1)).all()):
         raise ValueError(f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}")
     if w is not None and not bool(((w >= 0) & (w < math.inf)).all()):
         raise ValueError("weights must be finite and at least 0")
+    if w is not None and not bool((w > 0).all()):
+        s, y, w = s[w > 0], y[w > 0], w[w > 0]  # no point of a curve is theirs
+        if len(s) == 0:
+            raise ValueError("all weights are 0")
     return s, y, w
 
 

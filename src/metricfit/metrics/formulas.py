@@ -1,11 +1,11 @@
-"""Every metric, once: a sentence over counts. 0/0 is 0, with zero gradient, by ``ratio``."""
+"""Every metric, once: a sentence over counts. 0/0 is 0, with zero gradient, by ``share`` and ``ratio``."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ratio, root
+from metricfit.core.numerics import ratio, root, share
 from metricfit.metrics.base import builtin
 
 POSITIVES, NEGATIVES, BOTH = ("positives",), ("negatives",), ("positives", "negatives")
@@ -15,7 +15,7 @@ POSITIVES, NEGATIVES, BOTH = ("positives",), ("negatives",), ("positives", "nega
 def fbeta(c: Counts, beta: float | Tensor) -> Tensor:
     """(1 + b²) tp / ((1 + b²) tp + b² fn + fp); beta > 1 favours recall. One beta, or one a class."""
     b = beta**2
-    return ratio((1 + b) * c.tp, (1 + b) * c.tp + b * c.fn + c.fp)
+    return share((1 + b) * c.tp, b * c.fn + c.fp)
 
 
 @builtin(needs=POSITIVES, aliases=("dice",))
@@ -28,121 +28,117 @@ def f1(c: Counts) -> Tensor:
 @builtin(needs=POSITIVES)
 def tversky(c: Counts, alpha: float | Tensor, beta: float | Tensor) -> Tensor:
     """tp / (tp + alpha fp + beta fn)."""
-    return ratio(c.tp, c.tp + alpha * c.fp + beta * c.fn)
+    return share(c.tp, alpha * c.fp + beta * c.fn)
 
 
 @builtin(needs=POSITIVES, aliases=("iou",))
 def jaccard(c: Counts) -> Tensor:
     """tp / (tp + fp + fn), the intersection over union."""
-    return ratio(c.tp, c.tp + c.fp + c.fn)
+    return share(c.tp, c.fp + c.fn)
 
 
 @builtin(whole_matrix=True)
 def accuracy(c: Counts) -> Tensor:
     """(tp + tn) / n; over several classes, sum tp / n."""
     if c.tp.shape[-1] == 1:
-        return ratio(c.tp + c.tn, c.n)
+        return share(c.tp + c.tn, c.fp + c.fn)
     return ratio(c.tp.sum(-1), c.n[..., 0])
 
 
 @builtin(needs=POSITIVES, aliases=("ppv",))
 def precision(c: Counts) -> Tensor:
     """tp / (tp + fp)."""
-    return ratio(c.tp, c.predicted)
+    return share(c.tp, c.fp)
 
 
 @builtin(needs=POSITIVES, aliases=("tpr", "sensitivity"))
 def recall(c: Counts) -> Tensor:
     """tp / (tp + fn), the true positive rate."""
-    return ratio(c.tp, c.positives)
+    return share(c.tp, c.fn)
 
 
 @builtin(needs=NEGATIVES, aliases=("tnr",))
 def specificity(c: Counts) -> Tensor:
     """tn / (tn + fp), the true negative rate."""
-    return ratio(c.tn, c.negatives)
+    return share(c.tn, c.fp)
 
 
 @builtin(needs=NEGATIVES, minimize=True)
 def fpr(c: Counts) -> Tensor:
     """fp / (fp + tn), the false positive rate; lower is better."""
-    return ratio(c.fp, c.negatives)
+    return share(c.fp, c.tn)
 
 
 @builtin(needs=POSITIVES, minimize=True)
 def fnr(c: Counts) -> Tensor:
     """fn / (fn + tp), the false negative rate; lower is better."""
-    return ratio(c.fn, c.positives)
+    return share(c.fn, c.tp)
 
 
 @builtin(needs=NEGATIVES)
 def npv(c: Counts) -> Tensor:
     """tn / (tn + fn), the negative predictive value."""
-    return ratio(c.tn, c.tn + c.fn)
+    return share(c.tn, c.fn)
 
 
 @builtin(needs=BOTH)
 def gmean(c: Counts) -> Tensor:
     """sqrt(tpr tnr), the geometric mean of the two recalls."""
-    return root(ratio(c.tp, c.positives) * ratio(c.tn, c.negatives))
+    return root(share(c.tp, c.fn) * share(c.tn, c.fp))
 
 
 @builtin(needs=BOTH, whole_matrix=True)
 def balanced_accuracy(c: Counts) -> Tensor:
     """(tpr + tnr) / 2; over several classes, the mean recall of those that have samples."""
     if c.tp.shape[-1] == 1:
-        return (ratio(c.tp, c.positives) + ratio(c.tn, c.negatives)) / 2
+        return (share(c.tp, c.fn) + share(c.tn, c.fp)) / 2
     present = (c.positives > 0).to(c.tp.dtype)
-    return ratio(ratio(c.tp, c.positives).sum(-1), present.sum(-1))
+    return ratio(share(c.tp, c.fn).sum(-1), present.sum(-1))
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
 def mcc(c: Counts) -> Tensor:
     """Matthews' correlation, (tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn)); over several classes, R_K."""
     if c.tp.shape[-1] == 1:
-        tp, fp, fn, tn = _shares(c)
-        return ratio(tp * tn - fp * fn, root((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)))
-    agreed, predicted, positives = _shares_of_classes(c)
-    covariance = agreed - (predicted * positives).sum(-1)
-    return ratio(covariance, root((1 - (predicted**2).sum(-1)) * (1 - (positives**2).sum(-1))))
+        spread = root(c.positives * c.negatives) * root(c.predicted * (c.fn + c.tn))
+        return ratio(c.tp * c.tn - c.fp * c.fn, spread)
+    agreed, by_chance, n = _agreement(c)
+    unlike, apart = (root(n**2 - (given**2).sum(-1)) for given in (c.predicted, c.positives))
+    return ratio(agreed * n - by_chance, unlike * apart)
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
 def kappa(c: Counts) -> Tensor:
     """Cohen's kappa: agreement beyond chance, (p_o - p_e) / (1 - p_e)."""
     if c.tp.shape[-1] == 1:
-        tp, fp, fn, tn = _shares(c)
-        return ratio(2 * (tp * tn - fp * fn), (tp + fp) * (fp + tn) + (tp + fn) * (fn + tn))
-    agreed, predicted, positives = _shares_of_classes(c)
-    by_chance = (predicted * positives).sum(-1)
-    return ratio(agreed - by_chance, 1 - by_chance)
+        unlike = c.predicted * c.negatives + c.positives * (c.fn + c.tn)
+        return ratio(2 * (c.tp * c.tn - c.fp * c.fn), unlike)
+    agreed, by_chance, n = _agreement(c)
+    return ratio(agreed * n - by_chance, n**2 - by_chance)
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), aliases=("youden",))
 def informedness(c: Counts) -> Tensor:
     """tpr + tnr - 1, Youden's J, as (tp tn - fp fn) / (positives negatives), which is 0 where a class is missing."""
-    tp, fp, fn, tn = _shares(c)
-    return ratio(tp * tn - fp * fn, (tp + fn) * (fp + tn))
+    return ratio(c.tp * c.tn - c.fp * c.fn, c.positives * c.negatives)
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0))
 def markedness(c: Counts) -> Tensor:
     """precision + npv - 1, as (tp tn - fp fn) / (predicted (n - predicted)): 0 where all are predicted alike."""
-    tp, fp, fn, tn = _shares(c)
-    return ratio(tp * tn - fp * fn, (tp + fp) * (fn + tn))
+    return ratio(c.tp * c.tn - c.fp * c.fn, c.predicted * (c.fn + c.tn))
 
 
 @builtin(needs=POSITIVES)
 def fowlkes_mallows(c: Counts) -> Tensor:
     """sqrt(precision recall)."""
-    return root(ratio(c.tp, c.predicted) * ratio(c.tp, c.positives))
+    return root(share(c.tp, c.fp) * share(c.tp, c.fn))
 
 
 @builtin(needs=BOTH)
 def p4(c: Counts) -> Tensor:
     """4 tp tn / (4 tp tn + (tp + tn)(fp + fn)), the harmonic mean of precision, recall, specificity and npv."""
-    tp, fp, fn, tn = _shares(c)
-    return ratio(4 * tp * tn, 4 * tp * tn + (tp + tn) * (fp + fn))
+    return share(4 * c.tp * c.tn, (c.tp + c.tn) * (c.fp + c.fn))
 
 
 @builtin(minimize=True, bounds=lambda fp, fn: (0.0, _largest(fp, fn)))
@@ -151,16 +147,9 @@ def cost(c: Counts, fp: float | Tensor, fn: float | Tensor) -> Tensor:
     return ratio(fp * c.fp + fn * c.fn, c.n)
 
 
-def _shares(c: Counts) -> tuple[Tensor, ...]:
-    """The four counts over n: products of four counts of 10^10 overflow float32."""
-    n = c.n
-    return tuple(ratio(given, n) for given in c)
-
-
-def _shares_of_classes(c: Counts) -> tuple[Tensor, Tensor, Tensor]:
-    """The share agreed on, and per class the shares predicted and true; n is the same for all classes."""
-    n = c.n
-    return ratio(c.tp, n).sum(-1), ratio(c.predicted, n), ratio(c.positives, n)
+def _agreement(c: Counts) -> tuple[Tensor, Tensor, Tensor]:
+    """Samples agreed on, n times those expected to be by chance, and n, which is the same for all classes."""
+    return c.tp.sum(-1), (c.predicted * c.positives).sum(-1), c.n[..., 0]
 
 
 def _largest(*costs: float | tuple[float, ...]) -> float:

@@ -37,7 +37,7 @@ def find(name: str) -> Any:
     if name not in known:
         close = difflib.get_close_matches(name, [*known, *_ALIASES], n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"there is no metric {name!r}{hint} Known: {', '.join(sorted(known))}")
+        raise ValueError(f"there is no metric {name!r}{hint or '.'} Known: {', '.join(sorted(known))}")
     return known[name]
 
 
@@ -52,8 +52,10 @@ def parse(text: str) -> tuple[str, list[Any], dict[str, Any], int | None]:
             return node.id, [], {}, index
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and all(k.arg for k in node.keywords):
             args = [ast.literal_eval(given) for given in node.args]
-            return node.func.id, args, {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}, index
-    except (SyntaxError, ValueError):
+            kwargs = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
+            if len(kwargs) == len(node.keywords):  # else a parameter is given twice
+                return node.func.id, args, kwargs, index
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         pass
     raise ValueError(
         f"cannot read the metric {text!r}; write a name, or a name with literal parameters such as 'fbeta(beta=2)'"

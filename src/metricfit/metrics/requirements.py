@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -13,6 +14,9 @@ from metricfit.core.counts import Counts
 
 if TYPE_CHECKING:
     from metricfit.metrics.base import Metric
+
+#: A value that misses its bound by less was rounded: (1 - 0.4) / 3 in floating point is not 0.2.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,13 @@ class Requirement:
     bound: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.bound, bool) or not isinstance(self.bound, (int, float)) or math.isnan(self.bound):
+        if isinstance(self.bound, bool) or not isinstance(self.bound, Real) or math.isnan(self.bound):
             raise TypeError(f"the bound of {self.metric.name} must be a number, got {self.bound!r}")
+        object.__setattr__(self, "bound", float(self.bound))
         low, high = self.metric.bounds
         if not low <= self.bound <= high:
-            hint = f"; did you mean {self.bound / 100:g}?" if low <= self.bound / 100 <= high else ""
+            percent = 2 <= self.bound <= 100 and low <= self.bound / 100 <= high
+            hint = f"; did you mean {self.bound / 100:g}?" if percent else ""
             raise ValueError(f"{self}: {self.metric.name} lies between {low:g} and {high:g}{hint}")
 
     def violation(self, counts: Counts) -> Tensor:
@@ -43,8 +49,11 @@ class Requirement:
 
     def holds(self, counts: Counts) -> Tensor:
         """Whether the value, per class, is on the right side of the bound or on it."""
-        value = self.metric(counts)
-        return value >= self.bound if self.sense == ">=" else value <= self.bound
+        return self.forgives(self.violation(counts))
+
+    def forgives(self, violation: Tensor) -> Tensor:
+        """Whether a violation is none: at most 0, but for rounding."""
+        return violation <= ROUNDING * max(1.0, abs(self.bound))
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -53,7 +62,7 @@ class Requirement:
         )
 
     def __str__(self) -> str:
-        return f"{self.metric.name} {self.sense} {self.bound:g}"
+        return f"{self.metric.name} {self.sense} {self.bound!r}"
 
 
 def parse_requirement(requirement: str | Requirement) -> Requirement:
@@ -70,7 +79,7 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
         raise TypeError(f"a requirement is written like metrics.recall >= 0.9 or 'recall >= 0.9', got {requirement!r}")
     try:
         node = ast.parse(requirement.strip(), mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         node = None
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         raise ValueError(f"cannot read the requirement {requirement!r}; write one bound, such as 'recall >= 0.9'")
@@ -89,6 +98,6 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
 def _number(node: ast.expr) -> float | None:
     try:
         value = ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError, MemoryError, RecursionError):
         return None
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -6,7 +6,7 @@ import math
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -23,8 +23,12 @@ def start_at_prior(model: Model, prior: float) -> Model:
     """
     if not 0.0 < prior < 1.0:
         raise ValueError(f"prior is the share of positives, strictly between 0 and 1, got {prior}")
-    candidates = (getattr(layer, "bias", None) for layer in model.modules())
-    biases = [bias for bias in candidates if isinstance(bias, nn.Parameter) and bias.numel() == 1]
+    layers = [(getattr(layer, "weight", None), getattr(layer, "bias", None)) for layer in model.modules()]
+    biases = [
+        bias
+        for weight, bias in layers  # normalisation layers, whose weights are vectors, are not outputs
+        if isinstance(bias, nn.Parameter) and bias.numel() == 1 and isinstance(weight, Tensor) and weight.dim() > 1
+    ]
     if not biases:
         raise ValueError(
             "the model has no layer with one output and a bias; set its last bias to log(prior / (1 - prior)) by hand"
