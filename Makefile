@@ -43,7 +43,7 @@ bench: $(VENV)/.with-demo
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.with-docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) site demo-report
