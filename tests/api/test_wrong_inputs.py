@@ -44,13 +44,17 @@ entries = pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES.keys())
 @pytest.mark.parametrize(
     ("logits", "target", "message"),
     [
-        (torch.zeros(4, 2), Y, r"binary logits must have shape \(n,\) or \(n, 1\), got \(4, 2\) with target \(4,\)"),
-        (torch.zeros(2, 1, 4, 4), torch.zeros(2, 4, 4), r"got \(2, 1, 4, 4\) with target \(2, 4, 4\)"),
-        (X, torch.zeros(4, 2), r"binary target must have shape \(n,\) or \(n, 1\), got \(4, 2\) with logits \(4,\)"),
-        (X, Y[:3], r"logits \(4,\) and target \(3,\) differ in length"),
-        (X.unsqueeze(1), Y[:3], r"logits \(4, 1\) and target \(3,\) differ in length"),
-        (X, Y.unsqueeze(0), r"binary target must have shape \(n,\) or \(n, 1\), got \(1, 4\)"),
-        (X[0], Y[0], r"got \(\) with target \(\); add a batch axis with unsqueeze\(0\)"),
+        (torch.zeros(4, 2), torch.zeros(4, 3), r"logits \(4, 2\) with target \(4, 3\) fit no task.*Possible: binary: "),
+        (
+            torch.zeros(4, 2),
+            torch.zeros(4),
+            r"multiclass labels must be integers, got torch\.float32; use target\.long",
+        ),
+        (X, torch.zeros(4, 2), r"logits \(4,\) with target \(4, 2\) fit no task"),
+        (X, Y[:3], r"logits \(4,\) with target \(3,\) fit no task; they differ in length, 4 and 3"),
+        (X.unsqueeze(1), Y[:3], r"logits \(4, 1\) with target \(3,\) fit no task; they differ in length, 4 and 3"),
+        (X, Y.unsqueeze(0), r"logits \(4,\) with target \(1, 4\) fit no task"),
+        (X[0], Y[0], r"logits \(\) with target \(\) fit no task; add a batch axis with unsqueeze\(0\)"),
     ],
 )
 def test_shapes(entry, logits, target, message):
@@ -74,7 +78,7 @@ def test_types(entry):
         entry(X, Y.tolist())
     with pytest.raises(TypeError, match="weight must be a torch tensor, got ndarray"):
         entry(X, Y, np.ones(4))
-    with pytest.raises(TypeError, match="target and weight must be real"):
+    with pytest.raises(TypeError, match=r"target must be real, got torch\.complex64"):
         entry(X, Y.to(torch.complex64))
 
 
@@ -127,7 +131,14 @@ def test_thresholds_outside_0_to_1(threshold):
     with pytest.raises(ValueError, match="a threshold must lie strictly between 0 and 1, got"):
         MetricLoss("f1", threshold=threshold)
     with pytest.raises(ValueError, match="a threshold must lie strictly between 0 and 1, got"):
-        Counts.hard(X, Y, threshold=threshold)
+        Counts.soft(X, Y, threshold=threshold)
+
+
+def test_hard_counts_are_at_any_threshold():
+    assert Counts.hard(X, Y, threshold=math.inf).predicted == 0
+    assert Counts.hard(X, Y, threshold=[0.0, 1.0]).predicted.tolist() == [[4], [0]]
+    with pytest.raises(ValueError, match="a threshold is NaN"):
+        Counts.hard(X, Y, threshold=math.nan)
 
 
 @pytest.mark.parametrize("threshold", [torch.tensor(1.5), torch.tensor([0.5, -1.0])])
@@ -137,11 +148,11 @@ def test_tensor_thresholds_outside_0_to_1(threshold):
 
 
 def test_thresholds_of_other_kinds():
-    with pytest.raises(ValueError, match="a binary threshold is a number or several, got 'dynamic'"):
-        MetricLoss("f1", threshold="dynamic")
-    with pytest.raises(ValueError, match="a binary threshold is a number or several, got 'dynamic'"):
+    with pytest.raises(ValueError, match="a threshold is a number, several, or for multiclass 'dynamic', got 'best'"):
+        MetricLoss("f1", threshold="best")
+    with pytest.raises(ValueError, match="the dynamic threshold is for multiclass logits; a binary or multilabel one"):
         Counts.soft(X, Y, threshold="dynamic")
-    with pytest.raises(ValueError, match=r"no threshold given; leave it out for 0\.5"):
+    with pytest.raises(ValueError, match="no threshold given; leave it out for the usual one"):
         MetricLoss("f1", threshold=[])(X, Y)
     assert MetricLoss("f1", threshold=np.float64(0.5))(X, Y) == MetricLoss("f1")(X, Y)
 
@@ -157,7 +168,9 @@ def test_settings_of_the_loss():
         MetricLoss("f1", step=steps.Linear)
     with pytest.raises(ValueError, match="average must be 'macro', 'micro', 'weighted' or None, got 'mean'"):
         MetricLoss("f1", average="mean")
-    with pytest.raises(ValueError, match="task must be None or one of 'binary', got 'multi'"):
+    with pytest.raises(
+        ValueError, match="task must be None or one of 'binary', 'multiclass', 'multilabel', got 'multi'"
+    ):
         MetricLoss("f1", task="multi")(X, Y)
     with pytest.raises(TypeError, match="memory must be RunningCounts"):
         MetricLoss("f1", memory=RunningCounts)
@@ -209,7 +222,9 @@ def test_steps_of_no_step():
 
 
 def test_a_class_balanced_loss_that_takes_no_weight_is_refused_when_made():
-    with pytest.raises(TypeError, match=r"ClassBalanced.*BCEWithLogitsLoss.*weight"):
+    with pytest.raises(
+        TypeError, match="ClassBalanced needs a loss that takes weight=, and BCEWithLogitsLoss does not"
+    ):
         ClassBalanced(nn.BCEWithLogitsLoss(), prior=0.1)
 
 

@@ -93,7 +93,7 @@ X, Y = torch.tensor([0.5, -0.5, 1.0]), torch.tensor([1, 0, 1])
         ((X, torch.tensor([1.0, torch.nan, 0.0])), ValueError, "drop those rows"),
         ((torch.tensor([0.5, torch.nan, 1.0]), Y), ValueError, "1 of 3 logits are NaN, the first at position 1"),
         ((X, Y[:2]), ValueError, "differ in length"),
-        ((X.reshape(1, 3), Y), ValueError, r"shape \(n,\) or \(n, 1\)"),
+        ((X.reshape(1, 3), Y), ValueError, r"logits \(1, 3\) with target \(3,\) fit no task"),
         ((X[0], Y), ValueError, "unsqueeze"),
         ((Y, Y), TypeError, "floating point"),
         (([0.5], Y), TypeError, "as_tensor"),

@@ -67,13 +67,15 @@ def test_counts_are_those_of_a_loop(step, dtype, weighted, soft, batch):
 @every_kind
 @both_types
 @either_weight
-def test_slope_mass_is_autograds_derivative_of_the_weighted_step(step, dtype, weighted, batch, naive):
+def test_gradient_is_autograds_derivative_of_the_weighted_step(step, dtype, weighted, batch, naive):
     tolerance = 2e-4 if dtype == torch.float32 else 1e-10
     for n in SIZES:
         for t in (0.2, 0.5, 0.7):
             given = batch(n, seed=n, dtype=dtype)
             weight = given.weight if weighted else None
-            slope = cpu_kernel.slope_mass(given.logits, weight, step.kind, step.number, t)
+            alike = torch.ones(1, dtype=dtype)
+            settings = step.kind, step.number, t
+            slope = cpu_kernel.gradient(given.logits, given.target, weight, alike, alike, *settings)
             x = given.logits.double().requires_grad_()
             mass = naive.step(step, 1 / (1 + torch.exp(-x)), t) * (1.0 if weight is None else weight.double())
             (expected,) = torch.autograd.grad(mass.sum(), x)

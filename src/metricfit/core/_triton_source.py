@@ -88,7 +88,7 @@ def gradient_kernel(
     of_positive = tl.load(Coefficients + row)
     of_negative = tl.load(Coefficients + rows + row)
     p, q = _tails(x)
-    grad = (of_negative + y * (of_positive - of_negative)) * _slope(p, c0, c1, c2, c3, c4, KIND) * p * q
+    grad = (y * of_positive + (1.0 - y) * of_negative) * _slope(p, c0, c1, c2, c3, c4, KIND) * p * q
     if WEIGHTED:
         grad = grad * tl.load(W + at, mask=inside, other=0.0)
     tl.store(Result + at, grad, mask=inside)

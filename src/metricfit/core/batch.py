@@ -6,6 +6,7 @@ carry group numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -158,7 +159,9 @@ def at_thresholds(
     if not several:
         raise ValueError("no threshold given; leave it out for the usual one")
     numbers = [one if isinstance(one, Tensor) else float(one) for one in several]
-    if soft:
-        for one in numbers:
+    for one in numbers:
+        if soft:
             check_threshold(one)
+        elif not isinstance(one, Tensor) and math.isnan(one):
+            raise ValueError("a threshold is NaN")
     return count(numbers[0]) if isinstance(threshold, Real) else torch.stack([count(one) for one in numbers], dim=1)

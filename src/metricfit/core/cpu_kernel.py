@@ -79,7 +79,7 @@ def gradient(
     rows = math.prod(logits.shape[:-1])
     x, y, out = logits.reshape(rows, n), target.reshape(rows, n), result.view(rows, n)
     w = None if weight is None else weight.reshape(rows, n)
-    more_if_positive, of_negative = (of_positive - of_negative).reshape(rows), of_negative.reshape(rows)
+    of_positive, of_negative = of_positive.reshape(rows), of_negative.reshape(rows)
     scratch = logits.new_empty(3, min(BLOCK, n))
     for row in range(rows):
         for block in _blocks(n):
@@ -88,7 +88,7 @@ def gradient(
             _tails(x[row, block], p, q)
             _slope(p, threshold, kind, number, here, spare)
             here.mul_(p).mul_(q)
-            here.mul_(torch.addcmul(of_negative[row], y[row, block], more_if_positive[row], out=spare))
+            here.mul_(torch.lerp(of_negative[row], of_positive[row], y[row, block], out=spare))
             if w is not None:
                 here.mul_(w[row, block])
     return result

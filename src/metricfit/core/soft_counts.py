@@ -121,7 +121,7 @@ class _SoftCounts(torch.autograd.Function):
         # vmapped: only plain operations may see it then.
         if torch.is_grad_enabled() or not has_storage(grad) or not _kernel(logits):
             slope = _slope_mass(logits, weight, *settings)
-            given = torch.addcmul(of_negative, target, of_positive - of_negative) * slope
+            given = torch.lerp(of_negative, of_positive, target) * slope  # lerp is exact at both ends
         else:
             given = _kernel(logits).gradient(logits, target, weight, of_positive, of_negative, *settings)
         return given, None, None, None, None, None

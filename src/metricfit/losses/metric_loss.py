@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Real
 
 import torch
@@ -86,8 +85,9 @@ class MetricLoss(AdditiveLoss):
     def _set_threshold(self, threshold: Thresholds) -> None:
         self.threshold: float | str | tuple[float, ...] | Tensor | None
         if isinstance(threshold, Tensor):
-            if threshold.device.type == "cpu" and is_false(((threshold > 0) & (threshold < 1)).all()):
-                raise ValueError(f"thresholds must lie strictly between 0 and 1, got {threshold.tolist()}")
+            if threshold.device.type == "cpu":
+                for one in threshold.detach().reshape(-1).tolist():
+                    check_threshold(one)
             if not isinstance(threshold, nn.Parameter):
                 self.register_buffer("threshold", threshold)
                 return
@@ -95,7 +95,7 @@ class MetricLoss(AdditiveLoss):
             threshold = float(threshold)
         if isinstance(threshold, str) and threshold != "dynamic":
             raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
-        if isinstance(threshold, Sequence) and not isinstance(threshold, str):
+        if not (threshold is None or isinstance(threshold, (str, float, Tensor))):
             threshold = tuple(float(one) for one in threshold)
         for one in threshold if isinstance(threshold, tuple) else (threshold,):
             if isinstance(one, (int, float)):

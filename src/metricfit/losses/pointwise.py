@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from metricfit.core.numerics import counting_dtype, ratio, tails
+from metricfit.core.numerics import ratio, tails
 from metricfit.core.task import check_finite, columns, looks_at_values
 from metricfit.losses.additive import AdditiveLoss
 from metricfit.losses.mix import takes_weight
@@ -225,11 +225,13 @@ class ClassBalanced(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The inner loss with class weights."""
-        y = target.to(counting_dtype(logits.dtype))
+        batch = columns(logits, target, weight, "ClassBalanced")
+        if batch.logits.shape[0] != 1:
+            raise ValueError(f"ClassBalanced is for binary logits, and these, {tuple(logits.shape)}, are multilabel")
+        y = batch.target
         balance = y / self.prior + (1 - y) / (1 - self.prior)
-        if weight is not None:
-            balance = balance * weight.reshape(-1, *(1,) * (balance.dim() - 1))
-        result: Tensor = self.loss(logits, target, weight=balance)
+        balance = balance if batch.weight is None else balance * batch.weight
+        result: Tensor = self.loss(batch.logits[0], y[0], weight=balance[0])
         return result
 
     def extra_repr(self) -> str:

@@ -1,6 +1,6 @@
 """Metrics as formulas over counts: named ones, your own, and requirements on them."""
 
-from metricfit.core.numerics import ratio, root
+from metricfit.core.numerics import ratio, root, share
 from metricfit.metrics.average import averaged
 from metricfit.metrics.base import Metric, MetricFactory, get_metric, metric
 from metricfit.metrics.confusion import confusion_matrix
@@ -59,6 +59,7 @@ __all__ = [
     "ratio",
     "recall",
     "root",
+    "share",
     "specificity",
     "tversky",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.metrics import registry
-from metricfit.metrics.requirements import Requirement
+from metricfit.metrics.requirements import Requirement, literal
 
 Formula = Callable[..., Tensor]
 Bounds = tuple[float, float]
@@ -314,7 +314,4 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
 
 
 def _literal(value: Parameter) -> str:
-    """The parameter as ``get_metric`` reads it back; 2 and 2.0 are one parameter, so they are written alike."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_literal, value)) + "]"
-    return repr(int(value)) if value == int(value) and value < 1e15 else repr(value)
+    return "[" + ", ".join(map(literal, value)) + "]" if isinstance(value, tuple) else literal(value)

@@ -101,10 +101,10 @@ def mcc(c: Counts) -> Tensor:
     """Matthews' correlation, (tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn)); over several classes, R_K."""
     if c.tp.shape[-1] == 1:
         spread = root(c.positives * c.negatives) * root(c.predicted * (c.fn + c.tn))
-        return ratio(c.tp * c.tn - c.fp * c.fn, spread)
+        return ratio(c.tp * c.tn - c.fp * c.fn, spread).clamp(-1.0, 1.0)  # two roots can round past it
     agreed, by_chance, n = _agreement(c)
     unlike, apart = (root(n**2 - (given**2).sum(-1)) for given in (c.predicted, c.positives))
-    return ratio(agreed * n - by_chance, unlike * apart)
+    return ratio(agreed * n - by_chance, unlike * apart).clamp(-1.0, 1.0)
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)

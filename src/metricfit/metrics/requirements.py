@@ -62,7 +62,12 @@ class Requirement:
         )
 
     def __str__(self) -> str:
-        return f"{self.metric.name} {self.sense} {self.bound!r}"
+        return f"{self.metric.name} {self.sense} {literal(self.bound)}"
+
+
+def literal(number: float) -> str:
+    """A number as it is read back; 2 and 2.0 are one number, so they are written alike."""
+    return repr(int(number)) if abs(number) < 1e15 and number == int(number) else repr(number)
 
 
 def parse_requirement(requirement: str | Requirement) -> Requirement:
