@@ -1,0 +1,132 @@
+"""Lightning: docs/frameworks/lightning.md."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from metricfit import Counts, MetricLoss, RunningCounts, metrics
+from metricfit.losses import backward_in_chunks
+
+lightning = pytest.importorskip("lightning")
+
+# Lightning 2.6 and torch 2.13: lightning/pytorch/utilities/_pytree.py uses a name that torch renamed.
+pytestmark = pytest.mark.filterwarnings(r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+class Classifier(lightning.LightningModule):
+    def __init__(self, memory=None):
+        super().__init__()
+        self.network = network()
+        self.loss = MetricLoss("f1", memory=memory)
+
+    def training_step(self, batch, _):
+        x, y = batch
+        return self.loss(self.network(x), y)
+
+    def on_validation_epoch_start(self):
+        self.counts = []
+
+    def validation_step(self, batch, _):
+        x, y = batch
+        self.counts.append(torch.stack(tuple(Counts.hard(self.network(x), y))))
+
+    def on_validation_epoch_end(self):
+        total = self.trainer.strategy.reduce(torch.stack(self.counts).sum(0), reduce_op="sum")
+        self.log("f1", metrics.f1(Counts(*total)).squeeze())
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+
+def trainer(epochs, **settings):
+    return lightning.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **settings,
+    )
+
+
+def loader(x, y, batch_size):
+    return DataLoader(TensorDataset(x, y), batch_size=batch_size)
+
+
+def by_hand(x, y, batch_size, epochs):
+    model, loss = network(), MetricLoss("f1")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(epochs):
+        for inputs, target in zip(x.split(batch_size), y.split(batch_size), strict=True):
+            optimizer.zero_grad()
+            loss(model(inputs), target).backward()
+            optimizer.step()
+    return model
+
+
+def test_training_is_that_of_a_plain_loop_and_learns(x_y):
+    x, y = x_y
+    module, runner = Classifier(), trainer(epochs=15)
+    runner.fit(module, loader(x, y, 100), loader(x, y, 128))
+    expected = by_hand(x, y, batch_size=100, epochs=15)
+    for ours, theirs in zip(module.network.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    whole = metrics.f1(Counts.hard(module.network(x), y)).item()
+    assert runner.callback_metrics["f1"].item() == pytest.approx(whole)
+    assert whole > 0.75
+
+
+def test_checkpoint_carries_the_memory(x_y, tmp_path):
+    x, y = x_y
+    module, runner = Classifier(RunningCounts()), trainer(epochs=1)
+    runner.fit(module, loader(x, y, 100), loader(x, y, 600))
+    runner.save_checkpoint(tmp_path / "last.ckpt")
+    loaded = Classifier(RunningCounts())
+    loaded.load_state_dict(torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"])
+    torch.testing.assert_close(loaded.loss.memory.total, module.loss.memory.total)
+
+
+class InChunks(Classifier):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, _):
+        x, y = batch
+        self.optimizers().zero_grad()
+        backward_in_chunks(self.network, self.loss, list(zip(x.split(32), y.split(32), strict=True)))
+        self.optimizers().step()
+
+
+def test_chunks_give_the_large_batch(x_y):
+    x, y = x_y
+    module = InChunks()
+    trainer(epochs=3).fit(module, loader(x, y, 300), loader(x, y, 600))
+    expected = by_hand(x, y, batch_size=300, epochs=3)
+    for ours, theirs in zip(module.network.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_accumulated_batches_are_not_the_large_batch(x_y):
+    x, y = x_y
+    module = Classifier()
+    trainer(epochs=3, accumulate_grad_batches=10).fit(module, loader(x, y, 30), loader(x, y, 600))
+    expected = by_hand(x, y, batch_size=300, epochs=3)
+    same = [
+        torch.allclose(a, b, atol=1e-3) for a, b in zip(module.network.parameters(), expected.parameters(), strict=True)
+    ]
+    assert not all(same)
