@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -102,22 +103,21 @@ class Counts:
         >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
         tensor([0.9523])
         """
-        batch = canonical(
-            logits,
-            target,
-            task=task,
-            weight=weight,
-            ignore_index=ignore_index,
-            per_image=per_image,
-            group=group,
-            groups=groups,
-            validate=validate,
+        return cls(
+            *soft_stack(
+                logits,
+                target,
+                step,
+                threshold,
+                task=task,
+                weight=weight,
+                ignore_index=ignore_index,
+                per_image=per_image,
+                group=group,
+                groups=groups,
+                validate=validate,
+            )
         )
-        chosen = batch.default_step if step is None else step
-        stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
-        if looks_at_values(batch.logits, validate):
-            check_finite(stacked.detach(), batch.logits)
-        return cls(*stacked)
 
     @classmethod
     def hard(
@@ -196,6 +196,18 @@ class Counts:
         )
         counts = cls(hits, chosen - hits, positives - hits, weights.sum() - chosen - positives + hits)
         return counts.map(lambda given: given[1:]) if num_classes is None else counts
+
+
+def soft_stack(
+    logits: Tensor, target: Tensor, step: Step | None, threshold: Thresholds, *, validate: bool | None, **settings: Any
+) -> Tensor:
+    """The soft counts as one tensor, ``(4, ..., c)``."""
+    batch = canonical(logits, target, validate=validate, **settings)
+    chosen = batch.default_step if step is None else step
+    stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
+    if looks_at_values(batch.logits, validate):
+        check_finite(stacked.detach(), batch.logits)
+    return stacked
 
 
 def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:

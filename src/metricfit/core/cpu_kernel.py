@@ -2,7 +2,7 @@
 
 Plain operations stream some twenty arrays of length n through memory; here a block's intermediates stay in the
 cache, written in place into scratch. The formulas are those of ``steps.VALUE`` and ``steps.SLOPE``, to which the tests
-compare them. A block of 2**17 is long enough for torch to split it over threads and short enough to be cached.
+compare them. A block of 2**18 is long enough for torch to split it over threads and short enough to be cached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from metricfit.core.steps import linear_pieces
 
-BLOCK = 2**17
+BLOCK = 2**18
 LONG = 2**12  # rows shorter than this are better done all at once in plain operations
 
 
@@ -36,7 +36,7 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
     rows = math.prod(logits.shape[:-1])
     x, y = logits.reshape(rows, n), target.reshape(rows, n)
     w = None if weight is None else weight.reshape(rows, n)
-    scratch = logits.new_empty(6, min(BLOCK, x.shape[1]))
+    scratch = logits.new_empty(7, min(BLOCK, n))
     total = torch.zeros(4, len(x), dtype=torch.float64)
     for row in range(len(x)):
         for block in _blocks(x.shape[1]):
@@ -48,7 +48,7 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
 def _block_counts(
     x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
 ) -> Tensor:
-    p, q, mass, spare, positive, negative = scratch[:, : len(x)].unbind()
+    p, q, mass, spare, other, positive, negative = scratch[:, : len(x)].unbind()
     if w is None:
         positive = y
         torch.sub(1, y, out=negative)
@@ -56,9 +56,9 @@ def _block_counts(
         torch.mul(y, w, out=positive)
         torch.sub(w, positive, out=negative)
     _tails(x, p, q)
-    _value(p, threshold, kind, number, mass, spare)
+    _value(p, threshold, kind, number, mass, spare, other)
     tp, fp = torch.dot(positive, mass), torch.dot(negative, mass)
-    _value(q, 1 - threshold, kind, number, mass, spare)
+    _value(q, 1 - threshold, kind, number, mass, spare, other)
     fn, tn = torch.dot(positive, mass), torch.dot(negative, mass)
     return torch.stack([tp, fp, fn, tn])
 
@@ -99,18 +99,21 @@ def _blocks(n: int) -> Iterator[slice]:
 
 
 def _tails(x: Tensor, p: Tensor, q: Tensor) -> None:
-    limit = 700.0 if x.dtype == torch.float64 else 80.0
-    torch.clamp(x, -limit, limit, out=q).neg_().exp_()
-    torch.add(q, 1, out=p).reciprocal_()
-    q.mul_(p)
+    """Here q is 1 - p: where that rounds to 0 what is lost is below the rounding of the counts."""
+    torch.sigmoid(x, out=p)
+    torch.sub(1, p, out=q)
 
 
-def _value(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
+def _value(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor, other: Tensor) -> None:
     if kind == "linear":
         a, b, m1, m2, m3 = linear_pieces(t, number)
         torch.mul(p, m1, out=out)
-        out.add_(torch.sub(p, a, out=spare).relu_(), alpha=m2 - m1)
-        out.add_(torch.sub(p, b, out=spare).relu_(), alpha=m3 - m2)
+        if max(m1, m3) <= min(m2, 1):  # then everywhere on [0, 1] it is the middle line kept between the outer two
+            middle = torch.add(p.new_tensor(number - m2 * a), p, alpha=m2, out=spare)
+            torch.clamp(middle, out, torch.add(p.new_tensor(1 - m3), p, alpha=m3, out=other), out=out)
+        else:
+            out.add_(torch.sub(p, a, out=spare).relu_(), alpha=m2 - m1)
+            out.add_(torch.sub(p, b, out=spare).relu_(), alpha=m3 - m2)
     elif kind == "sigmoid":
         torch.sub(p, t, out=out).mul_(number).sigmoid_()
     elif kind == "identity":

@@ -7,6 +7,8 @@ under ``torch.compile`` or ``vmap``.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -170,9 +172,9 @@ def _groups(
     if groups is None:
         groups = int(group.max()) + 1 if group.numel() else 0
     if looks_at_values(x, None) and group.numel():
-        low, high = torch.aminmax(group)
-        if is_false((low >= 0) & (high < groups)):
-            raise ValueError(f"group numbers must lie in 0..{groups - 1}, got {int(low)} to {int(high)}")
+        extremes = _extremes(group)
+        if extremes is not None and not (extremes[0] >= 0 and extremes[1] < groups):
+            raise ValueError(f"group numbers must lie in 0..{groups - 1}, got {int(extremes[0])} to {int(extremes[1])}")
     return group.long().reshape(n, *(1,) * (len(samples) - 1)).expand(samples).reshape(-1), groups
 
 
@@ -185,10 +187,11 @@ def looks_at_values(logits: Tensor, validate: bool | None) -> bool:
 
 def check_finite(sums: Tensor, logits: Tensor) -> None:
     """Explain sums over samples that are not finite: by the logits, for labels and weights have been checked."""
-    if not is_false(sums.isfinite().all()):
+    total = _known(sums.sum())
+    if total is None or math.isfinite(total):
         return
     check_nan_logits(logits)
-    if is_false(~logits.isinf().any()):
+    if bool(logits.isinf().any()):
         raise ValueError(f"{int(logits.isinf().sum())} of {logits.numel()} logits are infinite; the model has diverged")
     raise ValueError("the batch's sums are not finite although its logits, labels and weights are: do they overflow?")
 
@@ -207,10 +210,24 @@ def check_nan_logits(logits: Tensor) -> None:
 
 def is_false(flag: Tensor) -> bool:
     """Whether a 0-d flag is known to be false; under vmap a value cannot be looked at, and nothing is known."""
+    return _known(flag) == 0
+
+
+def _known(number: Tensor) -> float | None:
+    """The value of a 0-d tensor, or None under vmap."""
     try:
-        return not bool(flag)
+        return float(number)
     except RuntimeError:
-        return False
+        return None
+
+
+def _extremes(given: Tensor) -> tuple[float, float] | None:
+    """The smallest and largest value, NaN if any is; None under vmap."""
+    low, high = torch.aminmax(given.detach())
+    try:
+        return float(low), float(high)
+    except RuntimeError:
+        return None
 
 
 def _check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None) -> None:
@@ -238,12 +255,12 @@ def _check_labels(target: Tensor, classes: int | None) -> None:
         return
     by_number = classes is not None and not target.is_floating_point()
     highest = classes - 1 if by_number and classes is not None else 1
-    low, high = torch.aminmax(target.detach())
-    if not is_false((low >= 0) & (high <= highest)):
+    extremes = _extremes(target)
+    if extremes is None or (extremes[0] >= 0 and extremes[1] <= highest):
         return
     if target.is_floating_point() and bool(target.isnan().any()):
         raise ValueError(f"target holds NaN in {int(target.isnan().sum())} of {target.numel()} places; drop those rows")
-    lowest, largest = float(low), float(high)
+    lowest, largest = extremes
     if by_number:
         hint = f"; pass ignore_index={lowest:g} to leave those samples out" if lowest in (-1.0, -100.0) else ""
         if lowest == 1.0 and largest == classes:
@@ -261,9 +278,9 @@ def _check_labels(target: Tensor, classes: int | None) -> None:
 def _check_weight(weight: Tensor) -> None:
     if weight.numel() == 0:
         return
-    low, high = torch.aminmax(weight.detach())
-    if is_false((low >= 0) & (high < float("inf"))):
-        raise ValueError(f"weights must be finite and at least 0, got values from {float(low):g} to {float(high):g}")
+    extremes = _extremes(weight)
+    if extremes is not None and not (extremes[0] >= 0 and extremes[1] < math.inf):
+        raise ValueError(f"weights must be finite and at least 0, got values from {extremes[0]:g} to {extremes[1]:g}")
 
 
 def _shape(given: Tensor) -> str:

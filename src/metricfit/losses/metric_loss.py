@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.batch import Thresholds
-from metricfit.core.counts import Counts
+from metricfit.core.counts import Counts, soft_stack
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import is_false, looks_at_values
 from metricfit.losses.additive import AdditiveLoss
@@ -79,8 +79,7 @@ class MetricLoss(AdditiveLoss):
         self.validate = validate
         self._set_threshold(threshold)
         self._watch = GradientWatch()
-        self._positives: Tensor | None = None
-        self._negatives: Tensor | None = None
+        self._last_counts: Counts | None = None
 
     def _set_threshold(self, threshold: Thresholds) -> None:
         self.threshold: float | str | tuple[float, ...] | Tensor | None
@@ -105,24 +104,23 @@ class MetricLoss(AdditiveLoss):
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch of logits."""
         loss = super().forward(logits, target, weight)
-        if self.training and looks_at_values(logits, self.validate) and not self._lacks_a_class():
+        if self.training and looks_at_values(logits, self.validate) and self._watch.due() and not self._lacks_a_class():
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
         return loss
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The soft counts, stacked: tp, fp, fn, tn."""
-        counts = Counts.soft(
+        return soft_stack(
             logits,
             target,
+            self.step,
+            self.threshold,
             task=self.task,
-            step=self.step,
-            threshold=self.threshold,
             weight=weight,
             ignore_index=self.ignore_index,
             per_image=self.per_image,
             validate=self.validate,
         )
-        return torch.stack(tuple(counts))
 
     def value(self, statistics: Tensor) -> Tensor:
         """The loss of these counts, with the remembered ones added where there is a memory."""
@@ -130,9 +128,9 @@ class MetricLoss(AdditiveLoss):
         if self.memory is not None:
             counts = self.memory(counts)
         if not torch.compiler.is_compiling():
-            self._positives, self._negatives = counts.positives.detach(), counts.negatives.detach()
+            self._last_counts = counts.map(torch.detach)
         value = averaged(self.metric, counts, self.average, training=True)
-        if looks_at_values(statistics, self.validate) and is_false(value.detach().isfinite().all()):
+        if self.metric.own and looks_at_values(statistics, self.validate) and is_false(value.detach().isfinite().all()):
             raise ValueError(
                 f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 where "
                 "the denominator is, and take roots with metricfit.metrics.root"
@@ -144,9 +142,8 @@ class MetricLoss(AdditiveLoss):
 
     def _lacks_a_class(self) -> bool:
         """Whether the last counts hold no positives, or nothing else: then it is not the step that teaches nothing."""
-        assert self._positives is not None
-        assert self._negatives is not None
-        return is_false((self._positives.sum() > 0) & (self._negatives.sum() > 0))
+        assert self._last_counts is not None
+        return is_false((self._last_counts.positives.sum() > 0) & (self._last_counts.negatives.sum() > 0))
 
     def left_out(self) -> list[int]:
         """The classes that the last batch had no true sample of, and that its macro average therefore left out.
@@ -154,11 +151,12 @@ class MetricLoss(AdditiveLoss):
         With several thresholds or images, the classes that none of them has a sample of. Empty for a binary loss, for
         other averages and for metrics that need no positives. (Not kept up under torch.compile.)
         """
-        if self._positives is None or self._positives.shape[-1] == 1 or self.average != "macro":
+        if self._last_counts is None or self.average != "macro" or self.metric.whole_matrix:
             return []
-        if "positives" not in self.metric.needs or self.metric.whole_matrix:
+        positives = self._last_counts.positives
+        if positives.shape[-1] == 1 or "positives" not in self.metric.needs:
             return []
-        return (self._positives.flatten(0, -2).sum(0) == 0).nonzero().flatten().tolist()
+        return (positives.reshape(-1, positives.shape[-1]).sum(0) == 0).nonzero().flatten().tolist()
 
     def extra_repr(self) -> str:
         """The settings that differ from the defaults."""

@@ -28,12 +28,15 @@ class GradientWatch:
     def __deepcopy__(self, memo: dict[int, object]) -> GradientWatch:
         return GradientWatch()
 
-    def watch(self, loss: Tensor, logits: Tensor, owner: str) -> None:
-        """Look at this pass's gradient when it comes, if this pass is one to look at."""
-        self._stop()
+    def due(self) -> bool:
+        """Count a pass, and say whether it is one to look at."""
         self.passes += 1
-        due = self.passes & (self.passes - 1) == 0
-        if not due or self.warned or not (loss.requires_grad and logits.requires_grad) or loss.dim() != 0:
+        return self.passes & (self.passes - 1) == 0
+
+    def watch(self, loss: Tensor, logits: Tensor, owner: str) -> None:
+        """Look at this pass's gradient when it comes."""
+        self._stop()
+        if self.warned or not (loss.requires_grad and logits.requires_grad) or loss.dim() != 0:
             return
         passes, value = self.passes, loss.detach()
         upstream = math.nan  # until this loss takes part in a backward pass
