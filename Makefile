@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all check bench docs clean
+.PHONY: help demo test test-all check bench bench-peers docs clean
 
 help:
 	@echo "make demo      train on embedded data, compare with tuned cross-entropy, write demo-report/"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-all  the tests, slow ones included"
 	@echo "make check     formatting, lint, types, import layers"
 	@echo "make bench     the speed table of docs/speed.md, measured here"
+	@echo "make bench-peers  other libraries' segmentation losses beside ours, in an environment of their own"
 	@echo "make docs      the documentation, strictly, into site/"
 
 $(BIN)/python:
@@ -41,6 +42,20 @@ check: $(VENV)/.with-check
 
 bench: $(VENV)/.with-demo
 	$(BIN)/python -m benchmarks
+
+# segmentation_models_pytorch depends on torchvision, which must not come near $(VENV): benchmarks/segmentation_peers.py.
+PEERS := .venv-peers
+
+$(PEERS)/.ready: constraints.txt
+	@echo "Setting up $(PEERS) ..."
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt numpy monai==1.6.1 -e .
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps segmentation_models_pytorch==0.6.0
+	@touch $@
+
+bench-peers: $(PEERS)/.ready
+	$(PEERS)/bin/python -m benchmarks --module segmentation_peers --json benchmarks/results/peers.json
+	$(PEERS)/bin/python -m benchmarks --markdown benchmarks/RESULTS.md
 
 docs: $(VENV)/.with-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

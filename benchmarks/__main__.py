@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.report import as_markdown, as_text, describe, load, load_results
+from benchmarks.load import load
+from benchmarks.report import as_markdown, as_text, describe, load_results
 from benchmarks.rows import NO, PeerGroup, Row, Setting
 
-MODULES = ("binary_loss", "best_threshold")
-QUICK_REPEATS = 3
+MODULES = ("binary_loss", "multiclass_loss", "best_threshold")
+QUICK_REPEATS = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,8 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(options.threads)
     repeats = options.repeats or (QUICK_REPEATS if options.quick else Setting.repeats)
     before = load()
-    results = run(Setting(repeats, options.quick), options.only, options.device)
-    print(as_text(results))
+    setting = Setting(repeats, options.quick, options.budget)
+    results = run(setting, options.only, options.device, options.module or MODULES)
+    print(as_text(results, before))
     if options.json:
         described = describe(_command(options), repeats, options.quick, (before, load()))
         options.json.write_text(json.dumps(described | results, indent=1) + "\n")
@@ -38,9 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if options.strict and missed else 0
 
 
-def run(setting: Setting, only: str | None = None, device: str | None = None) -> dict[str, Any]:
+def run(
+    setting: Setting, only: str | None = None, device: str | None = None, modules: Sequence[str] = MODULES
+) -> dict[str, Any]:
     """Every row, then every group of peers, whose name contains ``only`` and whose device is ``device``."""
-    rows, groups = registered()
+    rows, groups = registered(modules)
 
     def wanted(one: Row | PeerGroup) -> bool:
         return (only is None or only in one.name) and (device is None or one.device == device)
@@ -55,9 +59,9 @@ def run(setting: Setting, only: str | None = None, device: str | None = None) ->
     }
 
 
-def registered() -> tuple[list[Row], list[PeerGroup]]:
+def registered(names: Sequence[str] = MODULES) -> tuple[list[Row], list[PeerGroup]]:
     """All rows and groups of peers, in the order of their modules."""
-    modules = [importlib.import_module(f"benchmarks.{name}") for name in MODULES]
+    modules = [importlib.import_module(f"benchmarks.{name}") for name in names]
     return [row for module in modules for row in module.ROWS], [one for module in modules for one in module.PEERS]
 
 
@@ -69,15 +73,27 @@ def _told(one: Row | PeerGroup, setting: Setting) -> dict[str, Any]:
 def _command(options: argparse.Namespace) -> str:
     """The command as a reader would repeat it: what chooses the work, not where its output went."""
     values = {name: getattr(options, name) for name in ("only", "device", "repeats", "threads")}
-    chosen = [f"--{name} {value}" for name, value in values.items() if value]
+    chosen = [f"--module {name}" for name in options.module or ()]
+    chosen += [f"--{name} {value}" for name, value in values.items() if value]
+    chosen += [f"--budget {options.budget:g}"] if options.budget != Setting.budget else []
     return " ".join(["python -m benchmarks", *chosen, *(["--quick"] if options.quick else [])])
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the speed table.")
     parser.add_argument("--only", metavar="NAME", help="rows and peers whose name contains this")
+    parser.add_argument(
+        "--module", action="append", metavar="NAME", help=f"rows and peers of benchmarks.NAME: by default {MODULES}"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), help="rows and peers of one device; by default of both")
     parser.add_argument("--repeats", type=int, help=f"interleaved repeats, {Setting.repeats} by default")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=Setting.budget,
+        metavar="SECONDS",
+        help="a comparison that took so long makes no further repeats",
+    )
     parser.add_argument("--threads", type=int, help="torch's CPU threads: 1 on a machine shared with others")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that all runs, measures nothing")
     parser.add_argument("--strict", action="store_true", help="exit with 1 where a bar fails")

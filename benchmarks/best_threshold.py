@@ -27,8 +27,8 @@ def data(n: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
 def against_sort(setting: Setting) -> Measurement:
     """Seconds of best_threshold and of torch.sort on the CPU."""
     search, sort = _search_and_sort("cpu", setting)
-    best = interleaved_minima({"ours": search, "sort": sort}, device="cpu", repeats=setting.repeats)
-    return Measurement(best["ours"], best["sort"])
+    best, repeats = interleaved_minima({"ours": search, "sort": sort}, "cpu", setting)
+    return Measurement(best["ours"], best["sort"], repeats=repeats)
 
 
 def search_beside_sort(device: str) -> Callable[[Setting], list[Peer]]:
@@ -37,8 +37,8 @@ def search_beside_sort(device: str) -> Callable[[Setting], list[Peer]]:
     def measure(setting: Setting) -> list[Peer]:
         search, sort = _search_and_sort(device, setting)
         works = {"torch.sort": sort, "best_threshold": search}
-        best = interleaved_minima(works, device=device, repeats=setting.repeats)
-        return [Peer(name, seconds) for name, seconds in best.items()]
+        best, repeats = interleaved_minima(works, device, setting)
+        return [Peer(name, seconds, repeats=repeats) for name, seconds in best.items()]
 
     return measure
 
@@ -49,7 +49,10 @@ def _search_and_sort(device: str, setting: Setting) -> tuple[Work, Work]:
 
 
 def beside_scikit_learn(setting: Setting) -> list[Peer]:
-    """The same search by TunedThresholdClassifierCV(cv="prefit"), once: it evaluates the metric anew a threshold."""
+    """The same search by TunedThresholdClassifierCV(cv="prefit"), which evaluates the metric anew a threshold.
+
+    The two take turns, with no warm-up: theirs takes so long that the budget allows a few turns only.
+    """
     try:
         from benchmarks.scikit_learn_search import tuned_threshold
     except ImportError:
@@ -58,19 +61,18 @@ def beside_scikit_learn(setting: Setting) -> list[Peer]:
     thresholds = setting.size(1000, quick=10)
     probabilities = torch.sigmoid(scores)
 
-    found: list[float] = []
+    found: dict[str, float] = {}
 
-    def ours() -> float:
-        return best_threshold(probabilities, target, "f1").value
+    def ours() -> None:
+        found[our_name] = best_threshold(probabilities, target, "f1").value
 
     def theirs() -> None:
-        found.append(tuned_threshold(probabilities.numpy(), target.numpy(), thresholds))
+        found[their_name] = tuned_threshold(probabilities.numpy(), target.numpy(), thresholds)
 
-    seconds = interleaved_minima({"theirs": theirs}, device="cpu", repeats=1, warmup=0)
-    seconds |= interleaved_minima({"ours": ours}, device="cpu", repeats=setting.repeats)
+    our_name, their_name = "best_threshold, all thresholds", f"scikit-learn, {thresholds} thresholds"
+    best, repeats = interleaved_minima({their_name: theirs, our_name: ours}, "cpu", setting, warmup=0)
     return [
-        Peer(f"scikit-learn, {thresholds} thresholds", seconds["theirs"], note=f"once; finds F1 = {found[0]:.6f}"),
-        Peer("best_threshold, all thresholds", seconds["ours"], note=f"finds F1 = {ours():.6f}"),
+        Peer(name, seconds, note=f"finds F1 = {found[name]:.6f}", repeats=repeats) for name, seconds in best.items()
     ]
 
 

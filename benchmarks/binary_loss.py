@@ -6,20 +6,17 @@ Logits are normal, a tenth of the targets is positive, both are float32; 2**20 o
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from benchmarks.rows import Measurement, NotMeasuredHere, Peer, PeerGroup, Row, Setting, at_most
-from benchmarks.timing import Work, interleaved_minima, peak_bytes
+from benchmarks.passes import Loss, compiled, one_pass, timed_peers
+from benchmarks.rows import Measurement, Peer, PeerGroup, Row, Setting, at_most
+from benchmarks.timing import interleaved_minima
 from metricfit import MetricLoss, steps
 from metricfit.losses import FocalLoss
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 SMALL_BATCH_REPEATS = 20  # times the setting's: a pass is microseconds there
 TABLE_SIZE = 1001
@@ -38,35 +35,12 @@ def size(device: str, setting: Setting) -> int:
     return setting.size(2**28 if device == "cuda" else 2**20, quick=2**12)
 
 
-def one_pass(loss: Loss, logits: Tensor, target: Tensor) -> Work:
-    """Forward and backward, to the gradient of the logits.
-
-    They are new to autograd in each pass, as a model's output is: hooks that a loss leaves on them must not be
-    charged to the next candidate.
-    """
-
-    def work() -> Tensor:
-        fresh = logits.detach().requires_grad_()
-        return torch.autograd.grad(loss(fresh, target), fresh)[0]
-
-    return work
-
-
-def compiled(loss: nn.Module, device: str, setting: Setting) -> Any:
-    """The loss under torch.compile; a quick run traces it and leaves out the slow code generation."""
-    if setting.quick:
-        return torch.compile(loss, backend="aot_eager")
-    if device == "cpu" and not any(map(shutil.which, ("g++", "clang++", "c++"))):
-        raise NotMeasuredHere("no C++ compiler")
-    return torch.compile(loss)
-
-
 def against_bce(device: str, setting: Setting, ours: Loss, bce: Loss) -> Measurement:
     """Seconds of a pass of ours and of cross-entropy."""
     logits, target = data(size(device, setting), device)
     passes = {"ours": one_pass(ours, logits, target), "bce": one_pass(bce, logits, target)}
-    best = interleaved_minima(passes, device=device, repeats=setting.repeats)
-    return Measurement(best["ours"], best["bce"])
+    best, repeats = interleaved_minima(passes, device, setting)
+    return Measurement(best["ours"], best["bce"], repeats=repeats)
 
 
 def eager(device: str) -> Callable[[Setting], Measurement]:
@@ -131,7 +105,7 @@ def passes_of_losses(device: str) -> Callable[[Setting], list[Peer]]:
     def measure(setting: Setting) -> list[Peer]:
         logits, target = data(size(device, setting), device)
         passes = {name: one_pass(loss, logits, target) for name, loss in peer_losses().items()}
-        return _peers(passes, device, setting.repeats)
+        return timed_peers(passes, device, setting)
 
     return measure
 
@@ -149,7 +123,7 @@ def small_batches(n: int) -> Callable[[Setting], list[Peer]]:
             "soft Dice, plain torch": soft_dice,
         }
         passes = {name: one_pass(loss, logits, target) for name, loss in losses.items()}
-        return _peers(passes, "cpu", setting.repeats * SMALL_BATCH_REPEATS)
+        return timed_peers(passes, "cpu", setting, times=SMALL_BATCH_REPEATS)
 
     return measure
 
@@ -161,15 +135,9 @@ def step_or_table(setting: Setting) -> list[Peer]:
     table = step(torch.linspace(0, 1, TABLE_SIZE))
     works = {
         "formula": lambda: step(p),
-        f"table of {TABLE_SIZE}": lambda: table[(p * (TABLE_SIZE - 1)).round_().long()],
+        f"table of {TABLE_SIZE}": lambda: table.index_select(0, (p * (TABLE_SIZE - 1)).round_().int()),
     }
-    return _peers(works, "cpu", setting.repeats)
-
-
-def _peers(works: Mapping[str, Work], device: str, repeats: int) -> list[Peer]:
-    memory = {name: peak_bytes(work, device) for name, work in works.items()}
-    best = interleaved_minima(works, device=device, repeats=repeats)
-    return [Peer(name, best[name], memory[name]) for name in works]
+    return timed_peers(works, "cpu", setting)
 
 
 WORK = 'MetricLoss("f1") forward+backward v BCEWithLogitsLoss'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Sequence
 from importlib import metadata
@@ -12,17 +11,15 @@ from typing import Any
 
 import torch
 
+from benchmarks.load import cores, is_high
+
 Results = dict[str, Any]
 
 RESULTS = Path(__file__).parent / "results"
-HEADER = ("work", "bar", "measured ratio", "holds")
-PEER_HEADER = ("peer", "time", "ratio", "memory beyond inputs", "note")
-PACKAGES = ("torch", "triton", "scikit-learn")
-
-
-def load() -> float | None:
-    """How many processes wanted a core during the last minute; beyond the cores, no pass runs undisturbed."""
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+HEADER = ("work", "bar", "measured ratio", "repeats", "holds")
+PEER_HEADER = ("peer", "time", "ratio", "memory beyond inputs", "repeats", "note")
+PACKAGES = ("torch", "triton", "scikit-learn", "monai", "segmentation_models_pytorch")
+UNDER_LOAD = "measured under load"
 
 
 def describe(command: str, repeats: int, quick: bool, loads: Sequence[float | None]) -> Results:
@@ -41,8 +38,8 @@ def describe(command: str, repeats: int, quick: bool, loads: Sequence[float | No
 
 
 def _machine() -> str:
-    cores = f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} CPU cores"
-    return f"one {torch.cuda.get_device_name()}, {cores}" if torch.cuda.is_available() else cores
+    processor = f"{cores()} CPU cores"
+    return f"one {torch.cuda.get_device_name()}, {processor}" if torch.cuda.is_available() else processor
 
 
 def _versions() -> dict[str, str]:
@@ -55,12 +52,14 @@ def _versions() -> dict[str, str]:
     return found | {"torch": str(torch.__version__)}
 
 
-def as_text(results: Results) -> str:
-    """The table of rows, then the peers'."""
+def as_text(results: Results, load_before: float | None) -> str:
+    """The table of rows, then the peers', then a warning if the machine was busy before anything was measured."""
     parts = [_aligned(HEADER, [_cells(row) for row in results["rows"]])] if results["rows"] else []
     for group in results["peers"]:
         lines = [_peer_cells(peer) for peer in group["peers"]]
-        parts.append(f"{group['title']}:\n" + (_aligned(PEER_HEADER, lines) if lines else f"  {group['reason']}"))
+        parts.append(f"{_title(group)}:\n" + (_aligned(PEER_HEADER, lines) if lines else f"  {group['reason']}"))
+    if is_high(load_before):
+        parts.append(f"All of it {UNDER_LOAD}: the load average was {load_before} before it began.")
     return "\n\n".join(parts)
 
 
@@ -84,17 +83,21 @@ def as_markdown(machines: Sequence[Results]) -> str:
         ),
     ]
     for machine in machines:
-        lines += ["", f"## {machine['machine'][:1].upper()}{machine['machine'][1:]}", "", *_provenance(machine)]
+        lines += ["", f"## {_capitalised(machine['machine'])}: {machine['file']}", "", *_provenance(machine)]
         for group in machine["peers"]:
             if group["peers"]:
-                title = f"### {group['title'][:1].upper()}{group['title'][1:]}"
-                lines += ["", title, "", *_markdown_table(PEER_HEADER, [_peer_cells(p) for p in group["peers"]])]
+                lines += [
+                    "",
+                    f"### {_capitalised(_title(group))}",
+                    "",
+                    *_markdown_table(PEER_HEADER, [_peer_cells(p) for p in group["peers"]]),
+                ]
     return "\n".join(lines) + "\n"
 
 
 def load_results(folder: Path = RESULTS) -> list[Results]:
     """The stored results, one file a machine."""
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return [json.loads(path.read_text()) | {"file": path.name} for path in sorted(folder.glob("*.json"))]
 
 
 def _measured(machine: Results, name: str) -> bool:
@@ -107,21 +110,36 @@ def _provenance(machine: Results) -> list[str]:
     loads = " and ".join(map(str, machine["loads"]))
     return [
         f"`{machine['command']}`, {machine['repeats']} repeats, CPU threads: {machine['threads']}.{quick}",
-        f"Load average before and after: {loads}. Where it exceeds the cores, ratios are uncertain.",
-        f"{versions[:1].upper()}{versions[1:]}.",
+        f"Load average before and after, the measured work included: {loads}.",
+        f"{_capitalised(versions)}.",
     ]
 
 
 def _cells(row: Results) -> list[str]:
     if row["ratio"] is None:
-        return [row["work"], row["bar"], "-", row["holds"]]
+        return [row["work"], row["bar"], "-", "", row["holds"]]
     costs = f"({_amount(row['ours'], row['unit'])} v {_amount(row['baseline'], row['unit'])})"
-    return [row["work"], row["bar"], f"{row['ratio']:.2f}x {costs}", row["holds"]]
+    disturbed = row.get("under_load") and row["unit"] == "s"
+    holds = f"{row['holds']}, {UNDER_LOAD}" if disturbed else row["holds"]
+    return [row["work"], row["bar"], f"{row['ratio']:.2f}x {costs}", _repeats(row), holds]
 
 
 def _peer_cells(peer: Results) -> list[str]:
     memory = "" if peer["peak_bytes"] is None else _amount(peer["peak_bytes"], "bytes")
-    return [peer["name"], _amount(peer["seconds"], "s"), f"{peer['ratio']:.3g}x", memory, peer["note"]]
+    ratio = f"{peer['ratio']:.3g}x"
+    return [peer["name"], _amount(peer["seconds"], "s"), ratio, memory, _repeats(peer), peer["note"]]
+
+
+def _repeats(result: Results) -> str:
+    return str(result.get("repeats") or "")
+
+
+def _title(group: Results) -> str:
+    return f"{group['title']}, {UNDER_LOAD}" if group.get("under_load") else str(group["title"])
+
+
+def _capitalised(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _amount(value: float, unit: str) -> str:

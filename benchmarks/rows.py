@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.load import Watch
+
 YES, NO, UNJUDGED = "yes", "no", "unjudged: quick"
 
 
@@ -18,6 +20,12 @@ class Setting:
 
     repeats: int = 100
     quick: bool = False
+    budget: float = 90.0  # seconds, after which a comparison makes no further repeats
+
+    @property
+    def warmup(self) -> int:
+        """How often each work is done before it is timed."""
+        return 1 if self.quick else 3
 
     def size(self, full: int, quick: int) -> int:
         """The size for this setting."""
@@ -59,11 +67,12 @@ def at_least(limit: float) -> Bar:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Our cost and the baseline's, in one unit."""
+    """Our cost and the baseline's, in one unit, and how often each was measured."""
 
     ours: float
     baseline: float
     unit: str = "s"
+    repeats: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,12 +88,13 @@ class Row:
     def run(self, setting: Setting) -> dict[str, Any]:
         """The row's result as plain data."""
         result: dict[str, Any] = {"name": self.name, "work": self.work, "device": self.device, "bar": str(self.bar)}
+        watch = Watch()
         measured, reason = _attempt(self.measure, self.device, setting)
         if measured is None:
             return result | {"ratio": None, "holds": reason}
         ratio = self.bar.ratio(measured.ours, measured.baseline)
         holds = UNJUDGED if setting.quick else YES if self.bar.holds(ratio) else NO
-        return result | asdict(measured) | {"ratio": ratio, "holds": holds}
+        return result | asdict(measured) | {"ratio": ratio, "holds": holds} | watch.result()
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,7 @@ class Peer:
     seconds: float
     peak_bytes: int | None = None
     note: str = ""
+    repeats: int | None = None
 
 
 @dataclass(frozen=True)
@@ -109,11 +120,12 @@ class PeerGroup:
     def run(self, setting: Setting) -> dict[str, Any]:
         """The group's result as plain data."""
         result: dict[str, Any] = {"name": self.name, "title": self.title, "device": self.device}
+        watch = Watch()
         peers, reason = _attempt(self.measure, self.device, setting)
         if peers is None:
             return result | {"peers": [], "reason": reason}
         lines = [asdict(peer) | {"ratio": peer.seconds / peers[0].seconds} for peer in peers]
-        return result | {"peers": lines, "reason": None}
+        return result | {"peers": lines, "reason": None} | watch.result()
 
 
 def _attempt(measure: Callable[[Setting], Any], device: str, setting: Setting) -> tuple[Any, str]:

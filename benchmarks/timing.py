@@ -10,15 +10,32 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from benchmarks.rows import Setting
+
 Work = Callable[[], Any]
 
+FEWEST_REPEATS = 2  # whatever the budget: the first may have been a cold one
 
-def interleaved_minima(works: Mapping[str, Work], *, device: str, repeats: int, warmup: int = 3) -> dict[str, float]:
-    """The fewest seconds each work took over ``repeats`` rounds in which all take turns."""
+
+class Minima(NamedTuple):
+    """The fewest seconds of each work, and over how many rounds."""
+
+    seconds: dict[str, float]
+    repeats: int
+
+
+def interleaved_minima(
+    works: Mapping[str, Work], device: str, setting: Setting, *, times: int = 1, warmup: int | None = None
+) -> Minima:
+    """The fewest seconds each work took over ``times`` the setting's repeats, rounds in which all take turns.
+
+    They end early once they took the setting's budget of seconds.
+    """
+    warmup = setting.warmup if warmup is None else warmup
     once = _seconds_on_cuda if device == "cuda" else _seconds_on_cpu
     best = dict.fromkeys(works, math.inf)
     for work in works.values():
@@ -27,13 +44,15 @@ def interleaved_minima(works: Mapping[str, Work], *, device: str, repeats: int, 
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for _ in range(repeats):
+        start, done, asked = time.monotonic(), 0, setting.repeats * times
+        while done < asked and (done < FEWEST_REPEATS or time.monotonic() - start < setting.budget):
             for name, work in works.items():
                 best[name] = min(best[name], once(work))
+            done += 1
     finally:
         if collecting:
             gc.enable()
-    return best
+    return Minima(best, done)
 
 
 def peak_bytes(work: Work, device: str) -> int:

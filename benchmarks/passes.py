@@ -1,0 +1,45 @@
+"""What the rows about losses share: a pass, a compiled loss, and passes timed beside each other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.rows import NotMeasuredHere, Peer, Setting
+from benchmarks.timing import Work, interleaved_minima, peak_bytes
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def one_pass(loss: Loss, logits: Tensor, target: Tensor) -> Work:
+    """Forward and backward, to the gradient of the logits.
+
+    They are new to autograd in each pass, as a model's output is: hooks that a loss leaves on them must not be
+    charged to the next candidate.
+    """
+
+    def work() -> Tensor:
+        fresh = logits.detach().requires_grad_()
+        return torch.autograd.grad(loss(fresh, target), fresh)[0]
+
+    return work
+
+
+def compiled(loss: Any, device: str, setting: Setting) -> Any:
+    """The loss under torch.compile; a quick run, which measures nothing, leaves the slow compiler out."""
+    if setting.quick:
+        return loss
+    if device == "cpu" and not any(map(shutil.which, ("g++", "clang++", "c++"))):
+        raise NotMeasuredHere("no C++ compiler")
+    return torch.compile(loss)
+
+
+def timed_peers(works: Mapping[str, Work], device: str, setting: Setting, *, times: int = 1) -> list[Peer]:
+    """Each work's seconds, over ``times`` the setting's repeats, and the memory it needs beyond its inputs."""
+    memory = {name: peak_bytes(work, device) for name, work in works.items()}
+    best, repeats = interleaved_minima(works, device, setting, times=times)
+    return [Peer(name, best[name], memory[name], repeats=repeats) for name in works]
