@@ -12,9 +12,6 @@ from metricfit.losses import backward_in_chunks
 
 lightning = pytest.importorskip("lightning")
 
-# Lightning 2.6 and torch 2.13: lightning/pytorch/utilities/_pytree.py uses a name that torch renamed.
-pytestmark = pytest.mark.filterwarnings(r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning")
-
 
 @pytest.fixture(autouse=True)
 def _quiet():
