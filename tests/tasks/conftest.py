@@ -74,7 +74,7 @@ def twin(naive):
             return sum(v * s for v, s in zip(per_class, positives, strict=True)) / positives.sum()
         if training and "positives" in metric.needs:
             per_class = [v for v, there in zip(per_class, positives > 0, strict=True) if there]
-        return sum(per_class) / len(per_class)
+        return sum(per_class) / len(per_class) if per_class else 0.0 * stacked.sum()
 
     def loss(metric, task, logits, target, weight=None, step=None, t=None, average="macro"):
         metric = metrics.get_metric(metric)
