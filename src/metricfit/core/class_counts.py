@@ -31,6 +31,7 @@ from metricfit.core.steps import (
     VALUE,
     Annealed,
     ClosedFormStep,
+    Identity,
     Step,
     StraightThrough,
     linear_pieces,
@@ -60,6 +61,8 @@ def class_counts(
         chosen = logits.detach().argmax(layout.class_axis, keepdim=True)
         decided = torch.zeros_like(logits, requires_grad=False).scatter(layout.class_axis, chosen, 1.0)
         return sum_decisions(decided, target, weight, layout) + (soft - soft.detach())
+    if isinstance(step, Identity):
+        threshold = 0.5  # which makes no difference to it, and spares the search for the dynamic one
     # With a fixed threshold a steep step can vanish for every class of a sample, and s with it.
     closed = isinstance(step, ClosedFormStep) and (threshold is None or step.kind in ("linear", "identity"))
     given_gradients = isinstance(threshold, Tensor) or (weight is not None and weight.requires_grad)

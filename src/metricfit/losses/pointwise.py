@@ -36,7 +36,7 @@ class PointwiseLoss(AdditiveLoss):
         x, y, w = batch.logits, batch.target, batch.weight
         losses = y * self.of_positive(x) + (1 - y) * self.of_negative(x)
         if w is None:
-            sums = torch.stack([losses.sum(), x.new_tensor(float(x.numel()))])
+            sums = torch.stack([losses.sum(), torch.ones_like(x).sum()])
         else:
             sums = torch.stack([(w * losses).sum(), w.sum()])
         return checked(sums, x)

@@ -63,7 +63,7 @@ class SurrogateTverskyLoss(PointwiseLoss):
 
     def of_negative(self, logits: Tensor) -> Tensor:
         """log(c + p), or ((c + p)^q - 1)/q."""
-        log_sum = torch.logaddexp(logsigmoid(logits), logits.new_tensor(self.log_c))
+        log_sum = torch.logaddexp(logsigmoid(logits), torch.full_like(logits, self.log_c))
         return self.negative_weight * _power_log(log_sum, self.q)
 
     def extra_repr(self) -> str:
