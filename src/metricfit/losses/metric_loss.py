@@ -32,8 +32,8 @@ class MetricLoss(AdditiveLoss):
         threshold: where decisions will be made; by default 0.5, for multiclass "dynamic", the mean of a sample's two
             largest probabilities. With several the loss is the mean over them.
         task: "binary", "multiclass" or "multilabel", where the shapes do not tell.
-        average: "macro", "micro", "weighted" or None (one loss a class). A binary metric is itself under each, and so is
-            one of the whole confusion matrix: accuracy, mcc, kappa, balanced_accuracy.
+        average: "macro", "micro", "weighted" or None (one loss a class). A binary metric is itself under each, and so
+            is one of the whole confusion matrix: accuracy, mcc, kappa, balanced_accuracy.
         ignore_index: samples with this target count for nothing.
         per_image: counts per image and the mean of their metrics, instead of counts over the batch.
         memory: RunningCounts, for batches too small to measure the metric on.
