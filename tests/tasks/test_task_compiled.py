@@ -37,8 +37,15 @@ def check(function, task, given, twin, step=None, name="f1"):
     torch.testing.assert_close(flat(x.grad).double(), gradient, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("step", [None, steps.Sigmoid(k=10)], ids=["linear", "sigmoid"])
-@pytest.mark.parametrize("shape", [(), (3, 4)], ids=["rows", "images"])
+@pytest.mark.parametrize(
+    ("task", "shape", "step"),
+    [
+        ("multiclass", (), steps.Sigmoid(k=10)),
+        ("multiclass", (3, 4), None),
+        ("multilabel", (), None),
+        ("multilabel", (3, 4), steps.Sigmoid(k=10)),
+    ],
+)
 def test_every_task(task, shape, step, twin):
     given = twins.make(task, 9 if not shape else 2, shape=shape, dtype=torch.float32)
     check(compiled(MetricLoss("f1", step=step, task=task)), task, given, twin, step)
@@ -49,13 +56,13 @@ def test_multiclass_by_inductor(twin):
     check(compiled(MetricLoss("f1"), "inductor"), "multiclass", given, twin)
 
 
-@pytest.mark.parametrize("name", ["mcc", "kappa", "balanced_accuracy", "accuracy"])
+@pytest.mark.parametrize("name", ["mcc", "balanced_accuracy"])
 def test_whole_matrix_metrics(name, twin):
     given = twins.make("multiclass", 9, dtype=torch.float32)
     check(compiled(MetricLoss(name)), "multiclass", given, twin, name=name)
 
 
-def test_compiled_vmap_and_vmap_of_grad(task, twin):
+def test_compiled_vmap_and_vmap_of_grad(twin, task="multiclass"):
     each = [twins.make(task, 9, seed=seed, dtype=torch.float32) for seed in range(2)]
     x, y = (torch.stack([getattr(one, name) for one in each]) for name in ("logits", "target"))
     expected = torch.stack([twin.gradient("f1", task, one.logits, one.target) for one in each])
@@ -71,11 +78,10 @@ def test_ignored_pixels_per_image_and_straight_through():
     given = twins.make("multiclass", 3, c=3, shape=(4, 4), dtype=torch.float32)
     target = given.target.clone()
     target[0, 0] = 255
-    for step in (None, steps.StraightThrough(steps.Linear(0.2))):
-        loss = MetricLoss("f1", ignore_index=255, per_image=True, step=step)
-        x, y = (given.logits.clone().requires_grad_() for _ in range(2))
-        value, expected = compiled(loss)(x, target), loss(y, target)
-        value.backward()
-        expected.backward()
-        torch.testing.assert_close(value, expected)
-        torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=1e-6)
+    loss = MetricLoss("f1", ignore_index=255, per_image=True, step=steps.StraightThrough(steps.Linear(0.2)))
+    x, y = (given.logits.clone().requires_grad_() for _ in range(2))
+    value, expected = compiled(loss)(x, target), loss(y, target)
+    value.backward()
+    expected.backward()
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=1e-6)
