@@ -7,7 +7,7 @@ import tempfile
 import torch
 import torch.distributed as dist
 
-RANK = int(os.environ["RANK"])
+RANK = int(os.environ.get("RANK", 0))
 
 
 def with_lightning():
