@@ -1,5 +1,7 @@
 """MetricLoss of several classes: those absent from a batch, averages, memory, metrics of the whole matrix."""
 
+import warnings
+
 import pytest
 import task_twins as twins
 import torch
@@ -197,6 +199,15 @@ def test_whole_matrix_metrics_per_image_are_the_mean_over_images(name, average):
     value = MetricLoss(name, per_image=True, average=average)(given.logits, given.target)
     each = [MetricLoss(name)(given.logits[i : i + 1], given.target[i : i + 1]) for i in range(3)]
     torch.testing.assert_close(value, torch.stack(each).mean())
+
+
+@pytest.mark.parametrize("name", ["mcc", "kappa"])
+def test_a_batch_of_one_class_raises_no_alarm_about_the_step(name):
+    """Of one class alone these are 0/0, whatever the step: a warning would send the user after the wrong thing."""
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MetricLoss(name)(x, torch.ones(6, dtype=torch.long)).backward()
 
 
 def test_higher_beta_of_one_class_favours_its_recall():

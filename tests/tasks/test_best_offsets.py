@@ -73,6 +73,17 @@ def test_value_is_that_of_the_decisions_and_no_single_offset_betters_it(metric, 
             assert sign * found.value >= sign * best - 1e-9, (seed, k)
 
 
+@pytest.mark.parametrize("metric", ["npv", "markedness", "f1", "p4"])
+def test_sums_of_fractional_weights_that_should_be_0_are_not_divided_by_each_other(metric):
+    """Weights taken from a sum one after the other leave 1e-17 of it, and 1e-17 of 1e-17 is any number."""
+    for seed in range(20):
+        logits, target, weight = problem(seed, c=4, weighted=True)
+        found = best_offsets(logits, target, metric, weight=weight, rounds=50)
+        assert found.value == pytest.approx(value_at(logits, target, weight, found.offsets, metric), abs=1e-9), seed
+        best = max(best_of_one_coordinate(logits, target, weight, found.offsets, k, metric) for k in range(4))
+        assert found.value >= best - 1e-9, seed
+
+
 @pytest.mark.parametrize("metric", METRICS)
 def test_one_coordinate_is_brute_force(metric):
     """The first round's first coordinate, told by one round on two classes, where there is no other."""

@@ -45,7 +45,7 @@ def random_labels(seed, classes=7):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_matrix_metrics(name, weighted):
-    for seed in range(60):
+    for seed in range(25):
         target, decision, weight = random_labels(seed)
         weight = weight if weighted else None
         counts = Counts.from_labels(*map(torch.from_numpy, (decision, target)), num_classes=7, weight=_tensor(weight))
@@ -60,7 +60,7 @@ def test_whole_matrix_metrics(name, weighted):
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted"])
 @pytest.mark.parametrize("name", AVERAGED)
 def test_averages_of_exclusive_classes(name, average, weighted):
-    for seed in range(60):
+    for seed in range(25):
         target, decision, weight = random_labels(seed)
         weight = weight if weighted else None
         counts = Counts.from_labels(*map(torch.from_numpy, (decision, target)), num_classes=7, weight=_tensor(weight))
@@ -71,7 +71,7 @@ def test_averages_of_exclusive_classes(name, average, weighted):
 
 @pytest.mark.parametrize("name", AVERAGED)
 def test_values_per_class(name):
-    for seed in range(30):
+    for seed in range(15):
         target, decision, _ = random_labels(seed)
         counts = Counts.from_labels(*map(torch.from_numpy, (decision, target)), num_classes=7)
         expected = scikit(AVERAGED[name], target, decision, average=None, labels=range(7), **ZERO)
@@ -91,7 +91,7 @@ def labels_of_several(seed, weighted, classes=5):
 @pytest.mark.parametrize("name", AVERAGED)
 def test_averages_of_several_labels(name, average, weighted):
     """scikit-learn's classes are then all the columns, those without a true or predicted sample included, as 0."""
-    for seed in range(60):
+    for seed in range(25):
         target, scores, weight = labels_of_several(seed, weighted)
         counts = Counts.hard(torch.from_numpy(scores), torch.from_numpy(target), weight=_tensor(weight))
         value = averaged(metrics.get_metric(name), counts, average)
@@ -102,7 +102,7 @@ def test_averages_of_several_labels(name, average, weighted):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_decisions_from_logits_and_their_matrix(weighted):
-    for seed in range(30):
+    for seed in range(15):
         rng = np.random.default_rng(seed)
         n = int(rng.integers(1, 30))
         target, logits = rng.integers(0, 4, n), np.round(rng.normal(size=(n, 6)), 1)  # rounded: ties

@@ -62,7 +62,8 @@ def test_whole_matrix_metrics(name, twin):
     check(compiled(MetricLoss(name)), "multiclass", given, twin, name=name)
 
 
-def test_compiled_vmap_and_vmap_of_grad(twin, task="multiclass"):
+def test_compiled_vmap_and_vmap_of_grad(twin):
+    task = "multiclass"
     each = [twins.make(task, 9, seed=seed, dtype=torch.float32) for seed in range(2)]
     x, y = (torch.stack([getattr(one, name) for one in each]) for name in ("logits", "target"))
     expected = torch.stack([twin.gradient("f1", task, one.logits, one.target) for one in each])
