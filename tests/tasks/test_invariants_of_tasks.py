@@ -10,7 +10,7 @@ from metricfit import Counts, MetricLoss, metrics, steps
 pytestmark = pytest.mark.filterwarnings("ignore::metricfit.losses.DeadGradientWarning")  # some batches here are dead
 
 
-# Of the whole matrix DESIGN speaks for exclusive classes.
+# The twins' whole matrix is of exclusive classes; of multilabel counts see test_scikit_learn_averages.
 defined = pytest.mark.parametrize(
     ("task", "every_metric"),
     [
@@ -64,7 +64,7 @@ def test_order_of_samples_does_not_matter(every_metric, task, step):
     order = torch.randperm(30, generator=torch.Generator().manual_seed(1))
     value = value_of(every_metric, given, step, given.weight)
     torch.testing.assert_close(value_of(every_metric, given, step, given.weight, order), value)
-    assert value.shape == (() if every_metric.whole_matrix else (given.c,))
+    assert value.shape == (() if every_metric.whole_matrix and task == "multiclass" else (given.c,))
 
 
 @few_steps
@@ -205,7 +205,8 @@ def test_a_sharp_step_tends_to_the_metric_of_the_decisions(every_metric, task):
     given.logits, given.target, p = given.logits[clear], given.target[clear], p[clear]
     assert len(p) > 20
     decided = p == p.max(1, keepdim=True).values if task == "multiclass" else p >= 0.5
-    hard = every_metric(Counts(*hard_counts_by_hand(given, decided.tolist())))
+    by_hand = hard_counts_by_hand(given, decided.tolist())
+    hard = every_metric(Counts(*by_hand, exclusive=task == "multiclass"))
     errors = [(value_of(every_metric, given, steps.Sigmoid(k=k)) - hard).abs().max().item() for k in (5, 100, 5000)] + [
         (value_of(every_metric, given, steps.RaisedCosine(0.02)) - hard).abs().max().item()
     ]
@@ -259,8 +260,7 @@ def check_awkward(metric, task, step, dtype):
         assert value.dtype == torch.promote_types(dtype, torch.float32)
         assert x.grad.dtype == dtype
         assert x.grad.isfinite().all(), name
-        if not (task == "multilabel" and metric.whole_matrix):  # see the bounds' own test
-            assert low - 1e-5 <= value.item() <= high + 1e-5, name
+        assert low - 1e-5 <= value.item() <= high + 1e-5, name
 
 
 @few_steps

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn import metrics as sk
 
-from metricfit import Counts, metrics
+from metricfit import Counts, MetricLoss, metrics
 from metricfit.metrics import averaged, confusion_matrix
 
 ZERO = {"zero_division": 0}
@@ -153,3 +153,24 @@ def test_one_class_alone_is_0_whatever_the_weights_round_to(name, dtype):
             Counts.soft(logits, y, weight=weight),
         ):
             assert metric(counts).item() == pytest.approx(0.0, abs=1e-3), seed
+
+
+@pytest.mark.parametrize(
+    ("name", "oracle"),
+    [
+        ("accuracy", sk.accuracy_score),
+        ("mcc", sk.matthews_corrcoef),
+        ("kappa", sk.cohen_kappa_score),
+        ("balanced_accuracy", sk.balanced_accuracy_score),
+    ],
+)
+def test_a_metric_of_the_whole_matrix_is_one_of_each_multilabel_column(name, oracle):
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(80, 4, generator=generator)
+    target = (torch.rand(80, 4, generator=generator) < 0.4).long()
+    metric, counts = metrics.get_metric(name), Counts.hard(logits, target)
+    expected = [oracle(target[:, k].numpy(), (logits[:, k] >= 0).long().numpy()) for k in range(4)]
+    assert metric(counts).tolist() == pytest.approx(expected)
+    assert averaged(metric, counts).item() == pytest.approx(sum(expected) / 4)
+    columns = [MetricLoss(name)(logits[:, k], target[:, k]) for k in range(4)]
+    torch.testing.assert_close(MetricLoss(name)(logits, target), torch.stack(columns).mean())

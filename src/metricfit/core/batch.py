@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import ClassVar
@@ -15,10 +16,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.core.class_counts import Layout, class_counts, decisions, sum_decisions
+from metricfit.core.class_counts import Layout, class_counts, decisions, hard_decisions, sum_decisions
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.soft_counts import hard_counts, masses, soft_counts
 from metricfit.core.steps import Linear, Step, StraightThrough, check_threshold
+
+#: What a difference of sums that should be 0 can round to, as a share of the sums.
+ROUNDING = 1e-12
 
 Thresholds = float | str | Sequence[float] | Tensor | None
 
@@ -34,6 +38,11 @@ class Columns:
     groups: int = 0
 
     default_step: ClassVar[Step] = Linear(delta=0.1)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the classes exclude each other; one column is one class and no other."""
+        return self.logits.shape[-2] == 1
 
     def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
         """Soft counts at one threshold."""
@@ -82,28 +91,52 @@ class Classes:
     groups: int = 0
 
     default_step: ClassVar[Step] = Linear(delta=0.2)
+    exclusive: ClassVar[bool] = True
 
     def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
         """Soft counts at one threshold, or at the dynamic one."""
         if self.group is None:
             return class_counts(self.logits, self.target, self.weight, step, threshold, self.layout)
-        if isinstance(step, StraightThrough):
-            soft = self.soft(step.step, threshold)
-            return self.hard(threshold).to(soft.dtype) + (soft - soft.detach())
         return self._by_group(decisions(self.logits, step, threshold, self.layout))
 
     def hard(self, threshold: float | Tensor | None) -> Tensor:
         """Counts of the decisions argmax, whatever the threshold."""
         exact = self.exact()
-        if self.group is None:
-            return sum_decisions(exact.decided(), exact.target, exact.weight, self.layout)
-        return exact._by_group(exact.decided())
+        if exact.target.is_floating_point():
+            decided = exact.decided()
+            if self.group is not None:
+                return exact._by_group(decided)
+            return sum_decisions(decided, exact.target, exact.weight, self.layout)
+        return exact._by_label()
+
+    def _by_label(self) -> Tensor:
+        """Hard counts by adding each sample to its class's, with no array of samples times classes."""
+        axis = self.layout.class_axis
+        classes, dtype = self.logits.shape[axis], exact_dtype(self.logits.device)
+        chosen, true = self.logits.argmax(axis), self.target
+        weight = torch.ones_like(true, dtype=dtype) if self.weight is None else self.weight
+        if self.group is not None:
+            lead, at = self.groups, self.group.reshape(true.shape)
+        elif _keeps_images(self.layout):
+            lead, at = true.shape[0], torch.arange(true.shape[0], device=true.device).unsqueeze(1).expand(true.shape)
+        else:
+            lead, at = 1, torch.zeros_like(true)
+        right = chosen == true
+        empty = torch.zeros(lead * classes, dtype=dtype, device=true.device)
+        tp, fn, fp = (
+            empty.index_add(0, (at * classes + which).reshape(-1), (weight * counted).reshape(-1)).reshape(
+                lead, classes
+            )
+            for which, counted in ((true, right), (true, ~right), (chosen, ~right))
+        )
+        n = (tp + fn).sum(-1, keepdim=True)
+        rest = n - tp - fn - fp
+        counts = torch.stack([tp, fp, fn, torch.where(rest > ROUNDING * n, rest, 0.0)])
+        return counts if self.group is not None or _keeps_images(self.layout) else counts.squeeze(1)
 
     def decided(self) -> Tensor:
         """The hard decisions: 1 for the argmax, the first on ties, and 0 for other classes."""
-        axis, dtype = self.layout.class_axis, exact_dtype(self.logits.device)
-        chosen = self.logits.detach().argmax(axis, keepdim=True)
-        return torch.zeros_like(self.logits, dtype=dtype, requires_grad=False).scatter(axis, chosen, 1.0)
+        return hard_decisions(self.logits, self.layout, exact_dtype(self.logits.device))
 
     def exact(self) -> Classes:
         """The same with target and weight detached and of the type hard counts are kept in."""
@@ -140,6 +173,10 @@ class Classes:
         return parts.new_zeros(4, self.groups, parts.shape[-1]).index_add(1, self.group, parts)
 
 
+def _keeps_images(layout: Layout) -> bool:
+    return layout.class_axis == -2 and layout.sample_axes == (-1,)
+
+
 Batch = Columns | Classes
 
 
@@ -165,3 +202,9 @@ def at_thresholds(
         elif not isinstance(one, Tensor) and math.isnan(one):
             raise ValueError("a threshold is NaN")
     return count(numbers[0]) if isinstance(threshold, Real) else torch.stack([count(one) for one in numbers], dim=1)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """Where autocast would halve it, the precision that counting needs."""
+    casts = device.type in ("cpu", "cuda", "xpu", "mps")
+    return torch.autocast(device.type, enabled=False) if casts else nullcontext()

@@ -17,6 +17,7 @@ stacked, ``(4, ..., c)``, or ``(4, ..., images, c)`` when counted per image.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,7 +30,6 @@ from metricfit.core.steps import (
     SLOPE,
     THRESHOLD_SLOPE,
     VALUE,
-    Annealed,
     ClosedFormStep,
     Identity,
     Step,
@@ -54,13 +54,6 @@ def class_counts(
 
     ``target`` holds class numbers, without the class axis, or class shares of the logits' shape and type.
     """
-    if isinstance(step, Annealed):  # not linear in the step: the mixture is normalised as a whole
-        return sum_decisions(decisions(logits, step, threshold, layout), target, weight, layout)
-    if isinstance(step, StraightThrough):
-        soft = class_counts(logits, target, weight, step.step, threshold, layout)
-        chosen = logits.detach().argmax(layout.class_axis, keepdim=True)
-        decided = torch.zeros_like(logits, requires_grad=False).scatter(layout.class_axis, chosen, 1.0)
-        return sum_decisions(decided, target, weight, layout) + (soft - soft.detach())
     if isinstance(step, Identity):
         threshold = 0.5  # which makes no difference to it, and spares the search for the dynamic one
     # With a fixed threshold a steep step can vanish for every class of a sample, and s with it.
@@ -76,12 +69,22 @@ def class_counts(
 def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layout: Layout) -> Tensor:
     """Each sample's soft decisions, at least 0 and summing to 1 over the classes, in plain operations."""
     axis = layout.class_axis
+    if isinstance(step, StraightThrough):
+        soft = decisions(logits, step.step, threshold, layout)
+        return hard_decisions(logits, layout, soft.dtype) + (soft - soft.detach())
     p = torch.softmax(logits, axis)
     t = p.gather(axis, _top_two(p, axis)).mean(axis, keepdim=True) if threshold is None else threshold
     mass = step(p, t)
     total = mass.sum(axis, keepdim=True)
     empty = total == 0
     return torch.where(empty, p, mass / torch.where(empty, 1.0, total))
+
+
+def hard_decisions(logits: Tensor, layout: Layout, dtype: torch.dtype) -> Tensor:
+    """1 for the argmax, the first on ties, and 0 for the other classes; no gradient."""
+    axis = layout.class_axis
+    chosen = logits.detach().argmax(axis, keepdim=True)
+    return torch.zeros_like(logits, dtype=dtype, requires_grad=False).scatter(axis, chosen, 1.0)
 
 
 def sum_decisions(decided: Tensor, target: Tensor, weight: Tensor | None, layout: Layout) -> Tensor:
@@ -270,17 +273,21 @@ def _linear_counts(x: Tensor, y: Tensor, w: Tensor | None, delta: float, layout:
     hit = soft.mass_at(true, axis)
     missed, hit = (soft.total - hit) * scale, hit * scale
     lead = tuple(size for at, size in enumerate(x.shape, -x.dim()) if at != axis and at not in over)
+    flat = (*lead, math.prod(x.shape[at] for at in over))
 
     def per_class(classes: Tensor, amount: Tensor) -> Tensor:
         empty = x.new_zeros(*lead, x.shape[axis])
-        return empty.scatter_add(-1, classes.reshape(*lead, -1), amount.reshape(*lead, -1))
+        return empty.scatter_add(-1, classes.reshape(flat), amount.reshape(flat))
 
     tp, fn = per_class(true, hit), per_class(true, missed)
     present = torch.ones_like(hit) if w is None else w.unsqueeze(axis)
-    predicted = _over_samples(soft.p, scale * soft.m1, layout)
-    predicted = predicted + _over_samples(soft.above, scale * (soft.m2 - soft.m1), layout)
-    fp = predicted + per_class(soft.largest, scale * soft.last_term) - tp
-    tn = present.sum(over).sum(-1, keepdim=True) - per_class(true, present) - fp
+    for given in (soft.p, soft.above):  # of the other classes alone, rather than of all less the hits
+        given.scatter_(axis, true, 0.0)
+    beyond = scale * soft.last_term * (soft.largest != true).to(x.dtype)
+    fp = _over_samples(soft.p, scale * soft.m1, layout) + per_class(soft.largest, beyond)
+    fp = fp + _over_samples(soft.above, scale * (soft.m2 - soft.m1), layout)
+    positives = per_class(true, present)
+    tn = (positives.sum(-1, keepdim=True) - positives - fp).clamp(min=0)
     return torch.stack([tp, fp, fn, tn]), top
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from metricfit.core.batch import Thresholds, at_thresholds
+from metricfit.core.batch import ROUNDING, Thresholds, at_thresholds, full_precision
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.steps import Step
 from metricfit.core.task import canonical, check_finite, check_nan_logits, looks_at_values
@@ -30,6 +30,8 @@ class Counts:
     fp: Tensor
     fn: Tensor
     tn: Tensor
+    #: Whether the classes exclude each other, as opposed to several yes-or-no questions of one sample.
+    exclusive: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         if all(isinstance(given, Tensor) for given in self):
@@ -37,9 +39,9 @@ class Counts:
             if len(shapes) > 1:
                 raise ValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")
             return
-        for field in fields(self):
-            given = torch.as_tensor(getattr(self, field.name), dtype=torch.float64)
-            object.__setattr__(self, field.name, given.reshape(1) if given.dim() == 0 else given)
+        for name in ("tp", "fp", "fn", "tn"):
+            given = torch.as_tensor(getattr(self, name), dtype=torch.float64)
+            object.__setattr__(self, name, given.reshape(1) if given.dim() == 0 else given)
         self.__post_init__()
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -48,11 +50,17 @@ class Counts:
     def __add__(self, other: Counts) -> Counts:
         if not isinstance(other, Counts):
             return NotImplemented
-        return Counts(self.tp + other.tp, self.fp + other.fp, self.fn + other.fn, self.tn + other.tn)
+        if self.tp.shape != other.tp.shape:
+            raise ValueError(f"counts of shapes {tuple(self.tp.shape)} and {tuple(other.tp.shape)} do not add")
+        sums = (mine + theirs for mine, theirs in zip(self, other, strict=True))
+        return Counts(*sums, exclusive=self.exclusive and other.exclusive)
+
+    def __radd__(self, other: int) -> Counts:
+        return self if other == 0 else NotImplemented  # what sum() starts from
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Counts:
         """Apply a function to each of the four, as in ``counts.map(torch.detach)``."""
-        return Counts(*(function(given) for given in self))
+        return Counts(*(function(given) for given in self), exclusive=self.exclusive)
 
     @property
     def positives(self) -> Tensor:
@@ -103,21 +111,20 @@ class Counts:
         >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
         tensor([0.9523])
         """
-        return cls(
-            *soft_stack(
-                logits,
-                target,
-                step,
-                threshold,
-                task=task,
-                weight=weight,
-                ignore_index=ignore_index,
-                per_image=per_image,
-                group=group,
-                groups=groups,
-                validate=validate,
-            )
+        stacked, exclusive = soft_stack(
+            logits,
+            target,
+            step,
+            threshold,
+            task=task,
+            weight=weight,
+            ignore_index=ignore_index,
+            per_image=per_image,
+            group=group,
+            groups=groups,
+            validate=validate,
         )
+        return cls(*stacked, exclusive=exclusive)
 
     @classmethod
     def hard(
@@ -155,7 +162,9 @@ class Counts:
         )
         if looks_at_values(batch.logits, validate):
             check_nan_logits(batch.logits)
-        return cls(*at_thresholds(batch.hard, threshold, batch, soft=False))
+        with full_precision(batch.logits.device):
+            stacked = at_thresholds(batch.hard, threshold, batch, soft=False)
+        return cls(*stacked, exclusive=batch.exclusive)
 
     @classmethod
     def from_labels(
@@ -173,7 +182,12 @@ class Counts:
         >>> Counts.from_labels(torch.tensor([2, 1, 0]), torch.tensor([2, 0, 0]), num_classes=3).tp
         tensor([1., 0., 1.], dtype=torch.float64)
         """
-        predicted, target = (torch.as_tensor(given).reshape(-1) for given in (predicted, target))
+        predicted, target = torch.as_tensor(predicted), torch.as_tensor(target)
+        if predicted.dim() > 1 and predicted.shape[1:].numel() != 1:
+            raise ValueError(
+                f"labels must have shape (n,) or (n, 1), got {tuple(predicted.shape)}; flatten pixels first"
+            )
+        predicted, target = predicted.reshape(-1), target.reshape(-1)
         if predicted.shape != target.shape:
             raise ValueError(f"{len(predicted)} predicted labels for {len(target)} targets")
         exact = exact_dtype(target.device)
@@ -182,32 +196,33 @@ class Counts:
         )
         if weights.shape != target.shape:
             raise ValueError(f"{len(weights)} weights for {len(target)} targets")
+        if not bool(((weights >= 0) & weights.isfinite()).all()):
+            raise ValueError("weights must be finite and at least 0")
         classes = 2 if num_classes is None else num_classes
         _check_range(predicted, "predicted", classes, num_classes is None)
         _check_range(target, "target", classes, num_classes is None)
         predicted, target = predicted.long(), target.long()
-        hits, positives, chosen = (
-            torch.zeros(classes, dtype=exact, device=target.device).index_add_(0, index, amount)
-            for index, amount in (
-                (target, weights * (predicted == target)),
-                (target, weights),
-                (predicted, weights),
-            )
+        right = predicted == target
+        tp, fn, fp = (
+            torch.zeros(classes, dtype=exact, device=target.device).index_add_(0, index, weights * chosen)
+            for index, chosen in ((target, right), (target, ~right), (predicted, ~right))
         )
-        counts = cls(hits, chosen - hits, positives - hits, weights.sum() - chosen - positives + hits)
+        rest = weights.sum() - tp - fn - fp
+        counts = cls(tp, fp, fn, torch.where(rest > ROUNDING * weights.sum(), rest, 0.0))
         return counts.map(lambda given: given[1:]) if num_classes is None else counts
 
 
 def soft_stack(
     logits: Tensor, target: Tensor, step: Step | None, threshold: Thresholds, *, validate: bool | None, **settings: Any
-) -> Tensor:
-    """The soft counts as one tensor, ``(4, ..., c)``."""
+) -> tuple[Tensor, bool]:
+    """The soft counts as one tensor, ``(4, ..., c)``, and whether their classes exclude each other."""
     batch = canonical(logits, target, validate=validate, **settings)
     chosen = batch.default_step if step is None else step
-    stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
+    with full_precision(batch.logits.device):
+        stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
     if looks_at_values(batch.logits, validate):
         check_finite(stacked.detach(), batch.logits)
-    return stacked
+    return stacked, batch.exclusive
 
 
 def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:

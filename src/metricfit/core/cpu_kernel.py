@@ -57,9 +57,9 @@ def _block_counts(
         torch.sub(w, positive, out=negative)
     _tails(x, p, q)
     _value(p, threshold, kind, number, mass, spare, other)
-    tp, fp = torch.dot(positive, mass), torch.dot(negative, mass)
+    tp, fp = torch.mul(positive, mass, out=spare).sum(), torch.mul(negative, mass, out=spare).sum()
     _value(q, 1 - threshold, kind, number, mass, spare, other)
-    fn, tn = torch.dot(positive, mass), torch.dot(negative, mass)
+    fn, tn = torch.mul(positive, mass, out=spare).sum(), torch.mul(negative, mass, out=spare).sum()
     return torch.stack([tp, fp, fn, tn])
 
 
@@ -85,7 +85,7 @@ def gradient(
         for block in _blocks(n):
             here = out[row, block]
             p, q, spare = scratch[:, : len(here)].unbind()
-            _tails(x[row, block], p, q)
+            _exact_tails(x[row, block], p, q)
             _slope(p, threshold, kind, number, here, spare)
             here.mul_(p).mul_(q)
             here.mul_(torch.lerp(of_negative[row], of_positive[row], y[row, block], out=spare))
@@ -102,6 +102,14 @@ def _tails(x: Tensor, p: Tensor, q: Tensor) -> None:
     """Here q is 1 - p: where that rounds to 0 what is lost is below the rounding of the counts."""
     torch.sigmoid(x, out=p)
     torch.sub(1, p, out=q)
+
+
+def _exact_tails(x: Tensor, p: Tensor, q: Tensor) -> None:
+    """``numerics.tails``: the gradient is proportional to q, however small."""
+    limit = 700.0 if x.dtype == torch.float64 else 80.0
+    torch.clamp(x, -limit, limit, out=q).neg_().exp_()
+    torch.add(q, 1, out=p).reciprocal_()
+    q.mul_(p)
 
 
 def _value(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor, other: Tensor) -> None:

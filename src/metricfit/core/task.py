@@ -42,7 +42,7 @@ def canonical(
     reading = _reading(logits, target, task)
     x = logits.to(counting_dtype(logits.dtype))
     samples = tuple(x.shape[:1] + x.shape[2:])  # a sample is an entry, or a pixel, of the batch
-    y = target if reading == "multiclass" else target.reshape(x.shape)
+    y = _class_target(target, x) if reading == "multiclass" else target.reshape(x.shape)
     w = None if weight is None else _weight(weight, samples if reading == "multiclass" else tuple(x.shape), samples)
     if ignore_index is not None:
         x, y, w = _without(ignore_index, x, y, w, class_axis=reading == "multiclass")
@@ -52,7 +52,8 @@ def canonical(
             _check_weight(w)
     if per_image and x.dim() < 3:
         raise ValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
-    ids, groups = _groups(group, groups, per_image, samples, x)
+    entries = samples if reading != "binary" or x.dim() == 1 or x.shape[1] == 1 else tuple(x.shape)
+    ids, groups = _groups(group, groups, per_image, entries, looks_at_values(x, validate))
     w = None if w is None else w.to(x.dtype)
     if reading == "multiclass":
         return _classes(x, y, w, per_image, ids, groups)
@@ -77,7 +78,7 @@ def _columns(
     def settle(given: Tensor) -> Tensor:
         """``(c, n)``, or ``(images, c, pixels)`` to be counted per image."""
         if per_image:
-            return given.reshape(x.shape[0], classes, -1)
+            return given.reshape(x.shape[0], classes, math.prod(x.shape[2:]))
         return given.reshape(1, -1) if classes == 1 else given.movedim(1, 0).reshape(classes, -1)
 
     return Columns(settle(x), settle(y), None if w is None else settle(w), group, groups)
@@ -92,10 +93,15 @@ def _classes(x: Tensor, y: Tensor, w: Tensor | None, per_image: bool, group: Ten
     return Classes(x, y, None if w is None else w.flatten(1), layout, group, groups)
 
 
-def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:
-    """Which task the shapes mean; an error where they mean none, or two."""
+def check_task(task: str | None) -> None:
+    """Refuse a task there is not."""
     if task is not None and task not in TASKS:
         raise ValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {task!r}")
+
+
+def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:
+    """Which task the shapes mean; an error where they mean none, or two."""
+    check_task(task)
     shape, labels = tuple(logits.shape), tuple(logits.shape[:1] + logits.shape[2:])
     same, by_label = tuple(target.shape) == shape, tuple(target.shape) == labels
     whole = not target.is_floating_point()
@@ -103,7 +109,7 @@ def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:
     can_be = {
         "binary": (one_column and (same or by_label or _is_squeezed(target, logits)))
         or (task == "binary" and logits.dim() > 0 and same),
-        "multiclass": not one_column and logits.dim() > 1 and ((by_label and whole) or (same and not whole)),
+        "multiclass": not one_column and logits.dim() > 1 and ((by_label and whole) or same),
         "multilabel": not one_column and logits.dim() > 1 and same,
     }
     if task is not None:
@@ -118,6 +124,11 @@ def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:
             "with soft targets (class shares that sum to 1); say which with task='multilabel' or task='multiclass'"
         )
     return next(name for name in ("binary", "multilabel", "multiclass") if can_be[name])
+
+
+def _class_target(target: Tensor, logits: Tensor) -> Tensor:
+    """Class numbers as torch's indexing wants them, or class shares of the logits' type."""
+    return target.to(logits.dtype) if target.shape == logits.shape else target.long()
 
 
 def _is_squeezed(target: Tensor, logits: Tensor) -> bool:
@@ -159,7 +170,7 @@ def _weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, ...]) -
 
 
 def _groups(
-    group: Tensor | None, groups: int | None, per_image: bool, samples: tuple[int, ...], x: Tensor
+    group: Tensor | None, groups: int | None, per_image: bool, samples: tuple[int, ...], looks: bool
 ) -> tuple[Tensor | None, int]:
     """Group numbers of all samples in a row, and how many groups there are."""
     if group is None:
@@ -171,7 +182,7 @@ def _groups(
         raise ValueError(f"group needs one integer a row of the batch, shape ({n},), got {group.dtype} {_shape(group)}")
     if groups is None:
         groups = int(group.max()) + 1 if group.numel() else 0
-    if looks_at_values(x, None) and group.numel():
+    if looks and group.numel():
         extremes = _extremes(group)
         if extremes is not None and not (extremes[0] >= 0 and extremes[1] < groups):
             raise ValueError(f"group numbers must lie in 0..{groups - 1}, got {int(extremes[0])} to {int(extremes[1])}")

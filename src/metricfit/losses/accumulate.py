@@ -35,7 +35,7 @@ def backward_in_chunks(model: Callable[[Tensor], Tensor], loss: nn.Module, chunk
     states, totals = [], []
     with torch.no_grad():
         for chunk in chunks:
-            states.append(_random_state(chunk[0]))
+            states.append(_random_state())
             logits = model(chunk[0])
             totals.append([member.statistics(logits, *chunk[1:]).detach() for member, _ in members])
     if not totals:
@@ -46,6 +46,8 @@ def backward_in_chunks(model: Callable[[Tensor], Tensor], loss: nn.Module, chunk
             share * member.value(member.over_ranks(total)) for (member, share), total in zip(members, sums, strict=True)
         )
     assert isinstance(value, Tensor)
+    if value.dim() > 0:
+        raise ValueError("a loss with average=None is a vector, which cannot be backpropagated; choose another average")
     gradients = torch.autograd.grad(value, sums)
     for chunk, state in zip(chunks, states, strict=True):
         with _replayed(state), torch.enable_grad():
@@ -71,8 +73,8 @@ def _members(loss: nn.Module, share: float = 1.0) -> list[tuple[AdditiveLoss, fl
 _State = tuple[Tensor, list[Tensor]]
 
 
-def _random_state(inputs: Tensor | None) -> _State:
-    on_gpu = isinstance(inputs, Tensor) and inputs.device.type == "cuda"
+def _random_state() -> _State:
+    on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if on_gpu else []
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import counting_dtype, has_storage
 
 
 class RunningCounts(nn.Module):
@@ -38,6 +39,11 @@ class RunningCounts(nn.Module):
         if not (self.training and torch.is_grad_enabled()):
             return counts
         now = torch.stack(tuple(counts))
+        if not has_storage(now) and (self.total is None or has_storage(self.total)):
+            raise RuntimeError(
+                "RunningCounts under vmap needs a memory a member: call the loss through torch.func.functional_call "
+                "with a stacked 'memory.total', one of shape (4, c) for each member"
+            )
         if self.total is None:
             self.total = torch.zeros_like(now)
         elif self.total.shape != now.shape:
@@ -47,7 +53,15 @@ class RunningCounts(nn.Module):
             )
         remembered = self.decay * self.total.to(now.dtype) + now
         self.total.copy_(remembered.detach())
-        return Counts(*remembered)
+        return Counts(*remembered, exclusive=counts.exclusive)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> RunningCounts:
+        """Move, but keep at least float32 in ``.half()``: counts overflow less."""
+        before = self.total
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if before is not None and self.total is not None and self.total.dtype != counting_dtype(self.total.dtype):
+            self.total = before.to(self.total.device, counting_dtype(self.total.dtype))
+        return self
 
     def reset(self) -> None:
         """Forget everything."""

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from metricfit.core.batch import Thresholds
 from metricfit.core.counts import Counts, soft_stack
+from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.steps import Step, check_threshold
-from metricfit.core.task import is_false, looks_at_values
+from metricfit.core.task import check_task, is_false, looks_at_values
 from metricfit.losses.additive import AdditiveLoss
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.watch import GradientWatch
@@ -70,6 +71,9 @@ class MetricLoss(AdditiveLoss):
         if memory is not None and not isinstance(memory, RunningCounts):
             raise TypeError(f"memory must be RunningCounts(decay=...), got {memory!r}")
         check_average(self.metric, average)
+        check_task(task)
+        if per_image and memory is not None:
+            raise ValueError("a memory is of counts over batches; with per_image=True every image is measured alone")
         self.step = step
         self.memory = memory
         self.task = task
@@ -80,10 +84,13 @@ class MetricLoss(AdditiveLoss):
         self._set_threshold(threshold)
         self._watch = GradientWatch()
         self._last_counts: Counts | None = None
+        self._exclusive = True
 
     def _set_threshold(self, threshold: Thresholds) -> None:
         self.threshold: float | str | tuple[float, ...] | Tensor | None
         if isinstance(threshold, Tensor):
+            if threshold.dim() > 1:
+                raise ValueError(f"thresholds are a number or a list of them, got shape {tuple(threshold.shape)}")
             if threshold.device.type == "cpu":
                 for one in threshold.detach().reshape(-1).tolist():
                     check_threshold(one)
@@ -96,6 +103,8 @@ class MetricLoss(AdditiveLoss):
             raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
         if not (threshold is None or isinstance(threshold, (str, float, Tensor))):
             threshold = tuple(float(one) for one in threshold)
+        if threshold == ():
+            raise ValueError("no threshold given; leave it out for the usual one")
         for one in threshold if isinstance(threshold, tuple) else (threshold,):
             if isinstance(one, (int, float)):
                 check_threshold(one)
@@ -104,13 +113,14 @@ class MetricLoss(AdditiveLoss):
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of a batch of logits."""
         loss = super().forward(logits, target, weight)
-        if self.training and looks_at_values(logits, self.validate) and self._watch.due() and not self._lacks_a_class():
+        looks = self.training and logits.numel() > 0 and looks_at_values(logits, self.validate)
+        if looks and self._watch.due() and not self._lacks_a_class():
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
         return loss
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The soft counts, stacked: tp, fp, fn, tn."""
-        return soft_stack(
+        """The soft counts, stacked: tp, fp, fn, tn. Per image, the sum of the images' values and their number."""
+        counts, self._exclusive = soft_stack(
             logits,
             target,
             self.step,
@@ -121,29 +131,41 @@ class MetricLoss(AdditiveLoss):
             per_image=self.per_image,
             validate=self.validate,
         )
+        if not self.per_image:
+            return counts
+        value = self._measure(Counts(*counts, exclusive=self._exclusive))
+        images = value if counts.dim() == 3 else value.mean(0)  # over several thresholds
+        total = images.sum(0)
+        return torch.stack([total, torch.full_like(total, len(images))])
 
     def value(self, statistics: Tensor) -> Tensor:
         """The loss of these counts, with the remembered ones added where there is a memory."""
-        counts = Counts(*statistics)
-        if self.memory is not None:
-            counts = self.memory(counts)
-        if not torch.compiler.is_compiling():
+        if self.per_image:
+            value = ratio(statistics[0], statistics[1])
+        else:
+            counts = Counts(*statistics, exclusive=self._exclusive)
+            value = self._measure(counts if self.memory is None else self.memory(counts))
+            if statistics.dim() > 2:  # several thresholds
+                value = value.mean(0)
+        return value if self.metric.minimize else 1 - value
+
+    def _measure(self, counts: Counts) -> Tensor:
+        if not torch.compiler.is_compiling() and has_storage(counts.tp):
             self._last_counts = counts.map(torch.detach)
         value = averaged(self.metric, counts, self.average, training=True)
-        if self.metric.own and looks_at_values(statistics, self.validate) and is_false(value.detach().isfinite().all()):
+        if self.metric.own and looks_at_values(value, self.validate) and is_false(value.detach().isfinite().all()):
             raise ValueError(
                 f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 where "
                 "the denominator is, and take roots with metricfit.metrics.root"
             )
-        classes = int(self.average is None and value.dim() > 0)
-        if value.dim() > classes:  # several thresholds, images
-            value = value.flatten(0, -1 - classes).mean(0)
-        return value if self.metric.minimize else 1 - value
+        return value
 
     def _lacks_a_class(self) -> bool:
         """Whether the last counts hold no positives, or nothing else: then it is not the step that teaches nothing."""
-        assert self._last_counts is not None
-        return is_false((self._last_counts.positives.sum() > 0) & (self._last_counts.negatives.sum() > 0))
+        if self._last_counts is None:
+            return True
+        positives, negatives = self._last_counts.positives, self._last_counts.negatives
+        return is_false(((positives > 0) & (negatives > 0)).any())
 
     def left_out(self) -> list[int]:
         """The classes that the last batch had no true sample of, and that its macro average therefore left out.
@@ -151,7 +173,8 @@ class MetricLoss(AdditiveLoss):
         With several thresholds or images, the classes that none of them has a sample of. Empty for a binary loss, for
         other averages and for metrics that need no positives. (Not kept up under torch.compile.)
         """
-        if self._last_counts is None or self.average != "macro" or self.metric.whole_matrix:
+        whole = self.metric.whole_matrix or self.metric.class_index is not None
+        if self._last_counts is None or self.average != "macro" or whole:
             return []
         positives = self._last_counts.positives
         if positives.shape[-1] == 1 or "positives" not in self.metric.needs:

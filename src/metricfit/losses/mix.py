@@ -56,4 +56,8 @@ def takes_weight(loss: nn.Module) -> bool:
     """Whether a loss can be given ``weight=``; a Mix can if one of its members can."""
     if isinstance(loss, Mix):
         return any(loss._takes_weight)
-    return "weight" in inspect.signature(loss.forward).parameters
+    compiled = getattr(loss, "_orig_mod", None)
+    if isinstance(compiled, nn.Module):
+        return takes_weight(compiled)
+    parameters = inspect.signature(loss.forward).parameters.values()
+    return any(given.name == "weight" or given.kind is given.VAR_KEYWORD for given in parameters)

@@ -11,13 +11,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from metricfit.core.numerics import ratio, tails
 from metricfit.core.task import check_finite, columns, looks_at_values
 from metricfit.losses.additive import AdditiveLoss
-from metricfit.losses.mix import takes_weight
 
 
 class PointwiseLoss(AdditiveLoss):
@@ -206,8 +205,8 @@ class MSFELoss(AdditiveLoss):
         return (ratio(statistics[:2], statistics[2:]) ** 2).sum()
 
 
-class ClassBalanced(nn.Module):
-    """Any loss that takes weights, with each class weighted by the inverse of its share, 1/prior and 1/(1 - prior).
+class ClassBalanced(AdditiveLoss):
+    """A binary loss of this library with each class weighted by the inverse of its share, 1/prior and 1/(1 - prior).
 
     ``prior`` is the share of positives in the training set. The loss averages as ``sum(w l) / sum(w)``, so this is half
     of Lee et al.'s class-balanced mean.
@@ -216,23 +215,26 @@ class ClassBalanced(nn.Module):
     tensor(1.)
     """
 
-    def __init__(self, loss: nn.Module, prior: float) -> None:
-        super().__init__()
-        if not takes_weight(loss):
-            raise TypeError(f"ClassBalanced needs a loss that takes weight=, and {type(loss).__name__} does not")
+    def __init__(self, loss: AdditiveLoss, prior: float) -> None:
+        if not isinstance(loss, AdditiveLoss):
+            raise TypeError(f"ClassBalanced needs a loss of metricfit.losses, and {type(loss).__name__} is none")
+        super().__init__(sync=loss.sync)
         self.loss = loss
         self.prior = check_prior("ClassBalanced", prior)
 
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The inner loss with class weights."""
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The inner loss's, with class weights."""
         batch = columns(logits, target, weight, "ClassBalanced")
-        if batch.logits.shape[0] != 1:
+        if not batch.exclusive:
             raise ValueError(f"ClassBalanced is for binary logits, and these, {tuple(logits.shape)}, are multilabel")
         y = batch.target
         balance = y / self.prior + (1 - y) / (1 - self.prior)
         balance = balance if batch.weight is None else balance * batch.weight
-        result: Tensor = self.loss(batch.logits[0], y[0], weight=balance[0])
-        return result
+        return self.loss.statistics(batch.logits[0], y[0], weight=balance[0])
+
+    def value(self, statistics: Tensor) -> Tensor:
+        """The inner loss's."""
+        return self.loss.value(statistics)
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""

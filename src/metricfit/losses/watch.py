@@ -25,8 +25,9 @@ class GradientWatch:
         self.warned = False
         self._hooks: list[RemovableHandle] = []
 
-    def __deepcopy__(self, memo: dict[int, object]) -> GradientWatch:
-        return GradientWatch()
+    def __reduce__(self) -> tuple[type[GradientWatch], tuple[()]]:
+        """A copy, or what is loaded from a file, starts to watch anew: hooks belong to a pass of this process."""
+        return GradientWatch, ()
 
     def due(self) -> bool:
         """Count a pass, and say whether it is one to look at."""
@@ -41,12 +42,14 @@ class GradientWatch:
         passes, value = self.passes, loss.detach()
         upstream = math.nan  # until this loss takes part in a backward pass
 
-        def of_loss(grad: Tensor) -> None:
+        def of_loss(grad: Tensor | None) -> None:
             nonlocal upstream
-            upstream = _number(grad.abs())
+            upstream = math.nan if grad is None else _number(grad.abs())
 
-        def of_logits(grad: Tensor) -> None:
+        def of_logits(grad: Tensor | None) -> None:
             self._stop()
+            if grad is None:
+                return
             size = _number(grad.abs().sum(dtype=torch.float32))
             if size < DEAD_GRADIENT * upstream and _number(value) > LEARNT and not self.warned:
                 self.warned = True

@@ -18,7 +18,8 @@ def averaged(metric: Metric, counts: Counts, average: str | None = "macro", *, t
     ``macro`` is the mean over classes, ``micro`` the metric of the summed counts, ``weighted`` the mean weighted by
     true samples. A binary metric, having one class, is itself under each, and so is a metric of the whole matrix.
 
-    The classes of a macro average are scikit-learn's, those with a true or a predicted sample. While training all
+    The classes of a macro average are scikit-learn's, those with a true or a predicted sample, or for multilabel counts
+    all; there a metric of the whole matrix is one of each column's matrix. While training all
     classes have some soft prediction: then those without a true sample are left out, if the metric needs one.
 
     >>> from metricfit.metrics import f1
@@ -27,7 +28,7 @@ def averaged(metric: Metric, counts: Counts, average: str | None = "macro", *, t
     """
     check_average(metric, average)
     classes = counts.tp.shape[-1]
-    if metric.whole_matrix:
+    if metric.whole_matrix and counts.exclusive:
         value = metric(counts)
         return value if value.dim() < counts.tp.dim() else value if average is None else value.squeeze(-1)
     if average == "micro" and classes > 1:
@@ -39,9 +40,9 @@ def averaged(metric: Metric, counts: Counts, average: str | None = "macro", *, t
         return value.squeeze(-1)
     if average == "weighted":
         share = counts.positives.detach()
-    elif not training:
+    elif not training and counts.exclusive:
         share = ((counts.positives > 0) | (counts.predicted > 0)).to(value.dtype)
-    elif "positives" in metric.needs:
+    elif training and "positives" in metric.needs:
         share = (counts.positives.detach() > 0).to(value.dtype)
     else:
         share = torch.ones_like(value)
@@ -52,5 +53,7 @@ def check_average(metric: Metric, average: str | None) -> None:
     """Refuse an average that does not exist, or that the metric has no meaning under."""
     if average not in AVERAGES:
         raise ValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {average!r}")
+    if average == "micro" and metric.class_index is not None:
+        raise ValueError(f"{metric.name} is of one class, which average='micro' sums with the others")
     if average == "micro" and any(isinstance(given, tuple) for given in metric.parameters.values()):
         raise ValueError(f"{metric.name} has a parameter per class, which average='micro' has no classes for")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, overload
 
@@ -66,6 +68,8 @@ class Metric:
         """The value per class; 0 where the formula is 0/0."""
         if not isinstance(counts, Counts):
             raise TypeError(f"a metric is called on Counts, got {type(counts).__name__}; see Counts.hard")
+        if self.whole_matrix and not counts.exclusive:  # each column is a matrix of its own
+            return self(replace(counts.map(lambda given: given.unsqueeze(-1)), exclusive=True)).squeeze(-1)
         parameters = {key: self._parameter(key, value, counts) for key, value in self.parameters.items()}
         value = self._finite(counts, parameters) if self.own else self.formula(counts, **parameters)
         return value if self.class_index is None else self._of_class(value)
@@ -149,11 +153,11 @@ class Metric:
     def __reduce__(self) -> str | tuple[object, ...]:
         if not self.own:
             return get_metric, (self.name,)
-        home, name = sys.modules.get(self.formula.__module__), getattr(self.formula, "__qualname__", "")
-        if getattr(home, name, None) is self:  # @metric put the Metric where the function would be found
-            self.__module__ = self.formula.__module__
-            return name
-        return super().__reduce__()
+        if self.class_index is not None:
+            return operator.getitem, (self._with(class_index=None), self.class_index)
+        if self.parameters:
+            return _called, (registry.find(self.base_name), self.parameters)
+        return _found_by_name(self) or super().__reduce__()
 
 
 class MetricFactory:
@@ -189,12 +193,18 @@ class MetricFactory:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError(f"{self.name}: {key} must be a number or a list of them, got {value!r}")
         number = float(value)
-        if not 0 <= number < math.inf:
-            raise ValueError(f"{self.name}: {key} must be finite and at least 0, got {value}")
+        if not math.isfinite(number) or (number < 0 and not self.settings["own"]):
+            least = "" if self.settings["own"] else " and at least 0"
+            raise ValueError(f"{self.name}: {key} must be finite{least}, got {value}")
         return number
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        return (
+            (registry.find, (self.name,)) if not self.settings["own"] else _found_by_name(self) or super().__reduce__()
+        )
+
     def __repr__(self) -> str:
-        return f"{self.name}{self._signature}"
+        return f"{self.name}({', '.join(self._signature.parameters)})"
 
 
 @overload
@@ -233,7 +243,9 @@ def metric(
 
     def build(formula: Formula) -> Metric | MetricFactory:
         made = _made(formula, minimize, bounds, needs, whole_matrix, own=True)
-        registry.add_own(made.base_name if isinstance(made, Metric) else made.name, made)
+        name = made.base_name if isinstance(made, Metric) else made.name
+        if name.isidentifier():  # a lambda has no name to be found by
+            registry.add_own(name, made)
         return made
 
     return build if formula is None else build(formula)
@@ -268,9 +280,12 @@ def _made(
 ) -> Metric | MetricFactory:
     if not callable(formula):
         raise TypeError(f"a metric is made of a function of Counts, got {type(formula).__name__}")
+    needed = frozenset((needs,) if isinstance(needs, str) else needs)
+    if not needed <= {"positives", "negatives"}:
+        raise ValueError(f"needs is any of 'positives' and 'negatives', got {needs!r}")
     settings: dict[str, Any] = {
         "minimize": minimize,
-        "needs": frozenset(needs),
+        "needs": needed,
         "whole_matrix": whole_matrix,
         "own": own,
     }
@@ -311,6 +326,19 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
     if isinstance(made, MetricFactory):
         raise TypeError(f"{made!r} takes parameters besides Counts; fix them with a lambda, or use @metric")
     return made
+
+
+def _found_by_name(made: Metric | MetricFactory) -> str | None:
+    """How pickle finds what @metric put where the function would be; None for what is not there."""
+    module, name = made.formula.__module__, getattr(made.formula, "__qualname__", "")
+    if getattr(sys.modules.get(module), name, None) != made:
+        return None
+    made.__module__ = module
+    return name
+
+
+def _called(factory: MetricFactory, parameters: Mapping[str, Parameter]) -> Metric:
+    return factory(**parameters)
 
 
 def _literal(value: Parameter) -> str:

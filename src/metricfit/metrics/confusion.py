@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from metricfit.core.batch import Classes
+from metricfit.core.batch import Classes, full_precision
 from metricfit.core.class_counts import decisions
 from metricfit.core.steps import Step
 from metricfit.core.task import canonical
@@ -16,7 +16,7 @@ def confusion_matrix(
     *,
     soft: bool = False,
     step: Step | None = None,
-    threshold: float | None = None,
+    threshold: float | str | None = None,
     weight: Tensor | None = None,
     ignore_index: int | None = None,
 ) -> Tensor:
@@ -31,6 +31,10 @@ def confusion_matrix(
     """
     batch = canonical(logits, target, task="multiclass", weight=weight, ignore_index=ignore_index)
     assert isinstance(batch, Classes)
-    if soft:
-        return batch.confusion(decisions(batch.logits, step or batch.default_step, threshold, batch.layout))
-    return batch.exact().confusion(batch.decided())
+    if isinstance(threshold, str) and threshold != "dynamic":
+        raise ValueError(f"a multiclass threshold is a number or 'dynamic', got {threshold!r}")
+    fixed = None if isinstance(threshold, str) else threshold
+    with full_precision(batch.logits.device):
+        if soft:
+            return batch.confusion(decisions(batch.logits, step or batch.default_step, fixed, batch.layout))
+        return batch.exact().confusion(batch.decided())

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype, ratio
 from metricfit.metrics.base import Formula, Metric, get_metric
-from metricfit.metrics.requirements import ROUNDING, Requirement, parse_requirement
+from metricfit.metrics.requirements import Requirement, parse_requirement
 
 Array = Any
 LARGEST = torch.finfo(torch.float64).max
@@ -114,7 +115,7 @@ def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = 
         hint = f"; did you mean {tpr / 100:g}?" if 2 <= tpr <= 100 else ""
         raise ValueError(f"tpr must lie in (0, 1], got {tpr}{hint}")
     _, counts = _sweep(scores, target, weight, both_classes_for="FPR at a TPR")
-    return _fpr_where(counts, ratio(counts.tp, counts.tp[-1]) >= tpr)
+    return _fpr_where(counts, ratio(counts.tp, counts.tp[-1]) >= tpr - ROUNDING)
 
 
 def fpr_at_fn(scores: Array, target: Array, fn: float = 0, weight: Array | None = None) -> float:
@@ -126,7 +127,7 @@ def fpr_at_fn(scores: Array, target: Array, fn: float = 0, weight: Array | None 
     if not fn >= 0:
         raise ValueError(f"fn is a number of false negatives, at least 0, got {fn}")
     _, counts = _sweep(scores, target, weight, both_classes_for="FPR at false negatives")
-    return _fpr_where(counts, counts.fn <= fn)
+    return _fpr_where(counts, counts.fn <= fn + ROUNDING * counts.tp[-1])
 
 
 def best_threshold(
@@ -159,7 +160,7 @@ def best_threshold(
         thresholds, value, better = thresholds[feasible], value[feasible], better[feasible]
     highest = better.max()
     # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
-    at = int((better >= highest - ROUNDING * highest.abs().clamp(1.0, LARGEST)).int().argmax())
+    at = int((better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST)).int().argmax())
     return BestThreshold(float(thresholds[at]), float(value[at]))
 
 

@@ -102,9 +102,8 @@ def mcc(c: Counts) -> Tensor:
     if c.tp.shape[-1] == 1:
         spread = root(c.positives * c.negatives) * root(c.predicted * (c.fn + c.tn))
         return ratio(c.tp * c.tn - c.fp * c.fn, spread).clamp(-1.0, 1.0)  # two roots can round past it
-    agreed, by_chance, n = _agreement(c)
-    unlike, apart = (root(n**2 - (given**2).sum(-1)) for given in (c.predicted, c.positives))
-    return ratio(agreed * n - by_chance, unlike * apart).clamp(-1.0, 1.0)
+    unlike = root((c.predicted * (c.fn + c.tn)).sum(-1)) * root((c.positives * c.negatives).sum(-1))
+    return ratio(_covariance(c), unlike).clamp(-1.0, 1.0)
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
@@ -113,8 +112,7 @@ def kappa(c: Counts) -> Tensor:
     if c.tp.shape[-1] == 1:
         unlike = c.predicted * c.negatives + c.positives * (c.fn + c.tn)
         return ratio(2 * (c.tp * c.tn - c.fp * c.fn), unlike)
-    agreed, by_chance, n = _agreement(c)
-    return ratio(agreed * n - by_chance, n**2 - by_chance)
+    return ratio(_covariance(c), (c.positives * (c.fn + c.tn)).sum(-1))
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), aliases=("youden",))
@@ -147,9 +145,9 @@ def cost(c: Counts, fp: float | Tensor, fn: float | Tensor) -> Tensor:
     return ratio(fp * c.fp + fn * c.fn, c.n)
 
 
-def _agreement(c: Counts) -> tuple[Tensor, Tensor, Tensor]:
-    """Samples agreed on, n times those expected to be by chance, and n, which is the same for all classes."""
-    return c.tp.sum(-1), (c.predicted * c.positives).sum(-1), c.n[..., 0]
+def _covariance(c: Counts) -> Tensor:
+    """n agreed - sum of predicted x positives, added up by class: as a difference it would cancel."""
+    return (c.tp * c.tn - c.fp * c.fn).sum(-1)
 
 
 def _largest(*costs: float | tuple[float, ...]) -> float:

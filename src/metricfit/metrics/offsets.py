@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype
 from metricfit.metrics.average import averaged
@@ -46,37 +47,37 @@ def best_offsets(
     1.0
     """
     chosen = get_metric(metric)
-    z, y, w = _checked(logits, target, weight)
-    offsets = z.new_zeros(z.shape[1])
+    z, y, w = _checked(logits, target, weight, average)
+    offsets = torch.zeros(z.shape[1], dtype=torch.promote_types(z.dtype, torch.float32), device=z.device)
     sign = -1.0 if chosen.minimize else 1.0
     best = _value(z.argmax(1), y, w, z.shape[1], chosen, average)
     for _ in range(rounds):
         before = best
         for k in range(z.shape[1]):
-            offset, value = _best_offset(z + offsets, k, y, w, chosen, average)
-            if sign * (value - best) > 1e-12:
-                offsets[k] += offset
-                best = value
+            tried = offsets.clone()
+            tried[k] += _best_offset((z + offsets).to(exact_dtype(z.device)), k, y, w, chosen, average)
+            value = _value((z + tried).argmax(1), y, w, z.shape[1], chosen, average)
+            if sign * (value - best) > ROUNDING:
+                offsets, best = tried, value
         if best == before:
             break
-    return BestOffsets(offsets.to(logits.dtype), best)
+    return BestOffsets(offsets, best)
 
 
-def _best_offset(z: Tensor, k: int, y: Tensor, w: Tensor, metric: Metric, average: str) -> tuple[float, float]:
-    """The best change of class k's offset, and the value there."""
+def _best_offset(z: Tensor, k: int, y: Tensor, w: Tensor, metric: Metric, average: str) -> float:
+    """The best change of class k's offset."""
     others = z.clone()
     others[:, k] = -torch.inf
     rival, chosen = others.max(1)
     d, order = torch.sort(rival - z[:, k])
     chosen, true, weights = chosen[order], y[order], w[order]
     last_of_ties = torch.cat([d[1:] != d[:-1], torch.ones_like(d[:1], dtype=torch.bool)])
-    best, at = -torch.inf, -1
+    at = -1
     start = Counts.from_labels(chosen, true, num_classes=z.shape[1], weight=weights)
     tp, predicted = start.tp, start.predicted
     rows = max(1, POSITIONS_TIMES_CLASSES // z.shape[1])
     sign = -1.0 if metric.minimize else 1.0
-    value = float(averaged(metric, start, average))
-    best = sign * value
+    best = sign * float(averaged(metric, start, average))
     for first in range(0, len(d), rows):
         here = slice(first, first + rows)
         moved = torch.zeros(len(d[here]), z.shape[1], dtype=tp.dtype, device=z.device)
@@ -94,29 +95,33 @@ def _best_offset(z: Tensor, k: int, y: Tensor, w: Tensor, metric: Metric, averag
         if float(values[highest]) > best:
             best, at = float(values[highest]), first + highest
     if at < 0:
-        offset = float(d[0]) - 1.0
-    elif at + 1 < len(d):
-        offset = float(d[at] + d[at + 1]) / 2
-    else:
-        offset = float(d[-1]) + 1.0
-    return offset, sign * best
+        return float(d[0]) - 1.0
+    return float(d[at] + d[at + 1]) / 2 if at + 1 < len(d) else float(d[-1]) + 1.0
 
 
 def _counts(tp: Tensor, predicted: Tensor, like: Counts) -> Counts:
+    """Counts from sums, with 0 where a difference of sums is no more than they round to."""
     positives, n = like.positives, like.n
-    return Counts(tp, predicted - tp, positives - tp, n - predicted - positives + tp)
+    parts = (tp, predicted - tp, positives - tp, n - predicted - positives + tp)
+    return Counts(*(torch.where(given > ROUNDING * n, given, 0.0) for given in parts))
 
 
 def _value(decided: Tensor, y: Tensor, w: Tensor, classes: int, metric: Metric, average: str) -> float:
     return float(averaged(metric, Counts.from_labels(decided, y, num_classes=classes, weight=w), average))
 
 
-def _checked(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    z, y = torch.as_tensor(logits).detach(), torch.as_tensor(target).detach()
+def _checked(logits: Tensor, target: Tensor, weight: Tensor | None, average: str) -> tuple[Tensor, Tensor, Tensor]:
+    if average not in ("macro", "micro", "weighted"):
+        raise ValueError(
+            f"best_offsets needs one number to better: average 'macro', 'micro' or 'weighted', got {average!r}"
+        )
+    z, y = (torch.as_tensor(given).detach() for given in (logits, target))
     if z.dim() != 2 or z.shape[1] < 2 or y.shape != z.shape[:1] or len(y) == 0:
         raise ValueError(f"best_offsets needs logits (n, c) and labels (n,), got {tuple(z.shape)} and {tuple(y.shape)}")
-    if bool(z.isnan().any()):
-        raise ValueError(f"{int(z.isnan().sum())} of {z.numel()} logits are NaN")
+    if not bool(z.isfinite().all()):
+        raise ValueError(f"{int((~z.isfinite()).sum())} of {z.numel()} logits are NaN or infinite")
+    if y.is_floating_point() and bool((y != y.round()).any()):
+        raise ValueError("the target must hold class numbers, got fractions")
     exact = exact_dtype(z.device)
     w = torch.ones_like(y, dtype=exact) if weight is None else torch.as_tensor(weight).to(exact)
-    return z.to(exact), y.long(), w
+    return z, y.long(), w

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 
 if TYPE_CHECKING:
     from metricfit.metrics.base import Metric
-
-#: A value that misses its bound by less was rounded: (1 - 0.4) / 3 in floating point is not 0.2.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
