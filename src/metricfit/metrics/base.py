@@ -154,7 +154,8 @@ class Metric:
         if not self.own:
             return get_metric, (self.name,)
         if self.class_index is not None:
-            return operator.getitem, (self._with(class_index=None), self.class_index)
+            whole = self._with(class_index=None)
+            return operator.getitem, (_global(whole) or whole, self.class_index)
         if self.parameters:
             return _called, (registry.find(self.base_name), self.parameters)
         return _found_by_name(self) or super().__reduce__()
@@ -330,11 +331,16 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
 
 def _found_by_name(made: Metric | MetricFactory) -> str | None:
     """How pickle finds what @metric put where the function would be; None for what is not there."""
-    module, name = made.formula.__module__, getattr(made.formula, "__qualname__", "")
-    if getattr(sys.modules.get(module), name, None) != made:
+    if _global(made) is not made:
         return None
-    made.__module__ = module
-    return name
+    made.__module__ = made.formula.__module__
+    return str(made.formula.__qualname__)
+
+
+def _global(made: Metric | MetricFactory) -> Metric | MetricFactory | None:
+    """What stands where the formula was defined, if it is equal to what was made of it."""
+    found = getattr(sys.modules.get(made.formula.__module__), getattr(made.formula, "__qualname__", ""), None)
+    return found if found == made else None
 
 
 def _called(factory: MetricFactory, parameters: Mapping[str, Parameter]) -> Metric:
