@@ -30,7 +30,8 @@ PINNED = {
     "metricfit.losses": [
         *("ClassBalanced", "DeadGradientWarning", "EffectiveNumberBCELoss", "FocalLoss", "MAELoss", "MSFELoss"),
         *("MarginLoss", "MetricLoss", "Mix", "RunningCounts", "SurrogateFBetaLoss", "SurrogateTverskyLoss"),
-        *("AdditiveLoss", "WeightedBCELoss", "backward_in_chunks"),
+        *("AdditiveLoss", "MBAUCLoss", "PairHingeLoss", "SoftAUROCLoss", "WMWLoss", "WeightedBCELoss"),
+        "backward_in_chunks",
     ],
     "metricfit.metrics": [
         *("Metric", "MetricFactory", "Requirement", "accuracy", "balanced_accuracy", "cost", "f1", "fbeta", "fnr"),

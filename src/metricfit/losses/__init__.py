@@ -14,6 +14,7 @@ from metricfit.losses.pointwise import (
     MSFELoss,
     WeightedBCELoss,
 )
+from metricfit.losses.ranking import MBAUCLoss, PairHingeLoss, SoftAUROCLoss, WMWLoss
 from metricfit.losses.surrogate import SurrogateFBetaLoss, SurrogateTverskyLoss
 from metricfit.losses.watch import DeadGradientWarning
 
@@ -24,13 +25,17 @@ __all__ = [
     "EffectiveNumberBCELoss",
     "FocalLoss",
     "MAELoss",
+    "MBAUCLoss",
     "MSFELoss",
     "MarginLoss",
     "MetricLoss",
     "Mix",
+    "PairHingeLoss",
     "RunningCounts",
+    "SoftAUROCLoss",
     "SurrogateFBetaLoss",
     "SurrogateTverskyLoss",
+    "WMWLoss",
     "WeightedBCELoss",
     "backward_in_chunks",
 ]
