@@ -2,7 +2,7 @@
 
 Plain operations stream some twenty arrays of length n through memory; here a block's intermediates stay in the
 cache, written in place into scratch. The formulas are those of ``steps.VALUE`` and ``steps.SLOPE``, to which the tests
-compare them. A block of 2**18 is long enough for torch to split it over threads and short enough to be cached.
+compare them. A block of 2**19 is long enough for torch to split it over threads and short enough to be cached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from metricfit.core.steps import linear_pieces
 
-BLOCK = 2**18
+BLOCK = 2**19
 LONG = 2**12  # rows shorter than this are better done all at once in plain operations
 
 
@@ -36,7 +36,7 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
     rows = math.prod(logits.shape[:-1])
     x, y = logits.reshape(rows, n), target.reshape(rows, n)
     w = None if weight is None else weight.reshape(rows, n)
-    scratch = logits.new_empty(7, min(BLOCK, n))
+    scratch = logits.new_empty(5, min(BLOCK, n))
     total = torch.zeros(4, len(x), dtype=torch.float64)
     for row in range(len(x)):
         for block in _blocks(x.shape[1]):
@@ -48,18 +48,16 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
 def _block_counts(
     x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
 ) -> Tensor:
-    p, q, mass, spare, other, positive, negative = scratch[:, : len(x)].unbind()
-    if w is None:
-        positive = y
-        torch.sub(1, y, out=negative)
-    else:
-        torch.mul(y, w, out=positive)
-        torch.sub(w, positive, out=negative)
+    p, q, mass, spare, other = scratch[:, : len(x)].unbind()
     _tails(x, p, q)
-    _value(p, threshold, kind, number, mass, spare, other)
-    tp, fp = torch.mul(positive, mass, out=spare).sum(), torch.mul(negative, mass, out=spare).sum()
-    _value(q, 1 - threshold, kind, number, mass, spare, other)
-    fn, tn = torch.mul(positive, mass, out=spare).sum(), torch.mul(negative, mass, out=spare).sum()
+    sums = []
+    for probability, t in ((p, threshold), (q, 1 - threshold)):
+        _value(probability, t, kind, number, mass, spare, other)
+        if w is not None:
+            mass.mul_(w)
+        sums.append(torch.mul(y, mass, out=spare).sum())  # of positives; what is left in the mass is of negatives
+        sums.append(mass.sub_(spare).sum())
+    tp, fp, fn, tn = sums
     return torch.stack([tp, fp, fn, tn])
 
 
@@ -79,7 +77,7 @@ def gradient(
     rows = math.prod(logits.shape[:-1])
     x, y, out = logits.reshape(rows, n), target.reshape(rows, n), result.view(rows, n)
     w = None if weight is None else weight.reshape(rows, n)
-    of_positive, of_negative = of_positive.reshape(rows), of_negative.reshape(rows)
+    coefficients = list(zip(of_positive.reshape(rows).tolist(), of_negative.reshape(rows).tolist(), strict=True))
     scratch = logits.new_empty(3, min(BLOCK, n))
     for row in range(rows):
         for block in _blocks(n):
@@ -88,7 +86,10 @@ def gradient(
             _exact_tails(x[row, block], p, q)
             _slope(p, threshold, kind, number, here, spare)
             here.mul_(p).mul_(q)
-            here.mul_(torch.lerp(of_negative[row], of_positive[row], y[row, block], out=spare))
+            if_positive, if_negative = coefficients[row]
+            torch.mul(y[row, block], if_positive, out=p)
+            p.sub_(torch.sub(y[row, block], 1, out=spare), alpha=if_negative)  # y a + (1 - y) b, exact for y of 0 and 1
+            here.mul_(p)
             if w is not None:
                 here.mul_(w[row, block])
     return result

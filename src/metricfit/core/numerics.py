@@ -12,10 +12,10 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     >>> ratio(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]))
     tensor([0.2500, 0.0000])
     """
-    # The denominator is made safe before dividing: autograd visits both branches of a `where`, and the
-    # unused branch's 0/0 would turn the zero gradient into 0 * nan = nan.
+    # The denominator is made safe before dividing: autograd goes back through what is filled over, and there 0/0 would
+    # turn the zero gradient into 0 * nan = nan.
     empty = denominator == 0
-    return torch.where(empty, 0.0, numerator / torch.where(empty, 1.0, denominator))
+    return (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 
 
 def share(part: Tensor, rest: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def root(x: Tensor) -> Tensor:
     tensor([2., 0.])
     """
     empty = x <= 0  # a difference of counts can round to -1e-9
-    return torch.where(empty, 0.0, torch.sqrt(torch.where(empty, 1.0, x)))
+    return torch.sqrt(x.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 
 
 def counting_dtype(dtype: torch.dtype) -> torch.dtype:
