@@ -206,5 +206,5 @@ def at_thresholds(
 
 def full_precision(device: torch.device) -> AbstractContextManager[None]:
     """Where autocast would halve it, the precision that counting needs."""
-    casts = device.type in ("cpu", "cuda", "xpu", "mps")
+    casts = device.type in ("cpu", "cuda", "xpu", "mps") and torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if casts else nullcontext()

@@ -50,13 +50,18 @@ def _block_counts(
 ) -> Tensor:
     p, q, mass, spare, other = scratch[:, : len(x)].unbind()
     _tails(x, p, q)
+    _value(p, threshold, kind, number, mass, spare, other)
+    if kind == "linear":  # no tail of its is smaller than q, which is 1 - p and so no more exact than this
+        rest = torch.sub(1, mass, out=q)
+    else:
+        rest = other
+        _value(q, 1 - threshold, kind, number, rest, spare, p)
     sums = []
-    for probability, t in ((p, threshold), (q, 1 - threshold)):
-        _value(probability, t, kind, number, mass, spare, other)
+    for amount in (mass, rest):
         if w is not None:
-            mass.mul_(w)
-        sums.append(torch.mul(y, mass, out=spare).sum())  # of positives; what is left in the mass is of negatives
-        sums.append(mass.sub_(spare).sum())
+            amount.mul_(w)
+        sums.append(torch.mul(y, amount, out=spare).sum())  # of positives; what is left of the amount is of negatives
+        sums.append(amount.sub_(spare).sum())
     tp, fp, fn, tn = sums
     return torch.stack([tp, fp, fn, tn])
 
