@@ -16,7 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.core.class_counts import Layout, class_counts, decisions, hard_decisions, sum_decisions
+from metricfit.core.class_counts import class_counts, decisions, hard_decisions, sum_decisions
+from metricfit.core.class_layout import Layout
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.soft_counts import hard_counts, masses, soft_counts
 from metricfit.core.steps import Linear, Step, StraightThrough, check_threshold

@@ -17,14 +17,14 @@ stacked, ``(4, ..., c)``, or ``(4, ..., images, c)`` when counted per image.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from metricfit.core import linear_classes
+from metricfit.core.class_layout import Layout, blocks, in_blocks, keeps_images, two_classes
 from metricfit.core.numerics import exact_dtype, has_storage, leading
 from metricfit.core.steps import (
     SLOPE,
@@ -34,17 +34,7 @@ from metricfit.core.steps import (
     Identity,
     Step,
     StraightThrough,
-    linear_pieces,
 )
-
-BLOCK = {"cpu": 2**18, "cuda": 2**26}
-
-
-class Layout(NamedTuple):
-    """Where the class axis is and which axes hold samples to be summed, both counted from the end."""
-
-    class_axis: int
-    sample_axes: tuple[int, ...]
 
 
 def class_counts(
@@ -73,7 +63,7 @@ def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layo
         soft = decisions(logits, step.step, threshold, layout)
         return hard_decisions(logits, layout, soft.dtype) + (soft - soft.detach())
     p = torch.softmax(logits, axis)
-    t = p.gather(axis, _top_two(p, axis)).mean(axis, keepdim=True) if threshold is None else threshold
+    t = p.gather(axis, linear_classes.top_two(p, axis)).mean(axis, keepdim=True) if threshold is None else threshold
     mass = step(p, t)
     total = mass.sum(axis, keepdim=True)
     empty = total == 0
@@ -117,13 +107,13 @@ class _ClassCounts(torch.autograd.Function):
         threshold: float | None,
         layout: Layout,
     ) -> tuple[Tensor, Tensor]:
-        if not _in_blocks(logits, layout):
+        if not in_blocks(logits, layout):
             return _counts(logits, target, weight, kind, number, threshold, layout)
-        lead = logits.shape[:1] if _per_image(logits, layout) else ()
+        lead = logits.shape[:1] if keeps_images(logits, layout) else ()
         total = logits.new_zeros(4, *lead, logits.shape[layout.class_axis], dtype=exact_dtype(logits.device))
-        top = target.new_empty(_two_classes(logits, layout.class_axis) if _is_lean(kind, threshold) else (0,))
+        top = target.new_empty(two_classes(logits, layout.class_axis) if _is_lean(kind, threshold) else (0,))
         with torch.autocast(logits.device.type, enabled=False):
-            for at, x, y, w in _blocks(logits, target, weight, layout):
+            for at, x, y, w in blocks(logits, target, weight, layout):
                 counts, top_here = _counts(x, y, w, kind, number, threshold, layout)
                 into = total[:, at[0]] if lead else total
                 into += counts
@@ -148,12 +138,12 @@ class _ClassCounts(torch.autograd.Function):
         if plain or not _is_lean(kind, threshold):
             gradient = partial(_gradient, kind=kind, number=number, threshold=threshold, layout=layout)
         else:
-            gradient = partial(_linear_gradient, delta=number, layout=layout)
-        if plain or not _in_blocks(logits, layout):
+            gradient = partial(linear_classes.gradient, delta=number, layout=layout)
+        if plain or not in_blocks(logits, layout):
             return gradient(logits, target, weight, top, grad), *(None,) * 6
-        result, per_image = torch.empty_like(logits), _per_image(logits, layout)
+        result, per_image = torch.empty_like(logits), keeps_images(logits, layout)
         with torch.autocast(logits.device.type, enabled=False):
-            for at, x, y, w in _blocks(logits, target, weight, layout):
+            for at, x, y, w in blocks(logits, target, weight, layout):
                 top_here = top[at] if len(top) else top
                 result[at] = gradient(x, y, w, top_here, grad[:, at[0]] if per_image else grad)
         return result, *(None,) * 6
@@ -173,7 +163,7 @@ def _counts(
     x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float | None, layout: Layout
 ) -> tuple[Tensor, Tensor]:
     if _is_lean(kind, threshold):
-        return _linear_counts(x, y, w, number, layout)
+        return linear_classes.counts(x, y, w, number, layout)
     p, t, _ = _probabilities(x, threshold, layout.class_axis)
     mass = VALUE[kind](p, t, number)
     decided = mass / mass.sum(layout.class_axis, keepdim=True)
@@ -213,163 +203,5 @@ def _probabilities(x: Tensor, threshold: float | None, axis: int) -> tuple[Tenso
     p = torch.softmax(x, axis)
     if threshold is not None:
         return p, threshold, None
-    top = _top_two(p, axis)
+    top = linear_classes.top_two(p, axis)
     return p, p.gather(axis, top).mean(axis, keepdim=True), top
-
-
-def _top_two(p: Tensor, axis: int) -> Tensor:
-    """The classes of the two largest probabilities. A GPU and a compiler do two maxima faster than one topk of 2."""
-    if p.device.type == "cpu" and not torch.compiler.is_compiling():
-        return p.topk(2, dim=axis).indices
-    first = p.detach().argmax(axis, keepdim=True)
-    return torch.cat([first, p.detach().scatter(axis, first, -1.0).argmax(axis, keepdim=True)], axis)
-
-
-# The default, Linear at the dynamic threshold, in few passes. With a = t/2 and b = 3t/2 its mass is
-#     h = m1 p + (m2 - m1) relu(p - a) + (m3 - m2) relu(p - b),
-# where p > b is possible for the largest probability alone, since the second is at most t. That term is handled for one
-# entry a sample; the others enter only through sums, so that neither h nor h/s is ever written out.
-
-
-class _Linear(NamedTuple):
-    """What both passes need: p, relu(p - a) and, one a sample, the pieces, the last term and s."""
-
-    p: Tensor
-    above: Tensor
-    t: Tensor
-    b: Tensor
-    m1: Tensor
-    m2: Tensor
-    m3: Tensor
-    largest: Tensor
-    p1: Tensor
-    last_term: Tensor
-    total: Tensor
-
-    def mass_at(self, classes: Tensor, axis: int) -> Tensor:
-        """h of one class a sample."""
-        first_terms = self.m1 * self.p.gather(axis, classes) + (self.m2 - self.m1) * self.above.gather(axis, classes)
-        return first_terms + (classes == self.largest).to(self.p.dtype) * self.last_term
-
-
-def _linear(x: Tensor, top: Tensor | None, delta: float, axis: int) -> tuple[_Linear, Tensor]:
-    p = torch.softmax(x, axis)
-    top = _top_two(p, axis) if top is None else top
-    t = p.gather(axis, top).mean(axis, keepdim=True)
-    a, b, m1, m2, m3 = linear_pieces(t, delta)
-    above = (p - a).relu_()
-    largest = top.narrow(axis, 0, 1)
-    p1 = p.gather(axis, largest)
-    last_term = (m3 - m2) * torch.relu(p1 - b)
-    total = m1 + (m2 - m1) * above.sum(axis, keepdim=True) + last_term
-    return _Linear(p, above, t, b, m1, m2, m3, largest, p1, last_term, total), top
-
-
-def _linear_counts(x: Tensor, y: Tensor, w: Tensor | None, delta: float, layout: Layout) -> tuple[Tensor, Tensor]:
-    axis, over = layout
-    soft, top = _linear(x, None, delta, axis)
-    true = y.unsqueeze(axis)
-    scale = soft.total.reciprocal() if w is None else w.unsqueeze(axis) / soft.total
-    hit = soft.mass_at(true, axis)
-    missed, hit = (soft.total - hit) * scale, hit * scale
-    lead = tuple(size for at, size in enumerate(x.shape, -x.dim()) if at != axis and at not in over)
-    flat = (*lead, math.prod(x.shape[at] for at in over))
-
-    def per_class(classes: Tensor, amount: Tensor) -> Tensor:
-        empty = x.new_zeros(*lead, x.shape[axis])
-        return empty.scatter_add(-1, classes.reshape(flat), amount.reshape(flat))
-
-    tp, fn = per_class(true, hit), per_class(true, missed)
-    present = torch.ones_like(hit) if w is None else w.unsqueeze(axis)
-    for given in (soft.p, soft.above):  # of the other classes alone, rather than of all less the hits
-        given.scatter_(axis, true, 0.0)
-    beyond = scale * soft.last_term * (soft.largest != true).to(x.dtype)
-    fp = _over_samples(soft.p, scale * soft.m1, layout) + per_class(soft.largest, beyond)
-    fp = fp + _over_samples(soft.above, scale * (soft.m2 - soft.m1), layout)
-    positives = per_class(true, present)
-    tn = (positives.sum(-1, keepdim=True) - positives - fp).clamp(min=0)
-    return torch.stack([tp, fp, fn, tn]), top
-
-
-def _linear_gradient(
-    x: Tensor, y: Tensor, w: Tensor | None, top: Tensor, grad: Tensor, delta: float, layout: Layout
-) -> Tensor:
-    """The logits' gradient, from r, the masses' gradient, written over the latter.
-
-    Up to b the step is a function of p/t, so its derivative by t is -slope p/t, and what the softmax's backward takes
-    off, sum_j p_j dL/dp_j, is sum_j slope_j p_j r_j + t dL/dt = 0: all that is taken off comes from a probability
-    above b.
-    """
-    axis = layout.class_axis
-    soft, _ = _linear(x, top, delta, axis)
-    p, true = soft.p, y.unsqueeze(axis)
-    of_other = grad[1] - grad[3]
-    more_if_true = (grad[0] - grad[2] - of_other).expand(x.shape).gather(axis, true)
-    mean = soft.m1 * _over_classes(p, of_other, axis) + (soft.m2 - soft.m1) * _over_classes(soft.above, of_other, axis)
-    mean = mean + soft.last_term * of_other.expand(x.shape).gather(axis, soft.largest)
-    mean = (mean + soft.mass_at(true, axis) * more_if_true) / soft.total
-    scale = soft.total.reciprocal() if w is None else w.unsqueeze(axis) / soft.total
-    r = (of_other - mean).scatter_add_(axis, true, more_if_true)
-    beyond = (soft.p1 > soft.b).to(p.dtype) * scale * r.gather(axis, soft.largest)
-    slope = soft.above.gt_(0).mul_((soft.m2 - soft.m1) * scale).add_(soft.m1 * scale)
-    of_logits = r.mul_(slope).mul_(p)
-    inner = of_logits.sum(axis, keepdim=True) - beyond * soft.m2 * soft.p1
-    of_threshold = -inner / soft.t - beyond * 1.5 * soft.m3 * (1 - soft.p1) / (1 - soft.b)
-    taken_off = inner + beyond * soft.m3 * soft.p1 + of_threshold * soft.t
-    of_logits.scatter_add_(axis, soft.largest, beyond * (soft.m3 - soft.m2) * soft.p1)
-    of_logits.scatter_add_(axis, top, p.gather(axis, top) * (of_threshold / 2))
-    return of_logits.addcmul_(p, taken_off, value=-1)
-
-
-def _over_classes(given: Tensor, by_class: Tensor, axis: int) -> Tensor:
-    """The sum over classes of ``given`` times a number a class."""
-    if axis == -1:
-        return given @ by_class.transpose(-1, -2)
-    return (given * by_class).sum(axis, keepdim=True)
-
-
-def _over_samples(given: Tensor, by_sample: Tensor, layout: Layout) -> Tensor:
-    """The sum over samples of ``given`` times a number a sample."""
-    if layout.class_axis == -1:
-        return (by_sample.transpose(-1, -2) @ given).squeeze(-2)
-    return (given * by_sample).sum(layout.sample_axes)
-
-
-def _per_image(logits: Tensor, layout: Layout) -> bool:
-    """Whether the images' axis is kept."""
-    return -min(layout.sample_axes) < logits.dim()
-
-
-def _two_classes(x: Tensor, axis: int) -> tuple[int, ...]:
-    """The shape of two entries a sample."""
-    shape = list(x.shape)
-    shape[axis] = 2
-    return tuple(shape)
-
-
-def _in_blocks(logits: Tensor, layout: Layout) -> bool:
-    """Whether the logits are one batch, with no leading axes, of more than a block."""
-    plain = logits.dim() == (2 if layout.class_axis == -1 else 3)
-    return plain and logits.numel() > BLOCK.get(logits.device.type, BLOCK["cpu"])
-
-
-def _blocks(
-    logits: Tensor, target: Tensor, weight: Tensor | None, layout: Layout
-) -> Iterator[tuple[tuple[slice, ...], Tensor, Tensor, Tensor | None]]:
-    """Slices of samples, or of images and then of their pixels, of about a block's size, with what they select."""
-    size = BLOCK.get(logits.device.type, BLOCK["cpu"])
-    classes = logits.shape[layout.class_axis]
-    if layout.class_axis == -1:
-        rows = max(1, size // classes)
-        for start in range(0, logits.shape[0], rows):
-            at: tuple[slice, ...] = (slice(start, start + rows),)
-            yield at, logits[at], target[at], None if weight is None else weight[at]
-        return
-    images, pixels = logits.shape[0], logits.shape[-1]
-    images_at_once = max(1, size // (classes * pixels))
-    pixels_at_once = max(1, size // classes)
-    for first in range(0, images, images_at_once):
-        for start in range(0, pixels, pixels_at_once):
-            of_images, of_pixels = slice(first, first + images_at_once), slice(start, start + pixels_at_once)
-            at, samples = (of_images, slice(None), of_pixels), (of_images, of_pixels)
-            yield at, logits[at], target[samples], None if weight is None else weight[samples]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.batch import Batch, Classes, Columns
-from metricfit.core.class_counts import Layout
+from metricfit.core.class_layout import Layout
 from metricfit.core.numerics import counting_dtype
 
 TASKS = ("binary", "multiclass", "multilabel")
