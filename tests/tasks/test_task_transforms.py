@@ -154,16 +154,17 @@ def test_hessian_by_two_reverse_passes(kind, trials, plain, loss, step):
     close(found, torch.autograd.functional.hessian(lambda z: plain(z, y, w), x))
 
 
-def test_cpu_autocast_counts_in_float32(loss, trials, plain, step):
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+def test_cpu_autocast_counts_in_float32(loss, trials, plain, step, half):
     x, y, w = (each[0] for each in trials)
     c = x.shape[1]
     layer = torch.nn.Linear(c, c, bias=False) if x.dim() == 2 else torch.nn.Conv2d(c, c, 1, bias=False)
     torch.nn.init.dirac_(layer.weight) if x.dim() > 2 else torch.nn.init.eye_(layer.weight)
     x = x.float().requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=half):
         logits = layer(x)
         value = loss(logits, y, weight=w.float())
-    assert logits.dtype == torch.bfloat16
+    assert logits.dtype == half
     assert value.dtype == torch.float32
     value.backward()
     rounded = logits.detach().double().requires_grad_()
