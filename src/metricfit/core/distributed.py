@@ -1,13 +1,14 @@
-"""Sums over the ranks of a distributed run, differentiable, by one all-reduce."""
+"""Sums over the ranks of a distributed run, and samples gathered from them: differentiable."""
 
 from __future__ import annotations
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
 
 def sum_over_ranks(local: Tensor) -> Tensor:
-    """The sum of every rank's tensor, with the gradient that DistributedDataParallel needs.
+    """The sum of every rank's tensor, by one all-reduce, with the gradient that DistributedDataParallel needs.
 
     Each rank computes the same loss of the total. Its gradient through its own part, summed over the ranks, is the
     full-batch gradient; DistributedDataParallel averages instead, so each part's gradient is taken ranks times.
@@ -20,6 +21,50 @@ def sum_over_ranks(local: Tensor) -> Tensor:
     return total + ranks * (local - local.detach())
 
 
+def gather_over_ranks(local: Tensor, dim: int = 0) -> Tensor:
+    """Every rank's tensor, in the order of the ranks, joined along an axis in which they may differ in size.
+
+    For losses that are not functions of sums over samples, as those over pairs. The gradient is as in
+    ``sum_over_ranks``: a rank's own part gets its gradient ranks times, the others' parts get none here. With one rank
+    it is the tensor itself. Two all-gathers: of the shapes, and of the tensors padded to the longest.
+    """
+    ranks = number_of_ranks()
+    if ranks == 1:
+        return local
+    lengths = _lengths(local, dim, ranks)
+    rows = local.detach().movedim(dim, 0)
+    sent = rows.new_zeros(max(lengths), *rows.shape[1:])
+    sent[: len(rows)] = rows
+    received = [torch.empty_like(sent) for _ in range(ranks)]
+    dist.all_gather(received, sent)
+    parts = [part[:length].movedim(0, dim) for part, length in zip(received, lengths, strict=True)]
+    parts[dist.get_rank()] = _gradient_times(local, ranks)
+    return torch.cat(parts, dim)
+
+
 def number_of_ranks() -> int:
     """How many processes train together; 1 outside a distributed run."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def _lengths(local: Tensor, dim: int, ranks: int) -> list[int]:
+    """Every rank's size along the axis; an error on all ranks alike where they differ along another."""
+    here = torch.tensor(local.shape, device=local.device)
+    shapes = [torch.empty_like(here) for _ in range(ranks)]
+    dist.all_gather(shapes, here)
+    found = torch.stack(shapes).tolist()
+    lengths = [shape.pop(dim) for shape in found]
+    if any(shape != found[0] for shape in found):
+        told = ", ".join(str(tuple(shape.tolist())) for shape in shapes)
+        raise ValueError(
+            f"tensors of the ranks are joined along axis {dim} and must agree along the others, got {told}"
+        )
+    return lengths
+
+
+def _gradient_times(given: Tensor, factor: int) -> Tensor:
+    """The same values to the bit, infinite ones too, and so many times the gradient."""
+    same = given.view_as(given)
+    if same.requires_grad:
+        same.register_hook(lambda grad: grad * factor)  # type: ignore[no-untyped-call]
+    return same

@@ -1,0 +1,126 @@
+"""Two processes with unequal shards gather their samples, and losses over pairs train as on the whole batch."""
+
+import datetime
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from metricfit.core.distributed import gather_over_ranks
+
+RANKS, FEATURES = 2, 4
+#: What a rank holds: its number of samples, and none at all in the last.
+SHARDS = {"uneven": (7, 4), "one empty": (11, 0)}
+
+
+def data():
+    """Eleven samples, the positives all among the first seven."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(11, FEATURES, generator=generator, dtype=torch.float64)
+    return x, torch.tensor([1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0]), torch.rand(11, generator=generator, dtype=torch.float64)
+
+
+def shard(rank, sizes):
+    start = sum(sizes[:rank])
+    return tuple(given[start : start + sizes[rank]] for given in data())
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Linear(FEATURES, 1).double()
+
+
+def pair_loss(score, target, weight):
+    """Not a function of sums over samples: every positive with every negative."""
+    gaps = torch.relu(1 - (score[:, None] - score[None, :])) ** 2
+    pairs = (weight * target)[:, None] * (weight * (1 - target))[None, :]
+    return (gaps * pairs).sum() / pairs.sum()
+
+
+def train(rank, sizes):
+    network = torch.nn.parallel.DistributedDataParallel(model())
+    x, y, w = shard(rank, sizes)
+    score = gather_over_ranks(network(x).squeeze(1))
+    value = pair_loss(score, gather_over_ranks(y), gather_over_ranks(w))
+    value.backward()
+    return value.item(), network.module.weight.grad
+
+
+def gathered(rank):
+    """What is joined along other axes, and of types without a gradient."""
+    columns = torch.arange(3.0).reshape(3, 1).expand(3, rank + 1) + 10 * rank
+    odd = torch.tensor([float("inf"), -float("inf")]) if rank == 0 else torch.tensor([1.0])
+    return {
+        "columns": gather_over_ranks(columns, dim=-1),
+        "bool": gather_over_ranks(torch.tensor([True, False]) if rank else torch.tensor([False])),
+        "half": gather_over_ranks(torch.full((1,), 0.5 + rank, dtype=torch.bfloat16)),
+        "infinite": gather_over_ranks(odd.requires_grad_()).detach(),
+    }
+
+
+def disagree(rank):
+    try:
+        gather_over_ranks(torch.zeros(2, 3 + rank))
+    except ValueError as error:
+        return str(error)
+
+
+def work(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/rendezvous",
+        rank=rank,
+        world_size=RANKS,
+        timeout=datetime.timedelta(seconds=40),
+    )
+    found = {name: train(rank, sizes) for name, sizes in SHARDS.items()}
+    found |= {"gathered": gathered(rank), "disagree": disagree(rank)}
+    dist.barrier()
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        mp.spawn(work, args=(str(folder),), nprocs=RANKS)
+    finally:
+        os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("name", SHARDS)
+def test_averaged_gradient_is_that_of_the_whole_batch(ranks, name):
+    network, (x, y, w) = model(), data()
+    expected = pair_loss(network(x).squeeze(1), y, w)
+    expected.backward()
+    for of_rank in ranks:
+        value, gradient = of_rank[name]
+        assert value == pytest.approx(expected.item(), rel=1e-12)
+        torch.testing.assert_close(gradient, network.weight.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_parts_are_joined_in_the_order_of_the_ranks(ranks):
+    for of_rank in ranks:
+        found = of_rank["gathered"]
+        assert found["columns"].tolist() == [[0, 10, 10], [1, 11, 11], [2, 12, 12]]
+        assert found["bool"].tolist() == [False, True, False]
+        assert found["half"].tolist() == [0.5, 1.5]
+        assert found["half"].dtype == torch.bfloat16
+        assert found["infinite"].tolist() == [float("inf"), -float("inf"), 1.0]
+
+
+def test_shapes_that_cannot_be_joined_are_refused_on_every_rank(ranks):
+    for of_rank in ranks:
+        assert of_rank["disagree"].endswith("must agree along the others, got (2, 3), (2, 4)")
+
+
+def test_one_process_gathers_nothing():
+    given = torch.randn(3, requires_grad=True)
+    assert gather_over_ranks(given) is given
