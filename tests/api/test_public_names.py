@@ -11,8 +11,18 @@ import metricfit
 
 PINNED = {
     "metricfit": [
-        *("Counts", "MetricLoss", "RunningCounts", "SurrogateFBetaLoss", "__version__"),
-        *("curves", "get_metric", "losses", "metric", "metrics", "parse_requirement", "steps"),
+        *("AugmentedLagrangian", "Counts", "MetricLoss", "RankingConstraint", "RunningCounts", "SurrogateFBetaLoss"),
+        *(
+            "__version__",
+            "constraints",
+            "curves",
+            "get_metric",
+            "losses",
+            "metric",
+            "metrics",
+            "parse_requirement",
+            "steps",
+        ),
     ],
     "metricfit.curves": [
         *(
@@ -38,6 +48,10 @@ PINNED = {
         *("fowlkes_mallows", "fpr", "get_metric", "gmean", "informedness", "jaccard", "kappa", "markedness", "mcc"),
         *("metric", "names", "npv", "p4", "parse_requirement", "precision", "ratio", "recall", "root"),
         *("averaged", "confusion_matrix", "share", "specificity", "tversky"),
+    ],
+    "metricfit.constraints": [
+        *("AugmentedLagrangian", "Constraint", "FunctionConstraint", "RankingConstraint", "RequirementConstraint"),
+        *("augmented_term", "equality_term", "next_multiplier"),
     ],
     "metricfit.train": ["start_at_prior"],
 }

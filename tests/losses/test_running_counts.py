@@ -162,7 +162,7 @@ def test_one_memory_for_two_shapes_is_refused():
     memory = RunningCounts()
     MetricLoss("f1", memory=memory)(*batches()[0])
     with pytest.raises(
-        ValueError, match=r"holds counts of shape \(1,\), the batch's are \(2, 1\); one memory serves one"
+        ValueError, match=r"holds 'total' of shape \(4, 1\), the batch's is \(4, 2, 1\); one state serves one"
     ):
         MetricLoss("f1", threshold=[0.3, 0.6], memory=memory)(*batches()[0])
 

@@ -42,7 +42,10 @@ class Requirement:
 
     def violation(self, counts: Counts) -> Tensor:
         """How far the value is on the wrong side of the bound; at most 0 where the requirement holds."""
-        value = self.metric(counts)
+        return self.excess(self.metric(counts))
+
+    def excess(self, value: Tensor) -> Tensor:
+        """How far a value of the metric is on the wrong side of the bound."""
         return self.bound - value if self.sense == ">=" else value - self.bound
 
     def holds(self, counts: Counts) -> Tensor:

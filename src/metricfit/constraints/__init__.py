@@ -1,0 +1,19 @@
+"""Constraints on training, and the augmented Lagrangian that keeps them."""
+
+from metricfit.constraints.base import Constraint
+from metricfit.constraints.function import FunctionConstraint
+from metricfit.constraints.lagrangian import AugmentedLagrangian
+from metricfit.constraints.ranking import RankingConstraint
+from metricfit.constraints.requirement import RequirementConstraint
+from metricfit.constraints.terms import augmented_term, equality_term, next_multiplier
+
+__all__ = [
+    "AugmentedLagrangian",
+    "Constraint",
+    "FunctionConstraint",
+    "RankingConstraint",
+    "RequirementConstraint",
+    "augmented_term",
+    "equality_term",
+    "next_multiplier",
+]

@@ -1,0 +1,141 @@
+"""A metric against a bound as a constraint: soft counts give the gradient, hard counts move the multiplier."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from metricfit.constraints.base import Constraint
+from metricfit.constraints.terms import augmented_term, next_multiplier
+from metricfit.core.counts import Counts
+from metricfit.core.distributed import sum_over_ranks
+from metricfit.core.steps import Step
+from metricfit.core.task import check_task
+from metricfit.losses.memory import RunningCounts
+from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.requirements import Requirement, parse_requirement
+
+
+class RequirementConstraint(Constraint):
+    """``recall >= 0.9`` as a constraint on training; what AugmentedLagrangian makes of a Requirement.
+
+    The violation, bound - value or value - bound, is of soft counts in the term and of hard counts in the update.
+    Several classes, and with ``groups`` several groups, have a multiplier each; ``average`` makes one value of the
+    classes first. A class or group without the samples that the metric needs, such as positives for recall, is left
+    out: it adds nothing, and its multiplier stays.
+
+    Args:
+        requirement: a Requirement, or text such as ``"recall >= 0.9"`` or ``"recall[2] >= 0.9"``.
+        step: the soft decision, as of MetricLoss.
+        threshold: where decisions will be made, one number.
+        task: "binary", "multiclass" or "multilabel", where the shapes do not tell.
+        average: None for every class on its own, or "macro", "micro", "weighted".
+        ignore_index: samples with this target count for nothing.
+        groups: how many groups there are, numbered by the ``group`` of forward, each to meet the requirement.
+        memory: RunningCounts for the soft counts, where batches are too small to measure the metric on.
+        sync: in a distributed run, sum counts over the ranks.
+        validate: look at labels and logits for values out of range and NaN: by default in eager mode on the CPU.
+
+    >>> from metricfit import AugmentedLagrangian, losses
+    >>> recall = RequirementConstraint("recall >= 0.9", threshold=0.3)
+    >>> loss = AugmentedLagrangian(losses.WeightedBCELoss(), [recall])
+    >>> loss(torch.tensor([0.2, -2.0]), torch.tensor([1, 1]))
+    tensor(1.3867)
+    """
+
+    late: ClassVar[tuple[str, ...]] = ("multiplier", "seen")
+    seen: Tensor | None
+
+    def __init__(
+        self,
+        requirement: str | Requirement,
+        *,
+        step: Step | None = None,
+        threshold: float | None = None,
+        task: str | None = None,
+        average: str | None = None,
+        ignore_index: int | None = None,
+        groups: int | None = None,
+        memory: RunningCounts | None = None,
+        sync: bool = True,
+        validate: bool | None = None,
+    ) -> None:
+        super().__init__(sync=sync)
+        self.requirement = parse_requirement(requirement)
+        if step is not None and not isinstance(step, Step):
+            raise TypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {step!r}")
+        if not (threshold is None or isinstance(threshold, (int, float))):
+            raise TypeError(f"a requirement is kept at one threshold, a number; got {threshold!r}")
+        check_average(self.requirement.metric, average)
+        check_task(task)
+        self.step, self.threshold, self.task, self.average = step, threshold, task, average
+        self.ignore_index, self.groups, self.memory, self.validate = ignore_index, groups, memory, validate
+
+    def forward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        penalty: Tensor,
+        *,
+        index: Tensor | None = None,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+    ) -> Tensor:
+        """The augmented term of the soft violation, summed over classes and groups."""
+        if (group is None) != (self.groups is None):
+            given, wanted = ("no group", "group=") if group is None else ("group=", "groups= of the constraint")
+            raise ValueError(f"{self.requirement}: {given} was given, and {wanted} was not")
+        settings = {
+            "task": self.task,
+            "threshold": self.threshold,
+            "weight": weight,
+            "ignore_index": self.ignore_index,
+            "group": group,
+            "groups": self.groups,
+            "validate": self.validate,
+        }
+        counts = self._settled(Counts.soft(logits, target, step=self.step, **settings))  # type: ignore[arg-type]
+        if self.memory is not None:
+            counts = self.memory(counts)
+        violation, measured = self._violation(counts)
+        multiplier = self.made("multiplier", violation)
+        if self.learns:
+            hard = torch.stack(tuple(self._settled(Counts.hard(logits, target, **settings))))  # type: ignore[arg-type]
+            self.made("seen", hard).add_(hard)
+        return (measured * augmented_term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
+
+    def update(self, penalty: Tensor) -> None:
+        """Move the multipliers by the hard violation since the last update."""
+        if self.seen is None or self.multiplier is None:
+            return
+        violation, measured = self._violation(Counts(*self.seen))
+        moved = next_multiplier(violation.to(self.multiplier.dtype), self.multiplier, penalty.to(self.multiplier.dtype))
+        self.multiplier.copy_(torch.where(measured, moved, self.multiplier))
+        self.seen.zero_()
+
+    def _settled(self, counts: Counts) -> Counts:
+        """Counts over all ranks; for a metric of a matrix, a matrix for each yes-or-no question."""
+        if self.requirement.metric.whole_matrix and not counts.exclusive:
+            counts = counts.map(lambda given: given.unsqueeze(-1))
+        if self.over_ranks:
+            counts = Counts(*sum_over_ranks(torch.stack(tuple(counts))))
+        return Counts(*counts)
+
+    def _violation(self, counts: Counts) -> tuple[Tensor, Tensor]:
+        """The violations, and whether there were samples to measure each on."""
+        metric = self.requirement.metric
+        value = averaged(metric, counts, self.average, training=True)
+        present = counts.n > 0
+        for needed in metric.needs:
+            present = present & (getattr(counts, needed) > 0)
+        if metric.class_index is not None:
+            present = present[..., metric.class_index : metric.class_index + 1]
+        if present.shape != value.shape:
+            present = present.any(-1)
+        return self.requirement.excess(value), present
+
+    def extra_repr(self) -> str:
+        """The requirement."""
+        return str(self.requirement)

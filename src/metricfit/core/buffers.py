@@ -1,0 +1,69 @@
+"""Buffers whose shape only the first batch tells."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.core.numerics import counting_dtype, has_storage
+
+
+class LateBuffers(nn.Module):
+    """A module some of whose buffers are None until first used; ``late`` names them.
+
+    They are saved and loaded like others: loading takes the saved shape, or the saved absence. ``.half()`` leaves them
+    in float32 at least, for they hold sums.
+    """
+
+    late: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in self.late:
+            self.register_buffer(name, None)
+
+    def made(self, name: str, like: Tensor) -> Tensor:
+        """The buffer, made of zeros at its first use; an error if it was made for another shape."""
+        buffer: Tensor | None = getattr(self, name)
+        owner = type(self).__name__
+        if not has_storage(like) and (buffer is None or has_storage(buffer)):
+            raise RuntimeError(
+                f"{owner} under vmap needs its {name!r} for each member: call the loss once without vmap, stack its "
+                "buffers, and go through torch.func.functional_call"
+            )
+        if buffer is None:
+            buffer = torch.zeros_like(like.detach(), dtype=counting_dtype(like.dtype))
+            setattr(self, name, buffer)
+        elif buffer.shape != like.shape:
+            raise ValueError(
+                f"{owner} holds {name!r} of shape {tuple(buffer.shape)}, the batch's is {tuple(like.shape)}; "
+                "one state serves one loss: call reset() or give each loss its own"
+            )
+        return buffer
+
+    def reset(self) -> None:
+        """Forget everything."""
+        for name in self.late:
+            setattr(self, name, None)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> LateBuffers:
+        before = {name: getattr(self, name) for name in self.late}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, old in before.items():
+            new = getattr(self, name)
+            if old is not None and new.is_floating_point() and new.dtype != counting_dtype(new.dtype):
+                setattr(self, name, old.to(new.device, counting_dtype(new.dtype)))
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool, *args: Any
+    ) -> None:
+        for name in self.late:
+            saved, now = state_dict.get(prefix + name), getattr(self, name)
+            if saved is not None:
+                setattr(self, name, torch.zeros_like(saved, device=saved.device if now is None else now.device))
+            elif strict:
+                setattr(self, name, None)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, *args)

@@ -1,0 +1,201 @@
+"""AugmentedLagrangian: its sum, its schedule, its state."""
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, metrics
+from metricfit.constraints import RequirementConstraint, augmented_term
+
+N = 60
+
+
+def data():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(N, 3, generator=generator, dtype=torch.float64)
+    return x, (x[:, 0] + torch.randn(N, generator=generator, dtype=torch.float64) > 0.8).double()
+
+
+def small(logits, target):
+    return logits.abs().mean() - 1
+
+
+def build():
+    objective = losses.Mix((losses.WeightedBCELoss(), 1.0), (MetricLoss("precision", memory=RunningCounts()), 0.5))
+    constraints = ["recall >= 0.95", metrics.fpr <= 0.1, RankingConstraint(size=N, normalize=True), small]
+    return AugmentedLagrangian(objective, constraints, mu=0.4)
+
+
+def train(model, loss, optimizer, epochs, start=0):
+    x, y = data()
+    for epoch in range(start, start + epochs):
+        order = torch.randperm(N, generator=torch.Generator().manual_seed(epoch))
+        for index in order.split(16):
+            optimizer.zero_grad()
+            loss(model(x[index]), y[index], index=index).backward()
+            optimizer.step()
+            loss.update()
+        loss.observe(math.sin(epoch))
+
+
+def started():
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1).double()
+    return model, build(), torch.optim.Adam(model.parameters(), lr=0.02)
+
+
+def state(model, loss, optimizer):
+    return {"model": model.state_dict(), "loss": loss.state_dict(), "optimizer": optimizer.state_dict()}
+
+
+def same(a, b):
+    assert a.keys() == b.keys()
+    for key in a:
+        assert torch.equal(a[key], b[key]), key
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "save and load", "load over another's state"])
+def test_training_goes_on_to_the_bit(way):
+    whole, broken = started(), started()
+    train(*whole, epochs=4)
+    train(*broken, epochs=2)
+    if way == "deepcopy":
+        model, loss = copy.deepcopy(broken[0]), copy.deepcopy(broken[1])
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+        optimizer.load_state_dict(broken[2].state_dict())
+    else:
+        file = io.BytesIO()
+        torch.save(state(*broken), file)
+        file.seek(0)
+        model, loss, optimizer = started()
+        if way == "load over another's state":
+            train(model, loss, optimizer, epochs=1, start=7)
+        saved = torch.load(file, weights_only=True)
+        model.load_state_dict(saved["model"])
+        loss.load_state_dict(saved["loss"])
+        optimizer.load_state_dict(saved["optimizer"])
+    train(model, loss, optimizer, epochs=2, start=2)
+    same(model.state_dict(), whole[0].state_dict())
+    same(loss.state_dict(), whole[1].state_dict())
+    assert all(multiplier.any() for multiplier in list(loss.multipliers.values())[::2])
+
+
+def test_what_was_seen_and_not_yet_used_is_state_too():
+    x, y = data()
+    first, second = build(), build()
+    first(x[:, 0], y)
+    second.load_state_dict(first.state_dict())
+    for loss in (first, second):
+        loss.update()
+    same(first.state_dict(), second.state_dict())
+
+
+def test_to_moves_everything_and_half_keeps_sums():
+    x, y = data()
+    loss = build()
+    loss(x[:, 0], y)
+    loss.update()
+    on_meta = copy.deepcopy(loss).to("meta")
+    assert {name for name, given in on_meta.state_dict().items() if given.device.type != "meta"} == set()
+    halved = copy.deepcopy(loss).half()
+    assert halved.constraints[0].multiplier.dtype == torch.float32
+    assert halved.constraints[0].seen.dtype == torch.float32
+    doubled = loss.double()
+    assert {given.dtype for given in doubled.state_dict().values()} == {torch.float64}
+
+
+def test_the_value_is_the_objective_plus_the_terms():
+    x, y = data()
+    logits = x[:, 0]
+    loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), [small, lambda f, t: f.mean() + 2.0], mu=0.3)
+    expected = nn.functional.binary_cross_entropy_with_logits(logits, y)
+    for g in (logits.abs().mean() - 1, logits.mean() + 2):
+        expected = expected + 0.3 * max(0, g) ** 2 / 2
+    torch.testing.assert_close(loss(logits, y), expected)
+
+
+def test_the_mean_of_a_function_moves_its_multiplier():
+    x, y = data()
+    loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), lambda f, t: torch.stack([f.mean(), -f.mean()]), mu=2.0)
+    for part in (slice(0, 20), slice(20, 40)):
+        loss(x[part, 0], y[part])
+    loss.update()
+    mean = (x[:20, 0].mean() + x[20:40, 0].mean()) / 2
+    torch.testing.assert_close(*(given for given in loss.multipliers.values()), torch.stack([mean, -mean]).relu() * 2)
+    before = loss.constraints[0].multiplier.clone()
+    loss.update()  # nothing was seen since
+    assert torch.equal(before, loss.constraints[0].multiplier)
+
+
+def test_mu_grows_when_the_observed_value_falls():
+    loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall >= 0.5"], mu=0.3, rho=3.0, mu_max=2.0)
+    found = []
+    for value in (0.7, 0.8, 0.6, torch.tensor(0.6), 0.5, 0.4, 0.9, 0.1):
+        loss.observe(value)
+        found.append(round(loss.mu.item(), 10))
+    assert found == [0.3, 0.3, 0.9, 0.9, 2.0, 2.0, 2.0, 2.0]
+
+
+def test_weights_reach_the_objective_and_the_constraints():
+    x, y = data()
+    w = torch.arange(N) % 3
+    loss = AugmentedLagrangian(losses.WeightedBCELoss(), ["recall >= 0.95", RankingConstraint(size=N)])
+    chosen = torch.repeat_interleave(torch.arange(N), w)
+    repeated = AugmentedLagrangian(losses.WeightedBCELoss(), ["recall >= 0.95", RankingConstraint(size=N)])
+    torch.testing.assert_close(loss(x[:, 0], y, weight=w.double()), repeated(x[chosen, 0], y[chosen], index=chosen))
+    plain = AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall >= 0.95"])
+    alone = nn.functional.binary_cross_entropy_with_logits(x[:, 0], y)
+    term = RequirementConstraint("recall >= 0.95")(x[:, 0], y, plain.mu, weight=w.double())
+    torch.testing.assert_close(plain(x[:, 0], y, weight=w.double()), alone + term)
+
+
+def test_an_inactive_term_is_flat():
+    g = torch.tensor([-1.0, -0.5], requires_grad=True)
+    augmented_term(g, torch.tensor([0.2, 0.4]), torch.tensor(1.0)).sum().backward()
+    assert g.grad.tolist() == [0.0, 0.0]
+
+
+def test_it_pickles_compiles_and_prints():
+    x, y = data()
+    loss = AugmentedLagrangian(losses.WeightedBCELoss(), ["recall >= 0.95", RankingConstraint(size=N)])
+    expected = loss(x[:, 0], y)
+    compiled = torch.compile(loss, backend="aot_eager")
+    torch.testing.assert_close(compiled(x[:, 0], y), expected)
+    assert "recall >= 0.95" in repr(loss)
+    assert "mu=0.3" in repr(loss)
+    file = io.BytesIO()
+    torch.save(loss, file)
+    file.seek(0)
+    same(torch.load(file, weights_only=False).state_dict(), loss.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: AugmentedLagrangian(small, ["recall >= 0.9"]), TypeError, "the objective is a loss module"),
+        (lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), []), ValueError, "no constraint given"),
+        (lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), [3]), TypeError, "a constraint is a requirement such as"),
+        (lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall"]), ValueError, "cannot read the requirement"),
+        (lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), small, mu=0), ValueError, "0 < mu <= mu_max"),
+        (lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), small, rho=0.5), ValueError, "must be at least 1"),
+        (
+            lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), lambda f, t: 3)(*(torch.ones(2),) * 2),
+            TypeError,
+            "must return a floating-point tensor",
+        ),
+        (
+            lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), small).observe(torch.ones(2)),
+            ValueError,
+            "observe takes one number",
+        ),
+        (lambda: RequirementConstraint("recall >= 0.9", threshold=[0.1, 0.2]), TypeError, "at one threshold"),
+        (lambda: RequirementConstraint("recall >= 0.9", step=0.1), TypeError, "step must be one of"),
+    ],
+)
+def test_mistakes_are_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

@@ -1,0 +1,137 @@
+"""Two processes with unequal shards constrain their training as one process on the whole batch does."""
+
+import datetime
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint
+
+RANKS, ROUNDS, N, FEATURES = 2, 4, 11, 4
+CONSTRAINTS = {
+    "requirement": lambda: ["recall >= 0.9", "fpr <= 0.05"],
+    "positive": lambda: [RankingConstraint(size=2 * N)],
+    "negative": lambda: [RankingConstraint(per="negative", size=2 * N, normalize=True)],
+    "pair": lambda: [RankingConstraint(per="pair")],
+}
+every = pytest.mark.parametrize("name", CONSTRAINTS)
+
+
+def data(at):
+    """Eleven samples, the positives all among the first seven; each round has others."""
+    generator = torch.Generator().manual_seed(at)
+    x = torch.randn(N, FEATURES, generator=generator, dtype=torch.float64)
+    y = torch.tensor([1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0])
+    return x, y, torch.randperm(2 * N, generator=generator)[:N]
+
+
+def shard(rank, at):
+    part = slice(0, 7) if rank == 0 else slice(7, N)
+    return tuple(given[part] for given in data(at))
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Linear(FEATURES, 1).double()
+
+
+def train(network, name, batch_of):
+    """Values, gradients and multipliers of some rounds."""
+    loss = AugmentedLagrangian(MetricLoss("precision"), CONSTRAINTS[name](), mu=0.7).double()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    seen = []
+    for at in range(ROUNDS):
+        x, y, index = batch_of(at)
+        optimizer.zero_grad()
+        value = loss(network(x), y, index=index)
+        value.backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
+        optimizer.step()
+        loss.update()
+        multipliers = [given.clone() for given in loss.multipliers.values() if given is not None]
+        seen.append((value.detach(), gradient, multipliers))
+    return seen
+
+
+def mean_logit(logits, target):
+    return logits.mean() - 0.1
+
+
+def mean_over_ranks(rank):
+    """A function of unequal shards is averaged over the ranks."""
+    loss = AugmentedLagrangian(MetricLoss("f1"), mean_logit, mu=1.0).double()
+    network = torch.nn.parallel.DistributedDataParallel(model())
+    x, y, _ = shard(rank, 0)
+    loss(network(x), y).backward()
+    loss.update()
+    gradient = torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
+    return gradient, loss.constraints[0].multiplier
+
+
+def validate_alone(rank):
+    """Only the first rank evaluates; it must not wait for the other."""
+    if rank:
+        return None
+    x, y, _ = data(0)
+    loss = AugmentedLagrangian(MetricLoss("f1"), ["recall >= 0.9", RankingConstraint(size=N)]).eval()
+    return loss(model()(x), y).item()
+
+
+def work(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/rendezvous",
+        rank=rank,
+        world_size=RANKS,
+        timeout=datetime.timedelta(seconds=40),
+    )
+    found = {
+        name: train(torch.nn.parallel.DistributedDataParallel(model()), name, lambda at: shard(rank, at))
+        for name in CONSTRAINTS
+    }
+    found["function"] = mean_over_ranks(rank)
+    found["alone"] = validate_alone(rank)
+    dist.barrier()
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        mp.spawn(work, args=(str(folder),), nprocs=RANKS)
+    finally:
+        os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
+
+
+@every
+def test_values_gradients_and_multipliers_are_those_of_the_whole_batch(ranks, name):
+    expected = train(model(), name, data)
+    assert name == "pair" or all(multiplier.any() for multiplier in expected[-1][2])
+    for of_rank in ranks:
+        for found, whole in zip(of_rank[name], expected, strict=True):
+            torch.testing.assert_close(found, whole)
+
+
+def test_a_function_is_averaged_over_the_ranks(ranks):
+    network, loss = model(), MetricLoss("f1")
+    x, y, _ = data(0)
+    logits = network(x)
+    mean = (logits[:7].mean() + logits[7:].mean()) / 2 - 0.1
+    (loss(logits, y) + mean.relu() ** 2 / 2).backward()
+    gradient = torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
+    for of_rank in ranks:
+        torch.testing.assert_close(of_rank["function"], (gradient, mean.detach().relu()))
+
+
+def test_validation_on_one_rank_does_not_wait_for_the_other(ranks):
+    assert ranks[0]["alone"] > 0
+    assert ranks[1]["alone"] is None
