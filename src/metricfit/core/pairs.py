@@ -1,17 +1,24 @@
 """Sums over all pairs by sorting: O((m + n) log n) time and O(m + n) memory where all pairs take m n of both.
 
-For queries x_i and weighted points y_j,
+For queries x_i and weighted points y_j the sums are
 
-    s_i = sum_j w_j max(0, y_j - x_i)^r = sum_k binomial(r, k) (-x_i)^(r-k) sum_{j: y_j > x_i} w_j y_j^k,
+    s_i = sum_j w_j max(0, y_j - x_i)^r.
 
-so one sort of the points, r + 1 cumulative sums along it and a binary search for each query give every s_i exactly. The
-derivatives are sums of the same kind, with r - 1 for r and, for the points, queries and points exchanged:
+Sort the points from the largest down, y_1 >= y_2 >= ..., and let T_k(i) = sum_{j <= i} w_j (y_j - y_i)^k be the moments
+of the points so far about the last of them. One step down, by d = y_i - y_{i+1}, the binomial theorem gives
+
+    T_0(i+1) = T_0(i) + w_{i+1},      T_k(i+1) = T_k(i) + sum_{l < k} binomial(k, l) d^(k-l) T_l(i),
+
+so each T_k is a cumulative sum of what the lower ones give. A query with y_i the lowest point above it has, likewise,
+
+    s = sum_k binomial(r, k) (y_i - x)^(r-k) T_k(i),
+
+and a binary search finds i. With weights of at least 0 every term is at least 0: nothing cancels, and small sums are as
+exact as large ones wherever the scores lie. (Cumulative sums of w y^k, expanded about 0, lose all digits of a small
+sum.) The derivatives are sums of the same kind, with r - 1 for r and, for the points, queries and points exchanged:
 
     ds_i/dx_i = -r sum_j w_j max(0, y_j - x_i)^(r-1)
     sum_i g_i ds_i/dy_j = r w_j sum_i g_i max(0, y_j - x_i)^(r-1).
-
-The powers are taken of values centred on the points' mean, in float64, and the sums run from the largest point down, so
-that a query near the top adds few terms and cancels none.
 """
 
 from __future__ import annotations
@@ -21,59 +28,99 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import exact_dtype, leading
+from metricfit.core.numerics import counting_dtype, exact_dtype, leading
 
 BINOMIAL = ((1,), (1, 1), (1, 2, 1), (1, 3, 3, 1))
 
-#: Below this many points all pairs at once are as fast as a sort.
-FEW = 256
+#: Up to this many pairs, over all rows together, all of them at once are as fast as a sort: measured on a CPU, forward
+#: and backward, for one row and for many. In float64 they take half a megabyte.
+FEW = 2**16
+
+
+def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: str = "positive") -> Tensor:
+    """By how much each sample is on the wrong side of the other class: ``sum max(0, margin - (f_+ - f_-))^r``.
+
+    With ``per="positive"`` every sample is taken for a positive and the sum is over the negatives, ``opposite`` being
+    how much each sample counts as a negative; with ``per="negative"`` the other way round. Scores ``(..., n)`` give
+    ``(..., n)``. The margin is added in float64.
+
+    >>> violations(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]), margin=1.0, power=1)
+    tensor([2., 1.])
+    >>> violations(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), margin=1.0, power=1, per="negative")
+    tensor([1., 2.])
+    """
+    f = score.to(exact_dtype(score.device))
+    if per == "positive":
+        sums = hinge_sums(f, f + margin, opposite, power)
+    elif per == "negative":
+        sums = hinge_sums(-(f + margin), -f, opposite, power)
+    else:
+        raise ValueError(f'per must be "positive" or "negative", got {per!r}')
+    return sums.to(counting_dtype(score.dtype))
 
 
 def hinge_sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
     """``sum_j w_j max(0, y_j - x_i)^r`` for every query, ``(..., m)`` of points ``(..., n)``; r from 0 to 3.
 
-    At r = 0 it is the weight of the points above each query, and has no gradient but the weights'.
+    Leading axes broadcast. The sums are made in float64 and given in the type of queries and points, at least float32.
+    At r = 0 it is the weight of the points above each query, and has no gradient but the weights'. No points give 0.
+    Scores must be finite: a NaN or infinite query's sum is NaN, and so are all sums of a row with such a point.
 
     >>> hinge_sums(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]), torch.ones(2), power=1)
     tensor([4., 1.])
     """
-    if points.shape[-1] <= FEW:
-        return _all_pairs(queries, points, weight, power)
+    dtype = counting_dtype(torch.promote_types(queries.dtype, points.dtype))
+    rows = torch.broadcast_shapes(queries.shape[:-1], points.shape[:-1], weight.shape[:-1])  # type: ignore[no-untyped-call]
+    x = queries.to(dtype).expand(*rows, -1)
+    y, w = (given.to(dtype).expand(*rows, points.shape[-1]) for given in (points, weight))
     if torch.compiler.is_compiling():  # plain operations for a compiler, for the reason given in ``soft_counts``
-        return _sorted(queries, points, weight, power)
-    sums: Tensor = _HingeSums.apply(queries, points, weight, power)  # type: ignore[no-untyped-call]
+        return _sums(x, y, w, power)
+    sums: Tensor = _HingeSums.apply(x, y, w, power)  # type: ignore[no-untyped-call]
     return sums
 
 
-def _all_pairs(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
-    gaps = points.unsqueeze(-2) - queries.unsqueeze(-1)
-    terms = (gaps > 0).to(gaps.dtype) if power == 0 else torch.relu(gaps) ** power
-    return (terms * weight.unsqueeze(-2)).sum(-1)
-
-
-def _sorted(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
+def _sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
     exact = exact_dtype(points.device)
     x, y, w = queries.to(exact), points.to(exact), weight.to(exact)
-    centre = y.mean(-1, keepdim=True)
-    x, y = x - centre, y - centre
-    falling, order = torch.sort(-y, dim=-1)  # as it falls, -y rises, which is what searchsorted wants
-    w = w.expand(y.shape).gather(-1, order)
-    above = torch.searchsorted(falling, -x)  # how many points exceed each query
-    total = torch.zeros_like(x)
-    term = w
-    for k in range(power + 1):
-        sums = torch.cat([term.new_zeros(*term.shape[:-1], 1), term.cumsum(-1)], -1).gather(-1, above)
-        total = total + BINOMIAL[power][k] * (-x) ** (power - k) * sums
-        term = term * -falling
-    return total.to(queries.dtype)
+    sums = _all_pairs if x.numel() * y.shape[-1] <= FEW else _sorted
+    return (sums(x, y, w, power) + 0.0 * x).to(queries.dtype)  # 0 times NaN, or infinity, is NaN
+
+
+def _all_pairs(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
+    gaps = y.unsqueeze(-2) - x.unsqueeze(-1)
+    terms = (gaps > 0).to(gaps.dtype) if power == 0 else torch.relu(gaps) ** power
+    return (terms @ w.unsqueeze(-1)).squeeze(-1) + 0.0 * y.sum(-1, keepdim=True)
+
+
+def _sorted(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
+    rising, order = torch.sort(-y, dim=-1)  # as the points fall, -y rises, which is what searchsorted wants
+    above = torch.searchsorted(rising, -x)  # how many points exceed each query
+    has_above, lowest = above > 0, (above - 1).clamp(min=0)
+    steps = rising.diff(dim=-1)
+    moments = [w.gather(-1, order).cumsum(-1)]
+    for k in range(1, power + 1):
+        gained = _binomial_sum(k, steps, [moment[..., :-1] for moment in moments])
+        moments.append(torch.nn.functional.pad(gained.cumsum(-1), (1, 0)))
+    gap = -x - rising.gather(-1, lowest)
+    total = _binomial_sum(power, gap, [moment.gather(-1, lowest) for moment in moments])
+    span = rising[..., -1:] - rising[..., :1]  # finite where all points are: NaN is sorted to an end
+    return torch.where(has_above, total, 0.0) + 0.0 * span
+
+
+def _binomial_sum(power: int, base: Tensor, moments: list[Tensor]) -> Tensor:
+    """The terms of ``sum_k binomial(power, k) base^(power - k) moment_k`` whose moments are given, by Horner's rule."""
+    total = torch.zeros_like(base)
+    for k, moment in enumerate(moments):
+        total = total * base + BINOMIAL[power][k] * moment
+    return total * base ** (power + 1 - len(moments))
 
 
 class _HingeSums(torch.autograd.Function):
-    """The sorted sums with their closed-form gradients, themselves such sums and so differentiable again."""
+    """The sums with their closed-form gradients, themselves such sums and so differentiable again."""
 
     @staticmethod
     def forward(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
-        return _sorted(queries, points, weight, power)
+        return _sums(queries, points, weight, power)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
