@@ -1,7 +1,7 @@
 """Datasets, splits without leaks, and preparation of tables. Needs the extra ``data``."""
 
 from metricfit.data.catalogue import STUDY, names
-from metricfit.data.load import fetch, load
+from metricfit.data.loading import fetch, load
 from metricfit.data.preparation import Preparation
 from metricfit.data.published import bridging_the_gap, two_blobs
 from metricfit.data.splits import folds, split

@@ -66,8 +66,11 @@ class Preparation:
         if missing:
             raise ValueError(f"columns that were there in fit are missing: {', '.join(missing)}")
         numbers = self._numbers(frame)[self.columns].to_numpy()
-        standard = np.nan_to_num((numbers - self.mean) / self.deviation, nan=0.0, posinf=np.inf, neginf=-np.inf)
-        return np.clip(standard, -self.clip, self.clip).astype(np.float32)
+        standard = (numbers - self.mean) / self.deviation
+        cut: NDArray[np.float32] = np.where(np.isnan(standard), 0.0, np.clip(standard, -self.clip, self.clip)).astype(
+            np.float32
+        )
+        return cut
 
     def fit_transform(self, X: Any) -> NDArray[np.float32]:
         """`fit`, then `transform` of the same rows."""

@@ -53,7 +53,7 @@ def split(
         rare, found = classes[sources.argmin()], sources.min()
         leak = "; keep_duplicates_together=False counts copies apart, and leaks them" * keep_duplicates_together
         raise ValueError(
-            f"class {rare} has {found} rows or groups of rows that can be parted, and each of {len(shares)} parts needs "
+            f"class {rare} has {found} rows or groups of rows that can be parted, each of {len(shares)} parts needs "
             f"one: ask for fewer parts or gather more data{leak}"
         )
     part = _assign(count, shares / shares.sum(), np.random.default_rng(seed))[units]
@@ -108,13 +108,11 @@ def _units(rows: Any, groups: Any, keep_duplicates_together: bool) -> Indices:
         ties.append(pd.factorize(given)[0])
     if not ties:
         return np.arange(n)
-    if len(ties) == 1:
-        return ties[0].astype(np.int64)
-    first, second = ties
+    first, second = ties[0], ties[-1]
     size = int(first.max()) + int(second.max()) + 2
     links = coo_array((np.ones(n, dtype=bool), (first, second + int(first.max()) + 1)), shape=(size, size))
-    joined: Indices = connected_components(links, directed=False)[1]
-    return np.unique(joined[first], return_inverse=True)[1].astype(np.int64)
+    joined = connected_components(links, directed=False)[1][first]
+    return np.unique(joined, return_inverse=True)[1].astype(np.int64)
 
 
 def _same_bits(column: Any) -> Any:

@@ -1,12 +1,12 @@
 """Networks: the papers' and the strong tabular one. All give logits and can be stacked with ``torch.func``."""
 
+from metricfit.models.convolutional import small_cnn
 from metricfit.models.darknet import TinyDarknet
+from metricfit.models.dense import btg_mlp, mlp, multiclass_mlp, perceptron, study_mlp
 from metricfit.models.embeddings import embedded_mlp, periodic, piecewise_linear, quantile_bins
 from metricfit.models.members import PerMember
-from metricfit.models.mlp import btg_mlp, mlp, multiclass_mlp, perceptron, study_mlp
 from metricfit.models.norms import Norm
 from metricfit.models.resnet import ResNet, resnet18, resnet34
-from metricfit.models.small_cnn import small_cnn
 from metricfit.models.tabm import TabM
 
 __all__ = [

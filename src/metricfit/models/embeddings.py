@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.models.mlp import mlp
+from metricfit.models.dense import mlp
 
 
 def quantile_bins(x: Tensor, bins: int = 48) -> Tensor:

@@ -1,0 +1,198 @@
+"""Datasets by name, from tiny files in the formats of the real ones and from a pretended OpenML."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricfit.data import STUDY, Table, bridging_the_gap, fetch, load, names, two_blobs
+from metricfit.data.catalogue import CATALOGUE
+
+
+def write(frame, folder, file):
+    path = folder / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_parquet(path) if file.endswith(".parquet") else frame.to_csv(path, index=False)
+    return folder
+
+
+MAMMOGRAPHY = pd.DataFrame({f"attr{i}": [0.5 * i, 1.0, -1.0] for i in range(1, 7)} | {"target": [0, 1, 0]})
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".csv.gz", ".csv.xz"])
+def test_every_format_gives_the_same_table(tmp_path, ending):
+    table = load("mammography", write(MAMMOGRAPHY, tmp_path, f"tabular/mammography{ending}"), verify=False)
+    pd.testing.assert_frame_equal(table.X, MAMMOGRAPHY.drop(columns="target"))
+    assert table.y.tolist() == [0, 1, 0]
+    assert table.y.dtype == np.int64
+    assert (table.groups, table.published_split) == (None, None)
+    assert "310" in table.source
+    assert repr(table) == "Table('mammography', 3 x 6, 33.33% positive: a microcalcification)"
+
+
+def test_a_set_of_imbalanced_learn(tmp_path):
+    frame = pd.DataFrame({"f0": [1, 2], "f1": [0.5, 0.25], "target": [1, 0]})
+    table = load("scene", write(frame, tmp_path, "imblearn_bench/scene.csv.xz"), verify=False)
+    assert table.X.columns.tolist() == ["f0", "f1"]
+    assert table.y.tolist() == [1, 0]
+
+
+def test_cocktailparty_keeps_22_features_and_groups_by_frame(tmp_path):
+    points = ("x", "y", "cosa", "sina")
+    people = ("dyad1", "dyad2", "context1", "context2", "context3", "context4")
+    features = [f"{p}_{q}" for p in people for q in points if not (p.startswith("dyad") and q == "y")]
+    beside = {"frame": [7, 7], "timestamp_us": [1, 1], "person1": [1, 1], "person2": [2, 3], "imputed": [0, 1]}
+    frame = pd.DataFrame(beside | {name: [0.1, 0.2] for name in features} | {"target": [0, 1]})
+    table = load("cocktailparty", write(frame, tmp_path, "tabular/cocktailparty_dyads.csv.gz"), verify=False)
+    assert table.X.columns.tolist() == features
+    assert len(features) == 22
+    assert table.groups.tolist() == [7, 7]
+    assert bridging_the_gap(table).X.shape == (2, 22)
+
+
+ADULT = pd.DataFrame(
+    {
+        "age": [30, 40, 50],
+        "workclass": ["Private", None, "Never-worked"],
+        "fnlwgt": [1, 2, 3],
+        "split": ["train", "train", "test"],
+        "target": [0, 1, 1],
+    }
+)
+
+
+def test_adult_has_its_own_split_and_btg_drops_a_column_and_ranks_text(tmp_path):
+    table = load("adult", write(ADULT, tmp_path, "tabular/adult.parquet"), verify=False)
+    assert table.X.columns.tolist() == ["age", "workclass", "fnlwgt"]
+    assert table.published_split.tolist() == ["train", "train", "test"]
+    prepared = bridging_the_gap(table)
+    assert prepared.X.to_dict("list") == {"age": [30, 40, 50], "workclass": [1, -1, 0]}
+    assert prepared.y is table.y
+
+
+def test_kaggle_s_own_credit_card_file_is_taken(tmp_path):
+    frame = pd.DataFrame({"Time": [0, 9], "V1": [0.1, 0.2], "Amount": [0.0, 99.999], "Class": [0, 1]})
+    table = load("creditcard", write(frame, tmp_path, "tabular/creditcard.csv"), verify=False)
+    assert table.y.tolist() == [0, 1]
+    prepared = bridging_the_gap(table).X
+    assert prepared.columns.tolist() == ["V1", "log Amount"]
+    np.testing.assert_allclose(prepared["log Amount"], [np.log(0.001), np.log(100)])
+
+
+def test_btg_knows_its_own_sets_alone():
+    other = Table("phoneme", pd.DataFrame({"V1": [1]}), np.array([1]), "", "")
+    with pytest.raises(ValueError, match="not phoneme"):
+        bridging_the_gap(other)
+
+
+def test_a_missing_file_says_what_where_and_whence(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        load("adult", tmp_path)
+    for part in ("tabular/adult", ".parquet", str(tmp_path), "archive.ics.uci.edu", "fetch('adult')"):
+        assert part in str(error.value)
+    with pytest.raises(FileNotFoundError) as error:
+        load("oil", tmp_path)
+    assert "zenodo.org/records/61452" in str(error.value)
+    assert "fetch('oil')" not in str(error.value)
+
+
+def test_another_file_than_expected_is_refused(tmp_path):
+    folder = write(MAMMOGRAPHY, tmp_path, "tabular/mammography.parquet")
+    with pytest.raises(ValueError, match="should have 11183 rows with 260 positives, this one has 3 with 1"):
+        load("mammography", folder)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"target": [0, 1, 2]}, "two labels in the column 'target', it has 3"),
+        ({"target": [-1, 1, 1]}, "holds -1, 1; make it 0 and 1"),
+        ({"target": [0, None, 1]}, "1 rows without a label"),
+        ({"other": [0, 1, 1]}, "neither a column 'target' nor 'class'"),
+    ],
+)
+def test_wrong_labels_are_refused(tmp_path, labels, message):
+    frame = MAMMOGRAPHY.drop(columns="target").assign(**labels)
+    folder = write(frame, tmp_path, "tabular/mammography.csv")
+    with pytest.raises(ValueError, match=message):
+        load("mammography", folder, verify=False)
+
+
+def test_an_unknown_name_lists_the_known():
+    with pytest.raises(ValueError, match=r"no dataset is called 'nope'; there are abalone, .*yeast_ml8"):
+        load("nope", "anywhere")
+
+
+def test_the_study_s_sets_are_known():
+    assert len(set(STUDY)) == 19
+    assert set(STUDY) <= set(names())
+
+
+@pytest.fixture
+def openml(monkeypatch):
+    """A pretended OpenML: frames by id, and what was asked for."""
+    asked = []
+
+    def pretend(frames):
+        def fetch_openml(**given):
+            asked.append(given)
+            return SimpleNamespace(frame=frames[given["data_id"]])
+
+        monkeypatch.setattr("metricfit.data.loading.fetch_openml", fetch_openml)
+        return asked
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "column", "labels"),
+    [
+        ("mammography", 310, "class", ["-1", "1"]),
+        ("mammography", 310, "class", ["'-1'", "'1'"]),
+        ("phoneme", 1489, "Class", ["1", "2"]),
+        ("adult", 1590, "class", ["<=50K", ">50K"]),
+        ("adult", 1590, "class", [" <=50K.", " >50K."]),
+        ("creditcard", 1597, "Class", ["0", "1"]),
+    ],
+)
+def test_openml_s_labels(openml, name, number, column, labels):
+    frame = pd.DataFrame({"x": [1.0, 2.0], "kind": pd.Categorical(["b", None]), column: pd.Categorical(labels)})
+    asked = openml({number: frame})
+    table = fetch(name, "somewhere", verify=False)
+    assert asked == [{"data_id": number, "as_frame": True, "data_home": "somewhere"}]
+    assert table.y.tolist() == [0, 1]
+    assert table.X.columns.tolist() == ["x", "kind"]
+    assert not isinstance(table.X["kind"].dtype, pd.CategoricalDtype)
+    assert table.X["kind"].isna().tolist() == [False, True]
+    assert table.source == f"https://www.openml.org/d/{number}"
+
+
+def test_openml_s_copy_is_verified(openml):
+    openml({310: pd.DataFrame({"x": [1.0, 2.0], "class": ["-1", "1"]})})
+    with pytest.raises(ValueError, match="should have 11183 rows"):
+        fetch("mammography")
+
+
+def test_a_set_that_openml_lacks_is_refused_with_its_source():
+    with pytest.raises(
+        ValueError, match=r"only adult, creditcard, mammography, phoneme; download it from https://zenodo"
+    ):
+        fetch("ecoli")
+
+
+def test_positives_are_the_rarer_class_everywhere():
+    assert all(2 * known.positives < known.rows for known in CATALOGUE.values())
+
+
+@pytest.mark.parametrize(("keep", "rows", "positives"), [(0.5, 7500, 2500), (0.05, 5250, 250)])
+def test_two_blobs_have_the_published_balance(keep, rows, positives):
+    table = two_blobs(keep)
+    assert (len(table.y), table.y.sum(), table.X.shape[1]) == (rows, positives, 3)
+    assert two_blobs(keep).X.equals(table.X)
+    assert table.X[table.y == 0].std().to_numpy() == pytest.approx([10, 10, 10], rel=0.05)
+
+
+def test_two_blobs_keep_a_share():
+    with pytest.raises(ValueError, match="above 0 and at most 1"):
+        two_blobs(1.5)
