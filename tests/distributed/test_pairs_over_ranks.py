@@ -9,10 +9,14 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from metricfit.core.distributed import gather_over_ranks
+from metricfit.losses import MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, SoftAUROCLoss, WMWLoss
 
 RANKS, FEATURES = 2, 4
 #: What a rank holds: its number of samples, and none at all in the last.
 SHARDS = {"uneven": (7, 4), "one empty": (11, 0)}
+LOSSES = {
+    each.__name__: each for each in (MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, SoftAUROCLoss, WMWLoss)
+}
 
 
 def data():
@@ -48,6 +52,20 @@ def train(rank, sizes):
     return value.item(), network.module.weight.grad
 
 
+def train_loss(rank, sizes, name):
+    network = torch.nn.parallel.DistributedDataParallel(model())
+    x, y, w = shard(rank, sizes)
+    value = LOSSES[name]()(network(x), y, weight=w)
+    value.backward()
+    return value.item(), network.module.weight.grad
+
+
+def evaluate_alone(rank):
+    """Only the first rank evaluates; were the samples gathered, it would wait for the other until the time limit."""
+    x, y, w = shard(rank, SHARDS["uneven"])
+    return PairHingeLoss().eval()(model()(x), y, weight=w).item() if rank == 0 else None
+
+
 def gathered(rank):
     """What is joined along other axes, and of types without a gradient."""
     columns = torch.arange(3.0).reshape(3, 1).expand(3, rank + 1) + 10 * rank
@@ -77,7 +95,8 @@ def work(rank, folder):
         timeout=datetime.timedelta(seconds=40),
     )
     found = {name: train(rank, sizes) for name, sizes in SHARDS.items()}
-    found |= {"gathered": gathered(rank), "disagree": disagree(rank)}
+    found |= {(name, of): train_loss(rank, sizes, of) for name, sizes in SHARDS.items() for of in LOSSES}
+    found |= {"alone": evaluate_alone(rank), "gathered": gathered(rank), "disagree": disagree(rank)}
     dist.barrier()
     torch.save(found, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
@@ -104,6 +123,23 @@ def test_averaged_gradient_is_that_of_the_whole_batch(ranks, name):
         value, gradient = of_rank[name]
         assert value == pytest.approx(expected.item(), rel=1e-12)
         torch.testing.assert_close(gradient, network.weight.grad, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("of", LOSSES)
+@pytest.mark.parametrize("name", SHARDS)
+def test_losses_over_pairs_train_as_on_the_whole_batch(ranks, name, of):
+    network, (x, y, w) = model(), data()
+    expected = LOSSES[of]()(network(x), y, weight=w)
+    expected.backward()
+    for of_rank in ranks:
+        value, gradient = of_rank[name, of]
+        assert value == pytest.approx(expected.item(), rel=1e-12)
+        torch.testing.assert_close(gradient, network.weight.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_evaluation_on_one_rank_does_not_wait_for_the_other(ranks):
+    x, y, w = shard(0, SHARDS["uneven"])
+    assert ranks[0]["alone"] == pytest.approx(PairHingeLoss()(model()(x), y, weight=w).item())
 
 
 def test_parts_are_joined_in_the_order_of_the_ranks(ranks):

@@ -14,7 +14,14 @@ from metricfit.losses.pointwise import (
     MSFELoss,
     WeightedBCELoss,
 )
-from metricfit.losses.ranking import MBAUCLoss, PairHingeLoss, SoftAUROCLoss, WMWLoss
+from metricfit.losses.ranking import (
+    MBAUCLoss,
+    PairHingeLoss,
+    PairSquareLoss,
+    PartialAUCLoss,
+    SoftAUROCLoss,
+    WMWLoss,
+)
 from metricfit.losses.surrogate import SurrogateFBetaLoss, SurrogateTverskyLoss
 from metricfit.losses.watch import DeadGradientWarning
 
@@ -31,6 +38,8 @@ __all__ = [
     "MetricLoss",
     "Mix",
     "PairHingeLoss",
+    "PairSquareLoss",
+    "PartialAUCLoss",
     "RunningCounts",
     "SoftAUROCLoss",
     "SurrogateFBetaLoss",

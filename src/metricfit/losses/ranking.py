@@ -1,12 +1,14 @@
-"""Losses over pairs of a positive and a negative: surrogates of the area under the ROC curve.
+"""Losses over pairs of a positive and a negative: surrogates of the area under the ROC curve, or of a part of it.
 
 Every one takes logits and is a mean over pairs weighted by the product of the two samples' weights; a batch without
-pairs gives 0. None builds the pairs: hinge losses sort, square losses need only sums.
+pairs gives 0, and several labels the mean over their losses. None builds the pairs: hinge losses sort, square losses
+need only sums.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -14,36 +16,46 @@ from torch import Tensor, nn
 
 from metricfit.core.batch import Columns
 from metricfit.core.counts import Counts, soft_stack
-from metricfit.core.numerics import ratio, share, tails
-from metricfit.core.pairs import hinge_sums
+from metricfit.core.distributed import gather_over_ranks, number_of_ranks
+from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, share, tails
+from metricfit.core.pairs import hinge_sums, violations
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import columns
 from metricfit.losses.additive import AdditiveLoss
 
 
 class _PairLoss(nn.Module):
-    """The weighted mean over pairs of ``max(0, margin - (score of the positive - score of the negative))^power``."""
+    """The weighted mean over pairs of ``max(0, margin - (score of the positive - score of the negative))^power``.
 
-    def __init__(self, margin: float, power: int) -> None:
+    With ``sync`` the samples of all ranks are gathered, in training mode with gradients enabled, so that pairs across
+    ranks count and the gradient is that of the whole batch.
+    """
+
+    def __init__(self, margin: float, power: int, *, sync: bool) -> None:
         super().__init__()
-        if not 0.0 < margin < math.inf:
-            raise ValueError(f"{type(self).__name__} needs a finite margin above 0, got {margin}")
+        self.margin = _finite_above_0(margin, self)
         if power not in (1, 2, 3):
             raise ValueError(f"{type(self).__name__} needs a power of 1, 2 or 3, got {power}")
-        self.margin = float(margin)
         self.power = int(power)
+        self.sync = sync
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The mean over pairs."""
         batch = columns(logits, target, weight, type(self).__name__)
-        score = self.score(batch.logits)
-        positive, negative = sides(batch)
-        violations = hinge_sums(score, score + self.margin, negative, self.power)
-        return ratio((positive * violations).sum(-1), positive.sum(-1) * negative.sum(-1)).mean()
+        samples = torch.stack([self.score(batch.logits), *sides(batch)])
+        if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
+            samples = gather_over_ranks(samples, dim=-1)
+        score, positive, negative = self.chosen(*samples)
+        sums = violations(score, negative, self.margin, self.power)
+        return ratio((positive * sums).sum(-1), positive.sum(-1) * negative.sum(-1)).mean()
 
     def score(self, logits: Tensor) -> Tensor:
         """What is compared: the logits, or a rising function of them."""
         return logits
+
+    def chosen(self, score: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The scores, and how much each sample counts as a positive and as a negative: all of them, or fewer."""
+        return score, positive, negative
 
 
 class PairHingeLoss(_PairLoss):
@@ -53,8 +65,8 @@ class PairHingeLoss(_PairLoss):
     tensor(0.2500)
     """
 
-    def __init__(self, margin: float = 1.0, power: int = 2) -> None:
-        super().__init__(margin, power)
+    def __init__(self, margin: float = 1.0, power: int = 2, *, sync: bool = True) -> None:
+        super().__init__(margin, power, sync=sync)
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
@@ -70,8 +82,8 @@ class WMWLoss(_PairLoss):
     tensor(0.0080)
     """
 
-    def __init__(self, gamma: float = 0.2, power: int = 3) -> None:
-        super().__init__(gamma, power)
+    def __init__(self, gamma: float = 0.2, power: int = 3, *, sync: bool = True) -> None:
+        super().__init__(gamma, power, sync=sync)
         self.gamma = self.margin
 
     def score(self, logits: Tensor) -> Tensor:
@@ -83,34 +95,114 @@ class WMWLoss(_PairLoss):
         return f"gamma={self.gamma:g}, power={self.power}"
 
 
-class MBAUCLoss(AdditiveLoss):
-    r"""The mean over pairs of :math:`(1 - (p_+ - p_-))^2`. Gultekin et al. 2018.
+class PartialAUCLoss(_PairLoss):
+    r"""The squared hinge over pairs of the hardest positives and the hardest negatives: a part of the ROC curve's area.
 
-    With means and variances of p over positives and negatives it is
-    :math:`(1 - \bar p_+ + \bar p_-)^2 + \mathrm{var}_+ + \mathrm{var}_-`: five sums, no pairs.
+    The hardest positives are those with the lowest scores that make up the share :math:`1 - \mathrm{min\_tpr}` of the
+    positives' weight; the hardest negatives those with the highest scores that make up the share ``max_fpr``. Where the
+    border runs through a sample, or through equal scores, that part of their weight counts. With a loss of 1 for a pair
+    in the wrong order and 0 otherwise it is one minus the area under the ROC curve where TPR is at least ``min_tpr``
+    and FPR at most ``max_fpr``, divided by the area of that corner: what FPR at a high TPR depends on, and nothing
+    else. (Dodd and Pepe 2003; both bounds at once: Yang et al. 2019.) The gradient is that of the pairs chosen.
+
+    >>> PartialAUCLoss(min_tpr=0.5)(torch.tensor([3.0, 0.5, 0.0]), torch.tensor([1, 1, 0]))
+    tensor(0.2500)
+    """
+
+    def __init__(
+        self,
+        min_tpr: float = 0.95,
+        max_fpr: float = 1.0,
+        *,
+        margin: float = 1.0,
+        power: int = 2,
+        sync: bool = True,
+    ) -> None:
+        super().__init__(margin, power, sync=sync)
+        if not 0.0 <= min_tpr < 1.0:
+            raise ValueError(f"PartialAUCLoss needs min_tpr of at least 0 and below 1, got {min_tpr}")
+        if not 0.0 < max_fpr <= 1.0:
+            raise ValueError(f"PartialAUCLoss needs max_fpr above 0 and at most 1, got {max_fpr}")
+        self.min_tpr = float(min_tpr)
+        self.max_fpr = float(max_fpr)
+
+    def chosen(self, score: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the positives the lowest, of the negatives the highest."""
+        return score, _highest(-score, positive, 1 - self.min_tpr), _highest(score, negative, self.max_fpr)
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"min_tpr={self.min_tpr:g}, max_fpr={self.max_fpr:g}, margin={self.margin:g}, power={self.power}"
+
+
+class _SquareLoss(AdditiveLoss):
+    r"""The mean over pairs of :math:`(e_+ + e_-)^2`, e being an error of each sample.
+
+    With means and variances of e over positives and negatives it is
+    :math:`(\bar e_+ + \bar e_-)^2 + \mathrm{var}_+ + \mathrm{var}_-`: six sums, no pairs. They are made in
+    float64, for the variances are differences: scores around 1000 with a spread of 1 lose 6 of its 16 digits.
+    """
+
+    def __init__(self, *, sync: bool = True) -> None:
+        super().__init__(sync=sync)
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The mean over pairs."""
+        return super().forward(logits, target, weight).to(counting_dtype(logits.dtype))
+
+    @abstractmethod
+    def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """The error of each sample as a positive and as a negative."""
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Of the positives, then of the negatives: weight, sum and sum of squares of the errors; ``(6, c)``."""
+        batch = columns(logits, target, weight, type(self).__name__)
+        exact = exact_dtype(logits.device)
+        errors = self.errors(batch.logits.to(exact))
+        both = zip((side.to(exact) for side in sides(batch)), errors, strict=True)
+        return torch.stack([(side * error**k).sum(-1) for side, error in both for k in (0, 1, 2)])
+
+    def value(self, statistics: Tensor) -> Tensor:
+        """The mean over pairs; 0 without pairs."""
+        (n1, s1, t1), (n0, s0, t0) = statistics.reshape(2, 3, -1)
+        mean1, mean0 = ratio(s1, n1), ratio(s0, n0)
+        spread = ratio(t1, n1) - mean1**2 + ratio(t0, n0) - mean0**2
+        return torch.where((n1 > 0) & (n0 > 0), (mean1 + mean0) ** 2 + spread, 0.0).mean()
+
+
+class PairSquareLoss(_SquareLoss):
+    """The mean over pairs of (margin - (x+ - x-))^2 on logits, from six sums. Gao et al. 2013.
+
+    A pair that is in order by more than the margin costs too; where that is not wanted take ``PairHingeLoss``.
+
+    >>> PairSquareLoss()(torch.tensor([1.0, 0.5]), torch.tensor([1, 0]))
+    tensor(0.2500)
+    """
+
+    def __init__(self, margin: float = 1.0, *, sync: bool = True) -> None:
+        super().__init__(sync=sync)
+        self.margin = _finite_above_0(margin, self)
+
+    def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Half the margin less the logit, and half the margin and the logit."""
+        return self.margin / 2 - logits, self.margin / 2 + logits
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments."""
+        return f"margin={self.margin:g}"
+
+
+class MBAUCLoss(_SquareLoss):
+    r"""The mean over pairs of :math:`(1 - (p_+ - p_-))^2`, from six sums. Gultekin et al. 2018.
 
     >>> MBAUCLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
     tensor(1.)
     """
 
-    def __init__(self, *, sync: bool = False) -> None:
-        super().__init__(sync=sync)
-
-    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """For positives, in terms of 1 - p, and for negatives, of p: weight, sum, sum of squares."""
-        batch = columns(logits, target, weight, "MBAUCLoss")
-        p, q = tails(batch.logits)
-        return torch.stack(
-            [(side * error**k).sum() for side, error in zip(sides(batch), (q, p), strict=True) for k in (0, 1, 2)]
-        )
-
-    def value(self, statistics: Tensor) -> Tensor:
-        """The mean over pairs; 0 without pairs."""
-        (n1, s1, t1), (n0, s0, t0) = statistics.reshape(2, 3)
-        mean1, mean0 = ratio(s1, n1), ratio(s0, n0)
-        spread = ratio(t1, n1) - mean1**2 + ratio(t0, n0) - mean0**2
-        mean: Tensor = (mean1 + mean0) ** 2 + spread
-        return torch.where((n1 > 0) & (n0 > 0), mean, 0.0)
+    def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """1 - p and p."""
+        p, q = tails(logits)
+        return q, p
 
 
 class SoftAUROCLoss(AdditiveLoss):
@@ -159,3 +251,24 @@ def sides(batch: Columns) -> tuple[Tensor, Tensor]:
     """How much each sample counts as a positive and as a negative."""
     weight = torch.ones_like(batch.target) if batch.weight is None else batch.weight
     return weight * batch.target, weight * (1 - batch.target)
+
+
+def _highest(score: Tensor, weight: Tensor, part: float) -> Tensor:
+    """The weights of the samples with the highest scores that make up a part of the whole weight, 0 for the others.
+
+    Samples of equal score are cut by the same share of their weight, so that their order means nothing.
+    """
+    if part == 1.0:
+        return weight
+    with torch.no_grad():
+        exact = exact_dtype(score.device)
+        f, w = score.to(exact), weight.to(exact)
+        total, higher, lower = w.sum(-1, keepdim=True), hinge_sums(f, f, w, 0), hinge_sums(-f, -f, w, 0)
+        kept = ratio(part * total - higher, total - higher - lower).clamp(0.0, 1.0)
+    return weight * kept.to(weight.dtype)
+
+
+def _finite_above_0(margin: float, owner: nn.Module) -> float:
+    if not 0.0 < margin < math.inf:
+        raise ValueError(f"{type(owner).__name__} needs a finite margin above 0, got {margin}")
+    return float(margin)
