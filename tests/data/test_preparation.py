@@ -86,6 +86,7 @@ def test_the_training_rows_are_not_changed(frame):
         (pd.DataFrame({"a": []}), "needs rows and columns"),
         (pd.DataFrame({"a": [1, 1]}), "every column is constant"),
         (pd.DataFrame({"a": [1.0, np.inf], "b": [1, 2]}), "infinite values in a;"),
+        (pd.DataFrame({"a": [1, 2], "b": pd.to_datetime(["2020-01-01", "2020-01-02"])}), "dates and times in b;"),
         (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "column names must differ, a repeat"),
     ],
 )

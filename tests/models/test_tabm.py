@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load, save
 from torch import nn
 
-from metricfit import MetricLoss, RunningCounts
-from metricfit.losses import WeightedBCELoss
+from metricfit import MetricLoss, RunningCounts, steps
+from metricfit.losses import Mix, WeightedBCELoss, WMWLoss
 from metricfit.models import PerMember, TabM, embedded_mlp, periodic, piecewise_linear, quantile_bins
 
 
@@ -139,6 +139,12 @@ def test_a_missing_extra_is_named(monkeypatch, build, package):
         build()
 
 
+def annealed():
+    step = steps.Annealed(steps.Identity(), steps.Sigmoid(k=20))
+    step.advance(0.3)
+    return step
+
+
 class Weighed(nn.Module):
     def forward(self, logits, target, weight):
         return (weight * (logits.squeeze(1) - target) ** 2).sum()
@@ -149,11 +155,30 @@ class Indexed(nn.Module):
         return (logits.squeeze(1) - target).abs().sum() + index.sum()
 
 
-def test_the_mean_over_members():
-    logits, target = torch.randn(5, 1, 3), torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0])
-    value = PerMember(MetricLoss("f1"), members=3)(logits, target)
-    by_hand = sum(MetricLoss("f1")(logits[..., j], target) for j in range(3)) / 3
+STATELESS = {
+    "f1": MetricLoss("f1"),
+    "bce": WeightedBCELoss(),
+    "pairs": WMWLoss(),
+    "mix": Mix((WeightedBCELoss(), 1.0), (MetricLoss("mcc", step=steps.Sigmoid(10)), 0.5)),
+}
+STATEFUL = {"annealed": MetricLoss("f1", step=annealed()), "torch": nn.BCEWithLogitsLoss()}
+
+
+@pytest.mark.parametrize("name", STATELESS | STATEFUL)
+def test_the_mean_over_members(name):
+    """Value and gradient, by a plain sum; under vmap for those without state."""
+    torch.manual_seed(0)
+    objective = (STATELESS | STATEFUL)[name]
+    logits = torch.randn(5, 1, 3, dtype=torch.float64, requires_grad=True)
+    target = torch.tensor([[1.0], [0.0], [1.0], [0.0], [0.0]], dtype=torch.float64)
+    loss = PerMember(objective, members=3)
+    assert len(loss.objectives) == (1 if name in STATELESS else 3)
+    value = loss(logits, target)
+    by_hand = sum(objective(logits[..., j], target) for j in range(3)) / 3
     torch.testing.assert_close(value, by_hand)
+    gradients = [torch.autograd.grad(each, logits)[0] for each in (value, by_hand)]
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].abs().max() > 0
 
 
 def test_weight_and_index_go_where_they_are_taken():
@@ -163,6 +188,12 @@ def test_weight_and_index_go_where_they_are_taken():
     assert PerMember(Indexed(), 3)(logits, target, index=index) == 8.0
     with pytest.raises(ValueError, match="Indexed does not take it"):
         PerMember(Indexed(), 3)(logits, target, weight=weight)
+
+
+def test_the_mean_over_members_of_several_classes():
+    logits, target = torch.randn(6, 4, 2), torch.tensor([0, 1, 2, 3, 0, 1])
+    value = PerMember(MetricLoss("f1"), members=2)(logits, target)
+    torch.testing.assert_close(value, sum(MetricLoss("f1")(logits[..., j], target) for j in range(2)) / 2)
 
 
 def test_every_member_remembers_its_own_counts():

@@ -43,6 +43,9 @@ class Preparation:
         if frame.empty:
             raise ValueError(f"Preparation needs rows and columns to learn from, got {frame.shape}")
         self.inputs = list(frame.columns)
+        dates = [name for name in self.inputs if frame[name].dtype.kind in "mM"]
+        if dates:
+            raise ValueError(f"dates and times in {', '.join(dates)}; turn them into numbers before Preparation")
         text = [name for name in self.inputs if not pd.api.types.is_numeric_dtype(frame[name])]
         self.categories = {name: sorted(_text(frame[name]).unique()) for name in text}
         numbers = self._numbers(frame)
