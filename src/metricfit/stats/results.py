@@ -17,14 +17,14 @@ class Interval(NamedTuple):
     high: float
 
     def __repr__(self) -> str:
-        return _short(tuple(self))
+        return short(tuple(self))
 
 
 class Readable:
     """Prints a dataclass with four significant digits; its fields keep all of them."""
 
     def __repr__(self) -> str:
-        shown = [f"{each.name}={_short(getattr(self, each.name))}" for each in fields(self) if each.repr]  # type: ignore[arg-type]
+        shown = [f"{each.name}={short(getattr(self, each.name))}" for each in fields(self) if each.repr]  # type: ignore[arg-type]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -35,9 +35,10 @@ def check_level(level: float) -> None:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}{hint}")
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Four significant digits of every float in it."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if type(value) is tuple:
-        return f"({', '.join(map(_short, value))})"
+        return f"({', '.join(map(short, value))})"
     return repr(value)
