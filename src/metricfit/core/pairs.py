@@ -73,17 +73,27 @@ def hinge_sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> T
     rows = torch.broadcast_shapes(queries.shape[:-1], points.shape[:-1], weight.shape[:-1])  # type: ignore[no-untyped-call]
     x = queries.to(dtype).expand(*rows, -1)
     y, w = (given.to(dtype).expand(*rows, points.shape[-1]) for given in (points, weight))
+    if x.numel() * y.shape[-1] <= FEW:
+        return _sums(x, y, w, power, False)
+    x, x_order = torch.sort(x, dim=-1)
+    y, y_order = torch.sort(y, dim=-1, descending=True)
+    sums = _sums(x, y, w.gather(-1, y_order), power, True)
+    return torch.zeros_like(sums).scatter(-1, x_order, sums)
+
+
+def _sums(queries: Tensor, points: Tensor, weight: Tensor, power: int, are_sorted: bool) -> Tensor:
+    """The sums by sorting, of queries that rise and points that fall, or by all pairs, of any."""
     if torch.compiler.is_compiling():  # plain operations for a compiler, for the reason given in ``soft_counts``
-        return _sums(x, y, w, power)
-    sums: Tensor = _HingeSums.apply(x, y, w, power)  # type: ignore[no-untyped-call]
+        return _forward(queries, points, weight, power, are_sorted)
+    sums: Tensor = _HingeSums.apply(queries, points, weight, power, are_sorted)  # type: ignore[no-untyped-call]
     return sums
 
 
-def _sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
+def _forward(queries: Tensor, points: Tensor, weight: Tensor, power: int, are_sorted: bool) -> Tensor:
     exact = exact_dtype(points.device)
     x, y, w = queries.to(exact), points.to(exact), weight.to(exact)
-    sums = _all_pairs if x.numel() * y.shape[-1] <= FEW else _sorted
-    return (sums(x, y, w, power) + 0.0 * x).to(queries.dtype)  # 0 times NaN, or infinity, is NaN
+    sums = (_by_moments if are_sorted else _all_pairs)(x, y, w, power)
+    return (sums + 0.0 * x).to(queries.dtype)  # 0 times NaN, or infinity, is NaN
 
 
 def _all_pairs(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
@@ -92,39 +102,42 @@ def _all_pairs(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
     return (terms @ w.unsqueeze(-1)).squeeze(-1) + 0.0 * y.sum(-1, keepdim=True)
 
 
-def _sorted(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
-    rising, order = torch.sort(-y, dim=-1)  # as the points fall, -y rises, which is what searchsorted wants
-    above = torch.searchsorted(rising, -x)  # how many points exceed each query
-    has_above, lowest = above > 0, (above - 1).clamp(min=0)
-    steps = rising.diff(dim=-1)
-    moments = [w.gather(-1, order).cumsum(-1)]
+def _by_moments(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
+    above = torch.searchsorted(-y, -x)  # how many points exceed each query
+    lowest = (above - 1).clamp(min=0)
+    steps = -y.diff(dim=-1)
+    moments = [w.cumsum(-1)]
     for k in range(1, power + 1):
         gained = _binomial_sum(k, steps, [moment[..., :-1] for moment in moments])
         moments.append(torch.nn.functional.pad(gained.cumsum(-1), (1, 0)))
-    gap = -x - rising.gather(-1, lowest)
+    gap = y.gather(-1, lowest) - x
     total = _binomial_sum(power, gap, [moment.gather(-1, lowest) for moment in moments])
-    span = rising[..., -1:] - rising[..., :1]  # finite where all points are: NaN is sorted to an end
-    return torch.where(has_above, total, 0.0) + 0.0 * span
+    span = y[..., :1] - y[..., -1:]  # finite where all points are: NaN is sorted to an end
+    return torch.where(above > 0, total, 0.0) + 0.0 * span
 
 
 def _binomial_sum(power: int, base: Tensor, moments: list[Tensor]) -> Tensor:
     """The terms of ``sum_k binomial(power, k) base^(power - k) moment_k`` whose moments are given, by Horner's rule."""
-    total = torch.zeros_like(base)
-    for k, moment in enumerate(moments):
+    total = BINOMIAL[power][0] * moments[0]
+    for k, moment in enumerate(moments[1:], start=1):
         total = total * base + BINOMIAL[power][k] * moment
-    return total * base ** (power + 1 - len(moments))
+    return total if len(moments) > power else total * base
 
 
 class _HingeSums(torch.autograd.Function):
-    """The sums with their closed-form gradients, themselves such sums and so differentiable again."""
+    """The sums with their closed-form gradients, themselves such sums and so differentiable again.
+
+    Queries that rise and points that fall still do when they are exchanged and change signs: one sort of each serves
+    the gradients too.
+    """
 
     @staticmethod
-    def forward(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
-        return _sums(queries, points, weight, power)
+    def forward(queries: Tensor, points: Tensor, weight: Tensor, power: int, are_sorted: bool) -> Tensor:
+        return _forward(queries, points, weight, power, are_sorted)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        queries, points, weight, ctx.power = inputs
+        queries, points, weight, ctx.power, ctx.are_sorted = inputs
         ctx.save_for_backward(queries, points, weight)
 
     @staticmethod
@@ -133,15 +146,15 @@ class _HingeSums(torch.autograd.Function):
         r = ctx.power
         of_queries = of_points = of_weight = None
         if r and ctx.needs_input_grad[0]:
-            of_queries = -r * grad * hinge_sums(queries, points, weight, r - 1)
+            of_queries = -r * grad * _sums(queries, points, weight, r - 1, ctx.are_sorted)
         if r and ctx.needs_input_grad[1]:
-            of_points = r * weight * hinge_sums(-points, -queries, grad, r - 1)
+            of_points = r * weight * _sums(-points, -queries, grad, r - 1, ctx.are_sorted)
         if ctx.needs_input_grad[2]:
-            of_weight = hinge_sums(-points, -queries, grad, r)
-        return of_queries, of_points, of_weight, None
+            of_weight = _sums(-points, -queries, grad, r, ctx.are_sorted)
+        return of_queries, of_points, of_weight, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
         """A vmapped axis becomes a leading one."""
         tensors = [leading(given, dim, info.batch_size) for given, dim in zip(inputs[:3], in_dims[:3], strict=True)]
-        return _HingeSums.apply(*tensors, inputs[3]), 0  # type: ignore[no-untyped-call]
+        return _HingeSums.apply(*tensors, *inputs[3:]), 0  # type: ignore[no-untyped-call]
