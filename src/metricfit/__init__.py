@@ -1,11 +1,21 @@
 """Name the metric you are judged by; get a classifier trained for it, and the evidence."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from metricfit import constraints, curves, losses, metrics, steps
 from metricfit._version import __version__
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.core.counts import Counts
 from metricfit.losses import MetricLoss, RunningCounts, SurrogateFBetaLoss
 from metricfit.metrics import get_metric, metric, parse_requirement
+
+if TYPE_CHECKING:
+    from metricfit import stats, train
+    from metricfit.train import evaluate, fit
+
+#: Loaded when first used, for they need packages that the rest does not.
+_LATER = {"evaluate": "metricfit.train", "fit": "metricfit.train", "stats": "metricfit", "train": "metricfit"}
 
 __all__ = [
     "AugmentedLagrangian",
@@ -17,10 +27,25 @@ __all__ = [
     "__version__",
     "constraints",
     "curves",
+    "evaluate",
+    "fit",
     "get_metric",
     "losses",
     "metric",
     "metrics",
     "parse_requirement",
+    "stats",
     "steps",
+    "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _LATER.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"metricfit.{name}") if home == "metricfit" else getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

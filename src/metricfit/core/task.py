@@ -47,7 +47,7 @@ def canonical(
     if ignore_index is not None:
         x, y, w = _without(ignore_index, x, y, w, class_axis=reading == "multiclass")
     if looks_at_values(x, validate):
-        _check_labels(y, x.shape[1] if reading == "multiclass" else None)
+        check_labels(y, x.shape[1] if reading == "multiclass" else None)
         if w is not None:
             _check_weight(w)
     if per_image and x.dim() < 3:
@@ -260,7 +260,7 @@ def _check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group:
         )
 
 
-def _check_labels(target: Tensor, classes: int | None) -> None:
+def check_labels(target: Tensor, classes: int | None) -> None:
     """Labels, or shares, in range; ``classes`` is None where each entry is a yes or no."""
     if target.dtype == torch.bool or target.numel() == 0:
         return

@@ -35,7 +35,7 @@ def backward_in_chunks(model: Callable[[Tensor], Tensor], loss: nn.Module, chunk
     states, totals = [], []
     with torch.no_grad():
         for chunk in chunks:
-            states.append(_random_state())
+            states.append(random_state())
             logits = model(chunk[0])
             totals.append([member.statistics(logits, *chunk[1:]).detach() for member, _ in members])
     if not totals:
@@ -50,7 +50,7 @@ def backward_in_chunks(model: Callable[[Tensor], Tensor], loss: nn.Module, chunk
         raise ValueError("a loss with average=None is a vector, which cannot be backpropagated; choose another average")
     gradients = torch.autograd.grad(value, sums)
     for chunk, state in zip(chunks, states, strict=True):
-        with _replayed(state), torch.enable_grad():
+        with replayed(state), torch.enable_grad():
             logits = model(chunk[0])
             statistics = [member.statistics(logits, *chunk[1:]) for member, _ in members]
             parts = [(given * gradient).sum() for given, gradient in zip(statistics, gradients, strict=True)]
@@ -70,16 +70,17 @@ def _members(loss: nn.Module, share: float = 1.0) -> list[tuple[AdditiveLoss, fl
     )
 
 
-_State = tuple[Tensor, list[Tensor]]
+RandomState = tuple[Tensor, list[Tensor]]
 
 
-def _random_state() -> _State:
+def random_state() -> RandomState:
+    """The state of torch's random numbers, on the CPU and on GPUs in use."""
     on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if on_gpu else []
 
 
 @contextmanager
-def _replayed(state: _State) -> Iterator[None]:
+def replayed(state: RandomState) -> Iterator[None]:
     """The random numbers of the first pass again, and those after it left as they were."""
     cpu, cuda = state
     with torch.random.fork_rng(devices=range(len(cuda))):

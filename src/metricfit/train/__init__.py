@@ -1,5 +1,71 @@
-"""Training: how a model starts."""
+"""Training: fit, recipes, populations, checkpoints. Needs the extra ``train``; each name is loaded when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from metricfit.train.start import start_at_prior
 
-__all__ = ["start_at_prior"]
+if TYPE_CHECKING:
+    from metricfit.train import recipes
+    from metricfit.train.callbacks import Callback, Plan, TensorBoard
+    from metricfit.train.evaluation import Evaluation, evaluate
+    from metricfit.train.fitting import FitResult, fit
+    from metricfit.train.folder import CheckpointWarning
+    from metricfit.train.history import History
+    from metricfit.train.loop import NotFiniteError
+    from metricfit.train.members import Ensemble, fit_folds, fit_population
+    from metricfit.train.monitor import Measured, Monitor
+    from metricfit.train.progress import ProgressBar
+    from metricfit.train.stage import Stage
+
+_HOMES = {
+    "callbacks": ("Callback", "Plan", "TensorBoard"),
+    "evaluation": ("Evaluation", "evaluate"),
+    "fitting": ("FitResult", "fit"),
+    "folder": ("CheckpointWarning",),
+    "history": ("History",),
+    "loop": ("NotFiniteError",),
+    "members": ("Ensemble", "fit_folds", "fit_population"),
+    "monitor": ("Measured", "Monitor"),
+    "progress": ("ProgressBar",),
+    "stage": ("Stage",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Callback",
+    "CheckpointWarning",
+    "Ensemble",
+    "Evaluation",
+    "FitResult",
+    "History",
+    "Measured",
+    "Monitor",
+    "NotFiniteError",
+    "Plan",
+    "ProgressBar",
+    "Stage",
+    "TensorBoard",
+    "evaluate",
+    "fit",
+    "fit_folds",
+    "fit_population",
+    "recipes",
+    "start_at_prior",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"metricfit.train.{_HOME.get(name, name)}")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] in ("lightning_fabric", "safetensors", "rich"):
+            raise ModuleNotFoundError(
+                f"training needs the package {error.name}: pip install metricfit[train]", name=error.name
+            ) from error
+        raise
+    return getattr(module, name) if name in _HOME else module

@@ -1,0 +1,58 @@
+"""Callbacks: what others may do while a model trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from metricfit.train.history import Row
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What lies ahead: the stages' names and epochs, the number of members, the steps an epoch has."""
+
+    stages: tuple[tuple[str, int], ...]
+    members: int
+    steps_per_epoch: int
+
+
+class Callback:
+    """Override what you need. Callbacks see, and do not change, what happens; they are called on rank 0 alone."""
+
+    def started(self, plan: Plan, step: int) -> None:
+        """Training begins, or goes on from a checkpoint at this step."""
+
+    def stepped(self, step: int, losses: Tensor) -> None:
+        """An optimiser step was made; the active members' losses, on their device."""
+
+    def epoch_ended(self, rows: Sequence[Row]) -> None:
+        """An epoch is over; the history's new rows, one for each active member."""
+
+    def finished(self) -> None:
+        """Training is over, or an error has ended it."""
+
+
+class TensorBoard(Callback):
+    """Writes every number of the history for TensorBoard; needs the package ``tensorboard``."""
+
+    def __init__(self, folder: str | Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer: Any = SummaryWriter(str(folder))
+
+    def epoch_ended(self, rows: Sequence[Row]) -> None:
+        """One point a number, at the step reached."""
+        for row in rows:
+            member = f"member {row['member']}/" if "member" in row else ""
+            for name, value in row.items():
+                if isinstance(value, float):
+                    self.writer.add_scalar(member + name, value, row["step"])
+
+    def finished(self) -> None:
+        """Write out what is left."""
+        self.writer.close()

@@ -1,0 +1,66 @@
+"""History: what happened, epoch by epoch, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+
+
+class History(Sequence[Row]):
+    """One row an epoch; columns by name.
+
+    >>> history = History([{"epoch": 0, "train_loss": 0.5}, {"epoch": 1, "train_loss": 0.25}])
+    >>> history["train_loss"]
+    [0.5, 0.25]
+    >>> print(history)
+    epoch  train_loss
+        0         0.5
+        1        0.25
+    """
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self.rows = list(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        """A row by number, rows by slice, a column by name."""
+        if not isinstance(key, str):
+            return self.rows[key]
+        if key not in self.columns:
+            raise KeyError(f"no column {key!r}; there are {', '.join(self.columns)}")
+        return [row.get(key) for row in self.rows]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.rows == other.rows
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order of appearance."""
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def __str__(self) -> str:
+        cells = [self.columns, *([_text(row.get(name)) for name in self.columns] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+
+    def __repr__(self) -> str:
+        return f"History({len(self)} epochs: {', '.join(self.columns)})"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

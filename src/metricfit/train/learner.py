@@ -1,0 +1,242 @@
+"""What the training loop drives: one model, on any device or several, through lightning-fabric."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from metricfit.core.distributed import gather_over_ranks
+from metricfit.losses.accumulate import random_state, replayed
+from metricfit.losses.additive import AdditiveLoss
+from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.samples import Batch, FromLoader, InMemory, Source
+from metricfit.train.stage import Objective, Stage, matched
+
+
+class Learner(ABC):
+    """Members that learn side by side; a single model is one member.
+
+    ``active`` are those still learning; what goes in and out of ``step`` and ``validate`` is theirs, in that order.
+    """
+
+    active: list[int]
+
+    @abstractmethod
+    def begin(self, stage: Stage, lr: Sequence[float]) -> None:
+        """Start a stage: a fresh optimiser and the stage's objective; all members active again."""
+
+    @abstractmethod
+    def step(self, batch: Batch) -> Tensor:
+        """One optimiser step; the members' losses, detached."""
+
+    @abstractmethod
+    def end_epoch(self) -> None:
+        """Move multipliers and learning rates."""
+
+    @abstractmethod
+    def anneal(self, fraction: float) -> None:
+        """Tell the objective's steps how far the stage has come."""
+
+    @abstractmethod
+    def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
+        """Each active member's validation loss and monitored value."""
+
+    @abstractmethod
+    def observe(self, values: Sequence[float]) -> None:
+        """Tell the objectives a value of which higher is better."""
+
+    @abstractmethod
+    def gradient_size(self) -> Tensor:
+        """The sum of absolute gradients of each active member at the last step."""
+
+    @abstractmethod
+    def remember(self, members: Sequence[int]) -> None:
+        """Keep these members' weights as their best."""
+
+    @abstractmethod
+    def retire(self, members: Sequence[int]) -> None:
+        """These members stop learning."""
+
+    @abstractmethod
+    def recall(self) -> None:
+        """Take the best weights of all members who have some."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """All that a checkpoint needs."""
+
+    @abstractmethod
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from there; called after ``begin`` of the same stage."""
+
+
+class OneModel(Learner):
+    """One model, trained through Fabric: CPU, GPU, several processes, any precision."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        model: nn.Module,
+        validation: Source | None,
+        *,
+        accumulate: int = 1,
+        clip: float | None = None,
+        chunk: int = 8192,
+    ) -> None:
+        self.fabric, self.raw = fabric, model
+        self.model = fabric.setup(model)
+        self.validation, self.accumulate, self.clip, self.chunk = validation, accumulate, clip, chunk
+        self.best: dict[str, Tensor] | None = None
+        self.active = [0]
+
+    def begin(self, stage: Stage, lr: Sequence[float]) -> None:
+        """A fresh optimiser, the stage's objective on the device, all ranks' counts summed."""
+        self.active, self.best = [0], None
+        loss = stage.objective.to(self.fabric.device).train()
+        if self.fabric.world_size > 1:
+            for module in loss.modules():
+                if isinstance(module, AdditiveLoss):
+                    module.sync = True  # so that unequal shards make the whole batch's mean
+        self.objective = Objective(loss)
+        make = stage.optimizer or torch.optim.AdamW
+        optimizer: Any = self.fabric.setup_optimizers(make(self.raw.parameters(), lr=lr[0]))
+        self.optimizer = optimizer
+        self.scheduler = stage.scheduler(self.optimizer) if stage.scheduler else None
+        self.model.train()
+
+    def step(self, batch: Batch) -> Tensor:
+        """Forward, backward, step."""
+        self.optimizer.zero_grad()
+        if self.accumulate == 1:
+            loss = self.objective(self.model(batch.x), batch)
+            self.fabric.backward(loss)
+        else:
+            loss = self._in_chunks(batch)
+        if self.clip is not None:
+            self.fabric.clip_gradients(self.model, self.optimizer, max_norm=self.clip, error_if_nonfinite=False)
+        self.optimizer.step()
+        return loss.detach().reshape(1)
+
+    def _in_chunks(self, batch: Batch) -> Tensor:
+        """The whole batch's gradient with a part of it in memory at a time, exact for any loss.
+
+        A first pass gives all logits without gradient, the loss its gradient by them, and a second pass
+        takes that back through each part, with the same random numbers.
+        """
+        parts = torch.arange(len(batch), device=batch.y.device).tensor_split(min(self.accumulate, len(batch)))
+        states, logits = [], []
+        with torch.no_grad():
+            for part in parts:
+                states.append(random_state())
+                logits.append(self.model(batch.x[part]))
+        whole = torch.cat(logits).requires_grad_()
+        loss = self.objective(whole, batch)
+        (slope,) = torch.autograd.grad(loss, whole)
+        for at, (part, state) in enumerate(zip(parts, states, strict=True)):
+            waits = at < len(parts) - 1
+            with self.fabric.no_backward_sync(self.model, enabled=waits), replayed(state):
+                self.fabric.backward((self.model(batch.x[part]) * slope[part]).sum())
+        return loss
+
+    def end_epoch(self) -> None:
+        """Move multipliers and the learning rate."""
+        self.objective.update()
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+    def anneal(self, fraction: float) -> None:
+        """Advance the objective's annealed steps."""
+        for name in self.objective.annealed():
+            self.objective.loss.get_submodule(name).advance(fraction)  # type: ignore[operator]
+
+    def logits(self, data: Source) -> tuple[Tensor, Batch]:
+        """The logits of all samples, each rank computing its share of them, with labels and weights."""
+        self.model.eval()
+        with torch.no_grad():
+            if isinstance(data, FromLoader):
+                found = [(self.model(batch.x), batch) for batch in data.batches(self.fabric.device)]
+                logits = torch.cat([each for each, _ in found])
+                y = torch.cat([batch.y for _, batch in found])
+                weights = [batch.weight for _, batch in found if batch.weight is not None]
+                whole = Batch(None, y, torch.cat(weights) if weights else None)
+            else:
+                mine = torch.arange(len(data)).tensor_split(self.fabric.world_size)[self.fabric.global_rank]
+                order = torch.split(mine, self.chunk) if len(mine) else []
+                found = [(self.model(batch.x), batch) for batch in data.batches(order, self.fabric.device)]
+                logits, whole = self._gathered(found, data)
+        self.model.train()
+        return logits, whole
+
+    def _gathered(self, found: list[tuple[Tensor, Batch]], data: Source) -> tuple[Tensor, Batch]:
+        if isinstance(data, InMemory):
+            whole = Batch(None, data.y, data.weight)
+        else:
+            weights = [batch.weight for _, batch in found if batch.weight is not None]
+            y = gather_over_ranks(torch.cat([batch.y for _, batch in found]))
+            whole = Batch(None, y, gather_over_ranks(torch.cat(weights)) if weights else None)
+        return gather_over_ranks(torch.cat([each for each, _ in found])), whole
+
+    def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
+        """The loss in eval mode, and what the monitor says."""
+        assert self.validation is not None
+        logits, whole = self.logits(self.validation)
+        loss = self.objective.loss.eval()
+        with torch.no_grad():
+            value = float(self.objective(logits, whole))
+        loss.train()
+        measured = (
+            Measured(value, math.nan) if monitor.is_loss else monitor.measure(*matched(logits, whole.y), whole.weight)
+        )
+        return [(value, measured)]
+
+    def observe(self, values: Sequence[float]) -> None:
+        """Tell the objective."""
+        self.objective.observe(torch.tensor(values[0], dtype=torch.float64))
+
+    def gradient_size(self) -> Tensor:
+        """Over all parameters."""
+        sizes = [given.grad.abs().sum(dtype=torch.float32) for given in self.raw.parameters() if given.grad is not None]
+        return torch.stack(sizes).sum().reshape(1)
+
+    def remember(self, members: Sequence[int]) -> None:
+        """Copy the weights."""
+        if members:
+            self.best = {name: given.detach().clone() for name, given in self.raw.state_dict().items()}
+
+    def retire(self, members: Sequence[int]) -> None:
+        """Nothing is left to learn."""
+        self.active = [each for each in self.active if each not in members]
+
+    def recall(self) -> None:
+        """Load the copy."""
+        if self.best is not None:
+            self.raw.load_state_dict(self.best)
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimiser, scheduler, loss, scaler, best weights, random numbers of every rank."""
+        return {
+            "model": self.raw.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "objective": self.objective.loss.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
+            "best": self.best,
+            "active": self.active,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.raw.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        self.objective.loss.load_state_dict(state["objective"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+        self.best = state["best"] and {name: given.to(self.fabric.device) for name, given in state["best"].items()}
+        self.active = state["active"]

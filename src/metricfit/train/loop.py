@@ -1,0 +1,227 @@
+"""The training loop: stages, epochs, batches, checkpoints and stopping, for one model or many side by side."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.losses.watch import DEAD_GRADIENT, DeadGradientWarning
+from metricfit.train import randomness
+from metricfit.train.callbacks import Callback, Plan
+from metricfit.train.folder import RunFolder
+from metricfit.train.history import Row
+from metricfit.train.learner import Learner
+from metricfit.train.samples import Batch
+from metricfit.train.stage import Stage
+
+LOOK_EVERY = 32
+
+
+class NotFiniteError(ArithmeticError):
+    """The loss became NaN or infinite."""
+
+
+@dataclass
+class Standing:
+    """How a member stands in a stage: its best value so far, and for how many epochs nothing was better."""
+
+    best: float = math.nan
+    best_epoch: int = -1
+    threshold: float = math.nan
+    waited: int = 0
+
+
+@dataclass
+class Position:
+    """Where a run is: all that the loop itself needs to go on."""
+
+    stage: int = 0
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss_sum: list[float] = field(default_factory=list)
+    standings: list[Standing] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+
+class Loop:
+    """Drives a learner through its stages.
+
+    Args:
+        learner: what learns.
+        stages: with nothing left open.
+        batches: the batches of an epoch from one on, for the active members: ``batches(stage, epoch, first)``.
+        steps: how many batches an epoch has.
+        rates: each member's learning rate, as a multiple of the stage's.
+        validated: whether there is a validation set.
+        folder: where checkpoints go, if anywhere; ``writes`` is whether this process writes them.
+        checkpoint_every: in steps; None is every epoch.
+        callbacks: called on rank 0.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        stages: Sequence[Stage],
+        batches: Callable[[int, int, int], Iterator[Batch]],
+        steps: int,
+        *,
+        rates: Sequence[float] = (1.0,),
+        validated: bool,
+        folder: RunFolder | None = None,
+        writes: bool = True,
+        checkpoint_every: int | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.learner, self.stages, self.batches, self.steps = learner, stages, batches, steps
+        self.rates, self.validated, self.folder, self.writes = rates, validated, folder, writes
+        self.checkpoint_every, self.callbacks = checkpoint_every, callbacks
+        self.members = len(rates)
+        self.at = Position()
+
+    def run(self) -> list[Row]:
+        """Train to the end; the history."""
+        saved = None if self.folder is None else self.folder.load()
+        if saved is not None:
+            self._position(saved["loop"])
+        plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
+        try:
+            for callback in self.callbacks:
+                callback.started(plan, self.at.step)
+            for number in range(self.at.stage, len(self.stages)):
+                self._stage(number, saved)
+                saved = None
+        finally:
+            for callback in self.callbacks:
+                callback.finished()
+        return self.at.rows
+
+    def _stage(self, number: int, saved: dict[str, Any] | None) -> None:
+        stage, at = self.stages[number], self.at
+        assert stage.epochs is not None
+        assert stage.lr is not None
+        self.learner.begin(stage, [stage.lr * rate for rate in self.rates])
+        if saved is None:
+            at.stage, at.epoch, at.batch = number, 0, 0
+            at.standings = [Standing() for _ in range(self.members)]
+            at.loss_sum = [0.0] * self.members
+            self._save()
+        else:
+            self.learner.load(saved["learner"])
+            randomness.restore(saved["random"])
+        while at.epoch < stage.epochs and self.learner.active:
+            self.learner.anneal(at.epoch / max(1, stage.epochs - 1))
+            self._epoch(stage)
+            at.epoch, at.batch, at.loss_sum = at.epoch + 1, 0, [0.0] * self.members
+            if self.checkpoint_every is None or at.step % self.checkpoint_every == 0:
+                self._save()
+        self.learner.recall()
+
+    def _epoch(self, stage: Stage) -> None:
+        at, active = self.at, list(self.learner.active)
+        pending: list[Tensor] = []
+        for batch in self.batches(at.stage, at.epoch, at.batch):
+            losses = self.learner.step(batch)
+            at.step, at.batch = at.step + 1, at.batch + 1
+            pending.append(losses)
+            if losses.device.type == "cpu" or len(pending) == LOOK_EVERY:
+                self._settle(pending, active)
+            if self.folder is not None and self.writes:
+                self.folder.count_step()
+            for callback in self.callbacks:
+                callback.stepped(at.step, losses)
+            in_between = at.batch < self.steps
+            if in_between and self.checkpoint_every and at.step % self.checkpoint_every == 0:
+                self._settle(pending, active)
+                self._save()
+        self._settle(pending, active)
+        self._watch_gradient(stage, active)
+        self.learner.end_epoch()
+        self._end_epoch(stage, active)
+
+    def _settle(self, pending: list[Tensor], active: list[int]) -> None:
+        """Look at the losses of the last few steps, which on a GPU means to wait for them."""
+        first = self.at.step - len(pending) + 1
+        for offset, values in enumerate(torch.stack(pending).tolist() if pending else []):
+            for member, value in zip(active, values, strict=True):
+                if not math.isfinite(value):
+                    raise NotFiniteError(self._not_finite(first + offset, member, value))
+                self.at.loss_sum[member] += value
+        pending.clear()
+
+    def _not_finite(self, step: int, member: int, value: float) -> str:
+        who = f" of member {member}" if self.members > 1 else ""
+        batch = (step - 1) % self.steps
+        kept = "" if self.folder is None else f" The checkpoints in {self.folder.path} are from before it."
+        return (
+            f"the loss{who} is {value} at step {step} (stage {self.at.stage}, epoch {self.at.epoch}, batch {batch} of "
+            f"{self.steps}). Likely causes: a learning rate that is too high (this stage: "
+            f"{self.stages[self.at.stage].lr:g}), inputs of very large values, or fp16 overflow; lower lr, give "
+            f"clip=1.0, standardise the inputs, or use bf16.{kept}"
+        )
+
+    def _watch_gradient(self, stage: Stage, active: list[int]) -> None:
+        """Warn, at epochs 1, 2, 4, 8 and so on, of members whose gradient is gone though their loss is not."""
+        epoch = self.at.epoch + 1
+        if epoch & (epoch - 1):
+            return
+        for member, size in zip(active, self.learner.gradient_size().tolist(), strict=True):
+            loss = self.at.loss_sum[member] / max(1, self.steps)
+            if size < DEAD_GRADIENT and loss > 0.05:
+                who = f" of member {member}" if self.members > 1 else ""
+                warnings.warn(
+                    f"{stage.name}, epoch {self.at.epoch}: the gradient{who} has died. The loss is {loss:.3g}, but the "
+                    f"gradients of all weights add up to {size:.1g}. Take a step that is flat nowhere, such as "
+                    "steps.Linear(), or train with cross-entropy first, recipes.two_stage; see 'Start well'.",
+                    DeadGradientWarning,
+                    stacklevel=2,
+                )
+
+    def _end_epoch(self, stage: Stage, active: list[int]) -> None:
+        at, monitor = self.at, stage.watched
+        rows = []
+        for member in active:
+            row: Row = {"stage": stage.name, "epoch": at.epoch, "step": at.step}
+            row |= {"member": member} if self.members > 1 else {}
+            row["train_loss"] = at.loss_sum[member] / max(1, self.steps)
+            rows.append(row)
+        if self.validated:
+            found = self.learner.validate(monitor)
+            values = [measured.value for _, measured in found]
+            self.learner.observe([-value if monitor.minimize else value for value in values])
+            improved, stopped = [], []
+            for row, member, (loss, measured) in zip(rows, active, found, strict=True):
+                standing = at.standings[member]
+                if monitor.better(measured.value, standing.best):
+                    standing.best, standing.best_epoch = measured.value, at.epoch
+                    standing.threshold, standing.waited = measured.threshold, 0
+                    improved.append(member)
+                else:
+                    standing.waited += 1
+                    if stage.patience is not None and standing.waited >= stage.patience:
+                        stopped.append(member)
+                row |= {"validation_loss": loss, "monitor": monitor.name, "value": measured.value}
+                row |= {"threshold": measured.threshold, "best": standing.best}
+            self.learner.remember(improved)
+            self.learner.retire(stopped)
+        at.rows += rows
+        for callback in self.callbacks:
+            callback.epoch_ended(rows)
+
+    def _save(self) -> None:
+        if self.folder is None:
+            return
+        random_numbers = randomness.capture()  # of every rank, so by every rank
+        if self.writes:
+            state = {"loop": asdict(self.at), "learner": self.learner.state(), "random": random_numbers}
+            self.folder.save(self.at.step, state)
+
+    def _position(self, saved: dict[str, Any]) -> None:
+        standings = [Standing(**each) for each in saved["standings"]]
+        self.at = Position(**{**saved, "standings": standings})

@@ -1,0 +1,382 @@
+"""fit_population and fit_folds: many models at once, and the ensemble that a population over folds makes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.metrics.base import Formula, Metric
+from metricfit.metrics.curves import BestThreshold, Requirements, best_threshold
+from metricfit.train import checks
+from metricfit.train.callbacks import Callback
+from metricfit.train.fitting import FitResult, callbacks_shown, spec_of, weights_of
+from metricfit.train.folder import RunFolder
+from metricfit.train.history import History, Row
+from metricfit.train.loop import Loop, Standing
+from metricfit.train.monitor import Monitor
+from metricfit.train.order import Order, seed_of
+from metricfit.train.population import Population
+from metricfit.train.samples import Batch, InMemory, as_tensor, source
+from metricfit.train.stage import MakeOptimizer, MakeScheduler, Objective, Stage, stages_of
+from metricfit.train.start import start_at_prior as set_prior
+
+Split = tuple[Any, Any]
+
+
+def fit_population(  # noqa: D417 (the arguments of fit are described there)
+    models: Sequence[nn.Module],
+    train: Any,
+    objective: nn.Module | Stage | Iterable[Stage],
+    *,
+    splits: Sequence[Split] | None = None,
+    validation: Any = None,
+    seeds: Sequence[int] | None = None,
+    lr: float | Sequence[float] = 1e-3,
+    epochs: int = 100,
+    batch_size: int = 1024,
+    optimizer: MakeOptimizer | None = None,
+    scheduler: MakeScheduler | None = None,
+    monitor: str | Metric | Monitor = "loss",
+    patience: int | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    start_at_prior: bool | None = None,
+    stratified: bool = False,
+    oversample: float | None = None,
+    class_weight: str | Sequence[float] | None = None,
+    clip: float | None = None,
+    device: str | torch.device | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> list[FitResult]:
+    """Train several models of one architecture as one computation; each learns what ``fit`` alone would teach it.
+
+    Args:
+        models: the members, trained in place.
+        train: ``(X, y)`` or ``(X, y, weight)``, shared by all.
+        objective: a loss, or stages; every member has a copy of its own, multipliers and memory included.
+        splits: for each member its training and validation samples, as numbers into ``train``; without, all train on
+            everything.
+        validation: ``(X, y)`` for all members, where there are no splits.
+        seeds: each member's seed; by default 0, 1, 2 and so on.
+        lr: one learning rate, or one a member (for optimisers that move in proportion to it, as those of torch.optim
+            in common use do).
+        device: where; by default a GPU if there is one.
+
+    The other arguments are those of ``fit``. Members with other numbers of samples get batches padded with samples of
+    weight 0, for which the objective must take weights. Returns a FitResult for each member.
+
+    >>> from metricfit.losses import WeightedBCELoss
+    >>> x = torch.randn(64, 3)
+    >>> several = fit_population([nn.Linear(3, 1) for _ in range(4)], (x, x[:, 0] > 0), WeightedBCELoss(), epochs=2)
+    >>> [len(each.history) for each in several]
+    [2, 2, 2, 2]
+    """
+    began = time.perf_counter()
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    order = Order(batch_size, stratified, oversample)
+    rates = [float(each) for each in lr] if isinstance(lr, Sequence) else [float(lr)] * len(models)
+    seeds = list(range(len(models))) if seeds is None else list(seeds)
+    _check_members(models, rates, seeds, splits, validation)
+    usual = {"epochs": epochs, "lr": max(rates), "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
+    stages = stages_of(objective, **usual, patience=patience)
+    data, trained, held_out = _samples(train, splits, validation, len(models))
+    data = data.weighted(weights_of(data.y, data.weight, class_weight))
+    labels = data.y.detach().cpu()
+    sizes = {len(each) for each in trained}
+    checks.check_stages(stages, held_out is not None, data.weight is not None)
+    if len(sizes) > 1:
+        _check_padding(stages, sizes)
+    logits = checks.sample_logits(models[0], data.x)
+    checks.check_target(logits, labels, "train")
+    for member, model in enumerate(models):
+        mine = labels[trained[member]]
+        order.check(mine)
+        checks.check_both_classes(logits, mine)
+        checks.check_requirements(stages, logits, mine)
+        if held_out is not None:
+            checks.check_validation(stages, logits, labels[held_out[member]], f"validation (of member {member})")
+        if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
+            set_prior(model, float(mine.double().mean()), strict=start_at_prior is True)
+    folder = None if checkpoint_dir is None else RunFolder(checkpoint_dir)
+    if folder is not None:
+        spec = spec_of(models[0], stages, data, order, seeds[0], 1, 1, clip, checkpoint_every)
+        folder.begin({**spec, "seeds": seeds, "rates": rates, "sizes": [len(each) for each in trained]}, resume)
+        if folder.finished:
+            return _from_folder(folder, models)
+    data = data.to(where)
+    learner = Population(
+        models,
+        data,
+        None if held_out is None else [each.to(where) for each in held_out],
+        clip=clip,
+    )
+    steps = max(order.steps_of(labels[each]) for each in trained)
+    loop = Loop(
+        learner,
+        stages,
+        _batches(learner, data, labels, trained, order, seeds, steps),
+        steps,
+        rates=[rate / max(rates) for rate in rates],
+        validated=held_out is not None,
+        folder=folder,
+        checkpoint_every=checkpoint_every,
+        callbacks=callbacks_shown(callbacks, progress),
+    )
+    with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
+        torch.manual_seed(seed_of(*seeds, "noise"))
+        rows = loop.run()
+    learner.finish()
+    results = _results(models, rows, loop.at.standings, time.perf_counter() - began)
+    if folder is not None:
+        _to_folder(folder, results)
+    return results
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The members of ``fit_folds``: their logits are averaged.
+
+    Attributes:
+        members: each member's FitResult.
+        out_of_fold: each training sample's logits by the members that did not train on it.
+        threshold: the best threshold on those, for the metric that was asked for; None if none was.
+        value: the metric there.
+    """
+
+    members: list[FitResult]
+    out_of_fold: Tensor
+    threshold: float | None
+    value: float | None
+
+    @torch.no_grad()
+    def logits(self, x: Any, chunk: int = 8192) -> Tensor:
+        """The mean of the members' logits."""
+        inputs = as_tensor(x, "x")
+        device = next(self.members[0].model.parameters()).device
+        parts = [
+            torch.stack([each.model(part.to(device)) for each in self.members]).mean(0)
+            for part in torch.split(inputs, chunk)
+        ]
+        return torch.cat(parts)
+
+    def predict(self, x: Any) -> Tensor:
+        """Binary decisions at the threshold, 0.5 if none was tuned."""
+        scores = torch.sigmoid(self.logits(x)).reshape(-1)
+        return (scores >= (0.5 if self.threshold is None else self.threshold)).long()
+
+
+def fit_folds(
+    make_model: Callable[[], nn.Module],
+    train: Any,
+    objective: nn.Module | Stage | Iterable[Stage],
+    *,
+    folds: int | Sequence[Split] = 8,
+    metric: str | Metric | Formula | None = None,
+    subject_to: Requirements | None = None,
+    seed: int = 0,
+    **settings: Any,
+) -> Ensemble:
+    """An ensemble over folds: each member trains on all folds but one, and stops and is judged on that one.
+
+    Args:
+        make_model: makes a fresh model.
+        train: ``(X, y)`` or ``(X, y, weight)``.
+        objective: a loss, or stages.
+        folds: how many stratified folds, or for each member its training and validation samples.
+        metric: what the threshold is tuned for, on the out-of-fold logits; None leaves it.
+        subject_to: requirements on that threshold.
+        seed: of the folds, the members' weights and their batches.
+        settings: those of ``fit_population``.
+
+    >>> from metricfit.losses import WeightedBCELoss
+    >>> x = torch.randn(80, 3)
+    >>> found = fit_folds(lambda: nn.Linear(3, 1), (x, x[:, 0] > 0), WeightedBCELoss(), folds=4, metric="f1", epochs=2)
+    >>> found.out_of_fold.shape, len(found.members)
+    (torch.Size([80, 1]), 4)
+    """
+    data = source(train, "train")
+    if not isinstance(data, InMemory):
+        raise TypeError("fit_folds needs data in memory: (X, y) or (X, y, weight)")
+    splits = stratified_folds(data.y, folds, seed) if isinstance(folds, int) else list(folds)
+    models, seeds = [], [seed_of(seed, "member", member) for member in range(len(splits))]
+    for each in seeds:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(each)
+            models.append(make_model())
+    members = fit_population(models, data, objective, splits=splits, seeds=seeds, **settings)
+    logits = _out_of_fold(members, data, splits)
+    if metric is None:
+        return Ensemble(members, logits, None, None)
+    scores = torch.sigmoid(logits).reshape(-1)
+    seen = torch.zeros(len(data), dtype=torch.bool)
+    for _, held_out in splits:
+        seen[held_out] = True
+    weight = None if data.weight is None else data.weight[seen]
+    found: BestThreshold = best_threshold(
+        scores[seen], data.y.cpu()[seen].reshape(-1), metric, subject_to=subject_to, weight=weight
+    )
+    return Ensemble(members, logits, found.threshold, found.value)
+
+
+def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:
+    """For each fold the samples outside and inside it, each class dealt out evenly."""
+    labels = y.detach().cpu().reshape(-1)
+    fewest = int(torch.unique(labels, return_counts=True)[1].min()) if len(labels) else 0
+    if not 2 <= folds <= fewest:
+        raise ValueError(
+            f"{folds} folds need at least 2 folds and {folds} samples of each class; the rarest has {fewest}"
+        )
+    generator = torch.Generator().manual_seed(seed_of(seed, "folds"))
+    shuffled = torch.randperm(len(labels), generator=generator)
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    fold = torch.empty(len(labels), dtype=torch.long)
+    fold[by_class] = torch.arange(len(labels)) % folds
+    return [((fold != each).nonzero().flatten(), (fold == each).nonzero().flatten()) for each in range(folds)]
+
+
+@torch.no_grad()
+def _out_of_fold(members: Sequence[FitResult], data: InMemory, splits: Sequence[Split], chunk: int = 8192) -> Tensor:
+    """Each sample's logits by the members that held it out, averaged where several did; NaN where none did."""
+    total: Tensor | None = None
+    times = torch.zeros(len(data))
+    for member, (_, held_out) in zip(members, splits, strict=True):
+        device = next(member.model.parameters()).device
+        index = torch.as_tensor(held_out, dtype=torch.long)
+        x = data.x[index.to(data.x.device)]
+        logits = torch.cat([member.model(part.to(device)) for part in torch.split(x, chunk)]).cpu()
+        if total is None:
+            total = logits.new_zeros(len(data), *logits.shape[1:])
+        total.index_add_(0, index, logits)
+        times.index_add_(0, index, torch.ones(len(index)))
+    assert total is not None
+    return total / times.to(total.dtype).reshape(-1, *(1,) * (total.dim() - 1))
+
+
+def _batches(
+    learner: Population,
+    data: InMemory,
+    labels: Tensor,
+    trained: Sequence[Tensor],
+    order: Order,
+    seeds: Sequence[int],
+    steps: int,
+) -> Callable[[int, int, int], Iterator[Batch]]:
+    """Batches with an axis of active members in front, padded with samples of weight 0 where sizes differ."""
+
+    def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
+        active = list(learner.active)
+        own = [order.batches(labels[trained[each]], seeds[each], stage, epoch, steps) for each in active]
+        for at in range(first, steps):
+            yield _stacked(data, [trained[each] for each in active], [batches[at] for batches in own])
+
+    return of_epoch
+
+
+def _stacked(data: InMemory, trained: Sequence[Tensor], positions: Sequence[Tensor]) -> Batch:
+    longest = max(map(len, positions))
+    padded = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in positions])
+    numbers = torch.stack([mine[each] for mine, each in zip(trained, padded, strict=True)])
+    batch = data.take(numbers)
+    index = padded.to(batch.y.device)
+    if all(len(each) == longest for each in positions):
+        return Batch(batch.x, batch.y, batch.weight, index)
+    real = torch.stack([torch.arange(longest) < len(each) for each in positions]).to(batch.y.device)
+    weight = torch.ones_like(real, dtype=batch.x.dtype) if batch.weight is None else batch.weight
+    return Batch(batch.x, batch.y, weight * real, index)
+
+
+def _samples(
+    train: Any, splits: Sequence[Split] | None, validation: Any, members: int
+) -> tuple[InMemory, list[Tensor], list[Tensor] | None]:
+    """All tensors in one place, and each member's training and validation samples as numbers into them."""
+    data = source(train, "train")
+    if not isinstance(data, InMemory):
+        raise TypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
+    if splits is not None:
+        parts = [[torch.as_tensor(each, dtype=torch.long) for each in split] for split in splits]
+        return data, [part[0] for part in parts], [part[1] for part in parts]
+    everything = torch.arange(len(data))
+    if validation is None:
+        return data, [everything] * members, None
+    held_out = source(validation, "validation")
+    if not isinstance(held_out, InMemory) or (held_out.weight is None) != (data.weight is None):
+        raise TypeError("validation must be like train: (X, y), or (X, y, weight) for both")
+    weight = None if data.weight is None or held_out.weight is None else torch.cat([data.weight, held_out.weight])
+    both = InMemory(torch.cat([data.x, held_out.x]), torch.cat([data.y, held_out.y]), weight)
+    return both, [everything] * members, [len(data) + torch.arange(len(held_out))] * members
+
+
+def _check_members(
+    models: Sequence[nn.Module],
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    splits: Sequence[Split] | None,
+    validation: Any,
+) -> None:
+    if not models:
+        raise ValueError("a population needs at least one model")
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError("the members are one model several times; make each of them anew")
+    for name, given in (("lr", rates), ("seeds", seeds), ("splits", splits)):
+        if given is not None and len(given) != len(models):
+            raise ValueError(f"{len(models)} models, but {name} has {len(given)} entries")
+    if splits is not None and validation is not None:
+        raise ValueError("with splits each member has a validation part of its own; give one of splits and validation")
+    shapes = [{name: given.shape for name, given in model.state_dict().items()} for model in models]
+    if any(each != shapes[0] for each in shapes):
+        raise ValueError("the members must be of one architecture, with weights of the same shapes")
+
+
+def _check_padding(stages: Sequence[Stage], sizes: set[int]) -> None:
+    for stage in stages:
+        if not Objective(stage.objective).takes_weight:
+            raise ValueError(
+                f"the members have {min(sizes)} to {max(sizes)} training samples, so some batches are padded with "
+                f"samples of weight 0, but {type(stage.objective).__name__} takes no weights; use WeightedBCELoss() "
+                "for cross-entropy, or give every member as many samples"
+            )
+
+
+def _results(
+    models: Sequence[nn.Module], rows: Sequence[Row], standings: Sequence[Standing], seconds: float
+) -> list[FitResult]:
+    several = len(models) > 1
+    results = []
+    for member, (model, standing) in enumerate(zip(models, standings, strict=True)):
+        mine = [
+            {name: value for name, value in row.items() if name != "member"}
+            for row in rows
+            if not several or row["member"] == member
+        ]
+        results.append(FitResult(model.eval(), History(mine), standing.best, standing.threshold, seconds))
+    return results
+
+
+def _to_folder(folder: RunFolder, results: Sequence[FitResult]) -> None:
+    states = [
+        {
+            "model": each.model.state_dict(),
+            "history": each.history.rows,
+            "best": each.best,
+            "threshold": each.threshold,
+        }
+        for each in results
+    ]
+    report = {"members": len(results), "best": [each.best for each in results], "steps_made": folder.steps_made}
+    folder.finish({"members": states}, report)
+
+
+def _from_folder(folder: RunFolder, models: Sequence[nn.Module]) -> list[FitResult]:
+    results = []
+    for model, found in zip(models, folder.result()["members"], strict=True):
+        model.load_state_dict(found["model"])
+        results.append(FitResult(model.eval(), History(found["history"]), found["best"], found["threshold"], 0.0))
+    return results

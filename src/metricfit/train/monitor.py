@@ -1,0 +1,138 @@
+"""What training is watched by: the validation loss, or any metric, at a threshold or at its best one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.base import Formula, Metric, get_metric
+from metricfit.metrics.curves import InfeasibleError, auroc, average_precision, best_threshold
+from metricfit.metrics.requirements import Requirement, parse_requirement
+
+RANKINGS = {"auroc": auroc, "average_precision": average_precision}
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """A number that tells how good the model is on the validation set.
+
+    Args:
+        metric: "loss", "auroc", "average_precision", a Metric, its name or a function of Counts.
+        threshold: where decisions are made, a number, or "best": the exact best threshold on the validation set.
+        subject_to: requirements; a model that meets them is better than any that does not, and among those that do not
+            the one that falls short by least.
+        average: of several classes, as of MetricLoss.
+
+    >>> monitor = Monitor("f1", threshold="best")
+    >>> monitor.measure(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 1, 0]))
+    Measured(value=1.0, threshold=0.7310585975646973)
+    """
+
+    metric: str | Metric | Formula = "loss"
+    threshold: float | str = 0.5
+    subject_to: str | Requirement | Sequence[str | Requirement] | None = None
+    average: str | None = "macro"
+    _metric: Metric | None = field(init=False, repr=False, compare=False, default=None)
+    requirements: tuple[Requirement, ...] = field(init=False, repr=False, compare=False, default=())
+
+    def __post_init__(self) -> None:
+        if self.threshold != "best" and not (
+            isinstance(self.threshold, (int, float)) and 0.0 < float(self.threshold) < 1.0
+        ):
+            raise ValueError(f"threshold is a number strictly between 0 and 1, or 'best'; got {self.threshold!r}")
+        if self.metric == "loss" or (isinstance(self.metric, str) and self.metric in RANKINGS):
+            if self.subject_to is not None:
+                raise ValueError(f"subject_to needs a metric of decisions, not {self.metric!r}")
+            return
+        object.__setattr__(self, "_metric", get_metric(self.metric))
+        assert self._metric is not None
+        check_average(self._metric, self.average)
+        given = self.subject_to
+        several = () if given is None else (given,) if isinstance(given, (str, Requirement)) else given
+        object.__setattr__(self, "requirements", tuple(parse_requirement(each) for each in several))
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it is the validation loss that is watched."""
+        return self.metric == "loss"
+
+    @property
+    def name(self) -> str:
+        """What the history calls it."""
+        if self._metric is None:
+            return str(self.metric)
+        best = "best " if self.threshold == "best" else ""
+        return f"{best}{self._metric.name}" + "".join(f", {each}" for each in self.requirements)
+
+    @property
+    def minimize(self) -> bool:
+        """Whether lower is better."""
+        return self.is_loss or (self._metric is not None and self._metric.minimize)
+
+    def better(self, value: float, than: float) -> bool:
+        """Whether a value improves on another; nothing improves on NaN but a number."""
+        if math.isnan(than):
+            return not math.isnan(value)
+        return value < than if self.minimize else value > than
+
+    def measure(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Measured:
+        """The value on these logits, and the threshold it was taken at."""
+        logits, target = logits.detach(), target.detach()
+        if self._metric is None:
+            scores = logits.squeeze(1) if logits.dim() == 2 and logits.shape[1] == 1 else logits
+            return Measured(float(RANKINGS[str(self.metric)](scores, target, weight=weight)), math.nan)
+        if self.threshold == "best":
+            return self._at_best(logits, target, weight)
+        counts = Counts.hard(logits, target, threshold=self._one_threshold(logits), weight=weight)
+        value = averaged(self._metric, counts, self.average).item()
+        short = sum(float(each.violation(counts).clamp(min=0).sum()) for each in self.requirements)
+        holds = all(bool(each.holds(counts).all()) for each in self.requirements)
+        return Measured(value if holds else self._beyond(short), float(self.threshold))
+
+    def _at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
+        assert self._metric is not None
+        scores = torch.sigmoid(logits.float() if logits.dtype == torch.bfloat16 else logits).reshape(-1)
+        if scores.numel() != target.numel():
+            raise ValueError("threshold='best' is for binary logits; for several classes watch the metric at 0.5")
+        try:
+            found = best_threshold(
+                scores, target.reshape(-1), self._metric, subject_to=self.requirements or None, weight=weight
+            )
+        except InfeasibleError:
+            return Measured(self._beyond(math.inf), math.nan)
+        return Measured(found.value, found.threshold)
+
+    def _one_threshold(self, logits: Tensor) -> float | None:
+        return None if logits.dim() > 1 and logits.shape[1] > 1 else float(self.threshold)
+
+    def _beyond(self, short: float) -> float:
+        """A value worse than any that meets the requirements, the worse the further it falls short."""
+        assert self._metric is not None
+        low, high = self._metric.bounds
+        worst = high if self.minimize else low
+        if math.isinf(worst):
+            worst = 0.0
+        return worst + (1 + short) * (1 if self.minimize else -1)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A value, and the threshold it was taken at; NaN where there is none."""
+
+    value: float
+    threshold: float
+
+
+def as_monitor(given: str | Metric | Monitor | Formula) -> Monitor:
+    """A Monitor of what was given; ``"best f1"`` is f1 at its best threshold."""
+    if isinstance(given, Monitor):
+        return given
+    if isinstance(given, str) and given.startswith("best "):
+        return Monitor(given.removeprefix("best ").strip(), threshold="best")
+    return Monitor(given)

@@ -1,0 +1,309 @@
+"""Many models as one computation: weights stacked along a first axis, forward and loss under vmap, one optimiser.
+
+Each member has its own weights, data order, training and validation samples, learning rate, multipliers and stopping
+point, and learns what it would learn alone. A member that stops is taken out of the stack, and the others go on faster.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from metricfit.train.learner import Learner
+from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.samples import Batch, InMemory
+from metricfit.train.stage import Objective, Stage, matched
+
+Stack = dict[str, Tensor]
+
+
+class Population(Learner):
+    """Models of one architecture, trained side by side on one device.
+
+    Args:
+        models: the members, which keep their own weights until ``finish``.
+        validation: each member's validation samples, as numbers into ``data``; None for no validation.
+        data: the tensors that all members' samples are taken from.
+        clip: the largest norm of a member's gradient.
+        chunk: how many samples are evaluated at once.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        data: InMemory,
+        validation: Sequence[Tensor] | None,
+        *,
+        clip: float | None = None,
+        chunk: int = 8192,
+    ) -> None:
+        self.models, self.data, self.validation, self.clip, self.chunk = list(models), data, validation, clip, chunk
+        device = data.y.device
+        for model in self.models:
+            model.to(device)
+        self.skeleton = copy.deepcopy(self.models[0]).to("meta")
+        self.weights, self.buffers = (_clone(stack) for stack in stack_module_state(self.models))
+        self.everyone = list(range(len(self.models)))
+        self.active = list(self.everyone)
+        self.final = _clone(self.weights), _clone(self.buffers)
+        self.has_best = [False] * len(self.models)
+
+    def begin(self, stage: Stage, lr: Sequence[float]) -> None:
+        """A fresh optimiser over the stacked weights, and an objective whose state is stacked at its first batch."""
+        self.active = list(self.everyone)
+        self.weights, self.buffers = (_clone(stack) for stack in self.final)
+        self.has_best = [False] * len(self.models)
+        self.stage, self.lr = stage, list(lr)
+        loss = copy.deepcopy(stage.objective).to(self.data.y.device).train()
+        self.objective = Objective(loss)
+        self.call = _Methods(loss)
+        self.state_of_loss: Stack | None = None
+        self._make_optimizer()
+        self.skeleton.train()
+
+    def _make_optimizer(self) -> None:
+        for given in self.weights.values():
+            given.requires_grad_()
+        make = self.stage.optimizer or torch.optim.AdamW
+        self.highest = max(self.lr)
+        self.optimizer = make(list(self.weights.values()), lr=self.highest)
+        self.scheduler = self.stage.scheduler(self.optimizer) if self.stage.scheduler else None
+
+    def step(self, batch: Batch) -> Tensor:
+        """One backward pass through all members' losses, one optimiser step."""
+        self.optimizer.zero_grad()
+        logits = vmap(self._forward, randomness="different")(self.weights, self.buffers, batch.x)
+        losses = self._losses(logits, batch)
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        if self.clip is not None:
+            self._clip(self.clip)
+        self._take_step()
+        return losses.detach()
+
+    def _forward(self, weights: Stack, buffers: Stack, x: Tensor) -> Tensor:
+        logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))
+        return logits
+
+    def _losses(self, logits: Tensor, batch: Batch) -> Tensor:
+        state = self._loss_state(logits, batch)
+        given = {name: each for name, each in (("weight", batch.weight), ("index", batch.index)) if each is not None}
+
+        def of_member(state: Stack, logits: Tensor, y: Tensor, *rest: Tensor) -> Tensor:
+            extra = dict(zip(given, rest, strict=True))
+            return self.objective.of(self._bound(state, "forward"), logits, y, extra.get("weight"), extra.get("index"))
+
+        losses: Tensor = vmap(of_member, randomness="different")(state, logits, batch.y, *given.values())
+        return losses
+
+    def _bound(self, state: Stack, method: str) -> Callable[..., Any]:
+        return lambda *args, **kwargs: functional_call(self.call, state, (method, *args), kwargs)
+
+    def _loss_state(self, logits: Tensor, batch: Batch) -> Stack:
+        """The objectives' buffers, one row a member. A first call, of member 0 alone, makes those made at first use."""
+        if self.state_of_loss is None:
+            before = {name: given.clone() for name, given in self.call.state_dict().items()}
+            one = Batch(None, batch.y[0], None if batch.weight is None else batch.weight[0], _first(batch.index))
+            self.objective(logits[0].detach(), one)
+            made = {name: before.get(name, torch.zeros_like(given)) for name, given in self.call.state_dict().items()}
+            self.state_of_loss = {name: torch.stack([given] * len(self.active)) for name, given in made.items()}
+        return self.state_of_loss
+
+    def _take_step(self) -> None:
+        rates = [self.lr[member] / self.highest for member in self.active]
+        if min(rates) == 1.0:
+            self.optimizer.step()
+            return
+        # Every optimiser in common use moves in proportion to its learning rate: the move at the highest, scaled.
+        with torch.no_grad():
+            before = {name: given.clone() for name, given in self.weights.items()}
+            self.optimizer.step()
+            for name, given in self.weights.items():
+                rate = given.new_tensor(rates).reshape(-1, *(1,) * (given.dim() - 1))
+                given.copy_(torch.where(rate == 1, given, torch.lerp(before[name], given, rate)))
+
+    @torch.no_grad()
+    def _clip(self, largest: float) -> None:
+        """torch's clip_grad_norm_, member by member."""
+        gradients = [given.grad for given in self.weights.values() if given.grad is not None]
+        norms = torch.stack([torch.linalg.vector_norm(each.flatten(1), dim=1) for each in gradients])
+        scale = (largest / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
+        for each in gradients:
+            each.mul_(scale.reshape(-1, *(1,) * (each.dim() - 1)))
+
+    @torch.no_grad()
+    def end_epoch(self) -> None:
+        """Move multipliers and learning rates."""
+        if self.state_of_loss and hasattr(self.objective.loss, "update"):
+            self._each("update")
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+    def observe(self, values: Sequence[float]) -> None:
+        """Tell each member's objective its value."""
+        if self.state_of_loss and hasattr(self.objective.loss, "observe"):
+            self._each("observe", torch.tensor(values, dtype=torch.float64, device=self.data.y.device))
+
+    def _each(self, method: str, *args: Tensor) -> None:
+        def of_member(state: Stack, *args: Tensor) -> Tensor:
+            self._bound(state, method)(*args)
+            return torch.zeros(())
+
+        vmap(of_member)(self.state_of_loss or {}, *args)
+
+    def anneal(self, fraction: float) -> None:
+        """Advance the objectives' annealed steps."""
+        for name in self.objective.annealed():
+            self.objective.loss.get_submodule(name).advance(fraction)  # type: ignore[operator]
+            if self.state_of_loss is not None:
+                self.state_of_loss[f"loss.{name}.a"].fill_(fraction)
+
+    @torch.no_grad()
+    def logits(self, numbers: Sequence[Tensor]) -> list[Tensor]:
+        """Each active member's logits of these samples, numbers into the data."""
+        self.skeleton.eval()
+        longest = max(map(len, numbers))
+        shared = all(torch.equal(each, numbers[0]) for each in numbers)
+        padded = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in numbers])
+        found = []
+        for part in torch.split(padded, self.chunk, dim=1):
+            x = self.data.x[part[0] if shared else part]
+            in_dims = (0, 0, None if shared else 0)
+            found.append(vmap(self._forward, in_dims=in_dims)(self.weights, self.buffers, x))
+        self.skeleton.train()
+        whole = torch.cat(found, dim=1)
+        return [logits[: len(each)] for logits, each in zip(whole, numbers, strict=True)]
+
+    @torch.no_grad()
+    def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
+        """Each active member on its own validation samples."""
+        assert self.validation is not None
+        numbers = [self.validation[member] for member in self.active]
+        every = self.logits(numbers)
+        self.objective.loss.eval()
+        found = []
+        for at, (logits, index) in enumerate(zip(every, numbers, strict=True)):
+            batch = self.data.take(index)
+            state = {name: given[at] for name, given in (self.state_of_loss or {}).items()}
+            loss = float(self.objective.of(self._bound(state, "forward"), logits, batch.y, batch.weight, None))
+            is_loss = monitor.is_loss
+            measured = monitor.measure(*matched(logits, batch.y), batch.weight) if not is_loss else None
+            found.append((loss, measured or Measured(loss, float("nan"))))
+        self.objective.loss.train()
+        return found
+
+    def gradient_size(self) -> Tensor:
+        """Over all weights of each member."""
+        sizes = [
+            given.grad.abs().flatten(1).sum(1, dtype=torch.float32)
+            for given in self.weights.values()
+            if given.grad is not None
+        ]
+        return torch.stack(sizes).sum(0)
+
+    def remember(self, members: Sequence[int]) -> None:
+        """Copy these members' weights."""
+        self._keep(members)
+        for member in members:
+            self.has_best[member] = True
+
+    @torch.no_grad()
+    def _keep(self, members: Sequence[int]) -> None:
+        if members:
+            rows = [self.active.index(member) for member in members]
+            for final, now in zip(self.final, (self.weights, self.buffers), strict=True):
+                for name, given in now.items():
+                    final[name][list(members)] = given[rows]
+
+    def retire(self, members: Sequence[int]) -> None:
+        """Take these members out of the stack: weights, buffers, optimiser and objective."""
+        if not members:
+            return
+        self._keep([member for member in members if not self.has_best[member]])
+        stay = [at for at, member in enumerate(self.active) if member not in members]
+        self.active = [self.active[at] for at in stay]
+        rows = torch.tensor(stay, dtype=torch.long, device=self.data.y.device)
+        moments = self.optimizer.state_dict()
+        rates = {} if self.scheduler is None else self.scheduler.state_dict()
+        sizes = [given.shape for given in self.weights.values()]
+        self.weights = {name: given.detach()[rows] for name, given in self.weights.items()}
+        self.buffers = {name: given[rows] for name, given in self.buffers.items()}
+        if self.state_of_loss is not None:
+            self.state_of_loss = {name: given[rows] for name, given in self.state_of_loss.items()}
+        if not self.active:
+            return
+        self._make_optimizer()
+        for at, of_weight in moments["state"].items():
+            for key, given in of_weight.items():
+                if isinstance(given, Tensor) and given.shape == sizes[at]:
+                    of_weight[key] = given[rows]
+        self.optimizer.load_state_dict(moments)
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(rates)
+
+    def recall(self) -> None:
+        """What is final: the best weights of those who have some, the last of the others."""
+        self._keep([member for member in self.active if not self.has_best[member]])
+
+    def finish(self) -> None:
+        """Give the members their weights."""
+        for at, model in enumerate(self.models):
+            model.load_state_dict(
+                {name: given[at] for stack in self.final for name, given in stack.items()}, strict=False
+            )
+
+    def state(self) -> dict[str, Any]:
+        """The stacks, the optimiser, the objectives, the best weights."""
+        return {
+            "weights": self.weights,
+            "buffers": self.buffers,
+            "final": list(self.final),
+            "has_best": self.has_best,
+            "active": self.active,
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "objective": self.state_of_loss,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        device = self.data.y.device
+        self.active, self.has_best = state["active"], state["has_best"]
+        self.weights, self.buffers = (_to(state[name], device) for name in ("weights", "buffers"))
+        final = [_to(each, device) for each in state["final"]]
+        self.final = final[0], final[1]
+        self._make_optimizer()
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        self.state_of_loss = None
+        if state["objective"] is not None:
+            self.state_of_loss = _to(state["objective"], device)
+            self.call.load_state_dict({name: given[0] for name, given in self.state_of_loss.items()})
+
+
+class _Methods(nn.Module):
+    """Calls a loss's methods by name, so that functional_call can lend it a member's state for any of them."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.loss, method)(*args, **kwargs)
+
+
+def _clone(stack: Stack) -> Stack:
+    return {name: given.detach().clone() for name, given in stack.items()}
+
+
+def _to(stack: Stack, device: torch.device) -> Stack:
+    return {name: given.to(device) for name, given in stack.items()}
+
+
+def _first(index: Tensor | None) -> Tensor | None:
+    return None if index is None else index[0]

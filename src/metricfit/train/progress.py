@@ -1,0 +1,85 @@
+"""A progress bar: where training is, the loss, the metric, the best so far, the time left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
+
+from metricfit.train.callbacks import Callback, Plan
+from metricfit.train.history import Row
+
+
+class ProgressBar(Callback):
+    """One bar over all stages' epochs, on standard error.
+
+    Where standard error is no terminal a line is printed for about every tenth of the epochs instead. Early stopping
+    ends a stage before its last epoch; the bar then jumps.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.bar: Progress | None = None
+
+    def started(self, plan: Plan, step: int) -> None:
+        """Draw the bar."""
+        self.plan, self.total = plan, sum(epochs for _, epochs in plan.stages)
+        self.offsets, at = {}, 0
+        for name, epochs in plan.stages:
+            self.offsets[name] = at
+            at += epochs
+        self.best: dict[int, float] = {}
+        self.last_tenth = -1
+        if self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[numbers]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self.task = self.bar.add_task("training", total=self.total, numbers="")
+            self.bar.start()
+
+    def stepped(self, step: int, losses: Tensor) -> None:
+        """Nothing: looking at a loss every step would stall a GPU."""
+
+    def epoch_ended(self, rows: Sequence[Row]) -> None:
+        """Move on by an epoch."""
+        first = rows[0]
+        done = self.offsets[first["stage"]] + first["epoch"] + 1
+        numbers = summary(rows)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, description=first["stage"], numbers=numbers)
+            return
+        tenth = 10 * done // self.total
+        if tenth > self.last_tenth:
+            self.last_tenth = tenth
+            self.console.print(f"{first['stage']}: epoch {done} of {self.total}, {numbers}", highlight=False)
+
+    def finished(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """The rows' mean losses and monitored values, and the best so far, in a line."""
+    parts = [f"loss {_mean(rows, 'train_loss'):.4g}"]
+    if "monitor" in rows[0]:
+        name = rows[0]["monitor"]
+        parts.append(f"{name} {_mean(rows, 'value'):.4g}, best {_mean(rows, 'best'):.4g}")
+    if len(rows) > 1:
+        parts.append(f"{len(rows)} members")
+    return ", ".join(parts)
+
+
+def _mean(rows: Sequence[Row], name: str) -> float:
+    values = [row[name] for row in rows if not math.isnan(row[name])]
+    return sum(values) / len(values) if values else math.nan

@@ -1,0 +1,82 @@
+"""Ready recipes: lists of stages for ``fit``. Which to take is measured in the documentation.
+
+Each is for binary or multilabel logits, or with ``task="multiclass"`` for exclusive classes, where cross-entropy is
+torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from metricfit.constraints import AugmentedLagrangian, Constraint
+from metricfit.losses.metric_loss import MetricLoss
+from metricfit.losses.mix import Mix
+from metricfit.losses.pointwise import WeightedBCELoss
+from metricfit.metrics.base import Formula, Metric
+from metricfit.metrics.requirements import Requirement
+from metricfit.train.monitor import Monitor
+from metricfit.train.stage import Stage
+
+AnyMetric = str | Metric | Formula
+Requirements = str | Requirement | Constraint | Sequence[str | Requirement | Constraint]
+
+NAMES = ("bce", "metric", "mix", "two_stage", "constrained")
+
+
+def bce(*, task: str | None = None, **stage: Any) -> list[Stage]:
+    """Cross-entropy alone, watched by its own validation loss: with a tuned threshold, the baseline to beat."""
+    return [Stage(_cross_entropy(task), name="bce", **stage)]
+
+
+def metric(metric: AnyMetric, *, task: str | None = None, **stage: Any) -> list[Stage]:
+    """The metric loss alone."""
+    return [Stage(_metric_loss(metric, task), name="metric", **stage)]
+
+
+def mix(metric: AnyMetric, *, share: float = 0.5, task: str | None = None, **stage: Any) -> list[Stage]:
+    """Cross-entropy plus a share of the metric loss."""
+    return [Stage(Mix((_cross_entropy(task), 1.0), (_metric_loss(metric, task), share)), name="mix", **stage)]
+
+
+def two_stage(metric: AnyMetric, *, lr: float = 3e-4, task: str | None = None, **stage: Any) -> list[Stage]:
+    """Cross-entropy first, then the metric loss from its best weights, at a lower learning rate."""
+    return [
+        Stage(_cross_entropy(task), name="bce", **stage),
+        Stage(_metric_loss(metric, task), lr=lr, name="metric", **stage),
+    ]
+
+
+def constrained(
+    metric: AnyMetric,
+    subject_to: Requirements,
+    *,
+    objective: nn.Module | None = None,
+    mu: float = 1.0,
+    lr: float | None = None,
+    task: str | None = None,
+    **stage: Any,
+) -> list[Stage]:
+    """Cross-entropy first, then the objective under requirements by an augmented Lagrangian.
+
+    The objective is by default cross-entropy plus half the metric's loss. The second stage is watched by the metric at
+    its best threshold that meets the requirements.
+    """
+    loss = objective or Mix((_cross_entropy(task), 1.0), (_metric_loss(metric, task), 0.5))
+    several = [subject_to] if isinstance(subject_to, (str, Requirement, Constraint)) else list(subject_to)
+    bounds = [each for each in several if isinstance(each, (str, Requirement))]
+    watched = Monitor(metric, threshold=0.5 if task == "multiclass" else "best", subject_to=bounds or None)
+    return [
+        Stage(_cross_entropy(task), name="bce", **stage),
+        Stage(AugmentedLagrangian(loss, several, mu=mu), lr=lr, monitor=watched, name="constrained", **stage),
+    ]
+
+
+def _cross_entropy(task: str | None) -> nn.Module:
+    return nn.CrossEntropyLoss() if task == "multiclass" else WeightedBCELoss()
+
+
+def _metric_loss(metric: AnyMetric, task: str | None) -> MetricLoss:
+    return MetricLoss(metric, task=task)

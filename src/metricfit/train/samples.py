@@ -1,0 +1,207 @@
+"""What is trained on: tensors in memory, a Dataset or a DataLoader, as batches that say which samples they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from metricfit.train import randomness
+from metricfit.train.order import seed_of
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs, target, weights where there are any, and the samples' numbers where they are known."""
+
+    x: Any
+    y: Tensor
+    weight: Tensor | None = None
+    index: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+class InMemory:
+    """Tensors indexed where they lie: no collation of single samples."""
+
+    def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> None:
+        self.x, self.y, self.weight = x, y, weight
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def target(self) -> Tensor:
+        """All labels."""
+        return self.y
+
+    def to(self, device: torch.device) -> InMemory:
+        """The same on a device."""
+        return InMemory(*(None if given is None else given.to(device) for given in (self.x, self.y, self.weight)))  # type: ignore[arg-type]
+
+    def weighted(self, weight: Tensor | None) -> InMemory:
+        """The same with other weights."""
+        return InMemory(self.x, self.y, weight)
+
+    def take(self, index: Tensor) -> Batch:
+        """The samples of these numbers; of several members' numbers, with an axis of members in front."""
+        at = index.to(self.y.device)
+        return Batch(self.x[at], self.y[at], None if self.weight is None else self.weight[at], at)
+
+    def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
+        """One batch for each list of numbers."""
+        for index in order:
+            yield self.take(index)
+
+
+class FromDataset:
+    """A map-style Dataset of ``(x, y)`` or ``(x, y, weight)``, read by a DataLoader in the order that is asked for."""
+
+    def __init__(self, dataset: Dataset[Any], workers: int = 0) -> None:
+        self.dataset, self.workers = dataset, workers
+        self._target: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    @property
+    def target(self) -> Tensor:
+        """All labels; read once, from the dataset's ``targets`` or ``tensors[1]`` if it has them."""
+        if self._target is None:
+            self._target = _labels_of(self.dataset)
+        return self._target
+
+    def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
+        """One batch for each list of numbers; what is random in the items is drawn from the seed."""
+        loader = DataLoader(
+            _SeededItems(self.dataset, seed),
+            batch_sampler=[index.tolist() for index in order],
+            num_workers=self.workers,
+            pin_memory=device.type == "cuda",
+        )
+        for index, given in zip(order, loader, strict=True):
+            yield replace(batch_of(given, device), index=index.to(device))
+
+
+class _SeededItems(Dataset[Any]):
+    """Items whose random augmentation is a function of the seed and the sample alone, whoever reads them and when."""
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self.dataset, self.seed = dataset, seed
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, at: int) -> Any:
+        with randomness.seeded(seed_of(self.seed, at)):
+            return self.dataset[at]
+
+
+class FromLoader:
+    """A user's DataLoader as it is: its own batches and order, and no sample numbers."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        return len(self.loader)
+
+    def batches(self, device: torch.device, seed: int = 0, skip: int = 0) -> Iterator[Batch]:
+        """Its batches, but the first few; it shuffles by the seed, apart from what the model draws in between."""
+        stream = randomness.Stream(seed)
+        with stream:
+            given = iter(self.loader)
+        for at in range(len(self.loader)):
+            with stream:
+                batch = next(given)
+            if at >= skip:
+                yield batch_of(batch, device)
+
+
+Source = InMemory | FromDataset | FromLoader
+
+
+def source(given: Any, name: str, workers: int = 0) -> Source:
+    """What fit was given, as one of the three."""
+    if isinstance(given, (InMemory, FromDataset, FromLoader)):
+        return given
+    if isinstance(given, DataLoader):
+        return FromLoader(given)
+    if isinstance(given, (tuple, list)) and len(given) in (2, 3):
+        x, y, weight = (*given, None)[:3]
+        x, y = as_tensor(x, f"{name}'s inputs"), as_tensor(y, f"{name}'s labels")
+        weight = None if weight is None else as_tensor(weight, f"{name}'s weights").to(torch.get_default_dtype())
+        if len(x) != len(y) or (weight is not None and len(weight) != len(y)):
+            sizes = [len(part) for part in (x, y, weight) if part is not None]
+            raise ValueError(f"{name} has parts of different lengths: {', '.join(map(str, sizes))}")
+        if not len(y):
+            raise ValueError(f"{name} is empty")
+        _check_inputs(x, name)
+        return InMemory(x, y, weight)
+    if isinstance(given, Dataset) or (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
+        if not len(given):
+            raise ValueError(f"{name} is empty")
+        return FromDataset(given, workers)
+    raise TypeError(f"{name} must be (X, y), (X, y, weight), a Dataset or a DataLoader; got {type(given).__name__}")
+
+
+def as_tensor(given: Any, name: str) -> Tensor:
+    """A tensor of an array, a table or a list; fractions in torch's default type."""
+    if isinstance(given, Tensor):
+        return given
+    if hasattr(given, "to_numpy"):  # pandas and polars
+        given = given.to_numpy()
+    try:
+        made = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
+    return made.to(torch.get_default_dtype()) if made.is_floating_point() else made
+
+
+def batch_of(given: Any, device: torch.device) -> Batch:
+    """What a DataLoader gives, on the device: ``(x, y)``, ``(x, y, weight)`` or a dictionary with those names."""
+    if isinstance(given, dict):
+        if not {"x", "y"} <= given.keys():
+            raise ValueError(f"a batch that is a dictionary needs 'x' and 'y', got {sorted(map(str, given))}")
+        parts = [given["x"], given["y"], given.get("weight")]
+    elif isinstance(given, (tuple, list)) and len(given) in (2, 3):
+        parts = [*given, None][:3]
+    else:
+        raise TypeError(f"a batch must be (x, y) or (x, y, weight), got {type(given).__name__}")
+    x, y, weight = (_moved(part, device) for part in parts)
+    return Batch(x, y, weight)
+
+
+def _moved(part: Any, device: torch.device) -> Any:
+    if isinstance(part, Tensor):
+        return part.to(device, non_blocking=True)
+    if isinstance(part, (tuple, list)):
+        return type(part)(_moved(each, device) for each in part)
+    if isinstance(part, dict):
+        return {key: _moved(each, device) for key, each in part.items()}
+    return part
+
+
+def _labels_of(dataset: Any) -> Tensor:
+    for labels in (getattr(dataset, "targets", None), getattr(dataset, "tensors", (None, None))[1]):
+        if labels is not None and len(labels) == len(dataset):
+            return torch.as_tensor(labels)
+    labels = default_collate([dataset[at][1] for at in range(len(dataset))])
+    return torch.as_tensor(labels)
+
+
+def _check_inputs(x: Tensor, name: str) -> None:
+    if x.is_floating_point() and not bool(x.isfinite().all()):
+        rows = (~x.isfinite()).flatten(1).any(1) if x.dim() > 1 else ~x.isfinite()
+        first = int(rows.nonzero()[0])
+        raise ValueError(
+            f"{name}'s inputs hold NaN or infinity in {int(rows.sum())} of {len(x)} rows, the first is row {first}; "
+            "fill in or drop them"
+        )

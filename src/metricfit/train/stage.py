@@ -1,0 +1,132 @@
+"""A stage of training: what is minimised, for how long, and what is watched."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from metricfit.core.steps import Annealed
+from metricfit.losses.mix import takes_weight
+from metricfit.metrics.base import Metric
+from metricfit.train.monitor import Monitor, as_monitor
+from metricfit.train.samples import Batch
+
+MakeOptimizer = Callable[..., Optimizer]
+MakeScheduler = Callable[[Optimizer], LRScheduler]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage; what is None is taken from the arguments of ``fit``.
+
+    Args:
+        objective: the loss to minimise.
+        epochs: at most so many.
+        lr: the learning rate.
+        monitor: what is watched on the validation set: "loss", a metric, "best f1", or a Monitor. The weights where it
+            was best are kept, and ``patience`` counts from there.
+        patience: stop after so many epochs without a better value.
+        optimizer: called as ``optimizer(parameters, lr=lr)``.
+        scheduler: called as ``scheduler(optimizer)``, stepped every epoch.
+        name: what the history calls the stage.
+    """
+
+    objective: nn.Module
+    epochs: int | None = None
+    lr: float | None = None
+    monitor: str | Metric | Monitor | None = None
+    patience: int | None = None
+    optimizer: MakeOptimizer | None = None
+    scheduler: MakeScheduler | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.objective, nn.Module):
+            raise TypeError(f"a stage's objective is a loss module, got {self.objective!r}")
+        if self.epochs is not None and self.epochs < 1:
+            raise ValueError(f"epochs must be at least 1, got {self.epochs}")
+        if self.patience is not None and self.patience < 1:
+            raise ValueError(f"patience must be at least 1 epoch, got {self.patience}")
+        if self.lr is not None and not self.lr > 0:
+            raise ValueError(f"lr must be above 0, got {self.lr}")
+
+    def filled(self, **usual: Any) -> Stage:
+        """The stage with what it left open taken from these."""
+        return replace(self, **{key: value for key, value in usual.items() if getattr(self, key) is None})
+
+    @property
+    def watched(self) -> Monitor:
+        """The monitor, parsed."""
+        return as_monitor("loss" if self.monitor is None else self.monitor)
+
+
+def stages_of(objective: nn.Module | Stage | Iterable[Stage], **usual: Any) -> list[Stage]:
+    """What fit was given as objective, as a list of stages with nothing left open."""
+    if isinstance(objective, nn.Module):
+        given = [Stage(objective)]
+    elif isinstance(objective, Stage):
+        given = [objective]
+    else:
+        given = list(objective)
+    if not given or not all(isinstance(each, Stage) for each in given):
+        raise TypeError(
+            f"the objective is a loss, a Stage or a list of Stages such as recipes.mix('f1'); got {objective!r}"
+        )
+    return [each.filled(**usual, name=f"stage {at}") for at, each in enumerate(given)]
+
+
+class Objective:
+    """A loss called on a batch, with the index and the weight where it takes them."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        self.loss = loss
+        self.takes_index = "index" in inspect.signature(loss.forward).parameters
+        self.takes_weight = takes_weight(loss)
+
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
+        """The loss of a batch."""
+        return self.of(self.loss, logits, batch.y, batch.weight, batch.index)
+
+    def of(
+        self, call: Callable[..., Tensor], logits: Tensor, y: Tensor, weight: Tensor | None, index: Tensor | None
+    ) -> Tensor:
+        """The loss by any callable of its signature, of logits and labels in matching shapes."""
+        logits, y = matched(logits, y)
+        given: dict[str, Tensor] = {}
+        if self.takes_index and index is not None:
+            given["index"] = index
+        if weight is not None:
+            if not self.takes_weight:
+                raise ValueError(f"weights were given, but {type(self.loss).__name__} takes none")
+            given["weight"] = weight
+        return call(logits, y, **given)
+
+    def update(self) -> None:
+        """At the end of an epoch: move multipliers."""
+        if hasattr(self.loss, "update"):
+            self.loss.update()  # type: ignore[operator]
+
+    def observe(self, value: Tensor) -> None:
+        """After validation, with a value of which higher is better."""
+        if hasattr(self.loss, "observe"):
+            self.loss.observe(value)  # type: ignore[operator]
+
+    def annealed(self) -> list[str]:
+        """The names of steps that move from one form to another during training."""
+        return [name for name, module in self.loss.named_modules() if isinstance(module, Annealed)]
+
+
+def matched(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """One column of logits as a row, like its labels, which are then of its type, as torch's binary losses ask."""
+    if logits.dim() == y.dim() + 1 and logits.shape[-1] == 1:
+        logits = logits.squeeze(-1)
+    if logits.shape == y.shape and not y.is_floating_point():
+        y = y.to(logits.dtype if logits.is_floating_point() else torch.get_default_dtype())
+    return logits, y
