@@ -235,3 +235,11 @@ def test_the_margin_is_added_in_float64():
 def test_an_unknown_side_is_refused():
     with pytest.raises(ValueError, match=r'per must be "positive" or "negative", got "?\'pair'):
         pairs.violations(torch.randn(3), torch.ones(3), 1.0, 2, per="pair")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows", [(), (1,), (3,)])
+def test_order_of_values(dtype, rows):
+    x = torch.randn(*rows, 40_000, dtype=dtype) * 10.0 ** torch.randint(-30, 30, (40_000,))
+    x[..., :6] = torch.tensor([0.0, -0.0, 1e-42, -1e-42, float("inf"), -float("inf")])
+    torch.testing.assert_close(x.gather(-1, pairs._order(x)), x.sort(-1).values, rtol=0, atol=0)

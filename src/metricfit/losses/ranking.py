@@ -42,9 +42,9 @@ class _PairLoss(nn.Module):
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The mean over pairs."""
         batch = columns(logits, target, weight, type(self).__name__)
-        samples = torch.stack([self.score(batch.logits), *sides(batch)])
+        samples = self.score(batch.logits), *sides(batch)
         if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
-            samples = gather_over_ranks(samples, dim=-1)
+            samples = tuple(gather_over_ranks(torch.stack(samples), dim=-1))
         score, positive, negative = self.chosen(*samples)
         sums = violations(score, negative, self.margin, self.power)
         return ratio((positive * sums).sum(-1), positive.sum(-1) * negative.sum(-1)).mean()
