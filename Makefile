@@ -12,7 +12,7 @@ help:
 	@echo "make test-all  the tests, slow ones included"
 	@echo "make check     formatting, lint, types, import layers"
 	@echo "make bench     the speed table of docs/speed.md, measured here"
-	@echo "make bench-peers  other libraries' segmentation losses beside ours, in an environment of their own"
+	@echo "make bench-peers  other libraries' segmentation and ranking losses beside ours, in an environment of their own"
 	@echo "make docs      the documentation, strictly, into site/"
 
 $(BIN)/python:
@@ -43,18 +43,20 @@ check: $(VENV)/.with-check
 bench: $(VENV)/.with-demo
 	$(BIN)/python -m benchmarks
 
-# segmentation_models_pytorch depends on torchvision, which must not come near $(VENV): benchmarks/segmentation_peers.py.
+# segmentation_models_pytorch and libauc depend on torchvision, which must not come near $(VENV): see the peers' modules.
 PEERS := .venv-peers
 
 $(PEERS)/.ready: constraints.txt
 	@echo "Setting up $(PEERS) ..."
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt numpy monai==1.6.1 -e .
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps segmentation_models_pytorch==0.6.0
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		numpy monai==1.6.1 tqdm scikit-learn -e .
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		segmentation_models_pytorch==0.6.0 libauc==2.0.1
 	@touch $@
 
 bench-peers: $(PEERS)/.ready
-	$(PEERS)/bin/python -m benchmarks --module segmentation_peers --json benchmarks/results/peers.json
+	$(PEERS)/bin/python -m benchmarks --module segmentation_peers --module pair_peers --json benchmarks/results/peers.json
 	$(PEERS)/bin/python -m benchmarks --markdown benchmarks/RESULTS.md
 
 docs: $(VENV)/.with-docs

@@ -2,7 +2,7 @@
 
 A row is a declaration, ``Row(name, work, device, bar, measure)``, in the ``ROWS`` of its module; a table of peers, for
 information, is a ``PeerGroup`` in its ``PEERS``. A new module joins by being named in ``benchmarks.__main__.MODULES``,
-or is run by ``--module`` where it needs an environment of its own, as ``segmentation_peers`` does.
+or is run by ``--module`` where it needs an environment of its own, as ``segmentation_peers`` and ``pair_peers`` do.
 """
 
 import os

@@ -32,7 +32,7 @@ def test_quick_run_measures_every_cpu_row_and_judges_none(quick):
     _, results = quick
     names = {row["name"] for row in results["rows"]}
     cpu = [row for row in results["rows"] if row["device"] == "cpu"]
-    assert {"binary-loss-cpu-eager", "multiclass-loss-cpu-eager", "best-threshold"} <= names
+    assert {"binary-loss-cpu-eager", "multiclass-loss-cpu-eager", "best-threshold", "hinge-sums-cpu"} <= names
     assert all(row["ratio"] > 0 and row["holds"].startswith("unjudged") for row in cpu)
 
 
@@ -108,5 +108,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 
 def test_peers_that_are_not_installed_are_named(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["--module", "segmentation_peers", "--quick", "--device", "cpu"]) == 0
-    assert "no segmentation_models_pytorch: see `make bench-peers`" in capsys.readouterr().out
+    assert main(["--module", "segmentation_peers", "--module", "pair_peers", "--quick", "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    assert "no segmentation_models_pytorch: see `make bench-peers`" in printed
+    assert "no LibAUC (No module named 'libauc'): see `make bench-peers`" in printed

@@ -1,0 +1,115 @@
+"""Sums over pairs on a CUDA device: against all pairs, against the CPU, and in linear memory."""
+
+import pytest
+import torch
+from torch.func import grad, vmap
+
+from metricfit.core import pairs
+from metricfit.losses import MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, WMWLoss
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+LOSSES = [PairHingeLoss(power=1), PairHingeLoss(), WMWLoss(), PairSquareLoss(), MBAUCLoss(), PartialAUCLoss(0.9, 0.5)]
+every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
+MILLION = 10**6
+
+
+def samples(n, device="cuda", dtype=torch.float32, seed=0):
+    """Scores, labels of which a tenth is positive, and weights."""
+    generator = torch.Generator().manual_seed(seed)
+    y = (torch.rand(n, generator=generator) < 0.1).long()
+    x, w = torch.randn(n, generator=generator, dtype=torch.float64) + y, torch.rand(n, generator=generator)
+    return x.to(device, dtype), y.to(device), w.to(device, torch.promote_types(dtype, torch.float32))
+
+
+def value_and_gradient(loss, x, y, w):
+    x = x.detach().requires_grad_()
+    value = loss(x, y, w)
+    return value.detach(), torch.autograd.grad(value, x)[0]
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0], ids=["near 0", "far from 0"])
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_a_million_samples_in_float32(power, shift):
+    """Each sum and each gradient to 1e-5 of itself."""
+    score, _, weight = samples(MILLION)
+    score = score + shift
+    queries, points = score.clone().requires_grad_(), (score + 0.5).requires_grad_()
+    upstream = torch.rand(MILLION, device="cuda")
+    found = pairs.hinge_sums(queries, points, weight, power)
+    of_queries, of_points = torch.autograd.grad(found, (queries, points), upstream)
+    x, y, w, g = (given.detach().double() for given in (queries, points, weight, upstream))
+    at = torch.cat([score.topk(10).indices, (-score).topk(10).indices, torch.arange(0, MILLION, 20_000).cuda()])
+    above, below = (y[None] - x[at][:, None]).clamp(min=0), (y[at][:, None] - x[None]).clamp(min=0)
+    expected = {
+        found: above**power @ w,
+        of_queries: -power * g[at] * ((above ** (power - 1) * (above > 0)) @ w),
+        of_points: power * w[at] * ((below ** (power - 1) * (below > 0)) @ g),
+    }
+    for ours, theirs in expected.items():
+        torch.testing.assert_close(ours[at].double(), theirs, rtol=1e-5, atol=0)
+
+
+@every_loss
+@pytest.mark.parametrize("n", [50, 20_000])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_losses_are_those_of_the_cpu(loss, n, dtype):
+    x, y, w = samples(n, dtype=dtype)
+    value, gradient = value_and_gradient(loss, x, y, w)
+    on_cpu = value_and_gradient(loss, x.cpu().double(), y.cpu(), w.cpu().double())
+    assert value.item() == pytest.approx(on_cpu[0].item(), rel=1e-10 if dtype == torch.float64 else 1e-4)
+    assert gradient.dtype == dtype
+    loose = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 1e-2, torch.float16: 1e-2}[dtype]
+    smallest = torch.finfo(dtype).tiny if dtype == torch.float16 else 0.0  # float16 has nothing between it and 0
+    scale = on_cpu[1].abs().max().item()
+    torch.testing.assert_close(gradient.cpu().double(), on_cpu[1], rtol=loose, atol=loose * scale + smallest)
+
+
+@every_loss
+def test_rows_of_a_population(loss):
+    x, y, _ = (given.reshape(4, 1000) for given in samples(4000))
+    found = vmap(grad(loss))(x, y)
+    for row in range(4):
+        torch.testing.assert_close(found[row], grad(loss)(x[row], y[row]), rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@every_loss
+def test_compiled(loss):
+    x, y, w = samples(5000)
+    torch._dynamo.reset()
+    compiled = value_and_gradient(torch.compile(loss, fullgraph=True), x, y, w)
+    eager = value_and_gradient(loss, x, y, w)
+    torch.testing.assert_close(compiled[0], eager[0], rtol=1e-5, atol=0)
+    torch.testing.assert_close(compiled[1], eager[1], rtol=1e-3, atol=1e-4 * eager[1].abs().max().item())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("n", [50, 5000])
+def test_scores_that_are_not_finite_give_nan(bad, n):
+    x, y, w = samples(n)
+    x[3] = bad
+    value, gradient = value_and_gradient(PairHingeLoss(), x, y, w)
+    assert value.isnan()
+    assert gradient.isnan().any()
+
+
+def test_ten_million_samples_in_one_pass_and_memory_that_grows_linearly():
+    loss, needed = PairHingeLoss(), {}
+    for n in (10**4, 10**5, MILLION, 10**7):
+        x, y, w = samples(n)
+        value_and_gradient(loss, x, y, w)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        value, gradient = value_and_gradient(loss, x, y, w)
+        torch.cuda.synchronize()
+        needed[n] = torch.cuda.max_memory_allocated() - before
+        assert value.isfinite()
+        assert gradient.isfinite().all()
+    a_sample = [size / n for n, size in needed.items()]
+    assert max(a_sample[1:]) <= 1.2 * min(a_sample[1:]), needed
+    assert a_sample[-1] <= 1.2 * a_sample[0], needed
