@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from metricfit.train.history import History, Row
 from metricfit.train.loop import Loop, Standing
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
-from metricfit.train.population import Population
+from metricfit.train.population import Population, stacked
 from metricfit.train.samples import Batch, InMemory, as_tensor, source
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Objective, Stage, stages_of
 from metricfit.train.start import start_at_prior as set_prior
@@ -90,10 +90,9 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     data, trained, held_out = _samples(train, splits, validation, len(models))
     data = data.weighted(weights_of(data.y, data.weight, class_weight))
     labels = data.y.detach().cpu()
-    sizes = {len(each) for each in trained}
     checks.check_stages(stages, held_out is not None, data.weight is not None)
-    if len(sizes) > 1:
-        _check_padding(stages, sizes)
+    for part, numbers in (("training", trained), ("validation", held_out or [])):
+        _check_padding(stages, part, {len(each) for each in numbers})
     logits = checks.sample_logits(models[0], data.x)
     checks.check_target(logits, labels, "train")
     for member, model in enumerate(models):
@@ -275,22 +274,13 @@ def _batches(
         active = list(learner.active)
         own = [order.batches(labels[trained[each]], seeds[each], stage, epoch, steps) for each in active]
         for at in range(first, steps):
-            yield _stacked(data, [trained[each] for each in active], [batches[at] for batches in own])
+            positions = [batches[at] for batches in own]
+            batch, _ = stacked(data, [trained[each][mine] for each, mine in zip(active, positions, strict=True)])
+            longest = batch.y.shape[1]
+            filled = [torch.nn.functional.pad(mine, (0, longest - len(mine))) for mine in positions]
+            yield replace(batch, index=torch.stack(filled).to(batch.y.device))
 
     return of_epoch
-
-
-def _stacked(data: InMemory, trained: Sequence[Tensor], positions: Sequence[Tensor]) -> Batch:
-    longest = max(map(len, positions))
-    padded = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in positions])
-    numbers = torch.stack([mine[each] for mine, each in zip(trained, padded, strict=True)])
-    batch = data.take(numbers)
-    index = padded.to(batch.y.device)
-    if all(len(each) == longest for each in positions):
-        return Batch(batch.x, batch.y, batch.weight, index)
-    real = torch.stack([torch.arange(longest) < len(each) for each in positions]).to(batch.y.device)
-    weight = torch.ones_like(real, dtype=batch.x.dtype) if batch.weight is None else batch.weight
-    return Batch(batch.x, batch.y, weight * real, index)
 
 
 def _samples(
@@ -335,11 +325,11 @@ def _check_members(
         raise ValueError("the members must be of one architecture, with weights of the same shapes")
 
 
-def _check_padding(stages: Sequence[Stage], sizes: set[int]) -> None:
+def _check_padding(stages: Sequence[Stage], part: str, sizes: set[int]) -> None:
     for stage in stages:
-        if not Objective(stage.objective).takes_weight:
+        if len(sizes) > 1 and not Objective(stage.objective).takes_weight:
             raise ValueError(
-                f"the members have {min(sizes)} to {max(sizes)} training samples, so some batches are padded with "
+                f"the members have {min(sizes)} to {max(sizes)} {part} samples, so some batches are padded with "
                 f"samples of weight 0, but {type(stage.objective).__name__} takes no weights; use WeightedBCELoss() "
                 "for cross-entropy, or give every member as many samples"
             )

@@ -7,7 +7,9 @@ point, and learns what it would learn alone. A member that stops is taken out of
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -163,37 +165,33 @@ class Population(Learner):
                 self.state_of_loss[f"loss.{name}.a"].fill_(fraction)
 
     @torch.no_grad()
-    def logits(self, numbers: Sequence[Tensor]) -> list[Tensor]:
-        """Each active member's logits of these samples, numbers into the data."""
+    def logits(self, numbers: Tensor) -> Tensor:
+        """Each active member's logits of its row of samples, numbers into the data."""
         self.skeleton.eval()
-        longest = max(map(len, numbers))
-        shared = all(torch.equal(each, numbers[0]) for each in numbers)
-        padded = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in numbers])
+        shared = bool((numbers == numbers[0]).all())
         found = []
-        for part in torch.split(padded, self.chunk, dim=1):
+        for part in torch.split(numbers, self.chunk, dim=1):
             x = self.data.x[part[0] if shared else part]
-            in_dims = (0, 0, None if shared else 0)
-            found.append(vmap(self._forward, in_dims=in_dims)(self.weights, self.buffers, x))
+            found.append(vmap(self._forward, in_dims=(0, 0, None if shared else 0))(self.weights, self.buffers, x))
         self.skeleton.train()
-        whole = torch.cat(found, dim=1)
-        return [logits[: len(each)] for logits, each in zip(whole, numbers, strict=True)]
+        return torch.cat(found, dim=1)
 
     @torch.no_grad()
     def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
         """Each active member on its own validation samples."""
         assert self.validation is not None
-        numbers = [self.validation[member] for member in self.active]
-        every = self.logits(numbers)
+        own = [self.validation[member] for member in self.active]
+        batch, numbers = stacked(self.data, own)
+        logits = self.logits(numbers)
         self.objective.loss.eval()
-        found = []
-        for at, (logits, index) in enumerate(zip(every, numbers, strict=True)):
-            batch = self.data.take(index)
-            state = {name: given[at] for name, given in (self.state_of_loss or {}).items()}
-            loss = float(self.objective.of(self._bound(state, "forward"), logits, batch.y, batch.weight, None))
-            is_loss = monitor.is_loss
-            measured = monitor.measure(*matched(logits, batch.y), batch.weight) if not is_loss else None
-            found.append((loss, measured or Measured(loss, float("nan"))))
+        losses = self._losses(logits, Batch(None, batch.y, batch.weight)).tolist()
         self.objective.loss.train()
+        if monitor.is_loss:
+            return [(loss, Measured(loss, math.nan)) for loss in losses]
+        found = []
+        for loss, of_member, index in zip(losses, logits, own, strict=True):
+            mine = self.data.take(index)
+            found.append((loss, monitor.measure(*matched(of_member[: len(index)], mine.y), mine.weight)))
         return found
 
     def gradient_size(self) -> Tensor:
@@ -284,6 +282,20 @@ class Population(Learner):
         if state["objective"] is not None:
             self.state_of_loss = _to(state["objective"], device)
             self.call.load_state_dict({name: given[0] for name, given in self.state_of_loss.items()})
+
+
+def stacked(data: InMemory, numbers: Sequence[Tensor]) -> tuple[Batch, Tensor]:
+    """The members' samples, each as long as the longest, filled up with samples of weight 0; and their numbers."""
+    lengths = [len(each) for each in numbers]
+    longest = max(lengths)
+    filled = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in numbers])
+    batch = data.take(filled)
+    if min(lengths) == longest:
+        return batch, filled
+    device = batch.y.device
+    real = torch.arange(longest, device=device) < torch.tensor(lengths, device=device).unsqueeze(1)
+    weight = torch.ones_like(real, dtype=torch.get_default_dtype()) if batch.weight is None else batch.weight
+    return replace(batch, weight=weight * real), filled
 
 
 class _Methods(nn.Module):
