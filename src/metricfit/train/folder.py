@@ -14,14 +14,14 @@ import os
 import re
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import torch
-from safetensors.torch import load as from_bytes
-from safetensors.torch import save as to_bytes
-from torch import Tensor
+from metricfit.train.lock import Lock
+from metricfit.train.packing import pack, unpack
+from metricfit.train.spec import differences
 
 CHECKPOINT = re.compile(r"step-(\d{10})-([0-9a-f]{16})\.safetensors")
+UNFINISHED = re.compile(r"\..*\.unfinished")
 KEPT = 2
 
 
@@ -30,10 +30,22 @@ class CheckpointWarning(UserWarning):
 
 
 class RunFolder:
-    """The folder of one run."""
+    """The folder of one run. ``with folder:`` lets go of it at the end; it is taken by ``begin``."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._lock = Lock(self.path / "lock")
+        self._steps: BinaryIO | None = None
+        self._damaged: list[Path] = []
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
 
     @property
     def started(self) -> bool:
@@ -46,33 +58,64 @@ class RunFolder:
         return (self.path / "finished").exists()
 
     def begin(self, spec: dict[str, Any], resume: bool) -> None:
-        """Make the folder for a run with this spec, or check that the one there is of the same."""
+        """Make the folder for a run with this spec, or check that the one there is of the same; hold it if there is
+        training to do.
+        """
+        self.check(spec, resume)
+        if self.finished:
+            return
         self.path.mkdir(parents=True, exist_ok=True)
+        self._lock.take()
+        try:
+            self.check(spec, resume)  # another process may have been here in the meantime
+            for path in self.path.iterdir():
+                if UNFINISHED.fullmatch(path.name):
+                    path.unlink()
+            if not self.started:
+                self.write("run.json", json.dumps(spec, indent=2, sort_keys=True).encode())
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def check(self, spec: dict[str, Any], resume: bool) -> None:
+        """Refuse a folder that is not for this run, and change nothing."""
         if not self.started:
-            if any(self.path.iterdir()):
+            others = [path.name for path in self.path.iterdir()] if self.path.exists() else []
+            if any(name != "lock" and not UNFINISHED.fullmatch(name) for name in others):
                 raise FileExistsError(f"{self.path} holds other files; give checkpoint_dir a folder of its own")
-            self.write("run.json", json.dumps(spec, indent=2, sort_keys=True).encode())
             return
         if not resume:
             raise FileExistsError(
                 f"{self.path} holds a run already; resume=True continues it, or give another checkpoint_dir"
             )
-        before = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
-        differing = [
-            f"{key}: {before.get(key)!r} then, {spec.get(key)!r} now"
-            for key in sorted(before.keys() | spec.keys())
-            if before.get(key) != spec.get(key) and key != "versions"
-        ]
+        differing = differences(self._spec(), spec)
         if differing:
             raise ValueError(
-                f"{self.path} holds another run ({'; '.join(differing)}); resume with the settings it was started "
-                "with, or give another checkpoint_dir"
+                f"{self.path} holds another run ({'; '.join(differing)}); resume with the settings and data it was "
+                "started with, or give another checkpoint_dir"
             )
+
+    def _spec(self) -> dict[str, Any]:
+        try:
+            spec = json.loads((self.path / "run.json").read_bytes())
+            if isinstance(spec, dict):
+                return spec
+            problem = "it is no JSON object"
+        except ValueError as error:
+            problem = str(error)
+        raise ValueError(
+            f"{self.path / 'run.json'} is damaged ({problem}), so the run's settings are not known. The checkpoints "
+            "are untouched: to go on from them, start the same run in another folder, stop it and copy its run.json"
+        )
 
     def count_step(self) -> None:
         """Note that an optimiser step was made."""
-        with open(self.path / "steps", "ab", buffering=0) as file:
-            file.write(b".")
+        try:
+            if self._steps is None:
+                self._steps = open(self.path / "steps", "ab", buffering=0)  # noqa: SIM115 (closed at the end)
+            self._steps.write(b".")
+        except OSError as error:
+            raise self._explained(error, "the count of steps") from error
 
     @property
     def steps_made(self) -> int:
@@ -80,47 +123,57 @@ class RunFolder:
         return (self.path / "steps").stat().st_size if (self.path / "steps").exists() else 0
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write a checkpoint, then drop all but the last few."""
+        """Write a checkpoint, then drop damaged ones and all but the last few."""
         content = pack(state)
-        digest = hashlib.sha256(content).hexdigest()[:16]
-        self.write(f"step-{step:010d}-{digest}.safetensors", content)
+        self.write(f"step-{step:010d}-{_digest(content)}.safetensors", content)
+        for path in self._damaged:
+            if not _is_whole(path):  # the same step may have been made again since, with the same name
+                path.unlink(missing_ok=True)
+        self._damaged = []
         for old in self.checkpoints()[KEPT:]:
             old.unlink(missing_ok=True)
 
     def load(self) -> dict[str, Any] | None:
         """The newest checkpoint that is whole; None if there is none."""
-        damaged: list[str] = []
+        self._damaged = []
         for path in self.checkpoints():
-            found = CHECKPOINT.fullmatch(path.name)
-            content = path.read_bytes()
-            if found and hashlib.sha256(content).hexdigest()[:16] == found[2]:
-                state = unpack(content)
-                if damaged:
-                    warnings.warn(
-                        f"the checkpoint {', '.join(damaged)} is damaged; going on from {path.name}, the one before",
-                        CheckpointWarning,
-                        stacklevel=2,
-                    )
-                return state
-            damaged.append(path.name)
-        if damaged:
-            warnings.warn(
-                f"every checkpoint is damaged ({', '.join(damaged)}); starting over", CheckpointWarning, stacklevel=2
-            )
+            if _is_whole(path):
+                if self._damaged:
+                    self._warn(f"going on from {path.name}, the one before")
+                return unpack(path.read_bytes())
+            self._damaged.append(path)
+        if self._damaged:
+            self._warn("no other is left, so the run starts over")
         return None
+
+    def _warn(self, remedy: str) -> None:
+        names = ", ".join(path.name for path in self._damaged)
+        what = "checkpoint is" if len(self._damaged) == 1 else "checkpoints are"
+        warnings.warn(f"in {self.path} the {what} damaged: {names}; {remedy}", CheckpointWarning, stacklevel=3)
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints there are, newest first."""
         return sorted((path for path in self.path.iterdir() if CHECKPOINT.fullmatch(path.name)), reverse=True)
 
     def finish(self, state: dict[str, Any], report: dict[str, Any]) -> None:
-        """Write the result, and last the mark that it is all there."""
-        self.write("result.safetensors", pack(state))
-        self.write("report.json", json.dumps(report, indent=2).encode())
-        self.write("finished", b"")
+        """Write the result, and last the mark that it is all there, with the files' hashes."""
+        files = {"result.safetensors": pack(state), "report.json": json.dumps(report, indent=2).encode()}
+        for name, content in files.items():
+            self.write(name, content)
+        self.write("finished", json.dumps({name: _digest(content) for name, content in files.items()}).encode())
 
     def result(self) -> dict[str, Any]:
         """What ``finish`` was given as state."""
+        try:
+            digests = json.loads((self.path / "finished").read_bytes())
+            damaged = [name for name, digest in digests.items() if not _is_whole(self.path / name, digest)]
+        except (ValueError, AttributeError):
+            damaged = ["finished"]
+        if damaged:
+            raise ValueError(
+                f"{' and '.join(damaged)} in {self.path} cannot be relied on, damaged or missing. Delete the file "
+                "'finished' there and run again with resume=True: the result is then made anew from the last checkpoint"
+            )
         return unpack((self.path / "result.safetensors").read_bytes())
 
     def write(self, name: str, content: bytes) -> None:
@@ -134,56 +187,25 @@ class RunFolder:
             os.replace(unfinished, self.path / name)
         except OSError as error:
             unfinished.unlink(missing_ok=True)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                kept = self.checkpoints()
-                last = (
-                    f"the last good checkpoint, {kept[0].name}, is untouched" if kept else "no checkpoint was there yet"
-                )
-                raise OSError(
-                    error.errno,
-                    f"no space left for {name} ({len(content)} bytes); {last}. Free some space and run again with "
-                    "resume=True",
-                    str(self.path),
-                ) from error
-            raise
+            raise self._explained(error, f"{name} ({len(content)} bytes)") from error
+
+    def _explained(self, error: OSError, what: str) -> OSError:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        why = f"no space left for {what}" if full else f"cannot write {what}: {error.strerror}"
+        remedy = "Free some space" if full else "Set that right"
+        kept = self.checkpoints()
+        last = f"the last good checkpoint, {kept[0].name}, is untouched" if kept else "no checkpoint was there yet"
+        return OSError(error.errno, f"{why}; {last}. {remedy} and run again with resume=True", str(self.path))
 
 
-def pack(state: dict[str, Any]) -> bytes:
-    """Nested dictionaries, lists and plain values with tensors among them, as the bytes of a safetensors file."""
-    tensors: dict[str, Tensor] = {}
-    plain = _without_tensors(state, tensors)
-    return to_bytes(tensors or {"": torch.zeros(0)}, metadata={"state": json.dumps(plain)})
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
-def unpack(content: bytes) -> dict[str, Any]:
-    """What ``pack`` was given."""
-    size = int.from_bytes(content[:8], "little")
-    plain = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["state"])
-    state: dict[str, Any] = _with_tensors(plain, from_bytes(content))
-    return state
-
-
-def _without_tensors(given: Any, tensors: dict[str, Tensor]) -> Any:
-    if isinstance(given, Tensor):
-        name = str(len(tensors))
-        tensors[name] = given.detach().cpu().clone().contiguous()
-        return {"tensor": name}
-    if isinstance(given, dict):
-        return {"dict": [[_without_tensors(part, tensors) for part in pair] for pair in given.items()]}
-    if isinstance(given, (list, tuple)):
-        return {type(given).__name__: [_without_tensors(each, tensors) for each in given]}
-    if given is None or isinstance(given, (bool, int, float, str)):
-        return given
-    raise TypeError(f"a checkpoint holds tensors and plain values, not {type(given).__name__}: {given!r}")
-
-
-def _with_tensors(plain: Any, tensors: dict[str, Tensor]) -> Any:
-    if not isinstance(plain, dict):
-        return plain
-    ((kind, inside),) = plain.items()
-    if kind == "tensor":
-        return tensors[inside]
-    if kind == "dict":
-        return {_with_tensors(key, tensors): _with_tensors(value, tensors) for key, value in inside}
-    parts = [_with_tensors(each, tensors) for each in inside]
-    return tuple(parts) if kind == "tuple" else parts
+def _is_whole(path: Path, digest: str | None = None) -> bool:
+    """Whether a file's content has this hash, by default the one in a checkpoint's name."""
+    named = CHECKPOINT.fullmatch(path.name)
+    try:
+        return _digest(path.read_bytes()) == (digest or (named and named[2]))
+    except OSError:
+        return False

@@ -11,44 +11,61 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from metricfit.core.distributed import number_of_ranks
+
+Generators = tuple[Tensor, Any, Any]
 
 
 class Stream:
     """Random numbers of their own for what is done inside a with block, going on at each from where the last ended."""
 
     def __init__(self, seed: int) -> None:
-        outside = torch.get_rng_state()
-        torch.manual_seed(seed)
-        self.inside = torch.get_rng_state()
-        torch.set_rng_state(outside)
+        with seeded(seed):
+            self.inside = _now()
 
     def __enter__(self) -> None:
-        self.outside = torch.get_rng_state()
-        torch.set_rng_state(self.inside)
+        self.outside = _now()
+        _set(self.inside)
 
     def __exit__(self, *error: object) -> None:
-        self.inside = torch.get_rng_state()
-        torch.set_rng_state(self.outside)
+        self.inside = _now()
+        _set(self.outside)
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """torch's, Python's and NumPy's random numbers from a seed, and after the block as if nothing had been drawn."""
-    numpy = sys.modules.get("numpy")
-    before = torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None
+    before = _now()
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
-    if numpy:
-        numpy.random.seed(seed % 2**32)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
     try:
         yield
     finally:
-        torch.set_rng_state(before[0])
-        random.setstate(before[1])
-        if numpy:
-            numpy.random.set_state(before[2])
+        _set(before)
+
+
+@contextmanager
+def of_run(seed: int, device: torch.device) -> Iterator[None]:
+    """The random numbers of a run, those of its device included."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), seeded(seed):
+        torch.manual_seed(seed)
+        yield
+
+
+def _now() -> Generators:
+    numpy = sys.modules.get("numpy")
+    return torch.get_rng_state(), random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def _set(generators: Generators) -> None:
+    torch.set_rng_state(generators[0])
+    random.setstate(generators[1])
+    if generators[2] is not None:
+        sys.modules["numpy"].random.set_state(generators[2])
 
 
 def capture() -> list[dict[str, Any]]:
