@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from metricfit.core.distributed import gather_over_ranks
 from metricfit.losses.accumulate import random_state, replayed
-from metricfit.losses.additive import AdditiveLoss
 from metricfit.train.monitor import Measured, Monitor
-from metricfit.train.samples import Batch, FromLoader, InMemory, Source
+from metricfit.train.ranks import gathered, over_ranks
+from metricfit.train.samples import Batch, FromLoader, Source
 from metricfit.train.stage import Objective, Stage, matched
 
 
@@ -96,13 +96,10 @@ class OneModel(Learner):
         self.active = [0]
 
     def begin(self, stage: Stage, lr: Sequence[float]) -> None:
-        """A fresh optimiser, the stage's objective on the device, all ranks' counts summed."""
+        """A fresh optimiser, and the stage's objective on the device, of all ranks' samples."""
         self.active, self.best = [0], None
-        loss = stage.objective.to(self.fabric.device).train()
-        if self.fabric.world_size > 1:
-            for module in loss.modules():
-                if isinstance(module, AdditiveLoss):
-                    module.sync = True  # so that unequal shards make the whole batch's mean
+        loss = copy.deepcopy(stage.objective).to(self.fabric.device).train()
+        self.gathers = over_ranks(loss) if self.fabric.world_size > 1 else False
         self.objective = Objective(loss)
         make = stage.optimizer or torch.optim.AdamW
         optimizer: Any = self.fabric.setup_optimizers(make(self.raw.parameters(), lr=lr[0]))
@@ -114,7 +111,7 @@ class OneModel(Learner):
         """Forward, backward, step."""
         self.optimizer.zero_grad()
         if self.accumulate == 1:
-            loss = self.objective(self.model(batch.x), batch)
+            loss = self._loss(_counted(self.model(batch.x), batch), batch)
             self.fabric.backward(loss)
         else:
             loss = self._in_chunks(batch)
@@ -123,20 +120,24 @@ class OneModel(Learner):
         self.optimizer.step()
         return loss.detach().reshape(1)
 
+    def _loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return self.objective(*gathered(logits, batch)) if self.gathers else self.objective(logits, batch)
+
     def _in_chunks(self, batch: Batch) -> Tensor:
         """The whole batch's gradient with a part of it in memory at a time, exact for any loss.
 
         A first pass gives all logits without gradient, the loss its gradient by them, and a second pass
         takes that back through each part, with the same random numbers.
         """
-        parts = torch.arange(len(batch), device=batch.y.device).tensor_split(min(self.accumulate, len(batch)))
+        rows = torch.arange(max(1, len(batch)), device=batch.y.device)
+        parts = rows.tensor_split(min(self.accumulate, len(rows)))
         states, logits = [], []
         with torch.no_grad():
             for part in parts:
                 states.append(random_state())
                 logits.append(self.model(batch.x[part]))
         whole = torch.cat(logits).requires_grad_()
-        loss = self.objective(whole, batch)
+        loss = self._loss(_counted(whole, batch), batch)
         (slope,) = torch.autograd.grad(loss, whole)
         for at, (part, state) in enumerate(zip(parts, states, strict=True)):
             waits = at < len(parts) - 1
@@ -159,28 +160,24 @@ class OneModel(Learner):
         """The logits of all samples, each rank computing its share of them, with labels and weights."""
         self.model.eval()
         with torch.no_grad():
-            if isinstance(data, FromLoader):
-                found = [(self.model(batch.x), batch) for batch in data.batches(self.fabric.device)]
-                logits = torch.cat([each for each, _ in found])
-                y = torch.cat([batch.y for _, batch in found])
-                weights = [batch.weight for _, batch in found if batch.weight is not None]
-                whole = Batch(None, y, torch.cat(weights) if weights else None)
-            else:
-                mine = torch.arange(len(data)).tensor_split(self.fabric.world_size)[self.fabric.global_rank]
-                order = torch.split(mine, self.chunk) if len(mine) else []
-                found = [(self.model(batch.x), batch) for batch in data.batches(order, self.fabric.device)]
-                logits, whole = self._gathered(found, data)
-        self.model.train()
-        return logits, whole
-
-    def _gathered(self, found: list[tuple[Tensor, Batch]], data: Source) -> tuple[Tensor, Batch]:
-        if isinstance(data, InMemory):
-            whole = Batch(None, data.y, data.weight)
-        else:
+            found = [(_counted(self.model(batch.x), batch), batch) for batch in self._share(data)]
+            logits = torch.cat([each for each, _ in found])
+            y = torch.cat([batch.y for _, batch in found])
             weights = [batch.weight for _, batch in found if batch.weight is not None]
-            y = gather_over_ranks(torch.cat([batch.y for _, batch in found]))
-            whole = Batch(None, y, gather_over_ranks(torch.cat(weights)) if weights else None)
-        return gather_over_ranks(torch.cat([each for each, _ in found])), whole
+            whole = gathered(logits, Batch(None, y, torch.cat(weights) if weights else None))
+        self.model.train()
+        return whole
+
+    def _share(self, data: Source) -> Iterator[Batch]:
+        """What this rank evaluates; where there are too few, one that does not count."""
+        if isinstance(data, FromLoader):
+            yield from data.batches(self.fabric.device)
+            return
+        every = torch.arange(len(data))
+        mine = every.tensor_split(self.fabric.world_size)[self.fabric.global_rank]
+        order = torch.split(mine if len(mine) else every[:1], self.chunk)
+        for batch in data.batches(order, self.fabric.device):
+            yield batch if len(mine) else batch.without_samples()
 
     def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
         """The loss in eval mode, and what the monitor says."""
@@ -193,7 +190,8 @@ class OneModel(Learner):
         measured = (
             Measured(value, math.nan) if monitor.is_loss else monitor.measure(*matched(logits, whole.y), whole.weight)
         )
-        return [(value, measured)]
+        # What stops a run must be the same on all ranks, to the last bit.
+        return [self.fabric.broadcast((value, measured))]
 
     def observe(self, values: Sequence[float]) -> None:
         """Tell the objective."""
@@ -240,3 +238,8 @@ class OneModel(Learner):
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         self.best = state["best"] and {name: given.to(self.fabric.device) for name, given in state["best"].items()}
         self.active = state["active"]
+
+
+def _counted(logits: Tensor, batch: Batch) -> Tensor:
+    """The logits of the batch's samples, which may be none though the model ran."""
+    return logits if len(batch) else logits[:0]

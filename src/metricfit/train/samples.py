@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 
 from metricfit.train import randomness
 from metricfit.train.order import seed_of
@@ -25,6 +26,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def without_samples(self) -> Batch:
+        """Inputs for a process that has none of its own to run the model on, since the others wait for it."""
+        weight, index = (None if given is None else given[:0] for given in (self.weight, self.index))
+        return Batch(self.x, self.y[:0], weight, index)
 
 
 class InMemory:
@@ -84,6 +90,7 @@ class FromDataset:
             batch_sampler=[index.tolist() for index in order],
             num_workers=self.workers,
             pin_memory=device.type == "cuda",
+            generator=torch.Generator().manual_seed(seed),  # else each iteration draws from the model's
         )
         for index, given in zip(order, loader, strict=True):
             yield replace(batch_of(given, device), index=index.to(device))
@@ -113,16 +120,91 @@ class FromLoader:
         """How many batches there are."""
         return len(self.loader)
 
-    def batches(self, device: torch.device, seed: int = 0, skip: int = 0) -> Iterator[Batch]:
+    def of_rank(self, rank: int, ranks: int) -> FromLoader:
+        """A loader that reads this rank's share of each batch.
+
+        One whose sampler shares out the samples already, such as a DistributedSampler, and one of an IterableDataset,
+        whose samples only it can share out, are taken as they are.
+        """
+        given = self.loader
+        if ranks == 1 or isinstance(given.dataset, IterableDataset) or any(map(_is_shared_out, _samplers(given))):
+            return self
+        if type(given) is not DataLoader or given.batch_sampler is None:
+            raise ValueError(
+                f"{ranks} processes cannot share the batches of this {type(given).__name__}; give it a "
+                "DistributedSampler, or give fit the Dataset"
+            )
+        return FromLoader(
+            DataLoader(
+                given.dataset,
+                batch_sampler=_Shares(given.batch_sampler, rank, ranks),
+                num_workers=given.num_workers,
+                collate_fn=given.collate_fn,
+                pin_memory=given.pin_memory,
+                timeout=given.timeout,
+                worker_init_fn=given.worker_init_fn,
+                multiprocessing_context=given.multiprocessing_context,
+                generator=given.generator,
+                prefetch_factor=given.prefetch_factor,
+                persistent_workers=given.persistent_workers,
+            )
+        )
+
+    def batches(self, device: torch.device, seed: int = 0, skip: int = 0, epoch: int = 0) -> Iterator[Batch]:
         """Its batches, but the first few; it shuffles by the seed, apart from what the model draws in between."""
+        for sampler in _samplers(self.loader):
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+        shares = self.loader.batch_sampler
+        for owner in (self.loader, *_samplers(self.loader)):
+            if isinstance(getattr(owner, "generator", None), torch.Generator):
+                owner.generator.manual_seed(seed)  # where it stands after so many epochs, a resumed run cannot know
         stream = randomness.Stream(seed)
         with stream:
             given = iter(self.loader)
         for at in range(len(self.loader)):
             with stream:
                 batch = next(given)
+            counts = not isinstance(shares, _Shares) or shares.sizes.popleft() > 0
             if at >= skip:
-                yield batch_of(batch, device)
+                whole = batch_of(batch, device)
+                yield whole if counts else whole.without_samples()
+
+
+class _Shares(Sampler[list[int]]):
+    """One rank's share of each batch; of a batch that is too small to share a sample that is not to count."""
+
+    def __init__(self, batches: Iterable[Any], rank: int, ranks: int) -> None:
+        self.of_all, self.rank, self.ranks = batches, rank, ranks
+        self.sizes: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self.of_all)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.sizes.clear()
+        for batch in self.of_all:
+            mine = share_of(list(batch), self.rank, self.ranks)
+            self.sizes.append(len(mine))
+            yield mine or list(batch)[:1]
+
+
+def _samplers(loader: DataLoader[Any]) -> list[Any]:
+    batches: Any = loader.batch_sampler.of_all if isinstance(loader.batch_sampler, _Shares) else loader.batch_sampler
+    found = (batches, getattr(batches, "sampler", None), getattr(loader, "sampler", None))
+    return [each for at, each in enumerate(found) if each is not None and not any(each is one for one in found[:at])]
+
+
+def _is_shared_out(sampler: Any) -> bool:
+    return hasattr(sampler, "num_replicas")  # as torch's DistributedSampler and those made after it have
+
+
+Numbers = TypeVar("Numbers", Tensor, list[int])
+
+
+def share_of(batch: Numbers, rank: int, ranks: int) -> Numbers:
+    """The samples of a batch that a rank takes: every so many-th, for a stratified batch is sorted by class."""
+    return batch[rank::ranks]
 
 
 Source = InMemory | FromDataset | FromLoader
