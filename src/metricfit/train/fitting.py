@@ -19,6 +19,7 @@ from metricfit._version import __version__
 from metricfit.metrics.base import Metric
 from metricfit.train import checks
 from metricfit.train.callbacks import Callback
+from metricfit.train.class_weight import ClassWeight, weights_of
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import History
 from metricfit.train.learner import OneModel
@@ -69,7 +70,7 @@ def fit(
     start_at_prior: bool | None = None,
     stratified: bool = False,
     oversample: float | None = None,
-    class_weight: str | Sequence[float] | None = None,
+    class_weight: ClassWeight | None = None,
     accumulate: int = 1,
     clip: float | None = None,
     precision: str | None = None,
@@ -229,28 +230,6 @@ def _checked(
         checks.check_validation(stages, logits, held_out)
     columns = 1 if logits.dim() == 1 else logits.shape[1]
     return float(y.double().mean()) if columns == 1 else None
-
-
-def weights_of(y: Tensor, weight: Tensor | None, class_weight: str | Sequence[float] | None) -> Tensor | None:
-    """The samples' weights times their classes'; "balanced" makes all classes weigh the same, n in all."""
-    if class_weight is None:
-        return weight
-    if y.is_floating_point() and bool((y != y.round()).any()):
-        raise ValueError("class_weight needs labels, these are fractions")
-    labels = y.long().reshape(-1)
-    if y.dim() > 1 and y.shape[1:].numel() > 1:
-        raise ValueError(f"class_weight needs one label a sample, these have shape {tuple(y.shape)}")
-    counts = labels.bincount()
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise ValueError(f"class_weight is 'balanced' or a weight for each class, got {class_weight!r}")
-        of_class = len(labels) / (counts.clamp(min=1) * (counts > 0).sum()).to(torch.get_default_dtype())
-    else:
-        of_class = torch.as_tensor(class_weight, dtype=torch.get_default_dtype())
-        if len(of_class) < len(counts):
-            raise ValueError(f"class_weight has {len(of_class)} weights, the labels go to {len(counts) - 1}")
-    chosen = of_class.to(y.device)[labels]
-    return chosen if weight is None else chosen * weight.reshape(-1)
 
 
 def _own_precision(model: nn.Module) -> str:

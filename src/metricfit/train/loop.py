@@ -58,7 +58,7 @@ class Loop:
         stages: with nothing left open.
         batches: the batches of an epoch from one on, for the active members: ``batches(stage, epoch, first)``.
         steps: how many batches an epoch has.
-        rates: each member's learning rate, as a multiple of the stage's.
+        lr: for each stage the members' learning rates; by default the stages' own, of one member.
         validated: whether there is a validation set.
         folder: where checkpoints go, if anywhere; ``writes`` is whether this process writes them.
         checkpoint_every: in steps; None is every epoch.
@@ -72,7 +72,7 @@ class Loop:
         batches: Callable[[int, int, int], Iterator[Batch]],
         steps: int,
         *,
-        rates: Sequence[float] = (1.0,),
+        lr: Sequence[Sequence[float]] | None = None,
         validated: bool,
         folder: RunFolder | None = None,
         writes: bool = True,
@@ -80,9 +80,10 @@ class Loop:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         self.learner, self.stages, self.batches, self.steps = learner, stages, batches, steps
-        self.rates, self.validated, self.folder, self.writes = rates, validated, folder, writes
+        self.lr = [[stage.lr or 0.0] for stage in stages] if lr is None else lr
+        self.validated, self.folder, self.writes = validated, folder, writes
         self.checkpoint_every, self.callbacks = checkpoint_every, callbacks
-        self.members = len(rates)
+        self.members = len(self.lr[0])
         self.at = Position()
 
     def run(self) -> list[Row]:
@@ -105,8 +106,7 @@ class Loop:
     def _stage(self, number: int, saved: dict[str, Any] | None) -> None:
         stage, at = self.stages[number], self.at
         assert stage.epochs is not None
-        assert stage.lr is not None
-        self.learner.begin(stage, [stage.lr * rate for rate in self.rates])
+        self.learner.begin(stage, self.lr[number])
         if saved is None:
             at.stage, at.epoch, at.batch = number, 0, 0
             at.standings = [Standing() for _ in range(self.members)]
@@ -162,7 +162,7 @@ class Loop:
         return (
             f"the loss{who} is {value} at step {step} (stage {self.at.stage}, epoch {self.at.epoch}, batch {batch} of "
             f"{self.steps}). Likely causes: a learning rate that is too high (this stage: "
-            f"{self.stages[self.at.stage].lr:g}), inputs of very large values, or fp16 overflow; lower lr, give "
+            f"{self.lr[self.at.stage][member]:g}), inputs of very large values, or fp16 overflow; lower lr, give "
             f"clip=1.0, standardise the inputs, or use bf16.{kept}"
         )
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from metricfit.metrics.base import Formula, Metric
 from metricfit.metrics.curves import BestThreshold, Requirements, best_threshold
 from metricfit.train import checks
 from metricfit.train.callbacks import Callback
-from metricfit.train.fitting import FitResult, callbacks_shown, spec_of, weights_of
+from metricfit.train.class_weight import ClassWeight, of_classes
+from metricfit.train.fitting import FitResult, callbacks_shown, spec_of
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import History, Row
 from metricfit.train.loop import Loop, Standing
@@ -23,7 +25,7 @@ from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.population import Population, stacked
 from metricfit.train.samples import Batch, InMemory, as_tensor, source
-from metricfit.train.stage import MakeOptimizer, MakeScheduler, Objective, Stage, stages_of
+from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
 from metricfit.train.start import start_at_prior as set_prior
 
 Split = tuple[Any, Any]
@@ -50,7 +52,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     start_at_prior: bool | None = None,
     stratified: bool = False,
     oversample: float | None = None,
-    class_weight: str | Sequence[float] | None = None,
+    class_weight: ClassWeight | None = None,
     clip: float | None = None,
     device: str | torch.device | None = None,
     callbacks: Sequence[Callback] = (),
@@ -70,8 +72,8 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             in common use do).
         device: where; by default a GPU if there is one.
 
-    The other arguments are those of ``fit``. Members with other numbers of samples get batches padded with samples of
-    weight 0, for which the objective must take weights. Returns a FitResult for each member.
+    The other arguments are those of ``fit``. All members make as many steps an epoch as the one with the most samples.
+    Returns a FitResult for each member.
 
     >>> from metricfit.losses import WeightedBCELoss
     >>> x = torch.randn(64, 3)
@@ -85,14 +87,14 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     rates = [float(each) for each in lr] if isinstance(lr, Sequence) else [float(lr)] * len(models)
     seeds = list(range(len(models))) if seeds is None else list(seeds)
     _check_members(models, rates, seeds, splits, validation)
-    usual = {"epochs": epochs, "lr": max(rates), "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
+    usual = {"epochs": epochs, "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
     stages = stages_of(objective, **usual, patience=patience)
+    lr_of_stages = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
+    stages = [stage.filled(lr=max(rates)) for stage in stages]
     data, trained, held_out = _samples(train, splits, validation, len(models))
-    data = data.weighted(weights_of(data.y, data.weight, class_weight))
     labels = data.y.detach().cpu()
-    checks.check_stages(stages, held_out is not None, data.weight is not None)
-    for part, numbers in (("training", trained), ("validation", held_out or [])):
-        _check_padding(stages, part, {len(each) for each in numbers})
+    checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
+    _check_norms(models[0], {len(each) for each in trained})
     logits = checks.sample_logits(models[0], data.x)
     checks.check_target(logits, labels, "train")
     for member, model in enumerate(models):
@@ -121,9 +123,9 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     loop = Loop(
         learner,
         stages,
-        _batches(learner, data, labels, trained, order, seeds, steps),
+        _batches(learner, data, labels, trained, order, seeds, steps, class_weight),
         steps,
-        rates=[rate / max(rates) for rate in rates],
+        lr=lr_of_stages,
         validated=held_out is not None,
         folder=folder,
         checkpoint_every=checkpoint_every,
@@ -133,7 +135,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
         torch.manual_seed(seed_of(*seeds, "noise"))
         rows = loop.run()
     learner.finish()
-    results = _results(models, rows, loop.at.standings, time.perf_counter() - began)
+    results = _results(models, rows, steps, loop.at.standings, time.perf_counter() - began)
     if folder is not None:
         _to_folder(folder, results)
     return results
@@ -267,18 +269,28 @@ def _batches(
     order: Order,
     seeds: Sequence[int],
     steps: int,
+    class_weight: ClassWeight | None,
 ) -> Callable[[int, int, int], Iterator[Batch]]:
-    """Batches with an axis of active members in front, padded with samples of weight 0 where sizes differ."""
+    """Batches with an axis of active members in front, each sample with its number among its member's own."""
+    by_class: Tensor | None = None
+    if class_weight is not None:
+        classes = int(labels.max()) + 1
+        by_class = torch.stack([of_classes(labels[each], class_weight, classes) for each in trained])
+        by_class = by_class.to(data.y.device)
 
     def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
         active = list(learner.active)
         own = [order.batches(labels[trained[each]], seeds[each], stage, epoch, steps) for each in active]
         for at in range(first, steps):
             positions = [batches[at] for batches in own]
-            batch, _ = stacked(data, [trained[each][mine] for each, mine in zip(active, positions, strict=True)])
+            batch = stacked(data, [trained[each][mine] for each, mine in zip(active, positions, strict=True)])
+            weight = batch.weight
+            if by_class is not None:
+                chosen = by_class[active].gather(1, batch.y.long().reshape(len(active), -1))
+                weight = chosen if weight is None else chosen * weight
             longest = batch.y.shape[1]
             filled = [torch.nn.functional.pad(mine, (0, longest - len(mine))) for mine in positions]
-            yield replace(batch, index=torch.stack(filled).to(batch.y.device))
+            yield replace(batch, weight=weight, index=torch.stack(filled).to(batch.y.device))
 
     return of_epoch
 
@@ -291,7 +303,8 @@ def _samples(
     if not isinstance(data, InMemory):
         raise TypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
     if splits is not None:
-        parts = [[torch.as_tensor(each, dtype=torch.long) for each in split] for split in splits]
+        parts = [[_numbers(each) for each in split] for split in splits]
+        _check_splits(parts, len(data))
         return data, [part[0] for part in parts], [part[1] for part in parts]
     everything = torch.arange(len(data))
     if validation is None:
@@ -302,6 +315,26 @@ def _samples(
     weight = None if data.weight is None or held_out.weight is None else torch.cat([data.weight, held_out.weight])
     both = InMemory(torch.cat([data.x, held_out.x]), torch.cat([data.y, held_out.y]), weight)
     return both, [everything] * members, [len(data) + torch.arange(len(held_out))] * members
+
+
+def _numbers(given: Any) -> Tensor:
+    """Samples by their numbers; a mask of them is one that tells which."""
+    numbers = torch.as_tensor(given).cpu()
+    return numbers.nonzero().flatten() if numbers.dtype == torch.bool else numbers.long()
+
+
+def _check_splits(parts: Sequence[Sequence[Tensor]], samples: int) -> None:
+    for member, split in enumerate(parts):
+        if len(split) != 2:
+            raise ValueError(f"splits has for each member (training, validation); member {member} has {len(split)}")
+        for name, numbers in zip(("training", "validation"), split, strict=True):
+            if not len(numbers):
+                raise ValueError(f"splits: member {member} has no {name} samples")
+            if numbers.dim() != 1 or int(numbers.min()) < 0 or int(numbers.max()) >= samples:
+                raise ValueError(
+                    f"splits: member {member}'s {name} samples are numbers from 0 to {samples - 1}, got shape "
+                    f"{tuple(numbers.shape)} with values from {int(numbers.min())} to {int(numbers.max())}"
+                )
 
 
 def _check_members(
@@ -325,19 +358,20 @@ def _check_members(
         raise ValueError("the members must be of one architecture, with weights of the same shapes")
 
 
-def _check_padding(stages: Sequence[Stage], part: str, sizes: set[int]) -> None:
-    for stage in stages:
-        if len(sizes) > 1 and not Objective(stage.objective).takes_weight:
-            raise ValueError(
-                f"the members have {min(sizes)} to {max(sizes)} {part} samples, so some batches are padded with "
-                f"samples of weight 0, but {type(stage.objective).__name__} takes no weights; use WeightedBCELoss() "
-                "for cross-entropy, or give every member as many samples"
-            )
+def _check_norms(model: nn.Module, sizes: set[int]) -> None:
+    """The samples that fill up shorter batches have no part in the losses, but would have one in a batch's mean."""
+    norms = [type(module).__name__ for module in model.modules() if isinstance(module, BatchNorm)]
+    if len(sizes) > 1 and norms:
+        raise ValueError(
+            f"the members have {min(sizes)} to {max(sizes)} training samples, so shorter batches are filled up, and "
+            f"{norms[0]} would see what fills them; give every member as many samples, or take another norm"
+        )
 
 
 def _results(
-    models: Sequence[nn.Module], rows: Sequence[Row], standings: Sequence[Standing], seconds: float
+    models: Sequence[nn.Module], rows: Sequence[Row], steps: int, standings: Sequence[Standing], seconds: float
 ) -> list[FitResult]:
+    """Each member's share; its steps are counted without those that others made after it had stopped."""
     several = len(models) > 1
     results = []
     for member, (model, standing) in enumerate(zip(models, standings, strict=True)):
@@ -346,6 +380,7 @@ def _results(
             for row in rows
             if not several or row["member"] == member
         ]
+        mine = [{**row, "step": steps * (epoch + 1)} for epoch, row in enumerate(mine)]
         results.append(FitResult(model.eval(), History(mine), standing.best, standing.threshold, seconds))
     return results
 

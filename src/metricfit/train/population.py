@@ -9,19 +9,35 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.modules.loss import _Loss as TorchLoss
 
+from metricfit.constraints import AugmentedLagrangian, FunctionConstraint
+from metricfit.losses.mix import Mix, takes_weight
 from metricfit.train.learner import Learner
 from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.samples import Batch, InMemory
 from metricfit.train.stage import Objective, Stage, matched
 
 Stack = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Stacked(Batch):
+    """The members' batches, an axis of members in front, filled up to the longest; ``lengths`` are their own."""
+
+    lengths: tuple[int, ...] = ()
+
+    @property
+    def real(self) -> Tensor:
+        """Which samples are the members' own."""
+        device = self.y.device
+        return torch.arange(self.y.shape[1], device=device) < torch.tensor(self.lengths, device=device).unsqueeze(1)
 
 
 class Population(Learner):
@@ -50,6 +66,7 @@ class Population(Learner):
             model.to(device)
         self.skeleton = copy.deepcopy(self.models[0]).to("meta")
         self.weights, self.buffers = (_clone(stack) for stack in stack_module_state(self.models))
+        self.trainable = [name for name, given in self.models[0].named_parameters() if given.requires_grad]
         self.everyone = list(range(len(self.models)))
         self.active = list(self.everyone)
         self.final = _clone(self.weights), _clone(self.buffers)
@@ -64,19 +81,19 @@ class Population(Learner):
         loss = copy.deepcopy(stage.objective).to(self.data.y.device).train()
         self.objective = Objective(loss)
         self.call = _Methods(loss)
+        self.weighs_all = weighs_all(loss)
         self.state_of_loss: Stack | None = None
         self._make_optimizer()
         self.skeleton.train()
 
     def _make_optimizer(self) -> None:
-        for given in self.weights.values():
-            given.requires_grad_()
+        learning = [self.weights[name].requires_grad_() for name in self.trainable]
         make = self.stage.optimizer or torch.optim.AdamW
         self.highest = max(self.lr)
-        self.optimizer = make(list(self.weights.values()), lr=self.highest)
+        self.optimizer = make(learning, lr=self.highest)
         self.scheduler = self.stage.scheduler(self.optimizer) if self.stage.scheduler else None
 
-    def step(self, batch: Batch) -> Tensor:
+    def step(self, batch: Stacked) -> Tensor:  # type: ignore[override]
         """One backward pass through all members' losses, one optimiser step."""
         self.optimizer.zero_grad()
         logits = vmap(self._forward, randomness="different")(self.weights, self.buffers, batch.x)
@@ -91,9 +108,14 @@ class Population(Learner):
         logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))
         return logits
 
-    def _losses(self, logits: Tensor, batch: Batch) -> Tensor:
-        state = self._loss_state(logits, batch)
-        given = {name: each for name, each in (("weight", batch.weight), ("index", batch.index)) if each is not None}
+    def _losses(self, logits: Tensor, batch: Stacked) -> Tensor:
+        """Each member's loss; where batches differ in length, that of its own samples alone."""
+        state, weight = self._loss_state(logits, batch), batch.weight
+        if min(batch.lengths) < max(batch.lengths):
+            if not self.weighs_all:
+                return torch.stack([self._loss_of(at, logits, batch) for at in range(len(batch.lengths))])
+            weight = batch.real.to(torch.get_default_dtype()) if weight is None else weight * batch.real
+        given = {name: each for name, each in (("weight", weight), ("index", batch.index)) if each is not None}
 
         def of_member(state: Stack, logits: Tensor, y: Tensor, *rest: Tensor) -> Tensor:
             extra = dict(zip(given, rest, strict=True))
@@ -101,6 +123,15 @@ class Population(Learner):
 
         losses: Tensor = vmap(of_member, randomness="different")(state, logits, batch.y, *given.values())
         return losses
+
+    def _loss_of(self, at: int, logits: Tensor, batch: Stacked) -> Tensor:
+        """One member's loss, for objectives that would count samples of weight 0."""
+        assert self.state_of_loss is not None
+        state = {name: given[at] for name, given in self.state_of_loss.items()}  # views: what changes, changes there
+        own = [None if each is None else each[at, : batch.lengths[at]] for each in (batch.y, batch.weight, batch.index)]
+        y, weight, index = own
+        assert y is not None
+        return self.objective.of(self._bound(state, "forward"), logits[at, : batch.lengths[at]], y, weight, index)
 
     def _bound(self, state: Stack, method: str) -> Callable[..., Any]:
         return lambda *args, **kwargs: functional_call(self.call, state, (method, *args), kwargs)
@@ -122,9 +153,10 @@ class Population(Learner):
             return
         # Every optimiser in common use moves in proportion to its learning rate: the move at the highest, scaled.
         with torch.no_grad():
-            before = {name: given.clone() for name, given in self.weights.items()}
+            before = {name: self.weights[name].clone() for name in self.trainable}
             self.optimizer.step()
-            for name, given in self.weights.items():
+            for name in self.trainable:
+                given = self.weights[name]
                 rate = given.new_tensor(rates).reshape(-1, *(1,) * (given.dim() - 1))
                 given.copy_(torch.where(rate == 1, given, torch.lerp(before[name], given, rate)))
 
@@ -181,10 +213,11 @@ class Population(Learner):
         """Each active member on its own validation samples."""
         assert self.validation is not None
         own = [self.validation[member] for member in self.active]
-        batch, numbers = stacked(self.data, own)
-        logits = self.logits(numbers)
+        batch = stacked(self.data, own)
+        assert batch.index is not None
+        logits = self.logits(batch.index)
         self.objective.loss.eval()
-        losses = self._losses(logits, Batch(None, batch.y, batch.weight)).tolist()
+        losses = self._losses(logits, replace(batch, index=None)).tolist()
         self.objective.loss.train()
         if monitor.is_loss:
             return [(loss, Measured(loss, math.nan)) for loss in losses]
@@ -227,7 +260,7 @@ class Population(Learner):
         rows = torch.tensor(stay, dtype=torch.long, device=self.data.y.device)
         moments = self.optimizer.state_dict()
         rates = {} if self.scheduler is None else self.scheduler.state_dict()
-        sizes = [given.shape for given in self.weights.values()]
+        sizes = [self.weights[name].shape for name in self.trainable]
         self.weights = {name: given.detach()[rows] for name, given in self.weights.items()}
         self.buffers = {name: given[rows] for name, given in self.buffers.items()}
         if self.state_of_loss is not None:
@@ -284,18 +317,21 @@ class Population(Learner):
             self.call.load_state_dict({name: given[0] for name, given in self.state_of_loss.items()})
 
 
-def stacked(data: InMemory, numbers: Sequence[Tensor]) -> tuple[Batch, Tensor]:
-    """The members' samples, each as long as the longest, filled up with samples of weight 0; and their numbers."""
-    lengths = [len(each) for each in numbers]
-    longest = max(lengths)
-    filled = torch.stack([torch.nn.functional.pad(each, (0, longest - len(each))) for each in numbers])
+def stacked(data: InMemory, numbers: Sequence[Tensor]) -> Stacked:
+    """The members' samples, each row filled up with the first sample to the length of the longest."""
+    lengths = tuple(len(each) for each in numbers)
+    filled = torch.stack([torch.nn.functional.pad(each, (0, max(lengths) - len(each))) for each in numbers])
     batch = data.take(filled)
-    if min(lengths) == longest:
-        return batch, filled
-    device = batch.y.device
-    real = torch.arange(longest, device=device) < torch.tensor(lengths, device=device).unsqueeze(1)
-    weight = torch.ones_like(real, dtype=torch.get_default_dtype()) if batch.weight is None else batch.weight
-    return replace(batch, weight=weight * real), filled
+    return Stacked(batch.x, batch.y, batch.weight, batch.index, lengths)
+
+
+def weighs_all(loss: nn.Module) -> bool:
+    """Whether a sample of weight 0 leaves no trace in a loss."""
+    if isinstance(loss, Mix):
+        return all(map(weighs_all, loss.losses))
+    if isinstance(loss, AugmentedLagrangian):
+        return weighs_all(loss.objective) and not any(isinstance(one, FunctionConstraint) for one in loss.constraints)
+    return takes_weight(loss) and not any(isinstance(part, TorchLoss) for part in loss.modules())
 
 
 class _Methods(nn.Module):

@@ -1,0 +1,42 @@
+"""Weights of classes: what class_weight= means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+ClassWeight = str | Sequence[float]
+
+
+def of_classes(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor:
+    """A weight for each class, of at least so many; "balanced" makes all classes of y weigh the same, n in all."""
+    labels = _labels(y)
+    counts = labels.bincount(minlength=classes)
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ValueError(f"class_weight is 'balanced' or a weight for each class, got {class_weight!r}")
+        return len(labels) / (counts.clamp(min=1) * (counts > 0).sum()).to(torch.get_default_dtype())
+    given = torch.as_tensor(class_weight, dtype=torch.get_default_dtype(), device=y.device)
+    if given.dim() != 1 or not bool((given.isfinite() & (given >= 0)).all()):
+        raise ValueError(f"class_weight is a finite weight of at least 0 for each class, got {class_weight!r}")
+    if len(given) < len(counts):
+        raise ValueError(f"class_weight has {len(given)} weights, the labels go to {len(counts) - 1}")
+    return given
+
+
+def weights_of(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | None) -> Tensor | None:
+    """The samples' weights times their classes'."""
+    if class_weight is None:
+        return weight
+    chosen = of_classes(y, class_weight)[_labels(y)]
+    return chosen if weight is None else chosen * weight.reshape(-1)
+
+
+def _labels(y: Tensor) -> Tensor:
+    if y.dim() > 1 and y.shape[1:].numel() > 1:
+        raise ValueError(f"class_weight needs one label a sample, these have shape {tuple(y.shape)}")
+    if y.is_floating_point() and bool((y != y.round()).any()):
+        raise ValueError("class_weight needs labels, these are fractions; give (X, y, weight) instead")
+    return y.long().reshape(-1)
