@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
-import platform
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from metricfit._version import __version__
 from metricfit.metrics.base import Metric
-from metricfit.train import checks
+from metricfit.train import checks, randomness
 from metricfit.train.callbacks import Callback
 from metricfit.train.class_weight import ClassWeight, weights_of
 from metricfit.train.folder import RunFolder
@@ -26,7 +25,8 @@ from metricfit.train.learner import OneModel
 from metricfit.train.loop import Loop
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
-from metricfit.train.samples import Batch, FromDataset, FromLoader, InMemory, Source, source
+from metricfit.train.samples import Batch, FromDataset, FromLoader, InMemory, Source, share_of, source
+from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
 from metricfit.train.start import start_at_prior as set_prior
 
@@ -41,6 +41,8 @@ class FitResult:
         best: the monitored value of the last stage's best epoch; NaN without validation.
         threshold: the threshold it was taken at; NaN where there is none.
         seconds: how long this call trained.
+        objective: the last stage's, a copy of the one given, with what it has learned, such as multipliers; None for a
+            member of a population.
     """
 
     model: nn.Module
@@ -48,6 +50,7 @@ class FitResult:
     best: float
     threshold: float
     seconds: float
+    objective: nn.Module | None = None
 
 
 def fit(
@@ -111,8 +114,8 @@ def fit(
         clip: the largest norm of the gradient.
         precision: Fabric's, such as "bf16-mixed" or "16-mixed"; by default the model's own type.
         accelerator: Fabric's: "cpu", "gpu", "auto".
-        devices: how many processes on this machine; under torchrun, give ``--nproc-per-node``.
-        num_nodes: how many machines.
+        devices: how many processes on this machine; under torchrun as many as it started.
+        num_nodes: how many machines; under torchrun those it runs on.
         strategy: Fabric's, such as "ddp".
         workers: processes that read a Dataset.
         callbacks: see Callback.
@@ -136,7 +139,8 @@ def fit(
     elif class_weight is not None:
         raise ValueError("class_weight is for data in memory; let your Dataset give (x, y, weight)")
     checks.check_stages(stages, held_out is not None, isinstance(data, InMemory) and data.weight is not None)
-    folder = None if checkpoint_dir is None else RunFolder(checkpoint_dir)
+    folder = folder_of(checkpoint_dir, checkpoint_every, resume)
+    devices, num_nodes = _processes(devices, num_nodes)
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
@@ -145,40 +149,71 @@ def fit(
         precision=precision or _own_precision(model),  # type: ignore[arg-type]
     )
     fabric.launch()
-    if folder is not None:
-        spec = spec_of(model, stages, data, order, seed, fabric.world_size, accumulate, clip, checkpoint_every)
-        _begin(folder, spec, resume, fabric)
-        if folder.finished:
-            return _finished(folder, model)
-    if prior is not None and start_at_prior is not False:
-        set_prior(model, prior, strict=start_at_prior is True)
-    on_device = data.to(fabric.device) if isinstance(data, InMemory) else data
-    held_out = held_out.to(fabric.device) if isinstance(held_out, InMemory) else held_out
-    learner = OneModel(fabric, model, held_out, accumulate=accumulate, clip=clip)
-    steps = len(data) if isinstance(data, FromLoader) else order.steps_of(_labels(data))
-    shown = callbacks_shown(callbacks, progress) if fabric.is_global_zero else []
-    loop = Loop(
-        learner,
-        stages,
-        _batches(on_device, order, seed, fabric),
-        steps,
-        validated=held_out is not None,
-        folder=folder,
-        writes=fabric.is_global_zero,
-        checkpoint_every=checkpoint_every,
-        callbacks=shown,
-    )
-    on_gpu = [fabric.device] if fabric.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=on_gpu), _default_type(fabric):
-        torch.manual_seed(seed_of(seed, "noise", fabric.global_rank))
-        rows = loop.run()
-    model.eval()
-    standing = loop.at.standings[0]
-    result = FitResult(model, History(rows), standing.best, standing.threshold, time.perf_counter() - began)
-    if folder is not None and fabric.is_global_zero:
-        _finish(folder, model, result, learner)
-    fabric.barrier()
-    return result
+    with folder or nullcontext():
+        if folder is not None:
+            settings: dict[str, Any] = {"seed": seed, "accumulate": accumulate, "clip": clip, "precision": precision}
+            settings |= {"ranks": fabric.world_size, "checkpoint_every": checkpoint_every}
+            found = _begin(folder, spec_of(model, stages, data, held_out, order, **settings), resume, fabric)
+            if found is not None:
+                return _finished(found, model.to(fabric.device), stages)
+        if prior is not None and start_at_prior is not False:
+            set_prior(model, prior, strict=start_at_prior is True)
+        on_device = _placed(data, fabric)
+        held_out = None if held_out is None else _placed(held_out, fabric)
+        learner = OneModel(fabric, model, held_out, accumulate=accumulate, clip=clip)
+        steps = len(data) if isinstance(data, FromLoader) else order.steps_of(_labels(data))
+        shown = callbacks_shown(callbacks, progress) if fabric.is_global_zero else []
+        loop = Loop(
+            learner,
+            stages,
+            _batches(on_device, order, seed, fabric),
+            steps,
+            lr=[[stage.lr or lr] for stage in stages],
+            validated=held_out is not None,
+            folder=folder,
+            writes=fabric.is_global_zero,
+            checkpoint_every=checkpoint_every,
+            callbacks=shown,
+            share=fabric.broadcast,
+        )
+        with randomness.of_run(seed_of(seed, "noise", fabric.global_rank), fabric.device), _default_type(fabric):
+            rows = loop.run()
+        model.eval()
+        standing = loop.at.standings[0]
+        seconds = time.perf_counter() - began
+        result = FitResult(model, History(rows), standing.best, standing.threshold, seconds, learner.objective.loss)
+        if folder is not None and fabric.is_global_zero:
+            _finish(folder, result)
+        fabric.barrier()
+        return result
+
+
+def folder_of(
+    checkpoint_dir: str | os.PathLike[str] | None, checkpoint_every: int | None, resume: bool
+) -> RunFolder | None:
+    """The run's folder, if it has one."""
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every is a number of steps, at least 1; got {checkpoint_every}")
+    if checkpoint_dir is None:
+        if resume or checkpoint_every is not None:
+            given = "resume" if resume else "checkpoint_every"
+            raise ValueError(f"{given} needs a folder: give checkpoint_dir")
+        return None
+    return RunFolder(checkpoint_dir)
+
+
+def _processes(devices: int | str, nodes: int) -> tuple[int | str, int]:
+    """How many processes a machine and how many machines: what torchrun has started, where it has."""
+    if not (torch.distributed.is_available() and torch.distributed.is_torchelastic_launched()):
+        return devices, nodes
+    here, everywhere = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+    started = here, everywhere // here
+    if devices not in (1, "auto", here) or nodes not in (1, started[1]):
+        raise ValueError(
+            f"torchrun has started {here} processes a machine on {started[1]} machines, but devices={devices!r} and "
+            f"num_nodes={nodes}; leave them out"
+        )
+    return started
 
 
 def _batches(data: Source, order: Order, seed: int, fabric: Fabric) -> Any:
@@ -188,14 +223,23 @@ def _batches(data: Source, order: Order, seed: int, fabric: Fabric) -> Any:
     def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
         of_items = seed_of(seed, "items", stage, epoch)
         if isinstance(data, FromLoader):
-            yield from data.batches(fabric.device, of_items, skip=first)
+            yield from data.batches(fabric.device, of_items, skip=first, epoch=epoch)
             return
         assert labels is not None
         whole = order.batches(labels, seed, stage, epoch)[first:]
-        mine = [each.tensor_split(fabric.world_size)[fabric.global_rank] for each in whole]
-        yield from data.batches(mine, fabric.device, of_items)
+        mine = [share_of(each, fabric.global_rank, fabric.world_size) for each in whole]
+        read = [part if len(part) else each[:1] for part, each in zip(mine, whole, strict=True)]
+        for part, batch in zip(mine, data.batches(read, fabric.device, of_items), strict=True):
+            yield batch if len(part) else batch.without_samples()
 
     return of_epoch
+
+
+def _placed(data: Source, fabric: Fabric) -> Source:
+    """The data where this process can read it: in memory on its device, of a loader its share."""
+    if isinstance(data, InMemory):
+        return data.to(fabric.device)
+    return data.of_rank(fabric.global_rank, fabric.world_size) if isinstance(data, FromLoader) else data
 
 
 def _labels(data: InMemory | FromDataset) -> Tensor:
@@ -259,57 +303,30 @@ def callbacks_shown(callbacks: Sequence[Callback], progress: bool | None) -> lis
     return [*callbacks, ProgressBar()]
 
 
-def _begin(folder: RunFolder, spec: dict[str, Any], resume: bool, fabric: Fabric) -> None:
-    """Rank 0 makes the folder or refuses it; the others wait, and look for themselves."""
+def _begin(folder: RunFolder, spec: dict[str, Any], resume: bool, fabric: Fabric) -> dict[str, Any] | None:
+    """Rank 0 makes the folder or refuses it; the result of a run that is finished there.
+
+    Only rank 0 looks into the folder, which other machines may not see, and all ranks hear what it found.
+    """
+    refused: Exception | None = None
+    result: dict[str, Any] | None = None
     if fabric.is_global_zero:
-        folder.begin(spec, resume)
-    fabric.barrier()
-    if not fabric.is_global_zero:
-        folder.begin(spec, resume=True)
+        try:
+            folder.begin(spec, resume)
+            result = folder.result() if folder.finished else None
+        except (OSError, ValueError) as error:
+            refused = error
+    refused, result = fabric.broadcast((refused, result))
+    if refused is not None:
+        raise refused
+    return result
 
 
-def spec_of(
-    model: nn.Module,
-    stages: Sequence[Stage],
-    data: Source,
-    order: Order,
-    seed: int,
-    ranks: int,
-    accumulate: int,
-    clip: float | None,
-    checkpoint_every: int | None,
-) -> dict[str, Any]:
-    """What a run is made of, so that another is not taken for it."""
-    return {
-        "model": {name: list(given.shape) for name, given in model.state_dict().items()},
-        "stages": [
-            {
-                "name": stage.name,
-                "objective": repr(stage.objective),
-                "epochs": stage.epochs,
-                "lr": stage.lr,
-                "monitor": stage.watched.name,
-                "patience": stage.patience,
-            }
-            for stage in stages
-        ],
-        "samples" if not isinstance(data, FromLoader) else "batches": len(data),
-        "batch_size": order.batch_size,
-        "stratified": order.stratified,
-        "oversample": order.oversample,
-        "seed": seed,
-        "ranks": ranks,
-        "accumulate": accumulate,
-        "clip": clip,
-        "checkpoint_every": checkpoint_every,
-        "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
-    }
-
-
-def _finish(folder: RunFolder, model: nn.Module, result: FitResult, learner: OneModel) -> None:
+def _finish(folder: RunFolder, result: FitResult) -> None:
+    assert result.objective is not None
     state = {
-        "model": model.state_dict(),
-        "objective": learner.objective.loss.state_dict(),
+        "model": result.model.state_dict(),
+        "objective": result.objective.state_dict(),
         "history": result.history.rows,
         "best": result.best,
         "threshold": result.threshold,
@@ -324,8 +341,9 @@ def _finish(folder: RunFolder, model: nn.Module, result: FitResult, learner: One
     folder.finish(state, report)
 
 
-def _finished(folder: RunFolder, model: nn.Module) -> FitResult:
-    found = folder.result()
+def _finished(found: dict[str, Any], model: nn.Module, stages: Sequence[Stage]) -> FitResult:
     model.load_state_dict(found["model"])
     model.eval()
-    return FitResult(model, History(found["history"]), found["best"], found["threshold"], 0.0)
+    objective = copy.deepcopy(stages[-1].objective)
+    objective.load_state_dict(found["objective"])
+    return FitResult(model, History(found["history"]), found["best"], found["threshold"], 0.0, objective)

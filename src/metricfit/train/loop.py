@@ -63,6 +63,7 @@ class Loop:
         folder: where checkpoints go, if anywhere; ``writes`` is whether this process writes them.
         checkpoint_every: in steps; None is every epoch.
         callbacks: called on rank 0.
+        share: gives rank 0's value to all ranks.
     """
 
     def __init__(
@@ -78,17 +79,18 @@ class Loop:
         writes: bool = True,
         checkpoint_every: int | None = None,
         callbacks: Sequence[Callback] = (),
+        share: Callable[[Any], Any] = lambda given: given,
     ) -> None:
         self.learner, self.stages, self.batches, self.steps = learner, stages, batches, steps
         self.lr = [[stage.lr or 0.0] for stage in stages] if lr is None else lr
         self.validated, self.folder, self.writes = validated, folder, writes
-        self.checkpoint_every, self.callbacks = checkpoint_every, callbacks
+        self.checkpoint_every, self.callbacks, self.share = checkpoint_every, callbacks, share
         self.members = len(self.lr[0])
         self.at = Position()
 
     def run(self) -> list[Row]:
         """Train to the end; the history."""
-        saved = None if self.folder is None else self.folder.load()
+        saved = None if self.folder is None else self.share(self.folder.load() if self.writes else None)
         if saved is not None:
             self._position(saved["loop"])
         plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
@@ -169,7 +171,7 @@ class Loop:
     def _watch_gradient(self, stage: Stage, active: list[int]) -> None:
         """Warn, at epochs 1, 2, 4, 8 and so on, of members whose gradient is gone though their loss is not."""
         epoch = self.at.epoch + 1
-        if epoch & (epoch - 1):
+        if epoch & (epoch - 1) or not self.writes:
             return
         for member, size in zip(active, self.learner.gradient_size().tolist(), strict=True):
             loss = self.at.loss_sum[member] / max(1, self.steps)

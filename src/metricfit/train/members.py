@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +15,10 @@ from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from metricfit.metrics.base import Formula, Metric
 from metricfit.metrics.curves import BestThreshold, Requirements, best_threshold
-from metricfit.train import checks
+from metricfit.train import checks, randomness
 from metricfit.train.callbacks import Callback
 from metricfit.train.class_weight import ClassWeight, of_classes
-from metricfit.train.fitting import FitResult, callbacks_shown, spec_of
+from metricfit.train.fitting import FitResult, callbacks_shown, folder_of
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import History, Row
 from metricfit.train.loop import Loop, Standing
@@ -25,6 +26,7 @@ from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.population import Population, stacked
 from metricfit.train.samples import Batch, InMemory, as_tensor, source
+from metricfit.train.spec import fingerprint, spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
 from metricfit.train.start import start_at_prior as set_prior
 
@@ -106,39 +108,41 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             checks.check_validation(stages, logits, labels[held_out[member]], f"validation (of member {member})")
         if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
             set_prior(model, float(mine.double().mean()), strict=start_at_prior is True)
-    folder = None if checkpoint_dir is None else RunFolder(checkpoint_dir)
-    if folder is not None:
-        spec = spec_of(models[0], stages, data, order, seeds[0], 1, 1, clip, checkpoint_every)
-        folder.begin({**spec, "seeds": seeds, "rates": rates, "sizes": [len(each) for each in trained]}, resume)
-        if folder.finished:
-            return _from_folder(folder, models)
-    data = data.to(where)
-    learner = Population(
-        models,
-        data,
-        None if held_out is None else [each.to(where) for each in held_out],
-        clip=clip,
-    )
-    steps = max(order.steps_of(labels[each]) for each in trained)
-    loop = Loop(
-        learner,
-        stages,
-        _batches(learner, data, labels, trained, order, seeds, steps, class_weight),
-        steps,
-        lr=lr_of_stages,
-        validated=held_out is not None,
-        folder=folder,
-        checkpoint_every=checkpoint_every,
-        callbacks=callbacks_shown(callbacks, progress),
-    )
-    with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
-        torch.manual_seed(seed_of(*seeds, "noise"))
-        rows = loop.run()
-    learner.finish()
-    results = _results(models, rows, steps, loop.at.standings, time.perf_counter() - began)
-    if folder is not None:
-        _to_folder(folder, results)
-    return results
+    folder = folder_of(checkpoint_dir, checkpoint_every, resume)
+    with folder or nullcontext():
+        if folder is not None:
+            drawn = [fingerprint(torch.cat(each)) for each in zip(trained, held_out or trained, strict=True)]
+            settings = {"seeds": seeds, "rates": rates, "splits": drawn, "class_weight": class_weight, "clip": clip}
+            settings |= {"checkpoint_every": checkpoint_every}
+            folder.begin(spec_of(models[0], stages, data, None, order, **settings), resume)
+            if folder.finished:
+                return _from_folder(folder, models)
+        data = data.to(where)
+        learner = Population(
+            models,
+            data,
+            None if held_out is None else [each.to(where) for each in held_out],
+            clip=clip,
+        )
+        steps = max(order.steps_of(labels[each]) for each in trained)
+        loop = Loop(
+            learner,
+            stages,
+            _batches(learner, data, labels, trained, order, seeds, steps, class_weight),
+            steps,
+            lr=lr_of_stages,
+            validated=held_out is not None,
+            folder=folder,
+            checkpoint_every=checkpoint_every,
+            callbacks=callbacks_shown(callbacks, progress),
+        )
+        with randomness.of_run(seed_of(*seeds, "noise"), where):
+            rows = loop.run()
+        learner.finish()
+        results = _results(models, rows, steps, loop.at.standings, time.perf_counter() - began)
+        if folder is not None:
+            _to_folder(folder, results)
+        return results
 
 
 @dataclass(frozen=True)

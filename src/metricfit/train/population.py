@@ -314,7 +314,8 @@ class Population(Learner):
         self.state_of_loss = None
         if state["objective"] is not None:
             self.state_of_loss = _to(state["objective"], device)
-            self.call.load_state_dict({name: given[0] for name, given in self.state_of_loss.items()})
+            if self.active:  # else there is no member left whose state could stand for all
+                self.call.load_state_dict({name: given[0] for name, given in self.state_of_loss.items()})
 
 
 def stacked(data: InMemory, numbers: Sequence[Tensor]) -> Stacked:
