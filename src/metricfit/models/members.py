@@ -49,7 +49,7 @@ class PerMember(nn.Module):
             raise ValueError(f"weight was given, but {type(self.objectives[0]).__name__} does not take it")
         given = {"weight": weight, "index": index}
         extra = {name: value for name, value in given.items() if value is not None and name in self._takes}
-        if logits.dim() == 2:
+        if logits.dim() < 3:
             value: Tensor = self.objectives[0](logits, target, **extra)
             return value
         if logits.dim() != 3 or logits.shape[-1] != self.members:

@@ -41,7 +41,12 @@ class TensorBoard(Callback):
     """Writes every number of the history for TensorBoard; needs the package ``tensorboard``."""
 
     def __init__(self, folder: str | Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "the callback TensorBoard needs the package tensorboard: pip install tensorboard", name=error.name
+            ) from error
 
         self.writer: Any = SummaryWriter(str(folder))
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.constraints import AugmentedLagrangian, RequirementConstraint
-from metricfit.core.task import check_labels
+from metricfit.constraints import RequirementConstraint
+from metricfit.core.task import READINGS, check_labels
+from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.base import Metric, get_metric
 from metricfit.train.monitor import RANKINGS, Monitor
+from metricfit.train.samples import type_of
 from metricfit.train.stage import Objective, Stage
 
 
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
     """Refuse settings that cannot work together."""
     for stage in stages:
-        if not validated and (stage.patience is not None or not stage.watched.is_loss):
-            what = "patience" if stage.patience is not None else f"monitor={stage.watched.name!r}"
+        watched = stage.watched
+        if not validated and (stage.patience is not None or not watched.is_loss):
+            what = "patience" if stage.patience is not None else f"monitor={watched.name!r}"
             raise ValueError(f"{what} needs a validation set: give validation=(X, y)")
         if weighted and not Objective(stage.objective).takes_weight:
             raise ValueError(
@@ -27,88 +31,135 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
             )
 
 
-def check_target(logits: Tensor, target: Tensor, name: str) -> None:
-    """Labels that the model's outputs cannot be compared with."""
-    columns = 1 if logits.dim() == 1 else logits.shape[1]
-    several = columns > 1 and target.dim() == logits.dim() - 1
-    if several and target.is_floating_point():
+def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str) -> Tensor:
+    """Refuse labels that the model's outputs cannot be compared with; those that count, without ignored ones."""
+    outputs, labels = tuple(logits.shape[1:]), tuple(target.shape[1:])
+    if labels not in (outputs, outputs[1:]) and (outputs, labels) != ((), (1,)):
+        raise ValueError(
+            f"{name}: the model's outputs (n{_rest(outputs)}) and the labels (n{_rest(labels)}) do not go together. "
+            f"They are {READINGS}"
+        )
+    exclusive = is_exclusive(logits, target)
+    if exclusive and target.is_floating_point():
         raise ValueError(f"{name}: multiclass labels must be integers, got {target.dtype}; use y.long()")
+    modules = [module for stage in stages for module in stage.objective.modules()]
+    ignored = {given for given in (getattr(module, "ignore_index", None) for module in modules) if given is not None}
+    counted = target.flatten() if exclusive or logits.dim() == 1 or outputs[0] == 1 else target
+    for label in ignored:
+        counted = counted[counted != label]
     try:
-        check_labels(target, columns if several else None)
+        check_labels(counted, _columns(logits) if exclusive else None)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+    if not counted.numel():
+        raise ValueError(f"{name}: all labels are ignored, being {', '.join(map(str, sorted(ignored)))}")
+    return counted
 
 
-def check_both_classes(logits: Tensor, target: Tensor) -> None:
-    """A binary training set of one class teaches nothing."""
-    if logits.dim() > 1 and logits.shape[1] > 1:
+def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:
+    """A training set of one class teaches nothing; ``counted`` are the labels that are not ignored."""
+    one_column = _columns(logits) == 1
+    if not (one_column or is_exclusive(logits, target)):
         return
-    if bool((target > 0.5).all()) or bool((target <= 0.5).all()):
-        label = "1" if bool((target > 0.5).all()) else "0"
-        raise ValueError(f"all training labels are {label}: there is nothing to tell apart")
+    sides = counted > 0.5 if one_column else counted
+    if bool((sides == sides.flatten()[0]).all()):
+        raise ValueError(f"all training labels are {counted.flatten()[0].item():g}: there is nothing to tell apart")
 
 
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:
     """A validation set that lacks the class a monitored metric, or a requirement, is measured on."""
-    several = logits.dim() > 1 and logits.shape[1] > 1
+    columns = _columns(logits)
     for stage in stages:
-        for metric, of in _needed(stage):
-            if several and metric is not None and metric.class_index is not None:
-                _check_class(metric, target, int(logits.shape[1]), f"{name}, for {of}")
-            elif not several:
-                needs = {"positives", "negatives"} if metric is None else metric.needs
-                for label, needed in ((1, "positives"), (0, "negatives")):
-                    if needed in needs and not bool(((target > 0.5) == bool(label)).any()):
-                        raise ValueError(
-                            f"the {name} set has no {needed}, which {of} is measured on; split the data stratified, or "
-                            "watch the loss"
-                        )
+        monitor: Monitor = stage.watched
+        if columns > 1 and (monitor.threshold == "best" or monitor.metric in tuple(RANKINGS)):
+            raise ValueError(
+                f"{monitor.name} is measured on one output, the model has {columns}; watch a metric of decisions at "
+                "0.5, such as 'f1'"
+            )
+        for metric, of in _needed(monitor):
+            if metric is not None and metric.class_index is not None:
+                _check_class(metric, logits, target, f"{name}, for {of}")
+            elif columns == 1:
+                _check_sides(metric, target, of, name)
 
 
-def _needed(stage: Stage) -> list[tuple[Metric | None, str]]:
-    monitor: Monitor = stage.watched
-    found: list[tuple[Metric | None, str]] = []
+def _check_sides(metric: Metric | None, target: Tensor, of: str, name: str) -> None:
+    needs = {"positives", "negatives"} if metric is None else metric.needs
+    for positive, needed in ((True, "positives"), (False, "negatives")):
+        if needed in needs and not bool(((target > 0.5) == positive).any()):
+            raise ValueError(
+                f"the {name} set has no {needed}, which {of} is measured on; split the data stratified, or watch the "
+                "loss"
+            )
+
+
+def _needed(monitor: Monitor) -> list[tuple[Metric | None, str]]:
+    if monitor.is_loss:
+        return []
     if isinstance(monitor.metric, str) and monitor.metric in RANKINGS:
-        found.append((None, monitor.name))
-    elif not monitor.is_loss:
-        found.append((get_metric(monitor.metric), monitor.name))
-        found += [(each.metric, str(each)) for each in monitor.requirements]
-    return found
-
-
-def _check_class(metric: Metric, target: Tensor, classes: int, of: str) -> None:
-    wanted = metric.class_index
-    assert wanted is not None
-    if wanted >= classes:
-        raise ValueError(f"{of}: the model has {classes} classes, 0 to {classes - 1}")
-    if not bool((target == wanted).any()):
-        raise ValueError(f"{of}: there is no sample of class {wanted}")
+        return [(None, monitor.name)]
+    of_requirements = [(each.metric, str(each)) for each in monitor.requirements]
+    return [(get_metric(monitor.metric), monitor.name), *of_requirements]
 
 
 def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) -> None:
-    """A requirement on a class that the training set lacks could never be met."""
-    several = logits.dim() > 1 and logits.shape[1] > 1
+    """A requirement on, or a loss of, a class that the training set lacks has nothing to learn from."""
     for stage in stages:
-        constraints = (
-            stage.objective.constraints if isinstance(stage.objective, AugmentedLagrangian) else nn.ModuleList()
-        )
-        for constraint in constraints:
-            if several and isinstance(constraint, RequirementConstraint):
-                metric = constraint.requirement.metric
-                if metric.class_index is not None:
-                    _check_class(
-                        metric, target, int(logits.shape[1]), f"the training set, for {constraint.requirement}"
-                    )
+        for module in stage.objective.modules():
+            metric, of = None, ""
+            if isinstance(module, RequirementConstraint):
+                metric, of = module.requirement.metric, str(module.requirement)
+            elif isinstance(module, MetricLoss):
+                metric, of = module.metric, module.metric.name
+            if metric is not None and metric.class_index is not None:
+                _check_class(metric, logits, target, f"the training set, for {of}")
+
+
+def _check_class(metric: Metric, logits: Tensor, target: Tensor, of: str) -> None:
+    wanted, classes = metric.class_index, _columns(logits)
+    assert wanted is not None
+    if wanted >= classes:
+        there = "one output, class 0, the positives" if classes == 1 else f"{classes} classes, 0 to {classes - 1}"
+        raise ValueError(f"{of}: the model has {there}")
+    found = (
+        target == wanted if is_exclusive(logits, target) else target.reshape(len(target), classes, -1)[:, wanted] > 0.5
+    )
+    if not bool(found.any()):
+        raise ValueError(f"{of}: there is no sample of class {wanted}")
 
 
 @torch.no_grad()
-def sample_logits(model: nn.Module, x: Tensor) -> Tensor:
+def sample_logits(model: nn.Module, x: Any) -> Tensor:
     """The outputs for a few samples, in eval mode, leaving the model as it was."""
     was_training = model.training
     parameter = next(model.parameters(), None)
-    device = x.device if parameter is None else parameter.device
-    logits = model.eval()(x[:2].to(device))
-    model.train(was_training)
+    if isinstance(x, Tensor):
+        x = x[:2].to(x.device if parameter is None else parameter.device)
+        x = x.to(type_of(model)) if x.is_floating_point() else x
+    try:
+        logits = model.eval()(x)
+    except Exception as error:
+        shape = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+        hint = "" if not isinstance(x, Tensor) or x.is_floating_point() else "; are whole numbers meant, or X.float()?"
+        raise ValueError(f"the model fails on the first training samples, {shape}: {error}{hint}") from error
+    finally:
+        model.train(was_training)
     if not isinstance(logits, Tensor):
         raise TypeError(f"the model must return a tensor of logits, got {type(logits).__name__}")
+    if logits.dim() == 0 or (isinstance(x, Tensor) and len(logits) != len(x)):
+        rows = len(x) if isinstance(x, Tensor) else "a batch of"
+        raise ValueError(f"the model must return a row of logits for each sample, got {tuple(logits.shape)} for {rows}")
     return logits
+
+
+def is_exclusive(logits: Tensor, target: Tensor) -> bool:
+    """Whether the labels are class numbers: one of several classes is right."""
+    return _columns(logits) > 1 and target.dim() == logits.dim() - 1
+
+
+def _columns(logits: Tensor) -> int:
+    return 1 if logits.dim() == 1 else int(logits.shape[1])
+
+
+def _rest(shape: tuple[int, ...]) -> str:
+    return "".join(f", {size}" for size in shape) or ","

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from metricfit.metrics.base import Formula, Metric
 from metricfit.train.monitor import Monitor
-from metricfit.train.samples import FromLoader, source
+from metricfit.train.samples import FromLoader, InMemory, source, type_of
 from metricfit.train.stage import matched
 
 
@@ -39,7 +39,7 @@ def evaluate(
     metrics: str | Metric | Formula | Sequence[str | Metric | Formula] = "f1",
     *,
     threshold: float = 0.5,
-    average: str | None = "macro",
+    average: str = "macro",
     batch_size: int = 8192,
     workers: int = 0,
 ) -> Evaluation:
@@ -59,7 +59,13 @@ def evaluate(
     >>> evaluate(nn.Identity(), (x, torch.tensor([1, 0, 1])), ["f1", "auroc"])
     Evaluation(f1=1, auroc=1; n=3, threshold=0.5)
     """
+    several = [metrics] if isinstance(metrics, (str, Metric)) or callable(metrics) else list(metrics)
+    if "loss" in several:
+        raise ValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
+    monitors = [Monitor(each, threshold=threshold, average=average) for each in several]
     given = source(data, "data", workers)
+    if isinstance(given, InMemory):
+        given = given.typed(type_of(model))
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     if isinstance(given, FromLoader):
@@ -77,8 +83,6 @@ def evaluate(
             weights.append(batch.weight.cpu())
     model.train(was_training)
     outputs, labels = torch.cat(logits), torch.cat(target)
-    several = [metrics] if isinstance(metrics, (str, Metric)) or callable(metrics) else list(metrics)
-    monitors = [Monitor(each, threshold=threshold, average=average) for each in several]
     weight = torch.cat(weights) if weights else None
     values = {each.name: each.measure(*matched(outputs, labels), weight).value for each in monitors}
     return Evaluation(values, outputs, labels, threshold)

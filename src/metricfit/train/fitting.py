@@ -25,7 +25,7 @@ from metricfit.train.learner import OneModel
 from metricfit.train.loop import Loop
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
-from metricfit.train.samples import Batch, FromDataset, FromLoader, InMemory, Source, share_of, source
+from metricfit.train.samples import Batch, FromDataset, FromLoader, InMemory, Source, share_of, source, type_of
 from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
 from metricfit.train.start import start_at_prior as set_prior
@@ -131,14 +131,22 @@ def fit(
     order = Order(batch_size, stratified, oversample)
     usual = {"epochs": epochs, "lr": lr, "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
     stages = stages_of(objective, **usual, patience=patience)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch module, got {type(model).__name__}")
     data = source(train, "train", workers)
     held_out = None if validation is None else source(validation, "validation", workers)
-    prior = _checked(model, data, held_out, stages, order, class_weight)
+    in_memory = [each for each in (data, held_out) if isinstance(each, InMemory)]
+    weighted = class_weight is not None or any(each.weight is not None for each in in_memory)
+    checks.check_stages(stages, held_out is not None, weighted)
+    prior = _checked(model, data, held_out, stages, order)
+    if start_at_prior and prior is None:
+        raise ValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
     if isinstance(data, InMemory):
-        data = data.weighted(weights_of(data.y, data.weight, class_weight))
+        data = data.typed(type_of(model)).weighted(weights_of(data.y, data.weight, class_weight))
     elif class_weight is not None:
         raise ValueError("class_weight is for data in memory; let your Dataset give (x, y, weight)")
-    checks.check_stages(stages, held_out is not None, isinstance(data, InMemory) and data.weight is not None)
+    if isinstance(held_out, InMemory):
+        held_out = held_out.typed(type_of(model))
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
     devices, num_nodes = _processes(devices, num_nodes)
     fabric = Fabric(
@@ -247,33 +255,24 @@ def _labels(data: InMemory | FromDataset) -> Tensor:
 
 
 def _checked(
-    model: nn.Module,
-    data: Source,
-    validation: Source | None,
-    stages: Sequence[Stage],
-    order: Order,
-    class_weight: Any,
+    model: nn.Module, data: Source, validation: Source | None, stages: Sequence[Stage], order: Order
 ) -> float | None:
     """Look at what can be looked at before training; the share of positives of a binary problem."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch module, got {type(model).__name__}")
     if isinstance(data, FromLoader):
         if order.stratified or order.oversample is not None:
             raise ValueError("a DataLoader makes its own batches; for stratified or oversampled ones give a Dataset")
         return None
     y = _labels(data)
     order.check(y)
-    x = data.x if isinstance(data, InMemory) else data.dataset[0][0].unsqueeze(0)
-    logits = checks.sample_logits(model, x)
-    checks.check_target(logits, y, "train")
-    checks.check_both_classes(logits, y)
+    logits = checks.sample_logits(model, data.x if isinstance(data, InMemory) else data.first())
+    counted = checks.check_target(logits, y, stages, "train")
+    checks.check_both_classes(logits, y, counted)
     checks.check_requirements(stages, logits, y)
     if validation is not None and not isinstance(validation, FromLoader):
         held_out = _labels(validation)
-        checks.check_target(logits, held_out, "validation")
+        checks.check_target(logits, held_out, stages, "validation")
         checks.check_validation(stages, logits, held_out)
-    columns = 1 if logits.dim() == 1 else logits.shape[1]
-    return float(y.double().mean()) if columns == 1 else None
+    return float(counted.double().mean()) if logits.dim() == 1 or logits.shape[1] == 1 else None
 
 
 def _own_precision(model: nn.Module) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metricfit.core.task import DivergedError
 from metricfit.losses.watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train import randomness
 from metricfit.train.callbacks import Callback, Plan
@@ -129,7 +130,11 @@ class Loop:
         at, active = self.at, list(self.learner.active)
         pending: list[Tensor] = []
         for batch in self.batches(at.stage, at.epoch, at.batch):
-            losses = self.learner.step(batch)
+            try:
+                losses = self.learner.step(batch)
+            except DivergedError as error:
+                self._settle(pending, active)
+                raise NotFiniteError(self._not_finite(at.step + 1, f"could not be computed ({error})")) from error
             at.step, at.batch = at.step + 1, at.batch + 1
             pending.append(losses)
             if losses.device.type == "cpu" or len(pending) == LOOK_EVERY:
@@ -153,17 +158,17 @@ class Loop:
         for offset, values in enumerate(torch.stack(pending).tolist() if pending else []):
             for member, value in zip(active, values, strict=True):
                 if not math.isfinite(value):
-                    raise NotFiniteError(self._not_finite(first + offset, member, value))
+                    raise NotFiniteError(self._not_finite(first + offset, f"is {value}", member))
                 self.at.loss_sum[member] += value
         pending.clear()
 
-    def _not_finite(self, step: int, member: int, value: float) -> str:
+    def _not_finite(self, step: int, what: str, member: int = 0, where: str = "") -> str:
         who = f" of member {member}" if self.members > 1 else ""
         batch = (step - 1) % self.steps
         kept = "" if self.folder is None else f" The checkpoints in {self.folder.path} are from before it."
         return (
-            f"the loss{who} is {value} at step {step} (stage {self.at.stage}, epoch {self.at.epoch}, batch {batch} of "
-            f"{self.steps}). Likely causes: a learning rate that is too high (this stage: "
+            f"the {where}loss{who} {what} at step {step} (stage {self.at.stage}, epoch {self.at.epoch}, batch {batch} "
+            f"of {self.steps}). Likely causes: a learning rate that is too high (this stage: "
             f"{self.lr[self.at.stage][member]:g}), inputs of very large values, or fp16 overflow; lower lr, give "
             f"clip=1.0, standardise the inputs, or use bf16.{kept}"
         )
@@ -194,7 +199,11 @@ class Loop:
             row["train_loss"] = at.loss_sum[member] / max(1, self.steps)
             rows.append(row)
         if self.validated:
-            found = self.learner.validate(monitor)
+            try:
+                found = self.learner.validate(monitor)
+            except DivergedError as error:
+                what = f"could not be computed ({error})"
+                raise NotFiniteError(self._not_finite(at.step, what, where="validation ")) from error
             values = [measured.value for _, measured in found]
             self.learner.observe([-value if monitor.minimize else value for value in values])
             improved, stopped = [], []

@@ -25,7 +25,7 @@ from metricfit.train.loop import Loop, Standing
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.population import Population, stacked
-from metricfit.train.samples import Batch, InMemory, as_tensor, source
+from metricfit.train.samples import Batch, InMemory, as_tensor, source, type_of
 from metricfit.train.spec import fingerprint, spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
 from metricfit.train.start import start_at_prior as set_prior
@@ -98,16 +98,21 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
     _check_norms(models[0], {len(each) for each in trained})
     logits = checks.sample_logits(models[0], data.x)
-    checks.check_target(logits, labels, "train")
+    if start_at_prior and logits.dim() > 1 and logits.shape[1] > 1:
+        raise ValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
+    data = data.typed(type_of(models[0]))
     for member, model in enumerate(models):
         mine = labels[trained[member]]
         order.check(mine)
-        checks.check_both_classes(logits, mine)
+        counted = checks.check_target(logits, mine, stages, "train")
+        checks.check_both_classes(logits, mine, counted)
         checks.check_requirements(stages, logits, mine)
         if held_out is not None:
-            checks.check_validation(stages, logits, labels[held_out[member]], f"validation (of member {member})")
+            name = f"validation (of member {member})"
+            checks.check_target(logits, labels[held_out[member]], stages, name)
+            checks.check_validation(stages, logits, labels[held_out[member]], name)
         if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
-            set_prior(model, float(mine.double().mean()), strict=start_at_prior is True)
+            set_prior(model, float(counted.double().mean()), strict=start_at_prior is True)
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
     with folder or nullcontext():
         if folder is not None:
@@ -154,18 +159,22 @@ class Ensemble:
         out_of_fold: each training sample's logits by the members that did not train on it.
         threshold: the best threshold on those, for the metric that was asked for; None if none was.
         value: the metric there.
+        exclusive: whether one of several classes is right, so that the largest logit decides.
     """
 
     members: list[FitResult]
     out_of_fold: Tensor
     threshold: float | None
     value: float | None
+    exclusive: bool = False
 
     @torch.no_grad()
     def logits(self, x: Any, chunk: int = 8192) -> Tensor:
         """The mean of the members' logits."""
-        inputs = as_tensor(x, "x")
-        device = next(self.members[0].model.parameters()).device
+        first = self.members[0].model
+        inputs = as_tensor(x, "x", keep=True)
+        inputs = inputs.to(type_of(first)) if inputs.is_floating_point() else inputs
+        device = next(first.parameters()).device
         parts = [
             torch.stack([each.model(part.to(device)) for each in self.members]).mean(0)
             for part in torch.split(inputs, chunk)
@@ -173,8 +182,13 @@ class Ensemble:
         return torch.cat(parts)
 
     def predict(self, x: Any) -> Tensor:
-        """Binary decisions at the threshold, 0.5 if none was tuned."""
-        scores = torch.sigmoid(self.logits(x)).reshape(-1)
+        """Decisions: of two classes, or of several labels, at the threshold, 0.5 if none was tuned."""
+        logits = self.logits(x)
+        if self.exclusive:
+            return logits.argmax(1)
+        scores = torch.sigmoid(logits)
+        if scores.dim() == 2 and scores.shape[1] == 1:
+            scores = scores.squeeze(1)
         return (scores >= (0.5 if self.threshold is None else self.threshold)).long()
 
 
@@ -196,7 +210,7 @@ def fit_folds(
         train: ``(X, y)`` or ``(X, y, weight)``.
         objective: a loss, or stages.
         folds: how many stratified folds, or for each member its training and validation samples.
-        metric: what the threshold is tuned for, on the out-of-fold logits; None leaves it.
+        metric: what the threshold of a binary problem is tuned for, on the out-of-fold logits; None leaves it.
         subject_to: requirements on that threshold.
         seed: of the folds, the members' weights and their batches.
         settings: those of ``fit_population``.
@@ -216,15 +230,22 @@ def fit_folds(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(each)
             models.append(make_model())
+    sample = checks.sample_logits(models[0], data.x)
+    if metric is not None and sample.dim() > 1 and sample.shape[1] > 1:
+        raise ValueError(
+            f"metric= tunes the threshold of one output, the model has {sample.shape[1]}; leave it out, and give the "
+            "metric to the objective or to monitor="
+        )
+    exclusive = checks.is_exclusive(sample, data.y)
     members = fit_population(models, data, objective, splits=splits, seeds=seeds, **settings)
     logits = _out_of_fold(members, data, splits)
     if metric is None:
-        return Ensemble(members, logits, None, None)
+        return Ensemble(members, logits, None, None, exclusive)
     scores = torch.sigmoid(logits).reshape(-1)
     seen = torch.zeros(len(data), dtype=torch.bool)
     for _, held_out in splits:
-        seen[held_out] = True
-    weight = None if data.weight is None else data.weight[seen]
+        seen[_numbers(held_out)] = True
+    weight = None if data.weight is None else data.weight.cpu()[seen]
     found: BestThreshold = best_threshold(
         scores[seen], data.y.cpu()[seen].reshape(-1), metric, subject_to=subject_to, weight=weight
     )
@@ -233,6 +254,11 @@ def fit_folds(
 
 def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:
     """For each fold the samples outside and inside it, each class dealt out evenly."""
+    if y.dim() > 1 and y.shape[1:].numel() > 1:
+        raise ValueError(
+            f"stratified folds need one label a sample, these have shape {tuple(y.shape)}; give folds as a list of "
+            "(training, validation) samples"
+        )
     labels = y.detach().cpu().reshape(-1)
     fewest = int(torch.unique(labels, return_counts=True)[1].min()) if len(labels) else 0
     if not 2 <= folds <= fewest:
@@ -254,8 +280,9 @@ def _out_of_fold(members: Sequence[FitResult], data: InMemory, splits: Sequence[
     times = torch.zeros(len(data))
     for member, (_, held_out) in zip(members, splits, strict=True):
         device = next(member.model.parameters()).device
-        index = torch.as_tensor(held_out, dtype=torch.long)
+        index = _numbers(held_out)
         x = data.x[index.to(data.x.device)]
+        x = x.to(type_of(member.model)) if x.is_floating_point() else x
         logits = torch.cat([member.model(part.to(device)) for part in torch.split(x, chunk)]).cpu()
         if total is None:
             total = logits.new_zeros(len(data), *logits.shape[1:])

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import counting_dtype
+from metricfit.core.task import check_nan_logits
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import InfeasibleError, auroc, average_precision, best_threshold
@@ -37,7 +39,7 @@ class Monitor:
     metric: str | Metric | Formula = "loss"
     threshold: float | str = 0.5
     subject_to: str | Requirement | Sequence[str | Requirement] | None = None
-    average: str | None = "macro"
+    average: str = "macro"
     _metric: Metric | None = field(init=False, repr=False, compare=False, default=None)
     requirements: tuple[Requirement, ...] = field(init=False, repr=False, compare=False, default=())
 
@@ -47,11 +49,14 @@ class Monitor:
         ):
             raise ValueError(f"threshold is a number strictly between 0 and 1, or 'best'; got {self.threshold!r}")
         if self.metric == "loss" or (isinstance(self.metric, str) and self.metric in RANKINGS):
-            if self.subject_to is not None:
-                raise ValueError(f"subject_to needs a metric of decisions, not {self.metric!r}")
+            if self.subject_to is not None or self.threshold == "best":
+                what = "threshold='best'" if self.subject_to is None else "subject_to"
+                raise ValueError(f"{what} needs a metric of decisions, such as 'f1', not {self.metric!r}")
             return
         object.__setattr__(self, "_metric", get_metric(self.metric))
         assert self._metric is not None
+        if self.average is None:
+            raise ValueError("what is watched is one number; average=None gives one a class")
         check_average(self._metric, self.average)
         given = self.subject_to
         several = () if given is None else (given,) if isinstance(given, (str, Requirement)) else given
@@ -84,20 +89,25 @@ class Monitor:
     def measure(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Measured:
         """The value on these logits, and the threshold it was taken at."""
         logits, target = logits.detach(), target.detach()
+        check_nan_logits(logits)
+        if self.is_loss:
+            raise ValueError("the loss is measured by the objective, not by a monitor")
         if self._metric is None:
             scores = logits.squeeze(1) if logits.dim() == 2 and logits.shape[1] == 1 else logits
             return Measured(float(RANKINGS[str(self.metric)](scores, target, weight=weight)), math.nan)
         if self.threshold == "best":
             return self._at_best(logits, target, weight)
-        counts = Counts.hard(logits, target, threshold=self._one_threshold(logits), weight=weight)
+        exclusive = logits.dim() > target.dim() and logits.shape[1] > 1  # the largest logit decides, at no threshold
+        threshold = None if exclusive else float(self.threshold)
+        counts = Counts.hard(logits, target, threshold=threshold, weight=weight)
         value = averaged(self._metric, counts, self.average).item()
         short = sum(float(each.violation(counts).clamp(min=0).sum()) for each in self.requirements)
         holds = all(bool(each.holds(counts).all()) for each in self.requirements)
-        return Measured(value if holds else self._beyond(short), float(self.threshold))
+        return Measured(value if holds else self._beyond(short), math.nan if exclusive else float(self.threshold))
 
     def _at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
         assert self._metric is not None
-        scores = torch.sigmoid(logits.float() if logits.dtype == torch.bfloat16 else logits).reshape(-1)
+        scores = torch.sigmoid(logits.to(counting_dtype(logits.dtype))).reshape(-1)
         if scores.numel() != target.numel():
             raise ValueError("threshold='best' is for binary logits; for several classes watch the metric at 0.5")
         try:
@@ -107,9 +117,6 @@ class Monitor:
         except InfeasibleError:
             return Measured(self._beyond(math.inf), math.nan)
         return Measured(found.value, found.threshold)
-
-    def _one_threshold(self, logits: Tensor) -> float | None:
-        return None if logits.dim() > 1 and logits.shape[1] > 1 else float(self.threshold)
 
     def _beyond(self, short: float) -> float:
         """A value worse than any that meets the requirements, the worse the further it falls short."""

@@ -31,14 +31,13 @@ class ProgressBar(Callback):
         for name, epochs in plan.stages:
             self.offsets[name] = at
             at += epochs
-        self.best: dict[int, float] = {}
         self.last_tenth = -1
         if self.console.is_terminal:
             self.bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[numbers]}"),
+                TextColumn("{task.fields[numbers]}", markup=False),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=self.console,
@@ -61,7 +60,8 @@ class ProgressBar(Callback):
         tenth = 10 * done // self.total
         if tenth > self.last_tenth:
             self.last_tenth = tenth
-            self.console.print(f"{first['stage']}: epoch {done} of {self.total}, {numbers}", highlight=False)
+            line = f"{first['stage']}: epoch {done} of {self.total}, {numbers}"
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def finished(self) -> None:
         """Take the bar away."""

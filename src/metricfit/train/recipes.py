@@ -27,7 +27,7 @@ NAMES = ("bce", "metric", "mix", "two_stage", "constrained")
 
 
 def bce(*, task: str | None = None, **stage: Any) -> list[Stage]:
-    """Cross-entropy alone, watched by its own validation loss: with a tuned threshold, the baseline to beat."""
+    """Cross-entropy alone: with a tuned threshold, the baseline to beat."""
     return [Stage(_cross_entropy(task), name="bce", **stage)]
 
 
@@ -61,8 +61,8 @@ def constrained(
 ) -> list[Stage]:
     """Cross-entropy first, then the objective under requirements by an augmented Lagrangian.
 
-    The objective is by default cross-entropy plus half the metric's loss. The second stage is watched by the metric at
-    its best threshold that meets the requirements.
+    The objective is by default cross-entropy plus half the metric's loss. The second stage is watched, unless
+    ``monitor`` says otherwise, by the metric at its best threshold that meets the requirements.
     """
     loss = objective or Mix((_cross_entropy(task), 1.0), (_metric_loss(metric, task), 0.5))
     several = [subject_to] if isinstance(subject_to, (str, Requirement, Constraint)) else list(subject_to)
@@ -70,7 +70,7 @@ def constrained(
     watched = Monitor(metric, threshold=0.5 if task == "multiclass" else "best", subject_to=bounds or None)
     return [
         Stage(_cross_entropy(task), name="bce", **stage),
-        Stage(AugmentedLagrangian(loss, several, mu=mu), lr=lr, monitor=watched, name="constrained", **stage),
+        Stage(AugmentedLagrangian(loss, several, mu=mu), lr=lr, name="constrained", **{"monitor": watched, **stage}),
     ]
 
 

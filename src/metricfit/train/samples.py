@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 
 from metricfit.train import randomness
@@ -51,6 +51,10 @@ class InMemory:
         """The same on a device."""
         return InMemory(*(None if given is None else given.to(device) for given in (self.x, self.y, self.weight)))  # type: ignore[arg-type]
 
+    def typed(self, dtype: torch.dtype) -> InMemory:
+        """The same with inputs, where they are fractions, of this type."""
+        return InMemory(self.x.to(dtype) if self.x.is_floating_point() else self.x, self.y, self.weight)
+
     def weighted(self, weight: Tensor | None) -> InMemory:
         """The same with other weights."""
         return InMemory(self.x, self.y, weight)
@@ -82,6 +86,11 @@ class FromDataset:
         if self._target is None:
             self._target = _labels_of(self.dataset)
         return self._target
+
+    def first(self) -> Any:
+        """The inputs of a batch of the first sample."""
+        with randomness.seeded(0):
+            return batch_of(default_collate([self.dataset[0]]), torch.device("cpu")).x
 
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
         """One batch for each list of numbers; what is random in the items is drawn from the seed."""
@@ -218,15 +227,20 @@ def source(given: Any, name: str, workers: int = 0) -> Source:
         return FromLoader(given)
     if isinstance(given, (tuple, list)) and len(given) in (2, 3):
         x, y, weight = (*given, None)[:3]
-        x, y = as_tensor(x, f"{name}'s inputs"), as_tensor(y, f"{name}'s labels")
-        weight = None if weight is None else as_tensor(weight, f"{name}'s weights").to(torch.get_default_dtype())
+        x, y = as_tensor(x, f"{name}'s inputs", keep=True), as_tensor(y, f"{name}'s labels")
+        if weight is not None:
+            weight = as_tensor(weight, f"{name}'s weights", keep=True)
+            weight = weight.to(x.dtype if x.is_floating_point() else torch.get_default_dtype())
         if len(x) != len(y) or (weight is not None and len(weight) != len(y)):
             sizes = [len(part) for part in (x, y, weight) if part is not None]
             raise ValueError(f"{name} has parts of different lengths: {', '.join(map(str, sizes))}")
         if not len(y):
             raise ValueError(f"{name} is empty")
         _check_inputs(x, name)
+        _check_weights(weight, name)
         return InMemory(x, y, weight)
+    if isinstance(given, IterableDataset):
+        raise TypeError(f"{name} is an IterableDataset, whose samples have no numbers; wrap it in a DataLoader")
     if isinstance(given, Dataset) or (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
         if not len(given):
             raise ValueError(f"{name} is empty")
@@ -234,8 +248,8 @@ def source(given: Any, name: str, workers: int = 0) -> Source:
     raise TypeError(f"{name} must be (X, y), (X, y, weight), a Dataset or a DataLoader; got {type(given).__name__}")
 
 
-def as_tensor(given: Any, name: str) -> Tensor:
-    """A tensor of an array, a table or a list; fractions in torch's default type."""
+def as_tensor(given: Any, name: str, *, keep: bool = False) -> Tensor:
+    """A tensor of an array, a table or a list; fractions in torch's default type, or with ``keep`` as they are."""
     if isinstance(given, Tensor):
         return given
     if hasattr(given, "to_numpy"):  # pandas and polars
@@ -244,7 +258,13 @@ def as_tensor(given: Any, name: str) -> Tensor:
         made = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
-    return made.to(torch.get_default_dtype()) if made.is_floating_point() else made
+    return made.to(torch.get_default_dtype()) if made.is_floating_point() and not keep else made
+
+
+def type_of(model: nn.Module) -> torch.dtype:
+    """The type of a model's weights."""
+    kinds = [given.dtype for given in model.parameters() if given.is_floating_point()]
+    return kinds[0] if kinds else torch.get_default_dtype()
 
 
 def batch_of(given: Any, device: torch.device) -> Batch:
@@ -272,11 +292,25 @@ def _moved(part: Any, device: torch.device) -> Any:
 
 
 def _labels_of(dataset: Any) -> Tensor:
-    for labels in (getattr(dataset, "targets", None), getattr(dataset, "tensors", (None, None))[1]):
+    tensors = getattr(dataset, "tensors", ())
+    for labels in (getattr(dataset, "targets", None), tensors[1] if len(tensors) in (2, 3) else None):
         if labels is not None and len(labels) == len(dataset):
             return torch.as_tensor(labels)
-    labels = default_collate([dataset[at][1] for at in range(len(dataset))])
-    return torch.as_tensor(labels)
+    with randomness.seeded(0):  # items may be augmented at random
+        return torch.as_tensor(default_collate([_label_in(dataset[at]) for at in range(len(dataset))]))
+
+
+def _label_in(item: Any) -> Any:
+    if isinstance(item, dict) and "y" in item:
+        return item["y"]
+    if isinstance(item, (tuple, list)) and len(item) in (2, 3):
+        return item[1]
+    raise TypeError(f"a Dataset's items must be (x, y), (x, y, weight) or a dictionary of them; got {_brief(item)}")
+
+
+def _brief(given: Any) -> str:
+    size = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
+    return f"a {type(given).__name__}{size}"
 
 
 def _check_inputs(x: Tensor, name: str) -> None:
@@ -286,4 +320,13 @@ def _check_inputs(x: Tensor, name: str) -> None:
         raise ValueError(
             f"{name}'s inputs hold NaN or infinity in {int(rows.sum())} of {len(x)} rows, the first is row {first}; "
             "fill in or drop them"
+        )
+
+
+def _check_weights(weight: Tensor | None, name: str) -> None:
+    if weight is not None and not bool((weight.isfinite() & (weight >= 0)).all()):
+        wrong = ~(weight.isfinite() & (weight >= 0))
+        raise ValueError(
+            f"{name}'s weights must be finite and at least 0; {int(wrong.sum())} are not, the first is in row "
+            f"{int(wrong.reshape(len(weight), -1).any(1).nonzero()[0])}"
         )

@@ -79,7 +79,13 @@ def stages_of(objective: nn.Module | Stage | Iterable[Stage], **usual: Any) -> l
         raise TypeError(
             f"the objective is a loss, a Stage or a list of Stages such as recipes.mix('f1'); got {objective!r}"
         )
-    return [each.filled(**usual, name=f"stage {at}") for at, each in enumerate(given)]
+    filled = [each.filled(**usual, name=f"stage {at}") for at, each in enumerate(given)]
+    names = [str(each.name) for each in filled]
+    before = [names[:at].count(name) for at, name in enumerate(names)]  # the history tells stages apart by their names
+    return [
+        replace(each, name=f"{name} ({times + 1})") if times else each
+        for each, name, times in zip(filled, names, before, strict=True)
+    ]
 
 
 class Objective:
@@ -124,9 +130,15 @@ class Objective:
 
 
 def matched(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """One column of logits as a row, like its labels, which are then of its type, as torch's binary losses ask."""
+    """Shapes and types as torch's own losses ask for them.
+
+    One column of logits, or of labels, as a row; yes-or-no labels of the logits' type; class numbers as int64.
+    """
     if logits.dim() == y.dim() + 1 and logits.shape[-1] == 1:
         logits = logits.squeeze(-1)
-    if logits.shape == y.shape and not y.is_floating_point():
-        y = y.to(logits.dtype if logits.is_floating_point() else torch.get_default_dtype())
+    elif y.dim() == logits.dim() + 1 and y.shape[-1] == 1:
+        y = y.squeeze(-1)
+    if not y.is_floating_point():
+        yes_or_no = logits.dtype if logits.is_floating_point() else torch.get_default_dtype()
+        y = y.to(yes_or_no if logits.shape == y.shape else torch.int64)
     return logits, y
