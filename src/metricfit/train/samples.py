@@ -292,7 +292,7 @@ def _moved(part: Any, device: torch.device) -> Any:
 
 
 def _labels_of(dataset: Any) -> Tensor:
-    tensors = getattr(dataset, "tensors", ())
+    tensors: Any = getattr(dataset, "tensors", ())
     for labels in (getattr(dataset, "targets", None), tensors[1] if len(tensors) in (2, 3) else None):
         if labels is not None and len(labels) == len(dataset):
             return torch.as_tensor(labels)

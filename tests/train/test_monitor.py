@@ -1,0 +1,198 @@
+"""Monitors: the value on a validation set, against scikit-learn and brute force over thresholds."""
+
+import math
+
+import pytest
+import torch
+from sklearn import metrics as sklearn_metrics
+
+from metricfit import metrics
+from metricfit.curves import best_threshold
+from metricfit.train import Measured, Monitor, fit
+from metricfit.train.monitor import as_monitor
+
+
+def binary(n=200, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n, generator=generator, dtype=torch.float64)
+    return logits, (logits + torch.randn(n, generator=generator, dtype=torch.float64) > 0.7).double()
+
+
+def decisions(logits, threshold):
+    return (logits.sigmoid() >= threshold).long().numpy()
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.3])
+def test_a_metric_at_a_threshold_is_scikit_learns(threshold):
+    logits, y = binary()
+    measured = Monitor("f1", threshold=threshold).measure(logits, y)
+    assert measured.value == pytest.approx(sklearn_metrics.f1_score(y.numpy(), decisions(logits, threshold)))
+    assert measured.threshold == threshold
+
+
+def test_a_column_of_logits_is_a_row():
+    logits, y = binary()
+    assert Monitor("f1").measure(logits.unsqueeze(1), y) == Monitor("f1").measure(logits, y)
+    assert Monitor("auroc").measure(logits.unsqueeze(1), y) == Monitor("auroc").measure(logits, y)
+
+
+def test_a_metric_at_its_best_threshold_is_the_best_of_all_thresholds():
+    logits, y = binary()
+    measured = Monitor("f1", threshold="best").measure(logits, y)
+    values = {float(t): sklearn_metrics.f1_score(y.numpy(), decisions(logits, t)) for t in logits.sigmoid()}
+    assert measured.value == pytest.approx(max(values.values()))
+    assert values[measured.threshold] == pytest.approx(measured.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "oracle"),
+    [("auroc", sklearn_metrics.roc_auc_score), ("average_precision", sklearn_metrics.average_precision_score)],
+)
+def test_a_ranking_is_scikit_learns_and_has_no_threshold(name, oracle):
+    logits, y = binary()
+    measured = Monitor(name).measure(logits, y)
+    assert measured.value == pytest.approx(oracle(y.numpy(), logits.numpy()))
+    assert math.isnan(measured.threshold)
+
+
+def test_weights_count():
+    logits, y = binary()
+    weight = torch.arange(200.0, dtype=torch.float64) % 7
+    expected = sklearn_metrics.f1_score(y.numpy(), decisions(logits, 0.5), sample_weight=weight.numpy())
+    assert Monitor("f1").measure(logits, y, weight).value == pytest.approx(expected)
+    best = best_threshold(logits.sigmoid(), y, "f1", weight=weight)
+    assert Monitor("f1", threshold="best").measure(logits, y, weight).value == pytest.approx(best.value)
+
+
+def test_several_classes_are_decided_by_the_largest_logit_at_no_threshold():
+    logits = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(100) % 3
+    expected = sklearn_metrics.f1_score(y.numpy(), logits.argmax(1).numpy(), average="macro")
+    measured = Monitor("f1").measure(logits, y)
+    assert measured.value == pytest.approx(expected)
+    assert math.isnan(measured.threshold)
+    micro = sklearn_metrics.f1_score(y.numpy(), logits.argmax(1).numpy(), average="micro")
+    assert Monitor("f1", average="micro").measure(logits, y).value == pytest.approx(micro)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.2])
+def test_several_labels_are_decided_at_the_threshold(threshold):
+    generator = torch.Generator().manual_seed(0)
+    logits, y = torch.randn(100, 3, generator=generator), (torch.rand(100, 3, generator=generator) < 0.4).long()
+    expected = sklearn_metrics.f1_score(y.numpy(), decisions(logits, threshold), average="macro")
+    assert Monitor("f1", threshold=threshold).measure(logits, y).value == pytest.approx(expected)
+
+
+def test_a_model_that_meets_the_requirements_is_better_than_any_that_does_not():
+    monitor = Monitor("precision", subject_to="recall >= 0.9")
+    y = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0])
+    meets = monitor.measure(torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0]), y)
+    short = monitor.measure(torch.tensor([1.0, -1.0, -1.0, -1.0, -1.0]), y)
+    shorter = monitor.measure(torch.tensor([-1.0, -1.0, -1.0, -1.0, -1.0]), y)
+    assert meets.value == pytest.approx(2 / 5)
+    assert monitor.better(meets.value, short.value)
+    assert monitor.better(short.value, shorter.value)
+    assert short.value == pytest.approx(-1 - 0.4)
+
+
+def test_a_minimised_metric_under_requirements():
+    monitor = Monitor("fpr", subject_to=["recall >= 0.9"])
+    y = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    meets = monitor.measure(torch.tensor([1.0, 1.0, 1.0, 1.0]), y)
+    short = monitor.measure(torch.tensor([-1.0, -1.0, -1.0, -1.0]), y)
+    assert meets.value == 1.0
+    assert monitor.minimize
+    assert monitor.better(meets.value, short.value)
+
+
+def test_requirements_at_the_best_threshold():
+    logits, y = binary()
+    monitor = Monitor("precision", threshold="best", subject_to="recall >= 0.8")
+    expected = best_threshold(logits.sigmoid(), y, "precision", subject_to="recall >= 0.8")
+    assert monitor.measure(logits, y) == Measured(expected.value, expected.threshold)
+    out_of_reach = Monitor("recall", threshold="best", subject_to="precision >= 0.99")
+    nothing = out_of_reach.measure(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
+    assert nothing.value == -math.inf
+    assert math.isnan(nothing.threshold)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_logits_are_measured(dtype):
+    logits, y = binary()
+    half = logits.to(dtype)
+    expected = Monitor("f1", threshold="best").measure(half.float(), y)
+    assert Monitor("f1", threshold="best").measure(half, y) == expected
+
+
+def test_which_of_two_values_is_better():
+    assert Monitor("f1").better(0.6, 0.5)
+    assert not Monitor("f1").better(0.5, 0.5)
+    assert Monitor("loss").better(0.4, 0.5)
+    assert Monitor("fpr").better(0.4, 0.5)
+    assert Monitor("f1").better(0.1, math.nan)
+    assert not Monitor("f1").better(math.nan, 0.1)
+    assert not Monitor("f1").better(math.nan, math.nan)
+
+
+def test_names():
+    assert as_monitor("best f1").name == "best f1"
+    assert as_monitor("f1").name == "f1"
+    assert as_monitor(metrics.fbeta(beta=2)).name == "fbeta(beta=2)"
+    assert as_monitor("loss").name == "loss"
+    assert as_monitor(Monitor("auroc")).name == "auroc"
+    assert Monitor("precision", threshold="best", subject_to=["recall >= 0.9"]).name == "best precision, recall >= 0.9"
+
+
+def test_a_function_of_counts():
+    def mine(counts):
+        return counts.tp / (counts.tp + counts.fp + counts.fn)
+
+    logits, y = binary()
+    expected = sklearn_metrics.jaccard_score(y.numpy(), decisions(logits, 0.5))
+    assert Monitor(mine).measure(logits, y).value == pytest.approx(expected)
+
+
+WRONG = {
+    "threshold": (lambda: Monitor("f1", threshold=1.5), "strictly between 0 and 1, or 'best'; got 1.5"),
+    "threshold_name": (lambda: Monitor("f1", threshold="Best"), "or 'best'; got 'Best'"),
+    "best_loss": (lambda: as_monitor("best loss"), "threshold='best' needs a metric of decisions, such as 'f1'"),
+    "best_auroc": (lambda: as_monitor("best auroc"), "needs a metric of decisions"),
+    "subject_to": (lambda: Monitor("auroc", subject_to="recall >= 0.9"), "subject_to needs a metric of decisions"),
+    "average": (lambda: Monitor("f1", average=None), "one number; average=None gives one a class"),
+    "unknown": (lambda: Monitor("f11"), "f11"),
+    "requirement": (lambda: Monitor("f1", subject_to="recall > many"), "recall"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_monitor_is_refused_where_it_is_made(make, message):
+    with pytest.raises((ValueError, KeyError, TypeError), match=message):
+        make()
+
+
+def test_several_outputs_have_no_best_threshold():
+    with pytest.raises(ValueError, match="for several classes watch the metric at 0.5"):
+        Monitor("f1", threshold="best").measure(torch.randn(5, 3), torch.arange(5) % 3)
+
+
+def test_logits_that_are_nan_are_refused():
+    with pytest.raises(ValueError, match="1 of 2 logits are NaN"):
+        Monitor("f1").measure(torch.tensor([0.0, math.nan]), torch.tensor([0.0, 1.0]))
+
+
+def test_the_loss_is_not_a_monitors_to_measure():
+    with pytest.raises(ValueError, match="the loss is measured by the objective"):
+        Monitor("loss").measure(*binary())
+
+
+def test_fit_watches_at_the_threshold_given():
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0.5).long()
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 1)
+    settings = {"validation": (x, y), "epochs": 3, "progress": False, "monitor": Monitor("recall", threshold=0.2)}
+    result = fit(model, (x, y), torch.nn.BCEWithLogitsLoss(), **settings)
+    expected = Monitor("recall", threshold=0.2).measure(result.model(x).detach(), y)
+    assert result.best == pytest.approx(expected.value)
+    assert result.threshold == 0.2
+    assert result.history["monitor"] == ["recall"] * 3
