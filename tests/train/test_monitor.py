@@ -171,7 +171,7 @@ def test_a_wrong_monitor_is_refused_where_it_is_made(make, message):
 
 
 def test_several_outputs_have_no_best_threshold():
-    with pytest.raises(ValueError, match="for several classes watch the metric at 0.5"):
+    with pytest.raises(ValueError, match="for several classes watch the metric"):
         Monitor("f1", threshold="best").measure(torch.randn(5, 3), torch.arange(5) % 3)
 
 

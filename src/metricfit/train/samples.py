@@ -254,6 +254,11 @@ def as_tensor(given: Any, name: str, *, keep: bool = False) -> Tensor:
         return given
     if hasattr(given, "to_numpy"):  # pandas and polars
         given = given.to_numpy()
+    flags = getattr(
+        given, "flags", None
+    )  # an array's, which torch would share: not one it may not write to, or reversed
+    if flags is not None and not (flags.writeable and all(stride >= 0 for stride in given.strides)):
+        given = given.copy()
     try:
         made = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -1,0 +1,114 @@
+"""The recipes are the stages they say."""
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit import AugmentedLagrangian, MetricLoss, losses, metrics
+from metricfit.constraints import RankingConstraint
+from metricfit.train import Monitor, Stage, fit, recipes
+from metricfit.train.stage import stages_of
+
+ALL = {
+    "bce": lambda **given: recipes.bce(**given),
+    "metric": lambda **given: recipes.metric("f1", **given),
+    "mix": lambda **given: recipes.mix("f1", **given),
+    "two_stage": lambda **given: recipes.two_stage("f1", **given),
+    "constrained": lambda **given: recipes.constrained("precision", "recall >= 0.8", **given),
+}
+
+
+def test_every_recipe_is_named():
+    assert set(recipes.NAMES) == set(ALL)
+
+
+def test_the_objectives():
+    (bce,) = recipes.bce()
+    (metric,) = recipes.metric("fbeta(beta=2)")
+    (mix,) = recipes.mix("f1", share=0.25)
+    first, second = recipes.two_stage(metrics.mcc)
+    assert isinstance(bce.objective, losses.WeightedBCELoss)
+    assert isinstance(metric.objective, MetricLoss)
+    assert metric.objective.metric == metrics.fbeta(beta=2)
+    assert [type(one) for one in mix.objective.losses] == [losses.WeightedBCELoss, MetricLoss]
+    assert mix.objective.weights == (1.0, 0.25)
+    assert isinstance(first.objective, losses.WeightedBCELoss)
+    assert second.objective.metric == metrics.mcc
+    assert (first.lr, second.lr) == (None, 3e-4)
+    assert [each.name for each in (bce, metric, mix, first, second)] == ["bce", "metric", "mix", "bce", "metric"]
+
+
+def test_constrained_watches_the_metric_at_the_best_threshold_that_meets_the_requirements():
+    first, second = recipes.constrained("precision", ["recall >= 0.8", RankingConstraint(size=10)], mu=2.0)
+    assert isinstance(first.objective, losses.WeightedBCELoss)
+    assert isinstance(second.objective, AugmentedLagrangian)
+    assert len(second.objective.constraints) == 2
+    assert second.objective.mu == 2.0
+    assert second.watched.name == "best precision, recall >= 0.8"
+    (_, own) = recipes.constrained("precision", "recall >= 0.8", monitor="f1", objective=losses.MAELoss())
+    assert own.watched.name == "f1"
+    assert isinstance(own.objective.objective, losses.MAELoss)
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
+def test_settings_of_a_stage_go_to_all_stages(make):
+    stages = make(epochs=7, patience=2)
+    assert all((stage.epochs, stage.patience) == (7, 2) for stage in stages)
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("task", [None, "multiclass"])
+def test_every_recipe_learns(make, task):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 4, generator=generator)
+    y = (x[:, 0] > 0.5).long() + ((x[:, 0] > -0.5).long() if task else 0)
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3 if task else 1)
+    if make is ALL["constrained"] and task:
+        stages = recipes.constrained("f1", metrics.recall[2] >= 0.8, task=task)
+    else:
+        stages = make(task=task)
+    settings = {"epochs": 15, "lr": 0.2, "batch_size": 100, "monitor": "f1", "progress": False}
+    result = fit(model, (x, y), stages, validation=(x, y), **settings)
+    assert Monitor("f1").measure(result.model(x).detach(), y).value > 0.8
+    assert list(dict.fromkeys(result.history["stage"])) == [stage.name for stage in stages]
+
+
+def test_a_second_stage_starts_from_the_best_weights_of_the_first():
+    x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = (x[:, 0] > 0).long()
+    torch.manual_seed(0)
+    model = nn.Linear(2, 1).double()
+    first = Stage(losses.WeightedBCELoss(), lr=5.0, epochs=6)  # too high: the last epoch is not the best
+    settings = {"validation": (x, y), "batch_size": 100, "progress": False}
+    result = fit(model, (x, y), [first, Stage(losses.WeightedBCELoss(), epochs=1, lr=1e-9)], **settings)
+    of_first = result.history["validation_loss"][:6]
+    assert min(of_first) < of_first[-1]
+    assert result.history["train_loss"][6] == pytest.approx(min(of_first), abs=1e-12)
+    assert result.history["validation_loss"][6] == pytest.approx(min(of_first), abs=1e-6)
+
+
+def test_stages_of_one_name_are_told_apart():
+    stages = stages_of(recipes.bce() + recipes.two_stage("f1") + recipes.bce(), epochs=1)
+    assert [stage.name for stage in stages] == ["bce", "bce (2)", "metric", "bce (3)"]
+    assert [stage.name for stage in stages_of([Stage(nn.BCEWithLogitsLoss())] * 2)] == ["stage 0", "stage 1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"objective": "f1"}, TypeError, "a stage's objective is a loss module, got 'f1'"),
+        ({"epochs": 0}, ValueError, "epochs must be at least 1"),
+        ({"patience": 0}, ValueError, "patience must be at least 1 epoch"),
+        ({"lr": 0.0}, ValueError, "lr must be above 0"),
+    ],
+)
+def test_a_stage_with_wrong_settings_is_refused(given, error, message):
+    with pytest.raises(error, match=message):
+        Stage(**{"objective": nn.BCEWithLogitsLoss(), **given})
+
+
+@pytest.mark.parametrize("objective", ["f1", [], [nn.BCEWithLogitsLoss()], 5])
+def test_an_objective_is_a_loss_a_stage_or_stages(objective):
+    with pytest.raises(TypeError, match=r"a loss, a Stage or a list of Stages such as recipes.mix\('f1'\)|iterable"):
+        stages_of(objective)
