@@ -31,6 +31,14 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
             )
 
 
+def check_numbers(accumulate: int, clip: float | None) -> None:
+    """Refuse numbers that mean nothing."""
+    if accumulate < 1:
+        raise ValueError(f"accumulate must be at least 1, the number of parts of a batch; got {accumulate}")
+    if clip is not None and not clip > 0:
+        raise ValueError(f"clip must be above 0, the largest norm of the gradient; got {clip}")
+
+
 def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str) -> Tensor:
     """Refuse labels that the model's outputs cannot be compared with; those that count, without ignored ones."""
     outputs, labels = tuple(logits.shape[1:]), tuple(target.shape[1:])

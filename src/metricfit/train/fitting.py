@@ -137,6 +137,7 @@ def fit(
     held_out = None if validation is None else source(validation, "validation", workers)
     in_memory = [each for each in (data, held_out) if isinstance(each, InMemory)]
     weighted = class_weight is not None or any(each.weight is not None for each in in_memory)
+    checks.check_numbers(accumulate, clip)
     checks.check_stages(stages, held_out is not None, weighted)
     prior = _checked(model, data, held_out, stages, order)
     if start_at_prior and prior is None:

@@ -95,6 +95,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     stages = [stage.filled(lr=max(rates)) for stage in stages]
     data, trained, held_out = _samples(train, splits, validation, len(models))
     labels = data.y.detach().cpu()
+    checks.check_numbers(1, clip)
     checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
     _check_norms(models[0], {len(each) for each in trained})
     logits = checks.sample_logits(models[0], data.x)

@@ -1,0 +1,354 @@
+"""What cannot work is refused before the first step, and what goes wrong later names the step and the batch."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from metricfit import AugmentedLagrangian, MetricLoss, losses, metrics, steps
+from metricfit.losses import DeadGradientWarning, WeightedBCELoss
+from metricfit.train import Monitor, NotFiniteError, Stage, fit, fit_population
+
+N = 40
+X = torch.randn(N, 3, generator=torch.Generator().manual_seed(0))
+Y = (torch.arange(N) % 4 == 0).long()
+CLASSES = torch.arange(N) % 3
+LABELS = torch.stack([Y, 1 - Y, Y], 1)
+NAN = X.clone()
+NAN[5, 1] = math.nan
+
+
+def network(outputs=1):
+    return nn.Linear(3, outputs)
+
+
+class Tuple(nn.Linear):
+    """A model that returns more than logits."""
+
+    def forward(self, x):
+        return super().forward(x), x
+
+
+class Total(nn.Linear):
+    """A model that returns one number for the batch."""
+
+    def forward(self, x):
+        return super().forward(x).sum()
+
+
+BCE, CE = WeightedBCELoss, nn.CrossEntropyLoss
+WRONG = {
+    "not_a_module": ({"model": lambda x: x}, TypeError, "model must be a torch module, got function"),
+    "objective": ({"objective": "f1"}, TypeError, "the objective is a loss, a Stage or a list of Stages"),
+    "minus_one": ({"train": (X, 2 * Y - 1)}, ValueError, r"train: binary labels must be 0 or 1.*\(target \+ 1\) / 2"),
+    "one_two": ({"train": (X, Y + 1)}, ValueError, "train: .*target - 1"),
+    "validation_labels": ({"validation": (X, Y + 1)}, ValueError, "validation: .*target - 1"),
+    "class_3": (
+        {"model": network(3), "train": (X, CLASSES + 1), "objective": CE()},
+        ValueError,
+        "train: 3 classes need labels 0 to 2, got 1 to 3",
+    ),
+    "class_shares": (
+        {"model": network(3), "train": (X, CLASSES.float()), "objective": CE()},
+        ValueError,
+        r"multiclass labels must be integers, got torch.float32; use y.long\(\)",
+    ),
+    "shapes": (
+        {"model": network(3), "train": (X, LABELS[:, :2]), "objective": BCE()},
+        ValueError,
+        r"train: the model's outputs \(n, 3\) and the labels \(n, 2\) do not go together. They are binary:",
+    ),
+    "one_class": ({"train": (X, torch.zeros(N))}, ValueError, "all training labels are 0: there is nothing to tell"),
+    "only_ones": ({"train": (X, torch.ones(N))}, ValueError, "all training labels are 1"),
+    "one_of_three": (
+        {"model": network(3), "train": (X, torch.full((N,), 2)), "objective": CE()},
+        ValueError,
+        "all training labels are 2",
+    ),
+    "nan": ({"train": (NAN, Y)}, ValueError, "train's inputs hold NaN or infinity in 1 of 40 rows.*row 5; fill in"),
+    "validation_nan": ({"validation": (NAN, Y)}, ValueError, "validation's inputs hold NaN"),
+    "lengths": ({"train": (X, Y[:-1])}, ValueError, "train has parts of different lengths: 40, 39"),
+    "empty": ({"train": (X[:0], Y[:0])}, ValueError, "train is empty"),
+    "no_positives": (
+        {"validation": (X, torch.zeros(N)), "monitor": "f1"},
+        ValueError,
+        "the validation set has no positives, which f1 is measured on; split the data stratified, or watch the loss",
+    ),
+    "no_negatives": ({"validation": (X, torch.ones(N)), "monitor": "fpr"}, ValueError, "has no negatives, which fpr"),
+    "no_auroc": ({"validation": (X, torch.ones(N)), "monitor": "auroc"}, ValueError, "has no negatives, which auroc"),
+    "no_positives_for_a_requirement": (
+        {"validation": (X, torch.zeros(N)), "monitor": Monitor("accuracy", subject_to="recall >= 0.9")},
+        ValueError,
+        "has no positives, which recall >= 0.9",
+    ),
+    "class_not_in_validation": (
+        {
+            "model": network(3),
+            "train": (X, CLASSES),
+            "objective": CE(),
+            "validation": (X, CLASSES.clamp(max=1)),
+            "monitor": metrics.recall[2],
+        },
+        ValueError,
+        r"validation, for recall\[2\]: there is no sample of class 2",
+    ),
+    "class_beyond": (
+        {
+            "model": network(3),
+            "train": (X, CLASSES),
+            "objective": CE(),
+            "validation": (X, CLASSES),
+            "monitor": metrics.recall[3],
+        },
+        ValueError,
+        r"recall\[3\]: the model has 3 classes, 0 to 2",
+    ),
+    "class_of_a_binary_model": (
+        {"validation": (X, Y), "monitor": metrics.recall[1]},
+        ValueError,
+        r"recall\[1\]: the model has one output, class 0, the positives",
+    ),
+    "label_not_there": (
+        {
+            "model": network(3),
+            "train": (X, LABELS * torch.tensor([1, 1, 0])),
+            "objective": AugmentedLagrangian(BCE(), metrics.recall[2] >= 0.5),
+        },
+        ValueError,
+        r"the training set, for recall\[2\] >= 0.5: there is no sample of class 2",
+    ),
+    "required_class": (
+        {
+            "model": network(3),
+            "train": (X, CLASSES.clamp(max=1)),
+            "objective": AugmentedLagrangian(CE(), metrics.recall[2] >= 0.5),
+        },
+        ValueError,
+        r"the training set, for recall\[2\] >= 0.5: there is no sample of class 2",
+    ),
+    "loss_of_a_class": (
+        {"model": network(3), "train": (X, CLASSES.clamp(max=1)), "objective": MetricLoss(metrics.recall[2])},
+        ValueError,
+        r"the training set, for recall\[2\]: there is no sample of class 2",
+    ),
+    "best_of_several": (
+        {
+            "model": network(3),
+            "train": (X, CLASSES),
+            "objective": CE(),
+            "validation": (X, CLASSES),
+            "monitor": "best f1",
+        },
+        ValueError,
+        "best f1 is measured on one output, the model has 3; watch a metric of decisions",
+    ),
+    "auroc_of_several": (
+        {"model": network(3), "train": (X, LABELS), "validation": (X, LABELS), "monitor": "auroc"},
+        ValueError,
+        "auroc is measured on one output, the model has 3",
+    ),
+    "patience": ({"patience": 3}, ValueError, r"patience needs a validation set: give validation=\(X, y\)"),
+    "monitor_alone": ({"monitor": "f1"}, ValueError, "monitor='f1' needs a validation set"),
+    "monitor_name": ({"monitor": "f11", "validation": (X, Y)}, (ValueError, KeyError), "f11"),
+    "monitor_of_a_loader": (
+        {"monitor": "f11", "validation": DataLoader(TensorDataset(X, Y))},
+        (ValueError, KeyError),
+        "f11",
+    ),
+    "weights": (
+        {"train": (X, Y, torch.ones(N)), "objective": nn.BCEWithLogitsLoss()},
+        ValueError,
+        r"weights were given, but the objective BCEWithLogitsLoss takes none; use .* WeightedBCELoss\(\)",
+    ),
+    "validation_weights": (
+        {"validation": (X, Y, torch.ones(N)), "objective": nn.BCEWithLogitsLoss()},
+        ValueError,
+        "BCEWithLogitsLoss takes none",
+    ),
+    "class_weights": (
+        {"class_weight": "balanced", "objective": nn.BCEWithLogitsLoss()},
+        ValueError,
+        "BCEWithLogitsLoss takes none",
+    ),
+    "class_weight_name": ({"class_weight": "equal"}, ValueError, "'balanced' or a weight for each class, got 'equal'"),
+    "class_weight_count": ({"class_weight": [1.0]}, ValueError, "class_weight has 1 weights, the labels go to 1"),
+    "class_weight_sign": ({"class_weight": [1.0, -1.0]}, ValueError, "a finite weight of at least 0 for each class"),
+    "class_weight_labels": (
+        {"model": network(3), "train": (X, LABELS), "class_weight": "balanced"},
+        ValueError,
+        r"class_weight needs one label a sample, these have shape \(40, 3\)",
+    ),
+    "class_weight_shares": ({"train": (X, Y * 0.7), "class_weight": "balanced"}, ValueError, "these are fractions"),
+    "class_weight_dataset": (
+        {"train": TensorDataset(X, Y), "class_weight": "balanced"},
+        ValueError,
+        "class_weight is for data in memory",
+    ),
+    "stratified_labels": (
+        {"model": network(3), "train": (X, LABELS), "stratified": True},
+        ValueError,
+        r"stratified batches need one label a sample, these have shape \(40, 3\)",
+    ),
+    "stratified_loader": (
+        {"train": DataLoader(TensorDataset(X, Y)), "stratified": True},
+        ValueError,
+        "a DataLoader makes its own batches; for stratified or oversampled ones give a Dataset",
+    ),
+    "oversample": ({"oversample": 30}, ValueError, "oversample is the share of positives"),
+    "epochs": ({"epochs": 0}, ValueError, "epochs must be at least 1"),
+    "lr": ({"lr": -1.0}, ValueError, "lr must be above 0"),
+    "batch_size": ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+    "accumulate": ({"accumulate": 0}, ValueError, "accumulate must be at least 1"),
+    "clip": ({"clip": 0.0}, ValueError, "clip must be above 0"),
+    "prior_of_classes": (
+        {"model": network(3), "train": (X, CLASSES), "objective": CE(), "start_at_prior": True},
+        ValueError,
+        "start_at_prior=True needs one output",
+    ),
+    "prior_of_a_loader": (
+        {"train": DataLoader(TensorDataset(X, Y)), "start_at_prior": True},
+        ValueError,
+        "labels known beforehand",
+    ),
+    "prior_without_bias": (
+        {"model": nn.Linear(3, 1, bias=False), "start_at_prior": True},
+        ValueError,
+        "no layer with one output and a bias",
+    ),
+    "inputs": ({"train": (X[:, :2], Y)}, ValueError, r"the model fails on the first training samples.*shape \(2, 2\)"),
+    "whole_numbers": ({"train": (X.long(), Y)}, ValueError, r"torch.int64 of shape \(2, 3\).*or X.float\(\)"),
+    "tuple": ({"model": Tuple(3, 1)}, TypeError, "the model must return a tensor of logits, got tuple"),
+    "total": ({"model": Total(3, 1)}, ValueError, r"a row of logits for each sample, got \(\) for 2"),
+}
+
+
+@pytest.mark.parametrize(("given", "error", "message"), WRONG.values(), ids=WRONG)
+def test_what_cannot_work_is_refused_before_anything_changes(given, error, message):
+    settings = {"model": network(), "train": (X, Y), "objective": BCE(), "epochs": 1, "progress": False} | given
+    model = settings["model"]
+    before = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else {}
+    with pytest.raises(error, match=message):
+        fit(settings.pop("model"), settings.pop("train"), settings.pop("objective"), **settings)
+    assert all(torch.equal(given, model.state_dict()[name]) for name, given in before.items())
+
+
+def test_labels_that_the_objective_ignores_are_let_through():
+    ignored = Y.clone()
+    ignored[:5] = -1
+    model = network()
+    fit(model, (X, ignored), MetricLoss("f1", ignore_index=-1), epochs=1, lr=1e-9, progress=False)
+    share = float((ignored == 1).sum() / (ignored >= 0).sum())
+    assert float(model.bias.detach().sigmoid()) == pytest.approx(share, rel=1e-4)
+    with pytest.raises(ValueError, match="train: all labels are ignored"):
+        fit(model, (X, torch.full((N,), -1)), MetricLoss("f1", ignore_index=-1), progress=False)
+
+
+class NanAt(nn.Module):
+    """Emits NaN at the k-th training batch, and as often as ``then`` says at validation."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.layer, self.at, self.seen = nn.Linear(3, 1), at, 0
+
+    def forward(self, x):
+        self.seen += self.training
+        return self.layer(x) * (math.nan if self.training and self.seen == self.at else 1.0)
+
+
+OBJECTIVES = {
+    "torchs_bce": nn.BCEWithLogitsLoss,
+    "bce": WeightedBCELoss,
+    "metric": lambda: MetricLoss("f1"),
+    "mix": lambda: losses.Mix((nn.BCEWithLogitsLoss(), 1.0), (MetricLoss("f1"), 0.5)),
+    "lagrangian": lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), "recall >= 0.9"),
+    "unchecked": lambda: MetricLoss("f1", validate=False),
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_nan_logits_stop_with_step_batch_and_likely_cause(objective):
+    message = (
+        r"the loss (is nan|could not be computed).*at step 6 \(stage 0, epoch 1, batch 1 of 4\).*Likely causes: a "
+    )
+    message += r"learning rate that is too high \(this stage: 0.001\).*lower lr, give clip=1.0"
+    with pytest.raises(NotFiniteError, match=message):
+        fit(NanAt(6), (X, Y), objective(), batch_size=10, epochs=5, progress=False)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_a_huge_learning_rate_stops_with_the_step(objective):
+    def explode(parameters, lr):
+        return torch.optim.SGD(parameters, lr=lr)
+
+    loss = losses.Mix((objective(), 1.0), (nn.BCEWithLogitsLoss(), 1.0))
+    with pytest.raises(NotFiniteError, match=r"at step \d+ \(stage 0, epoch \d+, batch \d of 4\).*this stage: 1e\+38"):
+        fit(network(), (X * 1e3, Y), loss, batch_size=10, epochs=5, lr=1e38, optimizer=explode, progress=False)
+
+
+def test_a_member_whose_loss_is_nan_is_named():
+    models = [network() for _ in range(3)]
+    rates = [1e-3, 1e34, 1e-3]
+    with pytest.raises(NotFiniteError, match=r"the loss of member 1 is (nan|inf).*\(this stage: 1e\+34\)"):
+        fit_population(
+            models, (X * 1e3, Y), WeightedBCELoss(), lr=rates, optimizer=torch.optim.SGD, epochs=5, progress=False
+        )
+
+
+class NanInEval(nn.Linear):
+    """NaN at validation alone."""
+
+    def forward(self, x):
+        return super().forward(x) * (1.0 if self.training else math.nan)
+
+
+@pytest.mark.parametrize("monitor", ["f1", "best f1", "auroc"])
+def test_nan_logits_at_validation_name_the_step(monitor):
+    message = r"the validation loss could not be computed \(10 of 10 logits are NaN.*at step 4 "
+    with pytest.raises(NotFiniteError, match=message):
+        fit(
+            NanInEval(3, 1),
+            (X, Y),
+            nn.BCEWithLogitsLoss(),
+            validation=(X[:10], Y[:10]),
+            monitor=monitor,
+            batch_size=10,
+            start_at_prior=False,
+            progress=False,
+        )
+
+
+def test_a_network_whose_gradient_is_gone_is_reported():
+    model = network()
+    nn.init.zeros_(model.weight)
+    nn.init.constant_(model.bias, -20.0)
+    objective = MetricLoss("f1", step=steps.Sigmoid(k=73), validate=False)
+    settings = {"epochs": 1, "start_at_prior": False, "progress": False}
+    with pytest.warns(DeadGradientWarning) as found:
+        fit(model, (X, Y), objective, **settings)
+    messages = [str(each.message) for each in found]
+    assert any("stage 0, epoch 0: the gradient has died" in each and "two_stage" in each for each in messages)
+
+
+def test_members_whose_gradient_is_gone_are_named():
+    models = [network(), network()]
+    for each in models:
+        nn.init.zeros_(each.weight)
+    nn.init.constant_(models[0].bias, 0.0)
+    nn.init.constant_(models[1].bias, -20.0)
+    with pytest.warns(DeadGradientWarning, match="the gradient of member 1 has died") as found:
+        fit_population(
+            models,
+            (X, Y),
+            Stage(MetricLoss("f1", step=steps.Sigmoid(k=73)), name="metric"),
+            epochs=1,
+            start_at_prior=False,
+            progress=False,
+        )
+    assert not any("member 0" in str(each.message) for each in found)
+
+
+def test_a_learning_network_is_not_reported():
+    fit(network(), (X, Y), MetricLoss("f1"), epochs=5, progress=False)  # warnings are errors here
