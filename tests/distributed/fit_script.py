@@ -260,9 +260,9 @@ def cases(folder):
 
 def killed(folder, first=1, last=None):
     """Rank 1 is killed in its 5th step; of ``both`` after the restart rank 0 as well, in its 4th."""
-    if (ATTEMPT, RANK) == ("0", first):
+    if ATTEMPT == "0" and first == RANK:
         Interrupted.plan(at_5=kill)
-    if (ATTEMPT, RANK) == ("1", last):
+    if ATTEMPT == "1" and last == RANK:
         Interrupted.plan(at_4=kill)
     found = told_of(with_dropout(folder / "run", devices=2))
     torch.save({**found, "attempt": int(ATTEMPT)}, folder / f"{sys.argv[1]}-{RANK}.pt")

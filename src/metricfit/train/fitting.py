@@ -25,6 +25,7 @@ from metricfit.train.learner import OneModel
 from metricfit.train.loop import Loop
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
+from metricfit.train.ranks import join_after_restart, processes
 from metricfit.train.samples import Batch, FromDataset, FromLoader, InMemory, Source, share_of, source, type_of
 from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
@@ -149,7 +150,7 @@ def fit(
     if isinstance(held_out, InMemory):
         held_out = held_out.typed(type_of(model))
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
-    devices, num_nodes = _processes(devices, num_nodes)
+    devices, num_nodes = processes(devices, num_nodes)
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
@@ -157,6 +158,7 @@ def fit(
         strategy=strategy,
         precision=precision or _own_precision(model),  # type: ignore[arg-type]
     )
+    join_after_restart(fabric.device)
     fabric.launch()
     with folder or nullcontext():
         if folder is not None:
@@ -209,20 +211,6 @@ def folder_of(
             raise ValueError(f"{given} needs a folder: give checkpoint_dir")
         return None
     return RunFolder(checkpoint_dir)
-
-
-def _processes(devices: int | str, nodes: int) -> tuple[int | str, int]:
-    """How many processes a machine and how many machines: what torchrun has started, where it has."""
-    if not (torch.distributed.is_available() and torch.distributed.is_torchelastic_launched()):
-        return devices, nodes
-    here, everywhere = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-    started = here, everywhere // here
-    if devices not in (1, "auto", here) or nodes not in (1, started[1]):
-        raise ValueError(
-            f"torchrun has started {here} processes a machine on {started[1]} machines, but devices={devices!r} and "
-            f"num_nodes={nodes}; leave them out"
-        )
-    return started
 
 
 def _batches(data: Source, order: Order, seed: int, fabric: Fabric) -> Any:
