@@ -34,6 +34,7 @@ def test_demo_writes_a_self_contained_page(study, tmp_path, capsys):
     ("name", "page", "pictures"),
     [
         ("memory", "memory.md", 1),
+        ("small_batches", "small-batches.md", 0),
         ("start_well", "start-well.md", 3),
     ],
 )
