@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from metricfit.train.history import History, Row
 from metricfit.train.loop import Loop, Standing
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
-from metricfit.train.population import Population, stacked
+from metricfit.train.population import Population, Stacked, filled
 from metricfit.train.samples import Batch, InMemory, as_tensor, source, type_of
 from metricfit.train.spec import fingerprint, spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
@@ -312,17 +312,22 @@ def _batches(
 
     def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
         active = list(learner.active)
-        own = [order.batches(labels[trained[each]], seeds[each], stage, epoch, steps) for each in active]
-        for at in range(first, steps):
-            positions = [batches[at] for batches in own]
-            batch = stacked(data, [trained[each][mine] for each, mine in zip(active, positions, strict=True)])
+        device, own = data.y.device, []  # own: for each member, for each batch, positions among its samples
+        for each in active:
+            own.append(order.batches(labels[trained[each]], seeds[each], stage, epoch, steps))
+        # All of the epoch's numbers at once: on a GPU, one copy instead of one a step.
+        of_steps = [mine for at in range(first, steps) for mine in (batches[at] for batches in own)]
+        positions, lengths = filled(of_steps, device)
+        numbers, _ = filled([trained[active[at % len(active)]][mine] for at, mine in enumerate(of_steps)], device)
+        for at in range(0, len(of_steps), len(active)):
+            mine = lengths[at : at + len(active)]
+            rows = slice(at, at + len(active)), slice(max(mine))
+            batch = data.take(numbers[rows])
             weight = batch.weight
             if by_class is not None:
                 chosen = by_class[active].gather(1, batch.y.long().reshape(len(active), -1))
                 weight = chosen if weight is None else chosen * weight
-            longest = batch.y.shape[1]
-            filled = [torch.nn.functional.pad(mine, (0, longest - len(mine))) for mine in positions]
-            yield replace(batch, weight=weight, index=torch.stack(filled).to(batch.y.device))
+            yield Stacked(batch.x, batch.y, weight, positions[rows], mine)
 
     return of_epoch
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.modules.loss import _Loss as TorchLoss
+from torch.nn.utils.rnn import pad_sequence
 
 from metricfit.constraints import AugmentedLagrangian, FunctionConstraint
 from metricfit.losses.mix import Mix, takes_weight
@@ -25,6 +26,8 @@ from metricfit.train.samples import Batch, InMemory
 from metricfit.train.stage import Objective, Stage, matched
 
 Stack = dict[str, Tensor]
+
+FEW = 2**16
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,11 @@ class Population(Learner):
         self.active = list(self.everyone)
         self.final = _clone(self.weights), _clone(self.buffers)
         self.has_best = [False] * len(self.models)
+        self.held_out: tuple[Stacked, bool] | None = None
 
     def begin(self, stage: Stage, lr: Sequence[float]) -> None:
         """A fresh optimiser over the stacked weights, and an objective whose state is stacked at its first batch."""
-        self.active = list(self.everyone)
+        self.active, self.held_out = list(self.everyone), None
         self.weights, self.buffers = (_clone(stack) for stack in self.final)
         self.has_best = [False] * len(self.models)
         self.stage, self.lr = stage, list(lr)
@@ -197,10 +201,9 @@ class Population(Learner):
                 self.state_of_loss[f"loss.{name}.a"].fill_(fraction)
 
     @torch.no_grad()
-    def logits(self, numbers: Tensor) -> Tensor:
-        """Each active member's logits of its row of samples, numbers into the data."""
+    def logits(self, numbers: Tensor, shared: bool) -> Tensor:
+        """Each active member's logits of its row of samples, numbers into the data; ``shared`` rows are the same."""
         self.skeleton.eval()
-        shared = bool((numbers == numbers[0]).all())
         found = []
         for part in torch.split(numbers, self.chunk, dim=1):
             x = self.data.x[part[0] if shared else part]
@@ -211,21 +214,34 @@ class Population(Learner):
     @torch.no_grad()
     def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
         """Each active member on its own validation samples."""
-        assert self.validation is not None
-        own = [self.validation[member] for member in self.active]
-        batch = stacked(self.data, own)
+        batch, shared = self._held_out()
         assert batch.index is not None
-        logits = self.logits(batch.index)
+        logits = self.logits(batch.index, shared)
         self.objective.loss.eval()
         losses = self._losses(logits, replace(batch, index=None)).tolist()
         self.objective.loss.train()
         if monitor.is_loss:
             return [(loss, Measured(loss, math.nan)) for loss in losses]
-        found = []
-        for loss, of_member, index in zip(losses, logits, own, strict=True):
-            mine = self.data.take(index)
-            found.append((loss, monitor.measure(*matched(of_member[: len(index)], mine.y), mine.weight)))
-        return found
+        few = logits.shape[1] <= FEW  # whose metrics cost a GPU more to start than a CPU to compute
+        own = [given.cpu() if few and given is not None else given for given in (logits, batch.y, batch.weight)]
+        measured = []
+        for at, length in enumerate(batch.lengths):
+            mine, y, weight = (None if given is None else given[at, :length] for given in own)
+            assert mine is not None
+            assert y is not None
+            measured.append(monitor.measure(*matched(mine, y), weight))
+        return list(zip(losses, measured, strict=True))
+
+    def _held_out(self) -> tuple[Stacked, bool]:
+        """The active members' validation samples but their inputs, and whether they are the same for all."""
+        assert self.validation is not None
+        if self.held_out is None:
+            own = [self.validation[member] for member in self.active]
+            numbers, lengths = filled(own, self.data.y.device)
+            weight = None if self.data.weight is None else self.data.weight[numbers]
+            shared = bool((numbers == numbers[0]).all())
+            self.held_out = Stacked(None, self.data.y[numbers], weight, numbers, lengths), shared
+        return self.held_out
 
     def gradient_size(self) -> Tensor:
         """Over all weights of each member."""
@@ -256,7 +272,7 @@ class Population(Learner):
             return
         self._keep([member for member in members if not self.has_best[member]])
         stay = [at for at, member in enumerate(self.active) if member not in members]
-        self.active = [self.active[at] for at in stay]
+        self.active, self.held_out = [self.active[at] for at in stay], None
         rows = torch.tensor(stay, dtype=torch.long, device=self.data.y.device)
         moments = self.optimizer.state_dict()
         rates = {} if self.scheduler is None else self.scheduler.state_dict()
@@ -303,7 +319,7 @@ class Population(Learner):
     def load(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         device = self.data.y.device
-        self.active, self.has_best = state["active"], state["has_best"]
+        self.active, self.has_best, self.held_out = state["active"], state["has_best"], None
         self.weights, self.buffers = (_to(state[name], device) for name in ("weights", "buffers"))
         final = [_to(each, device) for each in state["final"]]
         self.final = final[0], final[1]
@@ -318,12 +334,9 @@ class Population(Learner):
                 self.call.load_state_dict({name: given[0] for name, given in self.state_of_loss.items()})
 
 
-def stacked(data: InMemory, numbers: Sequence[Tensor]) -> Stacked:
-    """The members' samples, each row filled up with the first sample to the length of the longest."""
-    lengths = tuple(len(each) for each in numbers)
-    filled = torch.stack([torch.nn.functional.pad(each, (0, max(lengths) - len(each))) for each in numbers])
-    batch = data.take(filled)
-    return Stacked(batch.x, batch.y, batch.weight, batch.index, lengths)
+def filled(numbers: Sequence[Tensor], device: torch.device) -> tuple[Tensor, tuple[int, ...]]:
+    """Rows of sample numbers, each filled up with sample 0 to the length of the longest, and how long they were."""
+    return pad_sequence(list(numbers), batch_first=True).to(device), tuple(len(each) for each in numbers)
 
 
 def weighs_all(loss: nn.Module) -> bool:
