@@ -101,9 +101,11 @@ def test_to_moves_everything_and_half_keeps_sums():
     loss.update()
     on_meta = copy.deepcopy(loss).to("meta")
     assert {name for name, given in on_meta.state_dict().items() if given.device.type != "meta"} == set()
-    halved = copy.deepcopy(loss).half()
-    assert halved.constraints[0].multiplier.dtype == torch.float32
-    assert halved.constraints[0].seen.dtype == torch.float32
+    for halved in (copy.deepcopy(loss).half(), copy.deepcopy(loss).bfloat16()):
+        kept = {name: given for name, given in halved.state_dict().items() if "objective" not in name}
+        assert {given.dtype for given in kept.values()} <= {torch.float32, torch.float64}
+        for name, given in kept.items():
+            torch.testing.assert_close(given, loss.state_dict()[name], check_dtype=False)
     doubled = loss.double()
     assert {given.dtype for given in doubled.state_dict().values()} == {torch.float64}
 
@@ -173,9 +175,97 @@ def test_it_pickles_compiles_and_prints():
     same(torch.load(file, weights_only=False).state_dict(), loss.state_dict())
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_validating_first_leaves_training_as_it_is(mode):
+    x, y = data()
+    loss, other = build(), build()
+    loss.eval()
+    with mode():
+        loss(x[:, 0], y, index=torch.arange(N))
+    loss.train()
+    for each in (loss, other):
+        each(x[:, 0].clone().requires_grad_(), y).backward()
+        each.update()
+    same(loss.state_dict(), other.state_dict())
+
+
+def test_a_value_that_is_not_a_number_is_left_out():
+    x, y = data()
+    positives = AugmentedLagrangian(
+        losses.WeightedBCELoss(), lambda f, t: nn.functional.softplus(-f[t == 1]).mean() - 0.1, mu=1.0
+    )
+    logits = x[:, 0].clone().requires_grad_()
+    positives(logits, y)
+    positives.update()
+    before = positives.constraints[0].multiplier.clone()
+    assert before > 0
+    without = positives(logits, torch.zeros(N))
+    torch.testing.assert_close(without, losses.WeightedBCELoss()(logits, torch.zeros(N)))
+    without.backward()
+    assert logits.grad.isfinite().all()
+    positives.update()
+    assert torch.equal(positives.constraints[0].multiplier, before)
+
+
+def test_requirements_with_and_without_groups_live_together():
+    x, y = data()
+    group = torch.arange(N) % 3
+    both = AugmentedLagrangian(
+        losses.WeightedBCELoss(), ["precision >= 0.99", RequirementConstraint("recall >= 0.99", groups=3)]
+    )
+    both(x[:, 0], y, group=group)
+    both.update()
+    assert [tuple(given.shape) for given in both.multipliers.values()] == [(1,), (3, 1)]
+
+
+def test_a_thousand_values_in_half_precision_have_their_mean():
+    loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), lambda f, t: f.mean(), mu=1.0).bfloat16()
+    logits = torch.ones(4, requires_grad=True)
+    for _ in range(1000):
+        loss(logits, torch.ones(4))
+    loss.update()
+    assert loss.constraints[0].multiplier.item() == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
+        (
+            lambda: AugmentedLagrangian(losses.MAELoss(), [metrics.recall]),
+            TypeError,
+            r"needs a bound, as in metrics\.rec",
+        ),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), [RankingConstraint]), TypeError, "is a class; make one of it"),
+        (
+            lambda: AugmentedLagrangian(losses.MAELoss(), lambda f, t: f.abs() - 1)(torch.ones(3), torch.ones(3)),
+            ValueError,
+            "gives a number a sample",
+        ),
+        (
+            lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), small)(*(torch.ones(3),) * 2, weight=torch.ones(3)),
+            ValueError,
+            "neither BCEWithLogitsLoss nor a constraint takes it",
+        ),
+        (
+            lambda: AugmentedLagrangian(losses.MAELoss(), small)(*(torch.ones(3),) * 2, group=torch.ones(3).long()),
+            ValueError,
+            "no constraint is per group",
+        ),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(math.nan), ValueError, "was given NaN"),
+        (lambda: RequirementConstraint("recall >= 0.9", threshold=1.5), ValueError, "strictly between 0 and 1"),
+        (lambda: RequirementConstraint("recall >= 0.9", groups=0), ValueError, "at least 1; got 0"),
+        (
+            lambda: RequirementConstraint("accuracy >= 0.9", average="macro")(
+                torch.randn(4, 2), torch.ones(4, 2).long(), torch.tensor(1.0)
+            ),
+            ValueError,
+            "average=None bounds each of them",
+        ),
+        (
+            lambda: RequirementConstraint("recall[1] >= 0.9")(torch.randn(4), torch.ones(4), torch.tensor(1.0)),
+            ValueError,
+            "leave the index out",
+        ),
         (lambda: AugmentedLagrangian(small, ["recall >= 0.9"]), TypeError, "the objective is a loss module"),
         (lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), []), ValueError, "no constraint given"),
         (lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), [3]), TypeError, "a constraint is a requirement such as"),

@@ -164,6 +164,18 @@ def test_evaluating_needs_no_index_and_remembers_nothing():
     assert (constraint.multiplier == 7).all()
 
 
+def test_the_margin_is_not_lost_in_large_scores():
+    constraint = RankingConstraint(margin=0.001, size=2)
+    value = constraint(torch.tensor([1e4, 1e4]), torch.tensor([1, 0]), torch.tensor(2.0))
+    assert value.item() == pytest.approx(1e-6, rel=1e-5)
+
+
+def test_vmap_without_stacked_multipliers_is_explained():
+    constraint, target = RankingConstraint(size=4), torch.tensor([1, 0, 1, 0])
+    with pytest.raises(RuntimeError, match="needs multipliers for each member"):
+        torch.func.vmap(lambda x: constraint(x, target, MU))(torch.randn(3, 4))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -178,6 +190,10 @@ def test_evaluating_needs_no_index_and_remembers_nothing():
         ),
         (
             lambda: RankingConstraint(size=9)(torch.randn(2), torch.ones(2), MU, index=torch.tensor([1.0, 2.0])),
+            "one integer a sample",
+        ),
+        (
+            lambda: RankingConstraint(size=9)(torch.randn(2), torch.ones(2), MU, index=torch.tensor([True, False])),
             "one integer a sample",
         ),
         (

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from metricfit import AugmentedLagrangian, Counts, RunningCounts, metrics, steps
+from metricfit import AugmentedLagrangian, Counts, RunningCounts, metric, metrics, steps
 from metricfit.constraints import RequirementConstraint
 
 MU = torch.tensor(0.5, dtype=torch.float64)
@@ -100,7 +100,7 @@ def test_every_group_has_a_multiplier():
         recall = metrics.recall(Counts.hard(logits[group == k], target[group == k]))
         torch.testing.assert_close(multiplier[k], (0.5 * (0.95 - recall)).clamp(min=0))
     assert multiplier[3].item() == 0  # nobody was in it
-    with pytest.raises(ValueError, match="no group was given"):
+    with pytest.raises(ValueError, match="give group=, a number a row"):
         loss(logits, target.double())
 
 
@@ -151,3 +151,24 @@ def test_the_threshold_is_where_decisions_are_counted():
     constraint.update(MU)
     recall = metrics.recall(Counts.hard(logits, target, threshold=0.2))
     torch.testing.assert_close(constraint.multiplier, (MU * (0.99 - recall)).clamp(min=0))
+
+
+def test_a_metric_of_ones_own_leaves_out_absent_classes_too():
+    @metric
+    def found(c):
+        return c.tp / c.positives.clamp(min=1e-9)
+
+    constraint = RequirementConstraint(found >= 0.9)
+    logits, target = torch.tensor([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]), torch.tensor([0, 1])
+    constraint(logits, target, MU)
+    constraint.update(MU)
+    torch.testing.assert_close(constraint.multiplier, torch.tensor([0.45, 0.0, 0.0]))
+
+
+def test_the_sum_of_several_questions_can_be_bounded():
+    logits, target = torch.randn(50, 2, dtype=torch.float64), torch.randint(2, (50, 2))
+    constraint = RequirementConstraint("accuracy >= 0.95", average="micro")
+    constraint(logits, target, MU)
+    constraint.update(MU)
+    accuracy = ((logits > 0).long() == target).double().mean()
+    torch.testing.assert_close(constraint.multiplier.flatten(), (MU * (0.95 - accuracy)).reshape(1))

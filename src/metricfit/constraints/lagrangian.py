@@ -11,13 +11,16 @@ from torch import Tensor, nn
 from metricfit.constraints.base import Constraint
 from metricfit.constraints.function import FunctionConstraint
 from metricfit.constraints.requirement import RequirementConstraint
+from metricfit.core.buffers import LateBuffers
+from metricfit.core.task import is_false
 from metricfit.losses.mix import takes_weight
+from metricfit.metrics.base import Metric, MetricFactory
 from metricfit.metrics.requirements import Requirement
 
 Constrains = str | Requirement | Constraint | Callable[[Tensor, Tensor], Tensor]
 
 
-class AugmentedLagrangian(nn.Module):
+class AugmentedLagrangian(LateBuffers):
     r"""The best objective subject to constraints, as a loss whose multipliers learn along.
 
     .. math:: F + \sum_i \frac{\max(0, \lambda_i + \mu g_i)^2 - \lambda_i^2}{2\mu},
@@ -76,6 +79,7 @@ class AugmentedLagrangian(nn.Module):
         self.register_buffer("mu", torch.tensor(float(mu), dtype=torch.float64))
         self.register_buffer("observed", torch.tensor(-math.inf, dtype=torch.float64))
         self._objective_takes_weight = takes_weight(objective)
+        self._counts = any(not isinstance(each, FunctionConstraint) for each in self.constraints)
 
     def forward(
         self,
@@ -94,6 +98,13 @@ class AugmentedLagrangian(nn.Module):
             weight: the samples' weights, for the objective if it takes them and for the constraints.
             group: the samples' group numbers, for requirements that are to hold in every group.
         """
+        if weight is not None and not (self._objective_takes_weight or self._counts):
+            raise ValueError(
+                f"weight was given, but neither {type(self.objective).__name__} nor a constraint takes it; use one of "
+                "metricfit.losses, such as WeightedBCELoss() for cross-entropy"
+            )
+        if group is not None and not any(getattr(each, "groups", None) for each in self.constraints):
+            raise ValueError("group was given, but no constraint is per group: RequirementConstraint(..., groups=k)")
         given = {"weight": weight} if self._objective_takes_weight else {}
         total: Tensor = self.objective(logits, target, **given)
         for constraint in self.constraints:
@@ -112,6 +123,8 @@ class AugmentedLagrangian(nn.Module):
         now = torch.as_tensor(value, dtype=self.observed.dtype, device=self.observed.device)
         if now.dim():
             raise ValueError(f"observe takes one number, got shape {tuple(now.shape)}")
+        if is_false(~now.isnan()):
+            raise ValueError("observe was given NaN: there is nothing to compare it with")
         fell = now < self.observed
         self.mu.copy_(torch.where(fell, (self.mu * self.rho).clamp(max=self.mu_max), self.mu))
         self.observed.copy_(now)
@@ -135,6 +148,10 @@ def _constraint(given: Constrains) -> Constraint:
         return given
     if isinstance(given, (str, Requirement)):
         return RequirementConstraint(given)
+    if isinstance(given, (Metric, MetricFactory)):
+        raise TypeError(f"a constraint needs a bound, as in metrics.{given.name} >= 0.9")
+    if isinstance(given, type):
+        raise TypeError(f"{given.__name__} is a class; make one of it, {given.__name__}(...)")
     if callable(given):
         return FunctionConstraint(given)
     raise TypeError(

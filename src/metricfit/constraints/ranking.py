@@ -13,8 +13,8 @@ from metricfit.constraints.base import Constraint
 from metricfit.constraints.terms import equality_term
 from metricfit.core.batch import Classes, Columns
 from metricfit.core.distributed import gather_over_ranks
-from metricfit.core.numerics import ratio
-from metricfit.core.pairs import hinge_sums
+from metricfit.core.numerics import has_storage, ratio
+from metricfit.core.pairs import violations
 from metricfit.core.task import canonical, check_task, is_false, looks_at_values
 
 PER = ("positive", "negative", "pair")
@@ -63,7 +63,7 @@ class RankingConstraint(Constraint):
         size: int | None = None,
         normalize: bool = False,
         *,
-        classes: Sequence[int] | None = None,
+        classes: int | Sequence[int] | None = None,
         task: str | None = None,
         ignore_index: int | None = None,
         sync: bool = True,
@@ -80,6 +80,8 @@ class RankingConstraint(Constraint):
             )
         check_task(task)
         self.margin, self.per, self.size, self.normalize = float(margin), per, size, normalize
+        if isinstance(classes, int):
+            classes = [classes]
         self.classes = None if classes is None else tuple(classes)
         self.task, self.ignore_index, self.validate = task, ignore_index, validate
         if classes is not None and (not self.classes or len(set(self.classes)) < len(self.classes)):
@@ -105,15 +107,12 @@ class RankingConstraint(Constraint):
             score, positive, negative = (gather_over_ranks(given, -1) for given in (score, positive, negative))
             at = None if at is None else gather_over_ranks(at)
         mu = penalty.to(score.dtype)
-        raised = score + self.margin
         pairs = positive.sum(-1) * negative.sum(-1)
         if self.per == "pair":
-            squares = (positive * hinge_sums(score, raised, negative, 2)).sum(-1)
+            squares = (positive * violations(score, negative, self.margin, 2)).sum(-1)
             return ratio(mu / 2 * squares, pairs).sum()
-        if self.per == "positive":
-            mine, others, violation = positive, negative, hinge_sums(score, raised, negative, 1)
-        else:
-            mine, others, violation = negative, positive, hinge_sums(-raised, -score, positive, 1)
+        mine, others = (positive, negative) if self.per == "positive" else (negative, positive)
+        violation = violations(score, others, self.margin, 1, self.per)
         if self.normalize:
             violation = ratio(violation, others.sum(-1, keepdim=True))
             pairs = mine.sum(-1)
@@ -163,7 +162,9 @@ class RankingConstraint(Constraint):
                     "index=, the samples' positions in the training set"
                 )
             return torch.arange(size, device=score.device)
-        if index.is_floating_point() or index.numel() not in (rows, samples):
+        if not isinstance(index, Tensor):
+            raise TypeError(f"index must be a tensor of sample numbers, got {type(index).__name__}")
+        if index.is_floating_point() or index.dtype == torch.bool or index.numel() not in (rows, samples):
             raise ValueError(
                 f"index needs one integer a sample, {samples}, or one a row, {rows}; got {index.dtype} "
                 f"{tuple(index.shape)}"
@@ -186,12 +187,18 @@ class RankingConstraint(Constraint):
 
     def _remember(self, at: Tensor, violation: Tensor) -> None:
         assert self.pending is not None
+        if has_storage(self.pending) and not has_storage(violation):
+            raise RuntimeError(
+                "RankingConstraint under vmap needs multipliers for each member: stack its buffers, and go through "
+                "torch.func.functional_call; train.fit_population does"
+            )
         shape = self.pending.shape[:-1]
         self.pending.index_add_(-1, at, violation.to(self.pending.dtype).reshape(*shape, -1))
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
-        return f"margin={self.margin:g}, per={self.per!r}, size={self.size}, normalize={self.normalize}"
+        of = "" if self.classes is None else f", classes={list(self.classes)}"
+        return f"margin={self.margin:g}, per={self.per!r}, size={self.size}, normalize={self.normalize}{of}"
 
 
 def _columns(batch: Columns, classes: tuple[int, ...] | None) -> tuple[Tensor, Tensor]:

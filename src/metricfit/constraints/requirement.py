@@ -11,7 +11,7 @@ from metricfit.constraints.base import Constraint
 from metricfit.constraints.terms import augmented_term, next_multiplier
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import sum_over_ranks
-from metricfit.core.steps import Step
+from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import check_task
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
@@ -24,7 +24,8 @@ class RequirementConstraint(Constraint):
     The violation, bound - value or value - bound, is of soft counts in the term and of hard counts in the update.
     Several classes, and with ``groups`` several groups, have a multiplier each; ``average`` makes one value of the
     classes first. A class or group without the samples that the metric needs, such as positives for recall, is left
-    out: it adds nothing, and its multiplier stays.
+    out: it adds nothing, and its multiplier stays. (Of several classes, a metric of yours is taken to need positives
+    unless ``@metric(needs=...)`` says otherwise.)
 
     Args:
         requirement: a Requirement, or text such as ``"recall >= 0.9"`` or ``"recall[2] >= 0.9"``.
@@ -66,8 +67,12 @@ class RequirementConstraint(Constraint):
         self.requirement = parse_requirement(requirement)
         if step is not None and not isinstance(step, Step):
             raise TypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {step!r}")
-        if not (threshold is None or isinstance(threshold, (int, float))):
+        if not (threshold is None or (isinstance(threshold, (int, float)) and not isinstance(threshold, bool))):
             raise TypeError(f"a requirement is kept at one threshold, a number; got {threshold!r}")
+        if threshold is not None:
+            check_threshold(threshold)
+        if groups is not None and (isinstance(groups, bool) or not isinstance(groups, int) or groups < 1):
+            raise ValueError(f"groups is the number of groups, at least 1; got {groups!r}")
         check_average(self.requirement.metric, average)
         check_task(task)
         self.step, self.threshold, self.task, self.average = step, threshold, task, average
@@ -84,15 +89,16 @@ class RequirementConstraint(Constraint):
         group: Tensor | None = None,
     ) -> Tensor:
         """The augmented term of the soft violation, summed over classes and groups."""
-        if (group is None) != (self.groups is None):
-            given, wanted = ("no group", "group=") if group is None else ("group=", "groups= of the constraint")
-            raise ValueError(f"{self.requirement}: {given} was given, and {wanted} was not")
+        if self.groups is not None and group is None:
+            raise ValueError(
+                f"{self.requirement} is to hold in each of {self.groups} groups: give group=, a number a row"
+            )
         settings = {
             "task": self.task,
             "threshold": self.threshold,
             "weight": weight,
             "ignore_index": self.ignore_index,
-            "group": group,
+            "group": None if self.groups is None else group,
             "groups": self.groups,
             "validate": self.validate,
         }
@@ -118,7 +124,12 @@ class RequirementConstraint(Constraint):
     def _settled(self, counts: Counts) -> Counts:
         """Counts over all ranks; for a metric of a matrix, a matrix for each yes-or-no question."""
         if self.requirement.metric.whole_matrix and not counts.exclusive:
-            counts = counts.map(lambda given: given.unsqueeze(-1))
+            if self.average not in (None, "micro"):
+                raise ValueError(
+                    f"{self.requirement}: of several yes-or-no questions {self.requirement.metric.name} is one number "
+                    "each; average=None bounds each of them, average='micro' that of their sum"
+                )
+            counts = counts.map(lambda given: given.sum(-1, keepdim=True) if self.average else given.unsqueeze(-1))
         if self.over_ranks:
             counts = Counts(*sum_over_ranks(torch.stack(tuple(counts))))
         return Counts(*counts)
@@ -128,7 +139,7 @@ class RequirementConstraint(Constraint):
         metric = self.requirement.metric
         value = averaged(metric, counts, self.average, training=True)
         present = counts.n > 0
-        for needed in metric.needs:
+        for needed in metric.needs or ("positives",) * (metric.own and counts.tp.shape[-1] > 1):
             present = present & (getattr(counts, needed) > 0)
         if metric.class_index is not None:
             present = present[..., metric.class_index : metric.class_index + 1]

@@ -1,4 +1,4 @@
-"""Buffers whose shape only the first batch tells."""
+"""Buffers that hold sums: some of a shape that only the first batch tells, none in half precision."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from metricfit.core.numerics import counting_dtype, has_storage
 class LateBuffers(nn.Module):
     """A module some of whose buffers are None until first used; ``late`` names them.
 
-    They are saved and loaded like others: loading takes the saved shape, or the saved absence. ``.half()`` leaves them
-    in float32 at least, for they hold sums.
+    They are saved and loaded like others: loading takes the saved shape, or the saved absence. ``.half()`` leaves all
+    buffers of the module in float32 at least, for they hold sums.
     """
 
     late: ClassVar[tuple[str, ...]] = ()
@@ -34,7 +34,8 @@ class LateBuffers(nn.Module):
                 "buffers, and go through torch.func.functional_call"
             )
         if buffer is None:
-            buffer = torch.zeros_like(like.detach(), dtype=counting_dtype(like.dtype))
+            with torch.inference_mode(False):  # what is made while validating is used while training
+                buffer = torch.zeros(like.shape, dtype=counting_dtype(like.dtype), device=like.device)
             setattr(self, name, buffer)
         elif buffer.shape != like.shape:
             raise ValueError(
@@ -49,12 +50,14 @@ class LateBuffers(nn.Module):
             setattr(self, name, None)
 
     def _apply(self, fn: Any, recurse: bool = True) -> LateBuffers:
-        before = {name: getattr(self, name) for name in self.late}
+        before = dict(self._buffers)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, old in before.items():
-            new = getattr(self, name)
-            if old is not None and new.is_floating_point() and new.dtype != counting_dtype(new.dtype):
-                setattr(self, name, old.to(new.device, counting_dtype(new.dtype)))
+            new = self._buffers[name]
+            if old is None or new is None or not new.is_floating_point():
+                continue
+            if new.dtype != counting_dtype(new.dtype):
+                setattr(self, name, old.to(new.device, torch.promote_types(torch.float32, old.dtype)))
         return self
 
     def _load_from_state_dict(

@@ -102,7 +102,8 @@ class Metric:
         assert self.class_index is not None
         classes = value.shape[-1]
         if self.class_index >= classes:
-            raise ValueError(f"{self.name}: the counts have {classes} classes, 0 to {classes - 1}")
+            hint = "; a binary problem has one, its positive class: leave the index out" if classes == 1 else ""
+            raise ValueError(f"{self.name}: the counts have {classes} classes, 0 to {classes - 1}{hint}")
         return value[..., self.class_index : self.class_index + 1]
 
     def __getitem__(self, index: int) -> Metric:
