@@ -102,7 +102,7 @@ def test_gradcheck_with_undefined_gradients():
 
 
 def test_a_memory_under_vmap_says_what_it_needs():
-    with pytest.raises(RuntimeError, match="RunningCounts under vmap needs its .total. for each member"):
+    with pytest.raises(RuntimeError, match="RunningCounts under vmap needs its 'total' for each member"):
         torch.func.vmap(MetricLoss("f1", memory=RunningCounts()), in_dims=(0, None))(torch.randn(3, 4), torch.ones(4))
 
 
