@@ -23,8 +23,8 @@ def backward_in_chunks(model: Callable[[Tensor], Tensor], loss: nn.Module, chunk
     each time with the same random numbers, so that dropout drops the same units; batch normalisation sees each chunk
     for itself, and twice.
 
-    Works for every AdditiveLoss, that is every loss of this library but ClassBalanced and the hinges over pairs, and for
-    a Mix of them. ``fit(accumulate=)`` does it for any loss, holding all logits.
+    Works for every AdditiveLoss, that is every loss of this library but ClassBalanced and the hinges over pairs, and
+    for a Mix of them. ``fit(accumulate=)`` does it for any loss, holding all logits.
 
     >>> from metricfit.losses import MetricLoss
     >>> model, x, y = nn.Linear(3, 1), torch.randn(8, 3), torch.tensor([0, 1] * 4)
