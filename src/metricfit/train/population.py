@@ -138,6 +138,9 @@ class Population(Learner):
         return self.objective.of(self._bound(state, "forward"), logits[at, : batch.lengths[at]], y, weight, index)
 
     def _bound(self, state: Stack, method: str) -> Callable[..., Any]:
+        if not state:
+            bound: Callable[..., Any] = getattr(self.objective.loss, method)
+            return bound
         return lambda *args, **kwargs: functional_call(self.call, state, (method, *args), kwargs)
 
     def _loss_state(self, logits: Tensor, batch: Batch) -> Stack:
