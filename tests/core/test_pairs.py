@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from metricfit.core import pairs
 
+NAN = float("nan")
 POWERS = [0, 1, 2, 3]
 every_power = pytest.mark.parametrize("power", POWERS)
 MILLION = 10**6
@@ -121,6 +122,35 @@ def test_gradients_are_differentiable_again_and_vmapped(power):
         assert torch.autograd.gradgradcheck(lambda *given: pairs.hinge_sums(*given, power), leaves)
 
 
+@pytest.mark.parametrize("members", [2, 8])
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_size_of_a_vmapped_batch_is_that_of_all_members(members, nested, monkeypatch):
+    """16 pairs a member: for two members all pairs are formed, for eight the scores are sorted; gradients likewise."""
+    monkeypatch.setattr(pairs, "FEW", 50)
+    taken = []
+    for name in ("_all_pairs", "_by_moments"):
+        way = getattr(pairs, name)
+        monkeypatch.setattr(pairs, name, lambda *given, way=way, name=name: taken.append(name) or way(*given))
+    x, y, w = (torch.randn(members, 4, dtype=torch.float64) for _ in range(3))
+    together = torch.func.grad(lambda x, y, w: pairs.hinge_sums(x, y, w, 2).sum(), argnums=(0, 1, 2))
+    if nested:
+        split = [given.reshape(members // 2, 2, 4) for given in (x, y, w)]
+        found = [given.reshape(members, 4) for given in torch.func.vmap(torch.func.vmap(together))(*split)]
+    else:
+        found = torch.func.vmap(together)(x, y, w)
+    assert set(taken) == {"_all_pairs" if members == 2 else "_by_moments"}
+    twins = [given.clone().requires_grad_() for given in (x, y, w)]
+    expected = sum(by_pairs(*row, 2).sum() for row in zip(*twins, strict=True))
+    for ours, theirs in zip(found, torch.autograd.grad(expected, twins), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_points_that_all_members_share():
+    x, y, w = torch.randn(3, 5, dtype=torch.float64), torch.randn(6, dtype=torch.float64), torch.rand(6)
+    found = torch.func.vmap(pairs.hinge_sums, in_dims=(0, None, None, None))(x, y, w, 2)
+    torch.testing.assert_close(found, torch.stack([by_pairs(row, y, w, 2) for row in x]))
+
+
 @pytest.mark.parametrize("wrap", ["plain", "vmap", "grad"])
 @pytest.mark.parametrize("power", POWERS[1:])
 def test_compiled_values_and_gradients_are_those_of_all_pairs(power, wrap):
@@ -196,7 +226,8 @@ def test_gradients_of_scores_that_are_not_finite_are_nan(bad):
     [
         (torch.float16, torch.float16, torch.float32),
         (torch.bfloat16, torch.float32, torch.float32),
-        (torch.int64, torch.int32, torch.float32),
+        (torch.int64, torch.int32, torch.float64),
+        (torch.int16, torch.float32, torch.float64),
         (torch.float32, torch.float64, torch.float64),
     ],
 )
@@ -205,6 +236,45 @@ def test_types(queries, points, sums):
     found = pairs.hinge_sums(x, y, w, 3)
     assert found.dtype == sums
     assert found.tolist() == [300**3 + 2 * 27, 298**3 + 2]  # beyond float16
+
+
+@pytest.mark.parametrize("few", [0, 10**6], ids=["sorted", "all pairs"])
+def test_large_whole_numbers_are_told_apart(few, monkeypatch):
+    """As float32 both are 2**24."""
+    monkeypatch.setattr(pairs, "FEW", few)
+    assert pairs.hinge_sums(torch.tensor([2**24]), torch.tensor([2**24 + 1]), torch.ones(1), 1).tolist() == [1]
+    found = pairs.hinge_sums(torch.tensor([2**24]), torch.tensor([2.0**25]), torch.ones(1), 1)
+    assert found.tolist() == [2**24]
+
+
+@pytest.mark.parametrize("few", [0, 10**6], ids=["sorted", "all pairs"])
+@pytest.mark.parametrize("power", [4, -1, 1.5])
+def test_other_powers_are_refused(power, few, monkeypatch):
+    monkeypatch.setattr(pairs, "FEW", few)
+    with pytest.raises(ValueError, match=f"powers 0, 1, 2 or 3, got {power}"):
+        pairs.hinge_sums(torch.randn(2), torch.randn(3), torch.ones(3), power)
+
+
+HUGE = 1e308
+
+
+@pytest.mark.parametrize("few", [0, 10**6], ids=["sorted", "all pairs"])
+@pytest.mark.parametrize(
+    ("queries", "points", "weight", "power", "expected"),
+    [
+        ([-HUGE], [HUGE], [1.0], 1, [NAN]),
+        ([-HUGE], [HUGE], [0.0], 1, [NAN]),  # 0 times an infinite gap
+        ([-1.1 * HUGE], [HUGE, 0.0, -HUGE], [0.0, 1.0, 1.0], 1, [NAN]),
+        ([-HUGE, 0.9 * HUGE], [HUGE, HUGE], [0.25, 0.25], 1, [NAN, 0.05 * HUGE]),  # the sum of the points overflows
+        ([0.0], [HUGE, HUGE], [1.0, 1.0], 1, [NAN]),
+        ([0.0, HUGE], [HUGE, 1.0], [1.0, 1.0], 2, [NAN, 0.0]),
+        ([-HUGE], [HUGE], [2.0], 0, [2.0]),
+    ],
+)
+def test_overflow_is_nan_both_ways(queries, points, weight, power, expected, few, monkeypatch):
+    monkeypatch.setattr(pairs, "FEW", few)
+    found = pairs.hinge_sums(*(torch.tensor(each, dtype=torch.float64) for each in (queries, points, weight)), power)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), equal_nan=True)
 
 
 def test_half_precision_leaves_get_half_precision_gradients():

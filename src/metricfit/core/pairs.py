@@ -23,6 +23,7 @@ sum.) The derivatives are sums of the same kind, with r - 1 for r and, for the p
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -30,10 +31,11 @@ from torch import Tensor
 
 from metricfit.core.numerics import counting_dtype, exact_dtype, has_storage, leading
 
+POWERS = (0, 1, 2, 3)
 BINOMIAL = ((1,), (1, 1), (1, 2, 1), (1, 3, 3, 1))
 
-#: Up to this many pairs, over all rows together, all of them at once are as fast as a sort: measured on a CPU, forward
-#: and backward, for one row and for many. In float64 they take half a megabyte.
+#: Up to this many pairs, over all rows and vmapped members together, all of them at once are as fast as a sort:
+#: measured on a CPU, forward and backward, for one row and for many. In float64 they take half a megabyte.
 FEW = 2**16
 
 
@@ -62,23 +64,71 @@ def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: 
 def hinge_sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
     """``sum_j w_j max(0, y_j - x_i)^r`` for every query, ``(..., m)`` of points ``(..., n)``; r from 0 to 3.
 
-    Leading axes broadcast. The sums are made in float64 and given in the type of queries and points, at least float32.
-    At r = 0 it is the weight of the points above each query, and has no gradient but the weights'. No points give 0.
-    Scores must be finite: a NaN or infinite query's sum is NaN, and so are all sums of a row with such a point.
+    Leading axes broadcast. The sums are made in float64 and given in the type of queries and points, at least float32;
+    whole numbers give float64. At r = 0 it is the weight of the points above each query, and has no gradient but the
+    weights'. No points give 0. Scores must be finite: a NaN or infinite query's sum is NaN, and so are all sums of a
+    row with such a point. Where a sum, or the r-th power of the largest gap, is beyond float64, the sum is NaN too.
 
     >>> hinge_sums(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]), torch.ones(2), power=1)
     tensor([4., 1.])
     """
-    dtype = counting_dtype(torch.promote_types(queries.dtype, points.dtype))
+    if power not in POWERS:
+        raise ValueError(f"sums over pairs are of powers 0, 1, 2 or 3, got {power}")
+    dtype = _summing_dtype(queries, points)
     rows = torch.broadcast_shapes(queries.shape[:-1], points.shape[:-1], weight.shape[:-1])  # type: ignore[no-untyped-call]
     x = queries.to(dtype).expand(*rows, -1)
     y, w = (given.to(dtype).expand(*rows, points.shape[-1]) for given in (points, weight))
-    if x.numel() * y.shape[-1] <= FEW:
+    rising, falling, above = _orders(x.detach(), y.detach())
+    if above.shape[-1] == 0:
         return _sums(x, y, w, power, None)
-    rising, falling = _order(x), _order(-y)
     x, y, w = x.gather(-1, rising), y.gather(-1, falling), w.gather(-1, falling)
-    sums = _sums(x, y, w, power, torch.searchsorted(-y.detach(), -x.detach()))
-    return torch.zeros_like(sums).scatter(-1, rising, sums)
+    return torch.empty_like(x).scatter(-1, rising, _sums(x, y, w, power, above))
+
+
+def _summing_dtype(queries: Tensor, points: Tensor) -> torch.dtype:
+    if queries.is_floating_point() and points.is_floating_point():
+        return counting_dtype(torch.promote_types(queries.dtype, points.dtype))
+    return exact_dtype(points.device)  # float32 tells no whole numbers apart from 2**24 on
+
+
+Orders = tuple[Tensor, Tensor, Tensor]
+
+
+def _orders(queries: Tensor, points: Tensor) -> Orders:
+    """The rising order of queries, the falling one of points, how many points exceed each query; empty for few pairs.
+
+    A compiler sees one member of a vmapped function alone, and there few means few for each.
+    """
+    if torch.compiler.is_compiling():
+        return _orders_of_all(queries, points)
+    orders: Orders = _Orders.apply(queries, points)  # type: ignore[no-untyped-call]
+    return orders
+
+
+def _orders_of_all(queries: Tensor, points: Tensor) -> Orders:
+    if queries.numel() * points.shape[-1] <= FEW:
+        none = torch.empty(*queries.shape[:-1], 0, dtype=torch.int64, device=queries.device)
+        return none, none.clone(), none.clone()
+    rising, falling = _order(queries), _order(-points)
+    return rising, falling, torch.searchsorted(-points.gather(-1, falling), -queries.gather(-1, rising))
+
+
+class _Orders(torch.autograd.Function):
+    """What to sort is decided in a Function so that vmap's rule can put all members together first."""
+
+    @staticmethod
+    def forward(queries: Tensor, points: Tensor) -> Orders:
+        return _orders_of_all(queries, points)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Orders) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Orders, tuple[int, int, int]]:
+        """A vmapped axis becomes a leading one."""
+        x, y = (leading(given, dim, info.batch_size) for given, dim in zip(inputs, in_dims, strict=True))
+        return _Orders.apply(x, y), (0, 0, 0)  # type: ignore[no-untyped-call]
 
 
 def _order(given: Tensor) -> Tensor:
@@ -109,14 +159,21 @@ def _sums(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Te
 def _forward(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Tensor | None) -> Tensor:
     exact = exact_dtype(points.device)
     x, y, w = queries.to(exact), points.to(exact), weight.to(exact)
-    sums = _all_pairs(x, y, w, power) if above is None else _by_moments(x, y, w, power, above)
-    return (sums + 0.0 * x).to(queries.dtype)  # 0 times NaN, or infinity, is NaN
+    if above is None:
+        sums, ends = _all_pairs(x, y, w, power), y
+    else:  # NaN is sorted to an end
+        sums, ends = _by_moments(x, y, w, power, above), torch.stack([y[..., 0], y[..., -1]], -1)
+    finite = x.isfinite() & sums.isfinite()
+    if points.shape[-1]:
+        furthest = torch.relu(ends.amax(-1, keepdim=True) - x) ** power
+        finite &= ends.isfinite().all(-1, keepdim=True) & furthest.isfinite()
+    return (sums * torch.where(finite, 1.0, math.nan)).to(queries.dtype)  # a factor, so that gradients are NaN too
 
 
 def _all_pairs(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
     gaps = y.unsqueeze(-2) - x.unsqueeze(-1)
     terms = (gaps > 0).to(gaps.dtype) if power == 0 else torch.relu(gaps) ** power
-    return (terms @ w.unsqueeze(-1)).squeeze(-1) + 0.0 * y.sum(-1, keepdim=True)
+    return (terms @ w.unsqueeze(-1)).squeeze(-1)
 
 
 def _by_moments(x: Tensor, y: Tensor, w: Tensor, power: int, above: Tensor) -> Tensor:
@@ -128,8 +185,7 @@ def _by_moments(x: Tensor, y: Tensor, w: Tensor, power: int, above: Tensor) -> T
         moments.append(torch.nn.functional.pad(gained.cumsum(-1), (1, 0)))
     gap = y.gather(-1, lowest) - x
     total = _binomial_sum(power, gap, [moment.gather(-1, lowest) for moment in moments])
-    span = y[..., :1] - y[..., -1:]  # finite where all points are: NaN is sorted to an end
-    return torch.where(above > 0, total, 0.0) + 0.0 * span
+    return torch.where(above > 0, total, 0.0)
 
 
 def _binomial_sum(power: int, base: Tensor, moments: list[Tensor]) -> Tensor:
