@@ -70,3 +70,74 @@ def test_fill_refuses_a_page_without_the_place(study):
     assert common.fill(page, {"t": "new"}) == "a\n<!-- begin: t -->\n\nnew\n\n<!-- end: t -->\nb"
     with pytest.raises(ValueError, match="0 places for 'other'"):
         common.fill(page, {"other": "new"})
+
+
+@pytest.fixture
+def small_recipes(study, monkeypatch):
+    """The study of recipes with two splits, two members and two epochs."""
+    recipes = study("recipes")
+    for name, value in (("SPLITS", 2), ("AT_ONCE", 2), ("MEMBERS", 2)):
+        monkeypatch.setattr(recipes, name, value)
+    monkeypatch.setattr(recipes, "settings", lambda samples: {"batch_size": 64, "epochs": 2, "patience": 1})
+    return recipes
+
+
+def tables(rows=120):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 3, generator=generator)
+    x[0, 1] = torch.nan
+    return x, (x[:, 0] > 0.8).long()
+
+
+def test_the_study_of_recipes_measures_what_is_missing_and_writes_its_page(small_recipes, monkeypatch, tmp_path):
+    torch.save({"one": tables(), "two": tables(100)}, tmp_path / "cache.pt")
+    results = tmp_path / "recipes.json"
+    small_recipes.main(["--cache", str(tmp_path / "cache.pt"), "--results", str(results)])
+    found = json.loads(results.read_text(encoding="utf-8"))
+    assert {len(rows) for of_table in found.values() for rows in of_table.values()} == {2}
+    before = results.stat().st_mtime_ns
+    small_recipes.main(["--cache", str(tmp_path / "cache.pt"), "--results", str(results)])
+    assert results.stat().st_mtime_ns == before  # finished tables are not measured again
+    for of_table in found.values():
+        of_table["trees"] = of_table["bce"]
+    page = tmp_path / "page.md"
+    page.write_text(small_recipes.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    results.write_text(json.dumps(found), encoding="utf-8")
+    monkeypatch.setattr(small_recipes, "RESULTS", results)
+    monkeypatch.setattr(small_recipes, "PAGE", page)
+    small_recipes.main([])
+    assert "| one | " in page.read_text(encoding="utf-8")
+
+
+def test_standardised_on_the_training_rows_alone(study):
+    x, _ = tables()
+    x[:, 2] = 4.0
+    train = torch.arange(60)
+    found = study("recipes").standardised(x, train)
+    assert found.shape == (120, 2)  # the constant column is gone
+    torch.testing.assert_close(found[1:60, 0].mean() * 59 / 60 + found[0, 0] / 60, torch.tensor(0.0), atol=1e-5, rtol=0)
+    assert found[0, 1] == 0  # the missing number
+
+
+def test_the_study_of_a_requirement_runs(study, monkeypatch, tmp_path):
+    requirement = study("requirement")
+    monkeypatch.setattr(requirement, "SPLITS", 2)
+    x, y = tables()
+    order = torch.randperm(120, generator=torch.Generator().manual_seed(1))
+    parts = [list(order.roll(20 * at).split((72, 24, 24))) for at in range(2)]
+    found = requirement.measure(requirement.Splits(x, y, parts), epochs=2, patience=1)
+    assert {way: len(rows) for way, rows in found.items()} == {"bce": 2, "constrained": 2}
+    assert "of 2" in requirement.compared({"table": found})
+
+
+@pytest.mark.parametrize("name", ["recipes", "requirement"])
+def test_the_pages_tables_are_those_of_the_stored_results(study, name):
+    module = study(name)
+    found = json.loads(module.RESULTS.read_text(encoding="utf-8"))
+    written = (
+        {"means": module.means(found), "tables": module.tables(found)}
+        if name == "recipes"
+        else {"requirement": module.compared(found)}
+    )
+    page = module.PAGE.read_text(encoding="utf-8")
+    assert study("common").fill(page, written) == page
