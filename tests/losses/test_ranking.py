@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from metricfit import Counts, curves, steps
 from metricfit.core import pairs
+from metricfit.core.task import DivergedError
 from metricfit.losses import (
     MBAUCLoss,
     Mix,
@@ -63,14 +64,23 @@ def test_gradient_by_differences(name, monkeypatch):
     assert torch.autograd.gradcheck(lambda given: LOSSES[name][0](given, y, w), x)
 
 
-@every
-def test_a_batch_without_pairs_gives_0_and_a_finite_gradient(name):
-    for target in (torch.zeros(4), torch.ones(4)):
-        x = torch.randn(4, requires_grad=True)
-        value = LOSSES[name][0](x, target)
-        value.backward()
-        assert value.item() == 0
-        assert x.grad.isfinite().all()
+@every_loss
+@pytest.mark.parametrize("target", [[0] * 4, [1] * 4, []], ids=str)
+def test_a_batch_without_pairs_gives_0_and_a_zero_gradient(loss, target):
+    x = torch.tensor([0.1, -0.3, 0.5, -0.8])[: len(target)].requires_grad_()
+    value = loss(x, torch.tensor(target, dtype=torch.int64))
+    (gradient,) = torch.autograd.grad(value, x)
+    assert value.item() == 0
+    assert not gradient.any()
+
+
+@every_loss
+def test_a_label_without_pairs_adds_0(loss):
+    x, y = torch.randn(12, 2, dtype=torch.float64, requires_grad=True), torch.zeros(12, 2).long()
+    y[::3, 0] = 1
+    value = loss(x, y)
+    torch.testing.assert_close(value, loss(x[:, 0], y[:, 0]) / 2)
+    assert not torch.autograd.grad(value, x)[0][:, 1].any()
 
 
 @every_loss
@@ -123,11 +133,44 @@ def test_scores_far_from_0_in_float32(loss):
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-12)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("loss", [PairHingeLoss(), PairSquareLoss(), PartialAUCLoss()], ids=repr)
-def test_logits_that_are_not_finite_give_nan(loss, bad):
+@pytest.mark.parametrize("columns", [1, 2])
+def test_the_square_loss_takes_any_offset(columns):
+    """1e8 in float64 leaves 8 digits of the logits, whose squares have 16: about 0 none would be left of the sums."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(200, columns, generator=generator, dtype=torch.float64).mul(64).round() / 64
+    y = (torch.rand(200, columns, generator=generator) < 0.3).long()
+    w = torch.rand(200, generator=generator, dtype=torch.float64)
+    near, far = x.clone().requires_grad_(), (x + 1e8 * (-1) ** torch.arange(columns)).requires_grad_()
+    values = [PairSquareLoss()(given, y, w) for given in (near, far)]
+    assert values[1].item() == pytest.approx(values[0].item(), rel=1e-12)
+    gradients = [torch.autograd.grad(value, given)[0] for value, given in zip(values, (near, far), strict=True)]
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-15)
+
+
+NOT_FINITE = {"NaN": float("nan"), "infinite": float("inf"), "-inf": -float("inf")}
+
+
+@pytest.mark.parametrize("bad", NOT_FINITE)
+@pytest.mark.parametrize("weight", [1.0, 0.0])
+@every_loss
+def test_logits_that_are_not_finite_are_refused(loss, bad, weight):
+    """Whatever their weight. As probabilities, infinite logits are 0 and 1, and ranked as such."""
+    on_probabilities = isinstance(loss, (WMWLoss, MBAUCLoss, SoftAUROCLoss))
     for target in ([1, 0, 1, 0], [0, 1, 0, 1]):
-        assert loss(torch.tensor([bad, 0.0, 1.0, 2.0]), torch.tensor(target)).isnan()
+        x, y = torch.tensor([NOT_FINITE[bad], 0.0, 1.0, 2.0]), torch.tensor(target)
+        w = torch.tensor([weight, 1.0, 1.0, 1.0])
+        if on_probabilities and bad != "NaN":
+            torch.testing.assert_close(loss(x, y, w), loss(x.clamp(-80, 80), y, w))
+        else:
+            with pytest.raises(DivergedError, match=f"1 of 4 logits are {bad.replace('-inf', 'infinite')}"):
+                loss(x, y, w)
+
+
+@pytest.mark.parametrize("bad", NOT_FINITE)
+@pytest.mark.parametrize("loss", [PairHingeLoss(), PairSquareLoss(), PartialAUCLoss()], ids=repr)
+def test_where_values_are_not_looked_at_the_loss_is_nan(loss, bad):
+    x, y = torch.tensor([[NOT_FINITE[bad], 0.0, 1.0, 2.0], [0.5, 0.0, 1.0, 2.0]]), torch.tensor([1, 0, 1, 0])
+    assert torch.func.vmap(loss, in_dims=(0, None))(x, y).isnan().tolist() == [True, False]
 
 
 # Partial AUC
@@ -206,6 +249,10 @@ def test_gradient_of_the_partial_area_by_differences(power):
 @every_loss
 def test_repr_is_the_call_that_makes_it(loss):
     assert repr(eval(repr(loss))) == repr(loss)
+
+
+def test_soft_auroc_shows_its_step():
+    assert "Sigmoid(k=7)" in repr(SoftAUROCLoss(step=steps.Sigmoid(k=7)))
 
 
 def test_soft_auroc_tends_to_the_auroc_of_many_thresholds():

@@ -1,8 +1,8 @@
 """Losses over pairs of a positive and a negative: surrogates of the area under the ROC curve, or of a part of it.
 
-Every one takes logits and is a mean over pairs weighted by the product of the two samples' weights; a batch without
-pairs gives 0, and several labels the mean over their losses. None builds the pairs: hinge losses sort, square losses
-need only sums.
+Every one takes logits; a batch without pairs gives 0 with a zero gradient, and several labels the mean over their
+losses. All but SoftAUROCLoss are means over pairs weighted by the product of the two samples' weights. None builds the
+pairs: hinge losses sort, square losses need only sums.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from metricfit.core.pairs import hinge_sums, violations
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import columns
 from metricfit.losses.additive import AdditiveLoss
+from metricfit.losses.pointwise import checked
 
 
 class _PairLoss(nn.Module):
@@ -46,7 +48,7 @@ class _PairLoss(nn.Module):
         if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
             samples = tuple(gather_over_ranks(torch.stack(samples), dim=-1))
         score, positive, negative = self.chosen(*samples)
-        sums = violations(score, negative, self.margin, self.power)
+        sums = checked(violations(score, negative, self.margin, self.power), score)
         return ratio((positive * sums).sum(-1), positive.sum(-1) * negative.sum(-1)).mean()
 
     def score(self, logits: Tensor) -> Tensor:
@@ -140,7 +142,7 @@ class _SquareLoss(AdditiveLoss):
 
     With means and variances of e over positives and negatives it is
     :math:`(\bar e_+ + \bar e_-)^2 + \mathrm{var}_+ + \mathrm{var}_-`: six sums, no pairs. They are made in
-    float64, for the variances are differences: scores around 1000 with a spread of 1 lose 6 of its 16 digits.
+    float64, for the variances are differences.
     """
 
     def __init__(self, *, sync: bool = True) -> None:
@@ -148,19 +150,32 @@ class _SquareLoss(AdditiveLoss):
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The mean over pairs."""
-        return super().forward(logits, target, weight).to(counting_dtype(logits.dtype))
+        batch = columns(logits, target, weight, type(self).__name__)
+        return self.value(self.over_ranks(self.sums(self.centred(batch)))).to(counting_dtype(logits.dtype))
 
     @abstractmethod
     def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The error of each sample as a positive and as a negative."""
 
+    def centred(self, batch: Columns) -> Columns:
+        """The batch, less an offset of its logits where that changes nothing but rounding."""
+        return batch
+
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Of the positives, then of the negatives: weight, sum and sum of squares of the errors; ``(6, c)``."""
-        batch = columns(logits, target, weight, type(self).__name__)
-        exact = exact_dtype(logits.device)
+        """Of the positives, then of the negatives: weight, sum and sum of squares of the errors; ``(6, c)``.
+
+        About 0, so that they add from batch to batch: scores around 1000 with a spread of 1 lose 6 of its 16 digits.
+        """
+        return self.sums(columns(logits, target, weight, type(self).__name__))
+
+    def sums(self, batch: Columns) -> Tensor:
+        """The six sums of a batch."""
+        exact = exact_dtype(batch.logits.device)
         errors = self.errors(batch.logits.to(exact))
         both = zip((side.to(exact) for side in sides(batch)), errors, strict=True)
-        return torch.stack([(side * error**k).sum(-1) for side, error in both for k in (0, 1, 2)])
+        return checked(
+            torch.stack([(side * error**k).sum(-1) for side, error in both for k in (0, 1, 2)]), batch.logits
+        )
 
     def value(self, statistics: Tensor) -> Tensor:
         """The mean over pairs; 0 without pairs."""
@@ -173,7 +188,8 @@ class _SquareLoss(AdditiveLoss):
 class PairSquareLoss(_SquareLoss):
     """The mean over pairs of (margin - (x+ - x-))^2 on logits, from six sums. Gao et al. 2013.
 
-    A pair that is in order by more than the margin costs too; where that is not wanted take ``PairHingeLoss``.
+    A pair that is in order by more than the margin costs too; where that is not wanted take ``PairHingeLoss``. The sums
+    are about the mean logit of the batch, over all ranks, so that an offset of all logits costs no digits.
 
     >>> PairSquareLoss()(torch.tensor([1.0, 0.5]), torch.tensor([1, 0]))
     tensor(0.2500)
@@ -186,6 +202,12 @@ class PairSquareLoss(_SquareLoss):
     def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Half the margin less the logit, and half the margin and the logit."""
         return self.margin / 2 - logits, self.margin / 2 + logits
+
+    def centred(self, batch: Columns) -> Columns:
+        """The logits in float64, less each column's mean: pairs see only differences."""
+        x = batch.logits.to(exact_dtype(batch.logits.device))
+        total, number = self.over_ranks(checked(torch.stack([x, torch.ones_like(x)]).sum(-1).detach(), x))
+        return replace(batch, logits=x - ratio(total, number).unsqueeze(-1))
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
@@ -208,7 +230,8 @@ class MBAUCLoss(_SquareLoss):
 class SoftAUROCLoss(AdditiveLoss):
     """One minus the area under the ROC curve of soft counts at several thresholds. Tsoi et al. 2022, Eq. 18.
 
-    The curve is closed by (0, 0) and (1, 1); between thresholds it is a straight line.
+    The curve is closed by (0, 0) and (1, 1); between thresholds it is a straight line. Without positives, or without
+    negatives, there is no curve, and the loss is 0 with a zero gradient.
 
     >>> round(SoftAUROCLoss()(torch.tensor([3.0, -3.0]), torch.tensor([1, 0])).item(), 3)
     0.007
@@ -235,12 +258,14 @@ class SoftAUROCLoss(AdditiveLoss):
         return soft_stack(logits, target, self.step, self.thresholds, weight=weight, validate=None)[0]
 
     def value(self, statistics: Tensor) -> Tensor:
-        """One minus the area."""
+        """One minus the area; 0 without pairs."""
         counts = Counts(*statistics)
         tpr, fpr = share(counts.tp, counts.fn), share(counts.fp, counts.tn)
         ends = tpr.new_ones(1, tpr.shape[-1])
         tpr, fpr = (torch.cat([ends, given, torch.zeros_like(ends)]) for given in (tpr, fpr))
-        return (1 - torch.trapezoid(tpr.flip(0), fpr.flip(0), dim=0)).mean()
+        above = 1 - torch.trapezoid(tpr.flip(0), fpr.flip(0), dim=0)
+        no_pairs = (counts.positives[0] == 0) | (counts.negatives[0] == 0)
+        return above.masked_fill(no_pairs, 0.0).mean()
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
