@@ -1,0 +1,190 @@
+"""Cells: many runs, each a folder, on one machine or several; what is finished is never run again.
+
+A cell's folder holds ``spec.json``, what went in; ``report.json``, what came out; and last ``finished``, the mark that
+both are whole. A run that was killed is run again from its start, the others are read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import joblib
+import torch
+
+from metricfit._version import __version__
+from metricfit.train.folder import RunFolder
+from metricfit.train.spec import differences
+
+BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
+
+Work = Callable[["Cell"], Mapping[str, Any]]
+Watch = Callable[["Progress"], None]
+
+
+class CellError(RuntimeError):
+    """A cell failed; the message says which."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: its name in parts, such as table, method and fold, and its settings, plain values alone."""
+
+    name: tuple[str, ...]
+    spec: Mapping[str, Any]
+
+    def folder(self, root: Path) -> Path:
+        """Where it is kept; a name may hold any characters."""
+        return root.joinpath(*(_file_name(part) for part in self.name))
+
+    def __str__(self) -> str:
+        return " / ".join(self.name)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come: cells done, of how many, how many of those were there before, and seconds left."""
+
+    done: int
+    total: int
+    found: int
+    seconds_left: float | None
+    last: str
+
+
+def run(
+    cells: Iterable[Cell],
+    work: Work,
+    folder: str | os.PathLike[str],
+    *,
+    jobs: int = 1,
+    backend: str = "loky",
+    watch: Watch | None = None,
+) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Run every cell that is not finished, and return all reports by name.
+
+    Args:
+        cells: what to run, their names all different.
+        work: makes a cell's report, plain values alone; called in another process if there are several jobs.
+        folder: where the cells are kept.
+        jobs: how many at a time; -1 for as many as there are cores.
+        backend: joblib's: "loky" for processes on this machine, "ray" or "dask" for several machines.
+        watch: called after every cell.
+
+    >>> import tempfile
+    >>> several = [Cell(("square", str(n)), {"n": n}) for n in range(3)]
+    >>> found = run(several, lambda cell: {"value": cell.spec["n"] ** 2}, tempfile.mkdtemp())
+    >>> found["square", "2"]["value"]
+    4
+    """
+    every = list(cells)
+    if len({cell.name for cell in every}) < len(every):
+        raise ValueError("two cells have one name; name them apart")
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    root = Path(folder)
+    found = {cell.name: read(cell, root) for cell in every}
+    left = [cell for cell in every if found[cell.name] is None]
+    before, began = len(every) - len(left), time.perf_counter()
+    if watch is not None and before:
+        watch(Progress(before, len(every), before, None, ""))
+    for done, (name, report) in enumerate(_finished(left, work, root, jobs, backend), start=1):
+        found[name] = report
+        if watch is not None:
+            seconds = (time.perf_counter() - began) / done * (len(left) - done)
+            watch(Progress(before + done, len(every), before, seconds, " / ".join(name)))
+    return {name: report for name, report in found.items() if report is not None}
+
+
+def read(cell: Cell, root: Path) -> dict[str, Any] | None:
+    """A finished cell's report; None if it is not finished; an error if another cell is there."""
+    path = cell.folder(root)
+    if not (path / "spec.json").exists():
+        return None
+    try:
+        spec = json.loads((path / "spec.json").read_text(encoding="utf-8"))
+        report = json.loads((path / "report.json").read_text(encoding="utf-8")) if _is_done(path) else None
+    except (OSError, ValueError) as error:
+        raise CellError(f"{path} cannot be read ({error}); remove that folder to run the cell again") from error
+    differing = differences(spec, _plain(cell.spec))
+    if differing:
+        raise CellError(
+            f"{path} holds a cell with other settings ({'; '.join(differing)}); give another folder, or remove that one"
+        )
+    result: dict[str, Any] | None = None if report is None else report["result"] | {"seconds": report["seconds"]}
+    return result
+
+
+def _file_name(part: str) -> str:
+    quoted = quote(part, safe=" =,()+-") or "_"
+    return quoted.replace(".", "%2E") if quoted.strip(".") == "" else quoted
+
+
+def _is_done(path: Path) -> bool:
+    return (path / "finished").exists()
+
+
+def _finished(
+    left: Sequence[Cell], work: Work, root: Path, jobs: int, backend: str
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    threads = max(1, joblib.cpu_count() // max(1, joblib.effective_n_jobs(jobs)))
+    if jobs == 1 and backend in ("loky", "sequential"):
+        for cell in left:
+            yield _work_on(cell, work, root, None)
+        return
+    tasks = (joblib.delayed(_work_on)(cell, work, root, threads) for cell in left)
+    with _cluster(backend):
+        yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(tasks)
+
+
+@contextmanager
+def _cluster(backend: str) -> Iterator[None]:
+    """joblib set to a backend; Ray and Dask are started, or joined if they run already."""
+    joined: AbstractContextManager[Any] = nullcontext()
+    if backend == "ray":
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        from ray.util.joblib import register_ray
+
+        register_ray()
+    elif backend == "dask":
+        from distributed import Client, get_client
+
+        try:
+            get_client()
+        except ValueError:
+            joined = Client(processes=True, dashboard_address=None)
+    with joined, joblib.parallel_config(backend=backend):
+        yield
+
+
+def _work_on(cell: Cell, work: Work, root: Path, threads: int | None) -> tuple[tuple[str, ...], dict[str, Any]]:
+    if threads is not None:
+        torch.set_num_threads(threads)
+    path = cell.folder(root)
+    path.mkdir(parents=True, exist_ok=True)
+    files = RunFolder(path)
+    files.write("spec.json", json.dumps(_plain(cell.spec), indent=1, sort_keys=True).encode())
+    began = time.perf_counter()
+    try:
+        result = dict(work(cell))
+    except Exception as error:
+        raise CellError(f"{cell}: {type(error).__name__}: {error}") from error
+    seconds = time.perf_counter() - began
+    versions = {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    report = {"result": result, "seconds": seconds, "versions": versions}
+    files.write("report.json", json.dumps(report, indent=1).encode())
+    files.write("finished", b"")
+    return cell.name, result | {"seconds": seconds}
+
+
+def _plain(spec: Mapping[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(dict(spec)))
+    return plain
