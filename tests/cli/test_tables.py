@@ -1,0 +1,134 @@
+"""Files of every kind, and of many wrong kinds."""
+
+import gzip
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricfit.cli import tables
+from metricfit.cli.errors import UserError
+from metricfit.cli.tables import check_classes, read_table, split_target
+
+FRAME = pd.DataFrame({"age": [31.0, 42.0, np.nan], "town": ["Ulm", "Bonn", "Ulm"], "fraud": [0, 1, 0]})
+
+
+def write(path, frame=FRAME):
+    kind = "".join(path.suffixes)
+    if kind in (".csv", ".csv.gz"):
+        frame.to_csv(path, index=False)
+    elif kind == ".tsv":
+        frame.to_csv(path, index=False, sep="\t")
+    elif kind == ".parquet":
+        frame.to_parquet(path)
+    elif kind in (".arrow", ".feather"):
+        frame.to_feather(path)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet", "t.arrow", "t.feather", "t.jsonl", "t.jsonl.gz"]
+)
+def test_every_kind_gives_the_table(tmp_path, name):
+    pd.testing.assert_frame_equal(read_table(write(tmp_path / name)), FRAME, check_dtype=False)
+
+
+def test_an_arrow_stream_is_read_too(tmp_path):
+    import pyarrow as pa
+
+    table = pa.Table.from_pandas(FRAME)
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "t.arrow"), FRAME, check_dtype=False)
+
+
+BAD = {
+    "missing.csv": (None, "There is no file"),
+    "empty.csv": (b"", "is empty"),
+    "header.csv": (b"a,b\n", "a header and no rows"),
+    "twice.csv": (b"a,a\n1,2\n", "more than one column named 'a'"),
+    "ragged.csv": (b"a,b\n1,2\n1,2,3,4\n", "is not a table"),
+    "latin.csv": ("a,b\nGrün,1\n".encode("latin1"), "is not UTF-8 text"),
+    "nul.csv": (b"a,b\n1,\x00\n", "NUL bytes"),
+    "utf16.csv": ("a,b\n1,2\n".encode("utf-16"), "looks like UTF-16"),
+    "wide.csv": (b",".join(b"c%d" % k for k in range(100_000)) + b"\n", "has 100000 columns"),
+    "broken.csv.gz": (gzip.compress(b"a,b\n1,2\n" * 999)[:-9], "not a whole gzip file"),
+    "plain.csv.gz": (b"a,b\n1,2\n", "not a whole gzip file"),
+    "cut.parquet": (b"PAR1 and then nothing", "not a whole Parquet file"),
+    "cut.arrow": (b"ARROW1", "not a whole Arrow file"),
+    "bad.jsonl": (b'{"a": 1}\n{"a": \n', "not JSON lines"),
+    "nested.jsonl": (b'{"a": [1, 2], "b": 1}\n', "'a' holds lists or objects"),
+    "table.xlsx": (b"PK", "Known endings"),
+    "noending": (b"a,b\n1,2\n", "Known endings"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_told_in_words(tmp_path, name):
+    content, message = BAD[name]
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        read_table(tmp_path / name)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_is_refused(tmp_path):
+    (tmp_path / "t.csv").mkdir()
+    with pytest.raises(UserError, match="is a folder"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_a_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "LARGEST", 2**20)
+    monkeypatch.setattr(tables, "CHUNK", 2**16)
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb") as file:
+        file.write(b"a,b\n" + b"1,2\n" * 2**19)
+    (tmp_path / "t.csv.gz").write_bytes(packed.getvalue())
+    with pytest.raises(UserError, match="unpacks to more than"):
+        read_table(tmp_path / "t.csv.gz")
+
+
+def test_odd_but_right_tables(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfn,huge,mixed,gone\n1,99999999999999999999,x,inf\n2,3,4,1.5\n")
+    frame = read_table(tmp_path / "t.csv")
+    assert list(frame.columns) == ["n", "huge", "mixed", "gone"]  # no byte order mark
+    assert np.isnan(frame["gone"][0])
+    assert len(frame) == 2
+
+
+def test_the_target_is_taken_out():
+    features, labels = split_target(FRAME, "fraud", "t.csv")
+    assert list(features.columns) == ["age", "town"]
+    assert labels.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("frame", "target", "message"),
+    [
+        (FRAME, "Fraud", "no column 'Fraud'. Did you mean 'fraud'"),
+        (FRAME, "age", "missing in 1 of 3 rows"),
+        (FRAME[["fraud"]], "fraud", "no column but the target"),
+    ],
+)
+def test_a_wrong_target_is_told(frame, target, message):
+    with pytest.raises(UserError, match=message):
+        split_target(frame, target, "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([1, 1, 1], "same target, 1: there is nothing to tell apart"),
+        (list(np.arange(200) / 7), "numbers to predict, not classes"),
+        ([f"name {k}" for k in range(200)], "names, not classes"),
+        (["a"] * 9 + ["b"], "'b' has a single row"),
+    ],
+)
+def test_labels_that_cannot_be_learnt_are_told(labels, message):
+    with pytest.raises(UserError, match=message):
+        check_classes(pd.Series(labels), "t.csv")
