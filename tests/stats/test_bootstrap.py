@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy import stats as scipy_stats
 from scipy.stats import norm
+from sklearn.metrics import roc_auc_score
 
 from metricfit import Counts, curves, metric, metrics
 from metricfit.stats import bootstrap, bootstrap_difference
@@ -198,6 +199,66 @@ def test_infeasible_resamples_are_counted():
         bootstrap(scores, target, "f1", subject_to=["recall >= 0.99", "precision >= 0.99"])
 
 
+def test_resamples_without_a_class_are_infeasible_for_functions_too():
+    """Six groups, the positives' negatives in two of them: 4/6 to the power of six have no negative."""
+    target, groups, scores = [1] * 6 + [0] * 4, [0, 1, 2, 3, 4, 5, 0, 0, 1, 1], list(range(10))
+    given = {"groups": groups, "resamples": 1000}
+    found = bootstrap(scores, target, lambda s, t: curves.fpr_at_tpr(s, t, tpr=0.9), **given)
+    assert found.infeasible / 1000 == pytest.approx((4 / 6) ** 6, abs=0.04)
+    assert found.infeasible == bootstrap(scores, target, "auroc", **given).infeasible
+    assert bootstrap(scores, target, lambda s, t: t.mean(), **given).infeasible == 0  # has a value without negatives
+
+    def breaks_on_resamples(s, t):
+        if len(np.unique(s)) < len(s) and len(np.unique(t)) == 2:
+            raise ValueError("ties")
+        return curves.auroc(s, t)
+
+    with pytest.raises(ValueError, match="ties"):
+        bootstrap(scores, target, breaks_on_resamples, **given)
+    one_class = bootstrap(scores[:6], target[:6], lambda s, t: s.mean(), resamples=100)
+    assert one_class.infeasible == 0
+    with pytest.raises(ValueError, match="needs positives and negatives"):
+        bootstrap(scores[:6], target[:6], lambda s, t: curves.auroc(s, t), resamples=100)
+
+
+def test_optimism_is_what_to_take_off_whichever_way_is_better():
+    scores, target = normal_scores(np.random.default_rng(7))
+    accuracy, error = metrics.accuracy, metric(minimize=True)(lambda c: (c.fp + c.fn) / c.n)
+    up, down = (bootstrap(scores, target, which, resamples=100) for which in (accuracy, error))
+    assert up.optimism > 0
+    assert 1 - (down.value - down.optimism) == pytest.approx(up.value - up.optimism)
+
+
+def test_tensors_of_any_kind():
+    scores, target = normal_scores(np.random.default_rng(10))
+    weight = np.arange(200) % 3 / 2
+    groups = np.arange(200) // 2
+    expected = bootstrap(scores, target, "f1", weight=weight, groups=groups, resamples=50)
+    half = torch.tensor(weight, dtype=torch.bfloat16)
+    for given in (half, torch.tensor(weight, requires_grad=True), half.unsqueeze(1)):
+        for labels in (torch.tensor(groups), torch.tensor(groups, dtype=torch.bfloat16), groups.astype(str).tolist()):
+            found = bootstrap(scores, target, "f1", weight=given, groups=labels, resamples=50)
+            assert found.value == expected.value
+            assert found.infeasible == 0
+    for number in (torch.tensor(1.0), np.array(1.0), torch.tensor(1.0, requires_grad=True)):
+        found = bootstrap(scores, target, "f1", threshold=number, resamples=50)
+        assert found == bootstrap(scores, target, "f1", threshold=1.0, resamples=50)
+    both = bootstrap_difference(scores, scores, target, "f1", threshold=(1.0, 1.2), resamples=50)
+    for pair in ([1.0, 1.2], np.array([1.0, 1.2]), torch.tensor([1.0, 1.2], dtype=torch.float64)):
+        assert bootstrap_difference(scores, scores, target, "f1", threshold=pair, resamples=50) == both
+
+
+def test_what_a_function_takes():
+    scores, target = normal_scores(np.random.default_rng(11))
+    expected = bootstrap(scores, target, "auroc", resamples=50).values
+    for function in (lambda *given: curves.auroc(*given), lambda s, y, **rest: curves.auroc(s, y)):
+        assert bootstrap(scores, target, function, resamples=50).values == pytest.approx(expected)
+    with pytest.raises(TypeError, match=r"scores, then targets; write lambda s, y: roc_auc_score\(y, s\)"):
+        bootstrap(scores, target, roc_auc_score, resamples=50)
+    turned = bootstrap(scores, target, lambda s, y: roc_auc_score(y, s), resamples=50)
+    assert turned.values == pytest.approx(expected)
+
+
 def test_a_metric_of_ones_own_and_a_function_of_scores():
     scores, target = normal_scores(np.random.default_rng(7))
 
@@ -222,7 +283,7 @@ def test_an_infinite_threshold_has_an_interval():
     found = bootstrap([0.4, 0.3, 0.2, 0.1], [0, 0, 0, 1], "accuracy", resamples=100)
     assert found.threshold == math.inf
     assert found.threshold_interval == (math.inf, math.inf)
-    assert bootstrap([0.4, 0.3], [0, 1], "accuracy", threshold=math.inf, resamples=100).value == 0.5
+    assert bootstrap([0.4, 0.3, 0.2], [0, 1, 1], "recall", threshold=math.inf, resamples=100).value == 0
 
 
 @pytest.mark.parametrize("make", [list, np.array, lambda values: torch.tensor(values, dtype=torch.float64)])
@@ -253,6 +314,14 @@ def test_more_than_one_block():
         ({"level": 95}, ValueError, "did you mean 0.95"),
         ({"method": "bca"}, ValueError, "method is one of 'bias_corrected', 'percentile', got 'bca'"),
         ({"groups": [1, 2]}, ValueError, "4 samples, but shape (2,)"),
+        ({"groups": [1, 1, 1, 1]}, ValueError, "one group cannot be resampled: every draw would be the data"),
+        ({"groups": [1, 2, 1, 2], "target": [0, 1, 0, 1]}, ValueError, "one group with a positive, and one without,"),
+        ({"groups": [1, None, 2, 3]}, ValueError, "1 of 4 samples have no group (None or NaN)"),
+        ({"groups": [1.0, math.nan, 2.0, math.nan]}, ValueError, "2 of 4 samples have no group"),
+        ({"groups": np.array(["NaT", "2024", "2025", "2026"], "datetime64[Y]")}, ValueError, "1 of 4 samples have no"),
+        ({"groups": np.array([1, "a", "b", 2], dtype=object)}, TypeError, "labels of several types"),
+        ({"scores": [1, 2], "target": [0, 1]}, ValueError, "one sample with a positive, and one without,"),
+        ({"threshold": [0.5, 0.5]}, ValueError, "threshold is 'best' or a number, got [0.5, 0.5]"),
         ({"target": [0, 1, 2, 1]}, ValueError, "target must hold 0 and 1 only"),
         ({"scores": [1, 2, 3]}, ValueError, "3 scores, but 4 values of target"),
         ({"metric": metrics.fbeta}, TypeError, "needs its parameters"),

@@ -80,12 +80,12 @@ def test_equal_pairs_are_left_out():
 
 
 def test_nothing_differs():
-    for rope, expected in ((0.01, (0, 1, 0)), (0.0, (0.5, 0, 0.5))):
-        found = compare([0.5, 0.6, 0.7], [0.5, 0.6, 0.7], rope=rope, samples=500)
+    for rope in (0.01, 0.0):
+        found = compare([0.5, 0.6, 0.1 + 0.2], [0.5, 0.6, 0.3], rope=rope, samples=500)
         assert (found.p_value, found.difference, found.interval, found.ties) == (1, 0, (0, 0), 3)
-        assert tuple(found.probabilities) == pytest.approx(expected)
+        assert found.probabilities == (0, 1, 0)
         assert found.smallest_p_value == 1
-        assert found.verdict == ("practically equal" if rope else "undecided")
+        assert found.verdict == "practically equal"
     assert compare([0.0, 0.0], [0.0, 0.0], samples=100).p_value == 1
 
 
@@ -106,6 +106,7 @@ def test_repeats_are_averaged_and_any_array_will_do():
     assert found.difference == pytest.approx(expected.difference)
     assert found.p_value == expected.p_value
     assert compare(torch.tensor(a), list(b), samples=200) == expected
+    assert compare(torch.tensor([0.5, 1.0]).bfloat16(), [0.25, 0.25], samples=100).difference == 0.5
 
 
 def test_few_datasets_cannot_be_significant():
@@ -148,10 +149,22 @@ def test_splits_that_share_samples_need_the_correction():
 def test_splits_without_variance():
     same = compare_splits([0.1, 0.2], [0.1, 0.2], test_fraction=0.5)
     assert (same.p_value, same.interval, same.statistic, same.verdict) == (1, (0, 0), 0, "practically equal")
-    assert compare_splits([0.1, 0.2], [0.1, 0.2], test_fraction=0.5, rope=0).probabilities == (0.5, 0, 0.5)
-    always = compare_splits([0.3, 0.4], [0.2, 0.3], test_fraction=0.5)
+    assert compare_splits([0.1, 0.2], [0.1, 0.2], test_fraction=0.5, rope=0).probabilities == (0, 1, 0)
+    with pytest.warns(
+        UserWarning, match=r"differ by 0\.1 on every split .* the p-value are not to be relied on"
+    ) as seen:
+        always = compare_splits([0.3, 0.4], [0.2, 0.3], test_fraction=0.5)
+    assert seen[0].filename == __file__
     assert (always.p_value, always.statistic, always.verdict) == (0, math.inf, "a is better")
-    assert compare_splits([0.3, 0.4], [0.2, 0.3], test_fraction=0.5, minimize=True).verdict == "b is better"
+    with pytest.warns(UserWarning, match="variance of 0"):
+        assert compare_splits([0.3, 0.4], [0.2, 0.3], test_fraction=0.5, minimize=True).verdict == "b is better"
+
+
+def test_the_same_difference_on_all_datasets():
+    with pytest.warns(UserWarning, match=r"differ by 0\.1 on every dataset .* the interval is not to be relied on"):
+        found = compare([0.2, 0.3, 0.4], [0.1, 0.2, 0.3], samples=100)
+    assert found.interval.low == found.interval.high == found.difference == pytest.approx(0.1)
+    assert found.p_value == 0.25
 
 
 def test_what_is_refused():
@@ -165,6 +178,8 @@ def test_what_is_refused():
         compare([[[1, 2]]], [[[1, 2]]])
     with pytest.raises(ValueError, match="rope is the largest difference that does not matter"):
         compare([1, 2], [1, 2], rope=-0.1)
+    with pytest.raises(ValueError, match="samples is the number of draws"):
+        compare([1, 2], [1, 2], samples=0)
     with pytest.raises(ValueError, match="test_fraction is the share"):
         compare_splits([1, 2], [1, 2], test_fraction=20)
     with pytest.raises(ValueError, match="same 2 or more splits"):

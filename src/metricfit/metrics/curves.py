@@ -150,11 +150,11 @@ def best_threshold(
     """
     chosen = get_metric(metric)
     thresholds, counts = _sweep(scores, target, weight)
-    value = _one_class(chosen, counts)
+    value = one_class(chosen, counts)
     better = -value if chosen.minimize else value
-    requirements = _requirements(subject_to)
+    requirements = as_requirements(subject_to)
     if requirements:
-        feasible = torch.stack([given.forgives(_one_class(given, counts)) for given in requirements]).all(0)
+        feasible = torch.stack([given.forgives(one_class(given, counts)) for given in requirements]).all(0)
         if not bool(feasible.any()):
             raise InfeasibleError(_what_is_reachable(requirements, thresholds, counts))
         thresholds, value, better = thresholds[feasible], value[feasible], better[feasible]
@@ -173,7 +173,7 @@ def _sweep(
     both_classes_for: str | None = None,
 ) -> _Sweep:
     """Counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
-    s, y, w = _checked(scores, target, weight)
+    s, y, w = checked(scores, target, weight)
     exact = exact_dtype(s.device)
     falling, order = torch.sort(s, descending=True)
     y = y[order].to(exact)
@@ -194,10 +194,11 @@ def _sweep(
     return _Sweep(thresholds, Counts(tp, fp, positives - tp, negatives - fp))
 
 
-def _checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    s = _tensor(scores, "scores").detach()
-    y = _tensor(target, "target").detach().to(s.device)
-    w = None if weight is None else _tensor(weight, "weight").detach().to(s.device).to(exact_dtype(s.device))
+def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scores, targets and weights as tensors, without the samples of weight 0; an error where they are none."""
+    s = column(scores, "scores").detach()
+    y = column(target, "target").detach().to(s.device)
+    w = None if weight is None else column(weight, "weight").detach().to(s.device).to(exact_dtype(s.device))
     for name, given in (("target", y), ("weight", w)):
         if given is not None and given.shape != s.shape:
             raise ValueError(f"{s.numel()} scores, but {given.numel()} values of {name}")
@@ -219,7 +220,8 @@ def _checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor
     return s, y, w
 
 
-def _tensor(given: Array, name: str) -> Tensor:
+def column(given: Array, name: str) -> Tensor:
+    """One number a sample, as a tensor ``(n,)``."""
     try:
         if not isinstance(given, Tensor) and hasattr(given, "__array__"):
             given = given.__array__().copy()  # torch takes neither read-only nor reversed arrays
@@ -238,7 +240,7 @@ def _like(given: Array, result: Tensor) -> Array:
     return result if isinstance(given, Tensor) else result.numpy()
 
 
-def _one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
+def one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
     """The metric's values, or the requirement's violations, at every threshold of a binary sweep."""
     value = formula(counts) if isinstance(formula, Metric) else formula.violation(counts)
     if value.shape != counts.tp.shape:
@@ -248,7 +250,8 @@ def _one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
     return value.squeeze(-1)
 
 
-def _requirements(subject_to: Requirements | None) -> list[Requirement]:
+def as_requirements(subject_to: Requirements | None) -> list[Requirement]:
+    """One, several or none, as a list."""
     if subject_to is None:
         return []
     if isinstance(subject_to, (str, Requirement)):
@@ -263,7 +266,7 @@ def _fpr_where(counts: Counts, allowed: Tensor) -> float:
 
 def _what_is_reachable(requirements: list[Requirement], thresholds: Tensor, counts: Counts) -> str:
     """Per requirement the best it can be alone, and for several the threshold nearest to meeting all."""
-    violations = [_one_class(given, counts) for given in requirements]
+    violations = [one_class(given, counts) for given in requirements]
     parts = []
     for given, violation in zip(requirements, violations, strict=True):
         reached = float(given.metric(counts).squeeze(-1)[int(violation.argmin())])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from metricfit.metrics.base import Formula, Metric
 from metricfit.metrics.curves import Requirements
 from metricfit.stats.percentiles import interval_of, p_value_of
-from metricfit.stats.questions import Array, OfScores, Question, checked_samples
+from metricfit.stats.questions import Array, OfScores, Question, checked_samples, plain
 from metricfit.stats.resampling import Floats, Resampler, Seed
 from metricfit.stats.results import Interval, Readable, check_level
 from metricfit.stats.statistics import AtBest
@@ -22,9 +23,11 @@ METHODS = ("bias_corrected", "percentile")
 class BootstrapResult(Readable):
     """A value on the data, the threshold it belongs to, and how both vary over resamples.
 
-    ``optimism`` is there where the threshold was chosen: how much better a threshold did, on average, on the resample
-    that chose it than on the data. ``infeasible`` counts the resamples that gave no value and are in no interval:
-    no threshold met the requirements, or a class was missing that the area under a curve needs.
+    ``optimism`` is there where the threshold was chosen: how much higher the metric was, on average, on the resample
+    that chose the threshold than on the data; for a metric to be minimised it is negative. Either way
+    ``value - optimism`` is the corrected figure. ``infeasible`` counts the resamples that gave no value and are in no
+    interval: no threshold met the requirements, or a class was missing that the area under a curve, or your function,
+    needs.
     """
 
     metric: str
@@ -75,15 +78,18 @@ def bootstrap(
     """The stratified bootstrap interval of a metric on one test set, and of the threshold chosen on it.
 
     ``metric``: a Metric, its name or a function of Counts; ``"auroc"`` or ``"average_precision"``; or any function of
-    ``(scores, target)``, given ``weight`` third if there is one.
+    ``(scores, target)``, given ``weight`` third if there is one. scikit-learn's functions take the target first:
+    ``lambda s, y: roc_auc_score(y, s)``.
 
     ``threshold``: a number fixes it, and the interval is that of the metric at this threshold. With ``"best"``
     every resample chooses its own, by the exact search and ``subject_to``, and ``threshold_interval`` says how firmly
     the data determine it. The value at a threshold chosen on the same data is optimistic: it is the best of this
     sample, and new data will give less. ``value - optimism`` is Harrell's corrected figure, which still errs on the
-    high side; for a plain answer fix a threshold that was chosen on other data.
+    high side; for a plain answer fix a threshold that was chosen on other data. A search reads all samples some
+    thirty times: of 100,000, in about 10 ms a resample, 20 s in all. A fixed threshold costs next to nothing.
 
-    ``groups`` (one label a sample) resamples whole groups, for samples that are not independent. ``stratified`` keeps
+    ``groups`` (one label a sample) resamples whole groups, for samples that are not independent; one group alone is
+    refused. ``stratified`` keeps
     the number of positives and negatives, or of groups with and without a positive; False lets them vary.
 
     ``method``: ``"bias_corrected"`` (Efron 1981) or ``"percentile"``. They agree where the resamples lie evenly around
@@ -130,7 +136,7 @@ def bootstrap_difference(
     target: Array,
     metric: str | Metric | Formula | OfScores,
     *,
-    threshold: float | str | tuple[float, float] = "best",
+    threshold: float | str | Sequence[float] = "best",
     subject_to: Requirements | None = None,
     weight: Array | None = None,
     groups: Array | None = None,
@@ -152,7 +158,8 @@ def bootstrap_difference(
     >>> bootstrap_difference([8, 7, 6, 5, 4, 3, 2, 1], [8, 3, 6, 5, 4, 7, 2, 1], target, "f1", threshold=4.5).difference
     0.25
     """
-    pair = threshold if isinstance(threshold, tuple) else (threshold, threshold)
+    given = plain(threshold)
+    pair = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
     if len(pair) != 2 or ("best" in pair and pair != ("best", "best")):
         raise ValueError(f"threshold is 'best', a number, or a pair of numbers for a and b, got {threshold!r}")
     asked = Question(metric, subject_to, pair)

@@ -13,7 +13,6 @@ so three sorts take the place of m n comparisons. Twice a mid-rank is an integer
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm, rankdata
 
-from metricfit.metrics.curves import _checked
-from metricfit.stats.results import Interval, Readable, check_level
+from metricfit.metrics.curves import checked
+from metricfit.stats.results import Interval, Readable, check_level, warn_of_no_variance
 
 Array = Any
 Floats = npt.NDArray[np.float64]
@@ -64,7 +63,7 @@ def delong_interval(scores: Array, target: Array, *, level: float = 0.95) -> DeL
     of_positives, of_negatives = _doubled_placements(*_split(scores, target))
     value, error = _mean_and_error(of_positives, of_negatives)
     if error == 0:
-        _warn_of_no_variance(f"the AUROC is {value:g}")
+        warn_of_no_variance(f"the AUROC is {value:g}")
     reach = float(norm.isf((1 - level) / 2)) * error
     return DeLongInterval(value, Interval(max(0.0, value - reach), min(1.0, value + reach)), level, error)
 
@@ -91,7 +90,7 @@ def delong_test(a: Array, b: Array, target: Array, *, level: float = 0.95) -> De
     elif difference == 0:
         statistic = 0.0
     else:
-        _warn_of_no_variance(f"the AUROCs differ by {difference:g}")
+        warn_of_no_variance(f"the AUROCs differ by {difference:g}")
         statistic = math.copysign(math.inf, difference)
     reach = float(norm.isf((1 - level) / 2)) * error
     return DeLongTest(
@@ -108,7 +107,7 @@ def delong_test(a: Array, b: Array, target: Array, *, level: float = 0.95) -> De
 def _split(scores: Array, target: Array, name: str = "") -> tuple[Floats, Floats]:
     """The scores of the positives and of the negatives."""
     try:
-        given, y, _ = _checked(scores, target, None)
+        given, y, _ = checked(scores, target, None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}{error}") from None
     s = given.double().cpu().numpy()
@@ -133,9 +132,3 @@ def _mean_and_error(of_positives: Floats, of_negatives: Floats) -> tuple[float, 
     m, n = len(of_positives), len(of_negatives)
     variance = of_positives.var(ddof=1) / m / (2 * n) ** 2 + of_negatives.var(ddof=1) / n / (2 * m) ** 2
     return float(of_positives.sum() / (2 * m * n)), math.sqrt(variance)
-
-
-def _warn_of_no_variance(what: str) -> None:
-    warnings.warn(
-        f"{what} with an estimated variance of 0: the interval and the p-value are not to be relied on", stacklevel=3
-    )

@@ -12,7 +12,7 @@ from scipy import stats
 
 from metricfit.core.batch import ROUNDING
 from metricfit.stats.resampling import Floats, Integers
-from metricfit.stats.results import Interval, Readable, check_level, short
+from metricfit.stats.results import Interval, Readable, check_level, short, warn_of_no_variance
 
 Array = Any
 SURE = 0.95
@@ -89,6 +89,8 @@ def compare(
     The probabilities are those of the Bayesian signed-rank test (Benavoli et al. 2017; by baycomp). On a new dataset a
     may be better by more than ``rope``, the difference may lie within it, or b may be better; each is given the
     posterior probability that it is the most likely of the three. The prior is half a dataset without a difference.
+    Methods equal on all datasets are practically equal, with a rope of 0 too. A difference that is the same on all
+    datasets gives Student's interval no width: a limit of the method, not certainty, and a warning says so.
 
     ``minimize``: lower values are better; the difference stays a - b.
 
@@ -98,24 +100,30 @@ def compare(
     """
     check_level(level)
     _check_rope(rope)
+    if samples < 1:
+        raise ValueError(f"samples is the number of draws from the posterior, 1 or more, got {samples}")
     a, b = _per_dataset(a, "a"), _per_dataset(b, "b")
     if a.shape != b.shape or len(a) < 2:
         raise ValueError(f"a and b need a value for each of the same 2 or more datasets, got {len(a)} and {len(b)}")
     steps = _whole_steps(a, b)
     better, worse = _better_and_worse(steps, minimize)
     unequal = steps[steps != 0]
-    difference = a - b
-    error = float(difference.std(ddof=1)) / math.sqrt(len(a))
+    difference = np.where(steps == 0, 0.0, a - b)
+    mean = float(difference.mean())
+    constant = bool((steps == steps[0]).all())
+    error = 0.0 if constant else float(difference.std(ddof=1)) / math.sqrt(len(a))
+    if constant and len(unequal):
+        warn_of_no_variance(f"the values differ by {mean:g} on every dataset", "the interval is")
     gain = -difference if minimize else difference
     return Comparison(
         wins=better,
         losses=worse,
         ties=len(a) - len(unequal),
-        difference=float(difference.mean()),
-        interval=_student(float(difference.mean()), error, len(a) - 1, level),
+        difference=mean,
+        interval=_student(mean, error, len(a) - 1, level),
         level=level,
         p_value=float(stats.wilcoxon(unequal.astype(np.float64)).pvalue) if len(unequal) else 1.0,
-        probabilities=_signed_rank(gain, rope, samples, seed),
+        probabilities=_signed_rank(gain, rope, samples, seed) if len(unequal) else Probabilities(0.0, 1.0, 0.0),
         rope=rope,
         datasets=len(a),
         smallest_p_value=2.0 ** (1 - max(len(unequal), 1)),
@@ -131,7 +139,8 @@ def compare_splits(
     (2003) take the variance of the mean of J differences as ``s² (1/J + test/train)``, here with
     ``test_fraction / (1 - test_fraction)``: 0.2 for test sets of a fifth, or 5-fold cross-validation. The probabilities
     are those of the Bayesian correlated t-test with the same variance (Corani & Benavoli 2015). Equal values on all
-    splits: difference 0, p_value 1.
+    splits: difference 0, p_value 1, practically equal. The same difference on all splits has an estimated variance of
+    0 and a p_value of 0: a limit of the method, not certainty, and a warning says so.
 
     It says which method is better on this dataset, not on others: for that, ``compare``.
 
@@ -154,6 +163,8 @@ def compare_splits(
     mean = 0.0 if constant and steps[0] == 0 else float((a - b).mean())
     variance = 0.0 if constant else float((a - b).var(ddof=1))
     error = math.sqrt(variance * (1 / len(a) + test_fraction / (1 - test_fraction)))
+    if mean and error == 0:
+        warn_of_no_variance(f"the values differ by {mean:g} on every split")
     statistic = mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
     degrees = len(a) - 1
     gain = -mean if minimize else mean
@@ -173,7 +184,7 @@ def compare_splits(
 
 
 def _numbers(values: Array, name: str) -> Floats:
-    given = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
+    given = np.asarray(values.detach().cpu().double() if hasattr(values, "detach") else values, dtype=np.float64)
     if not np.isfinite(given).all():
         raise ValueError(f"{name} holds {int((~np.isfinite(given)).sum())} values that are not finite; leave them out")
     return given
@@ -208,7 +219,7 @@ def _student(mean: float, error: float, degrees: int, level: float) -> Interval:
 
 
 def _signed_rank(gain: Floats, rope: float, samples: int, seed: int) -> Probabilities:
-    """Where two of the three are equally likely in a draw, as for equal methods without a rope, each gets half."""
+    """Where two of the three are equally likely in a draw, each gets half."""
     drawn = baycomp.SignedRankTest.sample(gain, np.zeros_like(gain), rope, nsamples=samples, random_state=seed)
     likeliest = np.isclose(drawn, drawn.max(1, keepdims=True), rtol=0, atol=ROUNDING)
     shares = (likeliest / likeliest.sum(1, keepdims=True)).mean(0)
@@ -217,7 +228,7 @@ def _signed_rank(gain: Floats, rope: float, samples: int, seed: int) -> Probabil
 
 def _student_probabilities(gain: float, error: float, degrees: int, rope: float) -> Probabilities:
     if error == 0:
-        beyond = [float(side > rope) + 0.5 * (side == rope == 0) for side in (gain, -gain)]
+        beyond = [float(side > rope) for side in (gain, -gain)]
     else:
         beyond = [float(stats.t.sf((rope - side) / error, degrees)) for side in (gain, -gain)]
     return Probabilities(beyond[0], 1 - sum(beyond), beyond[1])

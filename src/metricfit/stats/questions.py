@@ -9,11 +9,12 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from metricfit.metrics import curves
 from metricfit.metrics.base import Formula, Metric, MetricFactory, get_metric
-from metricfit.metrics.curves import Requirements, _checked, _requirements
+from metricfit.metrics.curves import Requirements, as_requirements, checked, column
 from metricfit.stats.resampling import Floats, Integers, Table
 from metricfit.stats.statistics import (
     AtBest,
@@ -59,7 +60,8 @@ class Question:
         thresholds: tuple[float | str, ...],
     ) -> None:
         self._what = _metric_or_function(metric)
-        self._requirements = _requirements(subject_to)
+        self._requirements = as_requirements(subject_to)
+        thresholds = tuple(plain(given) for given in thresholds)
         self._best = all(given == "best" for given in thresholds)
         if not self._best and not all(_is_number(given) for given in thresholds):
             raise ValueError(f"threshold is 'best' or a number, got {', '.join(map(repr, thresholds))}")
@@ -117,14 +119,22 @@ class Question:
 def _metric_or_function(metric: str | Metric | Formula | OfScores) -> Metric | OfScores:
     if isinstance(metric, str) and metric in AREAS:
         return AREAS[metric][0]
-    if isinstance(metric, (str, Metric, MetricFactory)) or not callable(metric) or _parameters(metric) < 2:
+    if isinstance(metric, (str, Metric, MetricFactory)) or not callable(metric):
+        return get_metric(metric)
+    given = list(inspect.signature(metric).parameters.values())
+    if given and given[0].name == "y_true":
+        name = getattr(metric, "__name__", "it")
+        raise TypeError(f"a function is called with scores, then targets; write lambda s, y: {name}(y, s)")
+    if _takes_counts(given):
         return get_metric(metric)  # type: ignore[arg-type]
     return metric  # type: ignore[return-value]  # a function of two arguments is no Formula
 
 
-def _parameters(function: Callable[..., object]) -> int:
-    """How many a function must be given: one means Counts, two scores and targets."""
-    return sum(each.default is each.empty for each in inspect.signature(function).parameters.values())
+def _takes_counts(parameters: list[inspect.Parameter]) -> bool:
+    """Whether one is all that a function must be given: then it is Counts; two are scores and targets."""
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return False
+    return sum(each.default is each.empty and each.kind is not each.VAR_KEYWORD for each in parameters) < 2
 
 
 def checked_samples(models: dict[str, Array], target: Array, weight: Array | None, groups: Array | None) -> Samples:
@@ -132,20 +142,45 @@ def checked_samples(models: dict[str, Array], target: Array, weight: Array | Non
     columns = []
     for name, scores in models.items():
         try:
-            s, y, w = _checked(scores, target, weight)
+            s, y, w = checked(scores, target, weight)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{name}: {error}" if len(models) > 1 else str(error)) from None
         columns.append(s.double().cpu().numpy())
     labels = None
     if groups is not None:
-        given = np.asarray(groups)
-        n = len(target)
-        if given.shape != (n,):
-            raise ValueError(f"groups has one label a sample: {n} samples, but shape {given.shape}")
-        kept = np.ones(n, dtype=bool) if weight is None else np.asarray(weight, dtype=np.float64).reshape(n) > 0
-        labels = np.unique(given[kept], return_inverse=True)[1].astype(np.int64)
+        given = _group_labels(groups, len(column(target, "target")))
+        kept = given if weight is None else given[(column(weight, "weight").detach() > 0).cpu().numpy()]
+        labels = np.unique(kept, return_inverse=True)[1].astype(np.int64)
     weights = None if w is None else w.double().cpu().numpy()
     return Samples(tuple(columns), y.double().cpu().numpy(), weights, labels)
+
+
+def _group_labels(groups: Array, samples: int) -> npt.NDArray[Any]:
+    """One label a sample, none of them missing, all of one type: they are sorted to be told apart."""
+    given = np.asarray(plain(groups) if isinstance(groups, Tensor) else groups)
+    if given.shape != (samples,):
+        raise ValueError(f"groups has one label a sample: {samples} samples, but shape {given.shape}")
+    missing = np.array([_is_missing(each) for each in given]) if given.dtype == object else given != given
+    if missing.any():
+        raise ValueError(
+            f"{missing.sum()} of {samples} samples have no group (None or NaN); give each a label of its own if it "
+            "belongs to no other, or leave it out"
+        )
+    if given.dtype == object and len({type(each) for each in given}) > 1:
+        raise TypeError("groups holds labels of several types; make them all strings, or all numbers")
+    return given
+
+
+def _is_missing(label: object) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas' NA is neither equal to itself nor not
+        return True
+
+
+def plain(given: Any) -> Any:
+    """Numbers and lists of tensors and arrays, from any device; anything else as it is."""
+    return given.tolist() if hasattr(given, "tolist") else given
 
 
 def _is_number(given: object) -> bool:

@@ -68,6 +68,10 @@ class Resampler:
         size = table.size if self._unit is None else np.ones(len(holds), dtype=np.int64)
         strata = (np.flatnonzero(holds), np.flatnonzero(~holds)) if stratified else (np.arange(len(holds)),)
         self._strata = [(stratum, size[stratum]) for stratum in strata if len(stratum)]
+        if all(number.sum() == 1 for _, number in self._strata):
+            what, remedy = ("sample", "") if self._unit is None else ("group", "; without groups= samples are drawn")
+            where = " with a positive, and one without," if len(self._strata) > 1 else ""
+            raise ValueError(f"one {what}{where} cannot be resampled: every draw would be the data themselves{remedy}")
         self._units, self._rows = len(holds), len(table.target)
         self._rng = np.random.default_rng(seed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -33,6 +34,11 @@ def check_level(level: float) -> None:
     if not 0 < level < 1:
         hint = f"; did you mean {level / 100:g}?" if 1 < level < 100 else ""
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}{hint}")
+
+
+def warn_of_no_variance(what: str, unreliable: str = "the interval and the p-value are") -> None:
+    """For the caller's caller: an estimate without spread is a limit of the method, not certainty."""
+    warnings.warn(f"{what} with an estimated variance of 0: {unreliable} not to be relied on", stacklevel=3)
 
 
 def short(value: Any) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.metrics.base import Metric
-from metricfit.metrics.curves import LARGEST, _one_class
+from metricfit.metrics.curves import LARGEST, one_class
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats.resampling import Floats, Integers, Table
 
@@ -42,7 +42,7 @@ class AtThreshold:
     def __call__(self, drawn: Integers) -> Drawn:
         """One value a resample."""
         counts = torch.from_numpy(drawn @ self._masses).unsqueeze(-1)
-        return Drawn(_one_class(self._metric, Counts(*counts.unbind(1))).numpy())
+        return Drawn(one_class(self._metric, Counts(*counts.unbind(1))).numpy())
 
 
 class Sweep:
@@ -76,7 +76,7 @@ class AtBest:
     def __init__(self, table: Table, scores: Floats, metric: Metric, requirements: list[Requirement]) -> None:
         self._sweep = Sweep(table, scores)
         self._metric, self._requirements = metric, requirements
-        self._on_data = _one_class(metric, self._sweep.counts(table.size[None])).numpy()[0]
+        self._on_data = one_class(metric, self._sweep.counts(table.size[None])).numpy()[0]
 
     def on_data(self, threshold: Floats) -> Floats:
         """The metric on the data themselves at thresholds that resamples chose."""
@@ -86,11 +86,11 @@ class AtBest:
     def __call__(self, drawn: Integers) -> Drawn:
         """One value a resample."""
         counts = self._sweep.counts(drawn)
-        value = _one_class(self._metric, counts)
+        value = one_class(self._metric, counts)
         better = -value if self._metric.minimize else value
         allowed = torch.ones_like(value, dtype=torch.bool)
         for given in self._requirements:
-            allowed &= given.forgives(_one_class(given, counts))
+            allowed &= given.forgives(one_class(given, counts))
         highest = better.masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
         # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
         best = allowed & (better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST))
@@ -126,14 +126,27 @@ def average_precision(tp: Tensor, fp: Tensor) -> Tensor:
 
 
 class OfResample:
-    """A function of the scores and targets of a resample, written out."""
+    """A function of the scores and targets of a resample, written out; NaN where it fails for want of a class.
+
+    A resample may lack a class that the data have. Some functions have a value there and some raise: that is the
+    resample's fault, not the function's. Any other error is raised.
+    """
 
     def __init__(self, table: Table, scores: Floats, function: Callable[..., Any]) -> None:
         self._arrays = [scores, table.target.astype(np.int64)] + ([] if table.weight is None else [table.weight])
+        self._classes = len(np.unique(table.target))
         self._function = function
 
     def __call__(self, drawn: Integers) -> Drawn:
         """One value a resample."""
         rows = np.arange(drawn.shape[1])
-        written_out = (np.repeat(rows, multiplicity) for multiplicity in drawn)
-        return Drawn(np.array([float(self._function(*(one[which] for one in self._arrays))) for which in written_out]))
+        return Drawn(np.array([self._value(np.repeat(rows, multiplicity)) for multiplicity in drawn]))
+
+    def _value(self, which: Integers) -> float:
+        given = [one[which] for one in self._arrays]
+        try:
+            return float(self._function(*given))
+        except Exception:
+            if len(np.unique(given[1])) < self._classes:
+                return np.nan
+            raise
