@@ -73,8 +73,8 @@ def check_classes(labels: pd.Series, where: str) -> None:
     classes = labels.nunique()
     if classes < 2:
         raise UserError(
-            f"All {len(labels)} rows of {where} have the same target, {_shown(labels.iloc[0])}: there is nothing to tell "
-            "apart."
+            f"All {len(labels)} rows of {where} have the same target, {_shown(labels.iloc[0])}: there is nothing to "
+            "tell apart."
         )
     if classes > max(20, len(labels) // 5):
         what = "numbers to predict, not classes" if pd.api.types.is_numeric_dtype(labels) else "names, not classes"
@@ -85,8 +85,8 @@ def check_classes(labels: pd.Series, where: str) -> None:
     rarest = labels.value_counts()
     if int(rarest.iloc[-1]) < 2:
         raise UserError(
-            f"The class {_shown(rarest.index[-1])} has a single row in {where}; a class needs at least two, one to learn "
-            "from and one to check on. Merge it with another, or remove it."
+            f"The class {_shown(rarest.index[-1])} has a single row in {where}; a class needs at least two, one to "
+            "learn from and one to check on. Merge it with another, or remove it."
         )
 
 
