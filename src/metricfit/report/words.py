@@ -1,0 +1,117 @@
+"""Numbers as people read them. The full value stands beside it in the page, in the ``value`` of a ``data`` element."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+DIGITS = 4
+
+
+def value(number: float) -> str:
+    """A metric's value: three decimals, or as many as a small one needs to be seen.
+
+    >>> value(0.71234), value(0.0000123), value(1234.5)
+    ('0.712', '1.2e-05', '1,234.5')
+    """
+    if number != 0 and abs(number) < 0.0005:
+        return f"{number:.2g}"
+    return f"{number:.3f}" if abs(number) < 10 else f"{number:,.1f}"
+
+
+def signed(number: float) -> str:
+    """A difference, with its sign.
+
+    >>> signed(0.0312), signed(-0.2), signed(0.0)
+    ('+0.031', '-0.200', '0.000')
+    """
+    return ("+" if number > 0 else "") + value(number)
+
+
+def between(interval: Sequence[float], *, sign: bool = False) -> str:
+    """An interval.
+
+    >>> between((0.1, 0.25))
+    '0.100 to 0.250'
+    """
+    write = signed if sign else value
+    return f"{write(interval[0])} to {write(interval[1])}"
+
+
+def p_value(p: float) -> str:
+    """A p-value, down to 0.001.
+
+    >>> p_value(0.0314), p_value(0.9), p_value(1e-9)
+    ('0.031', '0.90', '< 0.001')
+    """
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """A time.
+
+    >>> duration(0.034), duration(8.21), duration(200), duration(7300)
+    ('0.03 s', '8.2 s', '3 min 20 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def count(number: float) -> str:
+    """A count, which with weights need not be whole.
+
+    >>> count(284807.0), count(12.3456)
+    ('284,807', '12.35')
+    """
+    return f"{number:,.0f}" if number == round(number) else f"{number:,.2f}"
+
+
+def percent(share: float) -> str:
+    r"""A share.
+
+    >>> percent(0.1234), percent(0.00012)
+    ('12.3\xa0%', '0.012\xa0%')
+    """
+    return (f"{100 * share:.1f}" if share == 0 or share >= 0.001 else f"{100 * share:.2g}") + "\u00a0%"
+
+
+def threshold(exact: float, above: float = -math.inf) -> str:
+    """A threshold in few digits, at least four: a number that decides as the exact one does, where ``above`` is the
+    highest score that it must leave out.
+
+    >>> threshold(0.326639), threshold(0.326639, above=0.326638), threshold(0.5)
+    ('0.3266', '0.326639', '0.5')
+    """
+    if math.isinf(exact):
+        return "above every score"
+    for digits in range(DIGITS, 17):
+        text = f"{exact:.{digits}g}"
+        if above < float(text) <= exact:
+            return text
+    return repr(float(exact))
+
+
+def printable(text: str) -> str:
+    """The text with a mark in place of what neither HTML nor SVG may hold: control characters, halves of characters.
+
+    >>> printable("a" + chr(0) + "b") == "a" + chr(0xFFFD) + "b"
+    True
+    """
+    return UNPRINTABLE.sub("\ufffd", text)
+
+
+def shortened(text: str, length: int = 34) -> str:
+    """The text's beginning, where there is no room for all of it.
+
+    >>> shortened("boosted trees", 8)
+    'boosted…'
+    """
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
