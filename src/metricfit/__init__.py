@@ -11,15 +11,24 @@ from metricfit.losses import MetricLoss, RunningCounts, SurrogateFBetaLoss
 from metricfit.metrics import get_metric, metric, parse_requirement
 
 if TYPE_CHECKING:
-    from metricfit import stats, train
+    from metricfit import estimators, stats, train
+    from metricfit.estimators import MetricClassifier
     from metricfit.train import evaluate, fit
 
 #: Loaded when first used, for they need packages that the rest does not.
-_LATER = {"evaluate": "metricfit.train", "fit": "metricfit.train", "stats": "metricfit", "train": "metricfit"}
+_LATER = {
+    "MetricClassifier": "metricfit.estimators",
+    "estimators": "metricfit",
+    "evaluate": "metricfit.train",
+    "fit": "metricfit.train",
+    "stats": "metricfit",
+    "train": "metricfit",
+}
 
 __all__ = [
     "AugmentedLagrangian",
     "Counts",
+    "MetricClassifier",
     "MetricLoss",
     "RankingConstraint",
     "RunningCounts",
@@ -27,6 +36,7 @@ __all__ = [
     "__version__",
     "constraints",
     "curves",
+    "estimators",
     "evaluate",
     "fit",
     "get_metric",

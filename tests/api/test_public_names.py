@@ -11,8 +11,9 @@ import metricfit
 
 NAMES = {
     "metricfit": """
-        AugmentedLagrangian Counts MetricLoss RankingConstraint RunningCounts SurrogateFBetaLoss __version__
-        constraints curves evaluate fit get_metric losses metric metrics parse_requirement stats steps train
+        AugmentedLagrangian Counts MetricClassifier MetricLoss RankingConstraint RunningCounts SurrogateFBetaLoss
+        __version__ constraints curves estimators evaluate fit get_metric losses metric metrics parse_requirement stats
+        steps train
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint RankingConstraint RequirementConstraint augmented_term
@@ -24,6 +25,9 @@ NAMES = {
     """,
     "metricfit.data": """
         Preparation STUDY Table bridging_the_gap fetch folds load names split two_blobs
+    """,
+    "metricfit.estimators": """
+        MetricClassifier
     """,
     "metricfit.losses": """
         AdditiveLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss MBAUCLoss
@@ -85,7 +89,7 @@ def fresh():
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("heavy", ["sklearn", "scipy", "pandas", "matplotlib", "lightning_fabric", "typer", "rich"])
+@pytest.mark.parametrize("heavy", ["sklearn", "scipy", "pandas", "matplotlib", "lightning_fabric", "skrub", "typer", "rich"])
 def test_the_import_takes_no_extra_with_it(fresh, heavy):
     assert "metricfit.losses.metric_loss" in fresh["new"]
     assert heavy not in fresh["new"]

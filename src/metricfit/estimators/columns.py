@@ -1,0 +1,189 @@
+"""Columns of one kind each, as numbers: what was learned of a column is plain data, for JSON and safetensors.
+
+skrub decides what a column is and reads dates and numbers out of text; its fitted encoders are not kept, because they
+can be stored by pickle alone, and nothing here is unpickled.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.preprocessing import normalize
+
+Floats = NDArray[np.float64]
+Arrays = dict[str, NDArray[Any]]
+
+TEXT_BUCKETS = 4096
+TEXT_COMPONENTS = 30
+
+
+class Column(ABC):
+    """A column of a table as one or more columns of numbers, NaN where nothing is known."""
+
+    kind: str
+
+    @abstractmethod
+    def fit(self, column: Any) -> Column:
+        """Learn from the training rows."""
+
+    @abstractmethod
+    def transform(self, column: Any) -> Floats:
+        """The numbers of these rows, ``(n, k)``."""
+
+    def state(self) -> dict[str, Any]:
+        """What was learned, as JSON can hold it."""
+        return {}
+
+    def arrays(self) -> Arrays:
+        """What was learned, the large part, as safetensors can hold it."""
+        return {}
+
+    def restore(self, state: dict[str, Any], arrays: Arrays) -> Column:
+        """The inverse of ``state`` and ``arrays``."""
+        return self
+
+
+class Number(Column):
+    """A number, a yes or no, a duration in seconds, or text that reads as a number; what does not is missing."""
+
+    kind = "number"
+
+    def fit(self, column: Any) -> Number:
+        """Nothing is learned."""
+        return self
+
+    def transform(self, column: Any) -> Floats:
+        """One column."""
+        if pd.api.types.is_timedelta64_dtype(column):
+            return np.asarray(column.dt.total_seconds(), dtype=np.float64)[:, None]
+        numeric = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
+        read = column if numeric else pd.to_numeric(column.astype(object), errors="coerce")
+        return np.asarray(read.to_numpy(dtype=np.float64, na_value=np.nan))[:, None]
+
+
+class Category(Column):
+    """A 0/1 column for each category seen in training, one for two of them; an unknown one is all zeros."""
+
+    kind = "category"
+
+    def __init__(self) -> None:
+        self.categories: list[str | None] = []
+
+    def fit(self, column: Any) -> Category:
+        """Learn the categories; a missing entry is one, written null."""
+        found = set(as_text(column))
+        missing: list[str | None] = [None] if None in found else []
+        self.categories = [*sorted(each for each in found if each is not None), *missing]
+        return self
+
+    def transform(self, column: Any) -> Floats:
+        """As many columns as there are categories, one for two."""
+        number = {category: at for at, category in enumerate(self.categories)}
+        codes = np.array([number.get(each, -1) for each in as_text(column)], dtype=np.int64)
+        first = 1 if len(self.categories) == 2 else 0
+        told: Floats = (codes[:, None] == np.arange(first, len(self.categories))).astype(np.float64)
+        return told
+
+    def state(self) -> dict[str, Any]:
+        """The categories."""
+        return {"categories": self.categories}
+
+    def restore(self, state: dict[str, Any], arrays: Arrays) -> Column:
+        """The categories."""
+        self.categories = list(state["categories"])
+        return self
+
+
+class Date(Column):
+    """A point in time: days since 1970, the month, the day of the month and of the week, the hour."""
+
+    kind = "date"
+
+    def __init__(self, format: str | None = None) -> None:
+        self.format = format
+
+    def fit(self, column: Any) -> Date:
+        """Nothing is learned but the format, which skrub found."""
+        return self
+
+    def transform(self, column: Any) -> Floats:
+        """Five columns."""
+        given = column if pd.api.types.is_datetime64_any_dtype(column) else column.astype(object)
+        time = pd.Series(pd.to_datetime(given, format=self.format, errors="coerce", utc=True))
+        days = (time - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds() / 86400
+        parts = [days, time.dt.month, time.dt.day, time.dt.dayofweek, time.dt.hour]
+        return np.stack([part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts], axis=1)
+
+    def state(self) -> dict[str, Any]:
+        """The format."""
+        return {"format": self.format}
+
+    def restore(self, state: dict[str, Any], arrays: Arrays) -> Column:
+        """The format."""
+        self.format = state["format"]
+        return self
+
+
+class Text(Column):
+    """Free text: its character 3- and 4-grams, weighted by rarity, projected on their main directions.
+
+    skrub's StringEncoder does the same with a vocabulary; here the n-grams are hashed, so that what was learned is two
+    arrays.
+    """
+
+    kind = "text"
+
+    def __init__(self) -> None:
+        self.rarity = np.zeros(0, dtype=np.float32)
+        self.directions = np.zeros((0, 0), dtype=np.float32)
+
+    def fit(self, column: Any) -> Text:
+        """Learn how rare each n-gram is, and the directions."""
+        counts = self._counts(column)
+        rows, _ = counts.shape
+        self.rarity = (np.log((1 + rows) / (1 + counts.getnnz(axis=0))) + 1).astype(np.float32)
+        size = min(TEXT_COMPONENTS, rows - 1)
+        found = TruncatedSVD(size, random_state=0).fit(normalize(counts.multiply(self.rarity).tocsr()))
+        self.directions = found.components_.astype(np.float32)
+        return self
+
+    def transform(self, column: Any) -> Floats:
+        """A column for each direction; missing text is at zero."""
+        weighted = normalize(self._counts(column).multiply(self.rarity).tocsr())
+        return np.asarray(weighted @ self.directions.T, dtype=np.float64)
+
+    def arrays(self) -> Arrays:
+        """Rarities and directions."""
+        return {"rarity": self.rarity, "directions": self.directions}
+
+    def restore(self, state: dict[str, Any], arrays: Arrays) -> Column:
+        """Rarities and directions."""
+        self.rarity, self.directions = arrays["rarity"], arrays["directions"]
+        return self
+
+    def _counts(self, column: Any) -> Any:
+        hashing = HashingVectorizer(
+            analyzer="char_wb", ngram_range=(3, 4), n_features=TEXT_BUCKETS, alternate_sign=False, norm=None
+        )
+        return hashing.transform([each or "" for each in as_text(column)])
+
+
+KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Category, Date, Text)}
+
+
+def as_text(column: Any) -> list[str | None]:
+    """Entries as text, None where missing; 1.0 reads as 1, as which a column without missing entries holds it."""
+    return [
+        None
+        if missing
+        else str(int(entry))
+        if isinstance(entry, (float, np.floating)) and float(entry).is_integer()
+        else str(entry)
+        for entry, missing in zip(column.astype(object), column.isna(), strict=True)
+    ]

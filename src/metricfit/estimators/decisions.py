@@ -1,0 +1,125 @@
+"""Decisions tuned on held-out logits: the best threshold of two classes, the best offsets of several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metricfit.metrics.base import Metric
+from metricfit.metrics.curves import best_threshold
+from metricfit.metrics.offsets import best_offsets
+from metricfit.metrics.requirements import Requirement
+from metricfit.stats import bootstrap
+
+SCORES_DRAWN = 20_000_000  # by the bootstrap in all, which bounds its time to some seconds
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where decisions are made.
+
+    Attributes:
+        threshold: of calibrated logits, for two classes.
+        interval: its bootstrap interval; None for several classes.
+        offsets: added to calibrated logits before the largest is taken, for several classes.
+        value: the metric's on the held-out rows.
+        value_interval: its bootstrap interval.
+    """
+
+    value: float
+    threshold: float | None = None
+    interval: tuple[float, float] | None = None
+    value_interval: tuple[float, float] | None = None
+    offsets: Tensor | None = None
+
+    def margins(self, logits: Tensor) -> Tensor:
+        """Calibrated logits moved so that decisions fall at 0, or to the largest."""
+        if self.offsets is not None:
+            return logits + self.offsets
+        assert self.threshold is not None
+        return logits.squeeze(1) - self.threshold
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Training rows' calibrated logits by the member that did not train on them; the classes' shares of all rows."""
+
+    logits: Tensor
+    y: Tensor
+    weight: Tensor | None
+    groups: NDArray[Any] | None
+    shares: Tensor
+
+    def balanced_as(self, shares: Tensor) -> HeldOut:
+        """As they would be if the classes had these shares: other weights, and logits moved by the log of the change.
+
+        A class's rows keep their distribution, only their number changes (prior shift).
+        """
+        weight = torch.ones(len(self.y), dtype=torch.float64) if self.weight is None else self.weight.double()
+        change = shares.double() / self.shares
+        return HeldOut(self.logits + shift_of(change), self.y, weight * change[self.y], self.groups, shares)
+
+
+def held_out_of(logits: Tensor, y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None) -> HeldOut:
+    """Those rows that a member held out, whose logits are numbers."""
+    each = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
+    shares = torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add_(0, y, each)
+    there = ~logits.isnan().any(1)
+    kept = None if weight is None else weight[there]
+    return HeldOut(
+        logits[there], y[there], kept, None if groups is None else groups[there.numpy()], shares / shares.sum()
+    )
+
+
+def shift_of(change: Tensor) -> Tensor:
+    """How calibrated logits move when classes become so many times as frequent."""
+    moved = change.log()
+    return moved[1:] - moved[:1] if len(moved) == 2 else moved
+
+
+def decided(
+    held_out: HeldOut, metric: Metric, *, subject_to: Sequence[Requirement], average: str, seed: int
+) -> Decision:
+    """The best decisions for a metric, under requirements where there are any.
+
+    Among thresholds with the same decisions the middle one is taken: best_threshold's own is the score of the lowest
+    row called positive, which on rows that are easily told apart lies far above the highest of the others.
+    """
+    y, weight = held_out.y, held_out.weight
+    if held_out.logits.shape[1] > 1:
+        found = best_offsets(held_out.logits, y, metric, average=average, weight=weight)
+        return Decision(found.value, offsets=found.offsets.double())
+    scores = held_out.logits.squeeze(1)
+    threshold, value = best_threshold(scores, y, metric, list(subject_to), weight=weight)
+    drawn = bootstrap(
+        scores.numpy(),
+        y.numpy(),
+        metric,
+        subject_to=list(subject_to),
+        weight=None if weight is None else weight.numpy(),
+        groups=held_out.groups,
+        resamples=int(np.clip(SCORES_DRAWN // len(y), 100, 1000)),
+        seed=seed,
+    )
+    assert drawn.threshold_interval is not None
+    return Decision(
+        value,
+        threshold=_middle(scores, threshold),
+        interval=(drawn.threshold_interval.low, drawn.threshold_interval.high),
+        value_interval=(drawn.interval.low, drawn.interval.high),
+    )
+
+
+def _middle(scores: Tensor, threshold: float) -> float:
+    """Halfway down to the next score; one beyond the last where there is none."""
+    lower = scores[scores < threshold]
+    if math.isinf(threshold):
+        return float(scores.max()) + 1.0
+    return (threshold + float(lower.max())) / 2 if len(lower) else threshold - 1.0

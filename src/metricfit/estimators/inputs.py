@@ -1,0 +1,70 @@
+"""What users pass as X, y and weights, checked as scikit-learn checks them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+
+def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
+    """X as a float array, a sparse matrix or, where it holds more than numbers, a pandas DataFrame."""
+    if hasattr(X, "to_pandas"):  # polars, pyarrow
+        X = X.to_pandas()
+    if isinstance(X, pd.DataFrame):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        for size, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
+            if not size:
+                raise ValueError(f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
+        return X
+    if issparse(X):
+        return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+    given = X if hasattr(X, "dtype") else np.asarray(X)
+    if getattr(given, "dtype", None) is not None and given.dtype.kind in "OUST":
+        array = validate_data(estimator, given, reset=reset, dtype=None, ensure_all_finite=False)
+        return pd.DataFrame(array).infer_objects()
+    return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+
+
+def checked_labels(estimator: BaseEstimator, y: Any) -> NDArray[Any]:
+    """Labels ``(n,)``; refuses missing ones and numbers that are no labels."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
+    labels: NDArray[Any] = column_or_1d(np.asarray(y), warn=True)
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    if pd.isna(labels).any():
+        raise ValueError("Input y contains NaN: drop the rows without a label")
+    check_classification_targets(labels)
+    return labels
+
+
+def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+    """A weight for each row, at least 0; None where all weigh the same."""
+    if sample_weight is None:
+        return None
+    weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not (weight > 0).any():
+        raise ValueError("all sample weights are 0, so no class has a row")
+    return weight
+
+
+def checked_groups(groups: Any, X: Any) -> NDArray[Any] | None:
+    """A group for each row."""
+    if groups is None:
+        return None
+    found: NDArray[Any] = column_or_1d(np.asarray(groups))
+    check_consistent_length(X, found)
+    return found
+
+
+def rows(X: Any, which: NDArray[np.bool_]) -> Any:
+    """Those rows of a table."""
+    return X[which] if not isinstance(X, pd.DataFrame) else X.loc[which].reset_index(drop=True)

@@ -1,0 +1,64 @@
+"""What the members minimise: the recipes of training, for two classes or several, with weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from metricfit.core.numerics import ratio
+from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
+from metricfit.metrics.base import Metric
+from metricfit.metrics.requirements import Requirement
+from metricfit.models import PerMember
+from metricfit.train import Stage, recipes
+
+SECOND_STAGE = 0.3  # of the learning rate, as in the study of recipes
+
+
+class WeightedCrossEntropy(nn.Module):
+    """Cross-entropy of exclusive classes, sum(w l) / sum(w): torch's takes weights of classes, not of samples.
+
+    >>> WeightedCrossEntropy()(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
+    """
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The weighted mean."""
+        if weight is None:
+            return cross_entropy(logits, target)
+        return ratio((weight * cross_entropy(logits, target, reduction="none")).sum(), weight.sum())
+
+
+def stages_for(
+    recipe: str,
+    metric: Metric,
+    *,
+    classes: int,
+    average: str,
+    lr: float,
+    subject_to: list[Requirement],
+    parts: int = 1,
+) -> list[Stage]:
+    """The stages of a recipe, each member of a TabM with a loss of its own.
+
+    A mix is the cross-entropy plus half the metric's loss; the second stage of "two_stage" is slower.
+    """
+    if recipe not in recipes.NAMES:
+        raise ValueError(f"recipe is one of {', '.join(map(repr, recipes.NAMES))}, got {recipe!r}")
+    likelihood: nn.Module = WeightedBCELoss() if classes == 2 else WeightedCrossEntropy()
+    metric_loss = MetricLoss(metric, task=None if classes == 2 else "multiclass", average=average)
+    if recipe == "constrained":
+        if not subject_to:
+            raise ValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
+        if parts > 1:
+            raise ValueError("recipe='constrained' cannot train a TabM; take network='embedded'")
+        return recipes.constrained(metric, list(subject_to))
+    stages = {
+        "bce": [Stage(likelihood, name="bce")],
+        "metric": [Stage(metric_loss, name="metric")],
+        "mix": [Stage(Mix((likelihood, 1.0), (metric_loss, 0.5)), name="mix")],
+        "two_stage": [Stage(likelihood, name="bce"), Stage(metric_loss, lr=SECOND_STAGE * lr, name="metric")],
+    }[recipe]
+    return [replace(each, objective=PerMember(each.objective, parts)) for each in stages] if parts > 1 else stages

@@ -1,0 +1,189 @@
+"""Members over folds: each trains on all folds but one and is judged on that one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from metricfit.data import folds
+from metricfit.estimators.budget import Effort, affordable, full_epochs, seconds_per_step
+from metricfit.estimators.networks import Network, OwnNetwork, edges_of, network_named
+from metricfit.train import Stage, fit_folds
+
+log = logging.getLogger("metricfit.estimators")
+
+NUMBERS_AT_ONCE = 2**25  # of all stacked members' activations, a layer: some 500 MB with gradients
+
+Splits = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+MakeStages = Any
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The training rows as numbers; labels from 0 on; weights and groups where there are any."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor | None
+    groups: NDArray[Any] | None
+
+    @property
+    def classes(self) -> int:
+        """How many."""
+        return int(self.y.max()) + 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; what is None is decided from the data."""
+
+    network: str | OwnNetwork
+    stages_for_parts: MakeStages
+    members: int
+    epochs: int | None
+    patience: int | None
+    batch_size: int
+    lr: float
+    class_weight: list[float] | None
+    time_budget: float | None
+    device: str | torch.device | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The members, and each row's logits by the one that did not train on it, NaN where all did."""
+
+    network: Network
+    effort: Effort
+    members: list[nn.Module]
+    out_of_fold: Tensor
+    history: list[dict[str, Any]]
+
+
+def train(rows: Rows, settings: Settings) -> Trained:
+    """Choose the network and the effort, part the rows, train."""
+    splits = folds_of(rows, settings.members, settings.seed)
+    own = settings.network if callable(settings.network) else None
+    blueprint = _Blueprint(rows.x, own)
+    network, effort = _chosen(rows, settings, len(splits), blueprint)
+    if effort.members < len(splits):
+        splits = folds_of(rows, effort.members, settings.seed)
+    stages = settings.stages_for_parts(network.parts)
+    data = (rows.x, rows.y) if rows.weight is None else (rows.x, rows.y, rows.weight)
+    together = 1
+    if network.name != "tabm":  # stacking TabMs measured no faster than one after the other
+        batch = min(settings.batch_size, len(rows.x))
+        together = max(1, min(len(splits), NUMBERS_AT_ONCE // (batch * network.numbers_per_row)))
+    members: list[nn.Module] = []
+    history: list[dict[str, Any]] = []
+    logits: Tensor | None = None
+    for first in range(0, len(splits), together):
+        found = fit_folds(
+            lambda: blueprint.build(network),
+            data,
+            stages,
+            folds=splits[first : first + together],
+            seed=settings.seed + first,
+            epochs=effort.epochs,
+            patience=effort.patience if settings.patience is None else settings.patience,
+            batch_size=settings.batch_size,
+            lr=settings.lr,
+            class_weight=settings.class_weight,
+            device=settings.device,
+        )
+        for at, member in enumerate(found.members):
+            members.append(member.model.cpu())
+            history += [{"member": first + at, **row} for row in member.history.rows]
+        part = found.out_of_fold.double().reshape(len(rows.x), -1)
+        logits = part if logits is None else torch.where(part.isnan(), logits, part)
+    assert logits is not None
+    return Trained(network, effort, members, logits, history)
+
+
+def folds_of(rows: Rows, members: int, seed: int) -> Splits:
+    """As many folds as members, or as the rarest class allows; copies of a row and groups stay together.
+
+    Where so few rows differ that no two folds can both have every class, copies are dealt out singly. The row of a
+    class that has no other is in every member's training and held out by none.
+    """
+    counts = torch.bincount(rows.y)
+    alone = (counts[rows.y] < 2).numpy()
+    fewest = int(counts[counts > 1].min()) if int((counts > 1).sum()) > 1 else 0
+    if not fewest:
+        raise ValueError(
+            f"{int((counts < 2).sum())} of {len(counts)} classes have one row alone; two classes at least need two, "
+            "one to learn from and one to judge by"
+        )
+    parted = np.flatnonzero(~alone)
+    x, y = rows.x.numpy()[parted], rows.y.numpy()[parted]
+    groups = None if rows.groups is None else rows.groups[parted]
+    for together in (True, False):
+        for several in range(min(members, fewest), 1, -1):
+            try:
+                found = folds(x, y, several, seed=seed, groups=groups, keep_duplicates_together=together)
+            except ValueError as error:
+                reason = error
+                continue
+            if several < members:
+                log.info("%d members in place of %d: the rarest class has %d rows", several, members, fewest)
+            if not together:
+                log.warning("copies of rows are parted over folds: too few rows differ to keep them together")
+            single = np.flatnonzero(alone)
+            return [(np.concatenate([parted[rest], single]), parted[fold]) for rest, fold in found]
+    raise ValueError(f"the rows cannot be parted into two folds that both have every class: {reason}")
+
+
+class _Blueprint:
+    """Builds networks; the edges of their embeddings are found once, if any needs them."""
+
+    def __init__(self, x: Tensor, own: OwnNetwork | None) -> None:
+        self._x, self._own = x, own
+        self._edges: Tensor | None = None
+
+    def build(self, network: Network) -> nn.Module:
+        if network.width and self._edges is None:
+            self._edges = edges_of(self._x)
+        return network.build(self._edges, self._own)
+
+
+def _chosen(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint) -> tuple[Network, Effort]:
+    """The network, and how long to train it: of "auto" the TabM if all its training fits into the time."""
+    outputs = 1 if rows.classes == 2 else rows.classes
+    steps = -(-len(rows.x) * (members - 1) // members // settings.batch_size)
+    device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    names = ["tabm", "embedded"] if settings.network == "auto" else [settings.network]
+    for name in names:
+        network = network_named(name, rows.x.shape[1], outputs)
+        try:
+            stages: list[Stage] = settings.stages_for_parts(network.parts)
+        except ValueError:
+            if name != names[-1]:  # the recipe does not go with a TabM
+                continue
+            raise
+        with torch.random.fork_rng(devices=[]):
+            model = blueprint.build(network)
+        batch = torch.randperm(len(rows.x), generator=torch.Generator().manual_seed(settings.seed))[
+            : settings.batch_size
+        ]
+        step = seconds_per_step(model, stages[-1], rows.x[batch], rows.y[batch], device)
+        epochs = full_epochs(steps) if settings.epochs is None else settings.epochs
+        full = step * steps * epochs * len(stages) * members
+        if name != names[-1] and settings.time_budget is not None and full > settings.time_budget:
+            log.info("auto: a TabM would take up to %.0f s, so the embedded MLP is taken", full)
+            continue
+        effort = affordable(
+            step, steps, len(stages), epochs=settings.epochs, members=members, budget=settings.time_budget
+        )
+        log.info(
+            "network %s, %d inputs, %d members, at most %d epochs of %d steps, at most %.0f s",
+            *(network.name, network.in_features, effort.members, effort.epochs, steps, effort.seconds),
+        )
+        return network, effort
+    raise AssertionError("the last network is always taken")

@@ -1,0 +1,33 @@
+"""scikit-learn's own checks of an estimator, on tiny settings."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from metricfit import MetricClassifier
+
+SMALL = {"network": "mlp", "members": 2, "epochs": 20, "lr": 0.02, "batch_size": 128, "time_budget": None}
+
+
+def expected_failures(estimator):
+    repeated = (
+        "members are trained on random folds and batches, which differ between a row of weight 2 and a row given "
+        "twice: equal in expectation, not to the bit"
+    )
+    return {
+        "check_classifiers_train": (
+            "asks that the most probable class be predicted; decisions are at the threshold that is best for the "
+            "metric. What else it asks is in test_classifier.py"
+        ),
+        "check_class_weight_classifiers": (
+            "asks that class weights of 1000 and 0.0001 make one class be predicted; here they weigh in training "
+            "alone, and the threshold is tuned for the metric on the rows as they are"
+        ),
+        "check_sample_weight_equivalence_on_dense_data": repeated,
+        "check_sample_weight_equivalence_on_sparse_data": repeated,
+    }
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([MetricClassifier(**SMALL)], expected_failed_checks=expected_failures)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
