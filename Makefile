@@ -40,7 +40,7 @@ check: $(VENV)/.with-check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.with-demo
+bench: $(VENV)/.with-test
 	$(BIN)/python -m benchmarks
 
 # segmentation_models_pytorch and libauc depend on torchvision, which must not come near $(VENV): see the peers' modules.

@@ -18,7 +18,7 @@ Results = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
 HEADER = ("work", "bar", "measured ratio", "repeats", "holds")
 PEER_HEADER = ("peer", "time", "ratio", "memory beyond inputs", "repeats", "note")
-PACKAGES = ("torch", "triton", "scikit-learn", "monai", "segmentation_models_pytorch", "libauc")
+PACKAGES = ("torch", "triton", "scikit-learn", "skorch", "lightning", "monai", "segmentation_models_pytorch", "libauc")
 UNDER_LOAD = "measured under load"
 
 
