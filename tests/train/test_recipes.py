@@ -38,13 +38,15 @@ def test_the_objectives():
     assert [each.name for each in (bce, metric, mix, first, second)] == ["bce", "metric", "mix", "bce", "metric"]
 
 
-def test_constrained_watches_the_metric_at_the_best_threshold_that_meets_the_requirements():
+def test_constrained_watches_the_ranking_or_of_several_classes_the_metric():
     first, second = recipes.constrained("precision", ["recall >= 0.8", RankingConstraint(size=10)], mu=2.0)
     assert isinstance(first.objective, losses.WeightedBCELoss)
     assert isinstance(second.objective, AugmentedLagrangian)
     assert len(second.objective.constraints) == 2
     assert second.objective.mu == 2.0
-    assert second.watched.name == "best precision, recall >= 0.8"
+    assert second.watched.name == "average_precision"
+    (_, of_classes) = recipes.constrained("precision", "recall >= 0.8", task="multiclass")
+    assert of_classes.watched.name == "precision"
     (_, own) = recipes.constrained("precision", "recall >= 0.8", monitor="f1", objective=losses.MAELoss())
     assert own.watched.name == "f1"
     assert isinstance(own.objective.objective, losses.MAELoss)
