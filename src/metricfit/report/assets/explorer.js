@@ -134,6 +134,7 @@
     for (const button of find("[data-stop]")) button.addEventListener("click", () => goTo(Number(button.dataset.stop)));
     for (const button of find("[data-move]")) button.addEventListener("click", () => goTo(stop + Number(button.dataset.move)));
     for (const control of find("input, button")) control.disabled = false;
+    explorer.querySelector(".without-script").remove();
     goTo(stop);
   }
 

@@ -1,0 +1,269 @@
+"""The report in Chromium: the explorer shows the library's numbers, data is text, nothing is asked of the network."""
+
+import math
+import re
+from functools import cache
+
+import pytest
+import torch
+
+from metricfit import Counts, curves, get_metric, report
+
+pytestmark = pytest.mark.browser
+
+EVIL = "<script>alert(1)</script>"
+QUOTES = """say "yes" & 'no'"""
+
+
+def data(n):
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(n, generator=generator) < 0.2).long()
+    logits = torch.randn(n, generator=generator, dtype=torch.float64) + 2 * y - 1.5
+    return logits, y
+
+
+@pytest.fixture(scope="module")
+def small():
+    return data(300)
+
+
+@pytest.fixture(params=[300, 5000], ids=["every score", "a choice of scores"])
+def sized(request):
+    return data(request.param)
+
+
+@cache
+def page_of(n, threshold):
+    """The page as text: drawn once for all tests that open it."""
+    logits, y = data(n)
+    s = torch.sigmoid(logits)
+    chosen = threshold or curves.best_threshold(s, y, "f1", "recall >= 0.6").threshold
+    sections = [
+        report.comparison([report.Method(EVIL, 0.7, (0.6, 0.8)), report.Method(QUOTES, 0.6)], "f1", reference=EVIL),
+        report.scores(s, y, threshold=chosen, requirements="recall >= 0.6", classes=(EVIL, QUOTES)),
+        report.learning_curves([{"train_loss": 1.0, "value": 0.5, "monitor": EVIL}, {"train_loss": 0.5, "value": 0.6}]),
+        report.multiclass([0, 1, 1], [0, 1, 0], classes=[EVIL, QUOTES]),
+    ]
+    return report.render(report.Report(EVIL, QUOTES, EVIL, sections, {"column": EVIL}))
+
+
+def written(folder, logits, y, threshold=None):
+    path = folder / "report.html"
+    path.write_text(page_of(len(y), threshold), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page, and at the end holds it to its promises: no request, no message, no error, no dialog."""
+    contexts, requests, complaints = [], [], []
+
+    def open_page(path, **settings):
+        context = browser.new_context(**settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.route("**/*", lambda route: requests.append(route.request.url) or route.continue_())
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert {url for url in requests if not url.startswith("data:")} == {(tmp_path / "report.html").as_uri()}
+    assert complaints == []
+
+
+def shown(page, selector):
+    """The numbers of elements, by what they show: full values, not the rounded text."""
+    return page.eval_on_selector_all(
+        f".explorer {selector}",
+        "all => all.map(e => [e.dataset.count || e.dataset.metric, Number(e.getAttribute('value')), e.textContent])",
+    )
+
+
+def in_effect(page):
+    return float(page.locator(".effect").get_attribute("value").replace("Infinity", "inf"))
+
+
+def check(page, logits, y):
+    """All that the page shows is the library's at the threshold it says is in effect."""
+    counts = Counts.hard(logits, y, threshold=t) if (t := in_effect(page)) < math.inf else None
+    assert counts is not None
+    for name, value, text in shown(page, "[data-count]"):
+        assert value == float(getattr(counts, name))
+        assert text == f"{value:,.0f}"
+    values = shown(page, "[data-metric]")
+    assert len(values) >= 20
+    for name, value, text in values:
+        assert value == float(get_metric(name)(counts)), name
+        if not text.endswith("%"):
+            assert float(text) == pytest.approx(value, abs=6e-4)
+    holds = bool((get_metric("recall") >= 0.6).holds(counts))
+    assert page.locator(".requirements .state").text_content() == ("met" if holds else "not met")
+
+
+@pytest.mark.parametrize("t", [0.0, 0.123, 0.25, 0.5, 0.731])
+def test_moving_the_slider_shows_the_librarys_numbers(opened, tmp_path, sized, t):
+    page = opened(written(tmp_path, *sized))
+    page.locator(".slider").fill(str(t))
+    assert in_effect(page) == pytest.approx(t, abs=0.01)
+    if len(sized[0]) == 300 or t == 0.5:
+        assert in_effect(page) == t
+    check(page, *sized)
+
+
+def test_the_page_opens_at_the_chosen_threshold(opened, tmp_path, sized):
+    logits, y = sized
+    page = opened(written(tmp_path, logits, y))
+    best = curves.best_threshold(torch.sigmoid(logits), y, "f1", "recall >= 0.6")
+    assert in_effect(page) == best.threshold
+    assert shown(page, ".judged data")[0][:2] == ["f1", best.value]
+    check(page, logits, y)
+
+
+def test_buttons_and_the_number_field(opened, tmp_path, small):
+    logits, y = small
+    page = opened(written(tmp_path, logits, y, threshold=0.9))
+    start = in_effect(page)
+    page.get_by_role("button", name="0.5", exact=True).click()
+    assert in_effect(page) == 0.5
+    check(page, logits, y)
+    page.get_by_role("button", name=re.compile("^best here")).click()
+    assert in_effect(page) == curves.best_threshold(torch.sigmoid(logits), y, "f1", "recall >= 0.6").threshold
+    check(page, logits, y)
+    before = in_effect(page)
+    page.get_by_role("button", name="Next higher threshold").click()
+    scores = torch.sigmoid(logits)
+    assert in_effect(page) == min(float(scores[scores > before].min()), 0.5 if before < 0.5 else 1.0)
+    check(page, logits, y)
+    page.get_by_role("spinbutton", name="Threshold").fill("0.3217")
+    page.get_by_role("spinbutton", name="Threshold").press("Enter")
+    assert in_effect(page) == 0.3217
+    check(page, logits, y)
+    page.get_by_role("button", name=re.compile("^chosen")).click()
+    assert in_effect(page) == start
+
+
+def test_above_every_score_nothing_is_called_positive(opened, tmp_path, small):
+    page = opened(written(tmp_path, *small))
+    page.locator(".slider").fill("1")
+    assert page.locator(".called").text_content() == "0"
+    assert {name: value for name, value, _ in shown(page, "[data-count]")}["tp"] == 0
+    check(page, *small)
+
+
+def test_the_slider_goes_by_keyboard(opened, tmp_path, small):
+    page = opened(written(tmp_path, *small, threshold=0.4))
+    page.get_by_role("slider", name="Threshold").focus()
+    page.keyboard.press("ArrowRight")
+    assert in_effect(page) == 0.401
+    page.keyboard.press("End")
+    assert in_effect(page) == 1
+    page.keyboard.press("Home")
+    assert in_effect(page) == 0
+    check(page, *small)
+    assert re.fullmatch(r"0; f1 0\.\d+", page.locator(".slider").get_attribute("aria-valuetext").replace("\n", " "))
+
+
+def test_marks_move_along_the_curves(opened, tmp_path, small):
+    page = opened(written(tmp_path, *small))
+
+    def place(x, y):
+        return page.locator(f"circle.mark[data-x={x}][data-y={y}]").evaluate(
+            "e => ['x', 'y'].map(a => { const [low, high, start, end] = e.dataset[a + 'Range'].split(' ').map(Number);"
+            "return low + (e.getAttribute('c' + a) - start) / (end - start) * (high - low); })"
+        )
+
+    for t in (0.2, 0.6):
+        page.locator(".slider").fill(str(t))
+        counts = Counts.hard(*small, threshold=t)
+        for x, y in (("fpr", "recall"), ("recall", "precision")):
+            expected = [float(get_metric(name)(counts)) for name in (x, y)]
+            assert place(x, y) == pytest.approx(expected, abs=1e-3)
+        line = page.locator(".wide line.mark").evaluate(
+            "e => [e.getAttribute('x1'), ...e.dataset.xRange.split(' ')].map(Number)"
+        )
+        x, low, high, start, end = line
+        assert low + (x - start) / (end - start) * (high - low) == pytest.approx(t, abs=1e-3)
+
+
+def test_marks_lie_on_the_drawn_curves(opened, tmp_path, small):
+    """The mark's place is reckoned from the axes' box; the curve was drawn by matplotlib."""
+    page = opened(written(tmp_path, *small))
+    page.locator(".slider").fill("0.35")
+    distance = page.locator("circle.mark[data-x=fpr]").evaluate(
+        """mark => {
+            const [x, y] = [Number(mark.getAttribute("cx")), Number(mark.getAttribute("cy"))];
+            const curve = [...mark.ownerSVGElement.querySelectorAll("path[style*='--first']")].pop();
+            const length = curve.getTotalLength();
+            let nearest = Infinity;
+            for (let at = 0; at <= 4000; at++) {
+                const point = curve.getPointAtLength(length * at / 4000);
+                nearest = Math.min(nearest, Math.hypot(point.x - x, point.y - y));
+            }
+            return nearest;
+        }"""
+    )
+    assert distance < 0.5
+
+
+def test_names_from_the_data_show_as_text(opened, tmp_path, small):
+    page = opened(written(tmp_path, *small))
+    assert page.title() == EVIL
+    assert page.locator("h1").text_content() == EVIL
+    assert page.locator(".headline").text_content() == QUOTES
+    assert page.locator(".methods tbody th").all_text_contents() == [f"{EVIL} (reference)", QUOTES]
+    assert page.locator(".explorer .confusion tbody th").all_text_contents() == [f"is “{QUOTES}”", f"is “{EVIL}”"]
+    assert page.locator(".classes tbody th").all_text_contents() == [EVIL, QUOTES]
+    assert page.locator("svg text", has_text=EVIL).count() >= 1
+    assert page.locator("script").count() == 2
+
+
+def test_light_dark_and_the_switch(opened, tmp_path, small):
+    path = written(tmp_path, *small)
+
+    def ground(page):
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    dark, light = "rgb(20, 23, 28)", "rgb(255, 255, 255)"
+    page = opened(path, color_scheme="dark")
+    assert ground(page) == dark
+    page.get_by_role("button", name="Light colours").click()
+    assert ground(page) == light
+    page.get_by_role("button", name="Dark colours").click()
+    assert ground(page) == dark
+    page.emulate_media(media="print")
+    assert ground(page) == light
+    assert not page.locator(".slider").is_visible()
+    page = opened(path, color_scheme="light")
+    assert ground(page) == light
+
+
+def test_a_narrow_screen_scrolls_only_down(opened, tmp_path, small):
+    page = opened(written(tmp_path, *small), viewport={"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.locator(".explorer .narrow").is_visible()
+    assert not page.locator(".explorer .wide").is_visible()
+
+
+def test_without_scripts_the_chosen_threshold_is_shown(opened, tmp_path, small):
+    page = opened(written(tmp_path, *small), java_script_enabled=False)
+    assert page.locator(".slider").is_disabled()
+    assert page.get_by_text("Scripts are off").is_visible()
+    scores = torch.sigmoid(small[0])
+    best = curves.best_threshold(scores, small[1], "f1", "recall >= 0.6")
+    assert float(page.locator(".explorer .judged data").get_attribute("value")) == best.value
+
+
+def test_an_injected_script_is_stopped_by_the_policy(browser, tmp_path, small):
+    path = written(tmp_path, *small)
+    harmed = path.read_text(encoding="utf-8").replace("<main", "<script>window.ran = 1</script><main")
+    path.write_text(harmed, encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert page.evaluate("window.ran") is None
+    page.close()

@@ -1,0 +1,154 @@
+"""What the sections say, against other libraries."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from page_parts import parts
+from scipy.stats import binomtest
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef, precision_recall_fscore_support
+
+from metricfit import report
+from metricfit.report.score_charts import reliability
+
+
+def texts(*sections):
+    return " ".join(" ".join(parts(report.render(report.Report("t", "h", "v", sections))).text).split())
+
+
+def test_methods_are_sorted_best_first():
+    rows = [report.Method("a", 0.5), report.Method("b", 0.7), report.Method("c", 0.6)]
+    assert [row.name for row in report.comparison(rows, "f1").context["methods"]] == ["b", "c", "a"]
+    assert [row.name for row in report.comparison(rows, "fpr").context["methods"]] == ["a", "c", "b"]
+
+
+def test_numbers_of_a_comparison_are_written_for_people():
+    rows = [
+        report.Method("tuned BCE", 0.6612, (0.6401, 0.6823), seconds=33.14),
+        report.Method("mix", 0.6821, (0.6609, 0.7033), 0.0209, (0.0042, 0.0376), 0.00001, 3700),
+    ]
+    shown = texts(report.comparison(rows, "f1", reference="tuned BCE"))
+    assert "mix 0.682 0.661 to 0.703 +0.021 +0.004 to +0.038 < 0.001 1 h 1 min" in shown
+    assert "tuned BCE (reference) 0.661 0.640 to 0.682 33.1 s" in shown
+    assert "Difference to tuned BCE" in shown
+    assert "higher is better" in shown
+
+
+def test_columns_without_a_number_are_left_out():
+    shown = texts(report.comparison([report.Method("a", 0.5)], "fpr"))
+    assert "Difference" not in shown
+    assert "Training" not in shown
+    assert "lower is better" in shown
+
+
+@pytest.mark.parametrize("field", ["mean", "difference", "p_value", "seconds"])
+def test_a_number_that_is_none_is_refused(field):
+    with pytest.raises(ValueError, match="'a' has a number that is not finite; leave out what is not known, as None"):
+        report.Method("a", **({"mean": 0.5} | {field: math.nan}))
+
+
+def test_comparisons_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="at least one method"):
+        report.comparison([], "f1")
+    with pytest.raises(ValueError, match="the reference 'b' is not among the methods"):
+        report.comparison([report.Method("a", 0.5)], "f1", reference="b")
+
+
+def test_learning_curves_of_fit():
+    from metricfit import fit
+    from metricfit.train import recipes
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(80, 2, generator=generator)
+    y = (x[:, 0] > 0.5).long()
+    result = fit(torch.nn.Linear(2, 1), (x, y), recipes.two_stage("f1"), validation=(x, y), epochs=2, monitor="best f1")
+    section = report.learning_curves(result.history)
+    assert section.context["members"] == 1
+    shown = texts(section)
+    assert "Training and validation loss by epoch, of one model." in shown
+    assert "best f1 on the validation set by epoch" in shown
+
+
+def test_several_members_and_missing_numbers():
+    first = [{"train_loss": 1.0}, {"train_loss": math.inf}, {"train_loss": 0.5, "validation_loss": None}]
+    section = report.learning_curves([first, [{"train_loss": 2.0}]])
+    assert section.context["members"] == 2
+    assert [chart.title for chart in section.context["charts"]] == ["Loss"]
+    assert "2 members, a line each" in texts(section)
+
+
+@pytest.mark.parametrize("histories", [[], [[]], [{"epoch": 0}], [{"train_loss": math.nan}]])
+def test_nothing_to_draw_is_refused(histories):
+    with pytest.raises(ValueError, match="no finite train_loss, validation_loss or value"):
+        report.learning_curves(histories)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_several_classes_are_scikit_learns(weighted):
+    r = np.random.default_rng(0)
+    truth, guess = r.integers(0, 4, 200), r.integers(0, 4, 200)
+    weight = r.random(200) + 0.5 if weighted else None
+    section = report.multiclass(guess, truth, classes=list("abcd"), weight=weight)
+    given = section.context
+    np.testing.assert_allclose(given["matrix"], confusion_matrix(truth, guess, sample_weight=weight))
+    expected = precision_recall_fscore_support(truth, guess, sample_weight=weight)
+    values = dict(zip(given["columns"], zip(*given["values"], strict=True), strict=True))
+    for name, theirs in zip(("precision", "recall", "f1"), expected[:3], strict=True):
+        np.testing.assert_allclose(values[name], theirs)
+    assert given["value"] == pytest.approx(f1_score(truth, guess, average="macro", sample_weight=weight))
+    assert given["metric"] == "macro f1"
+    whole = report.multiclass(guess, truth, classes=list("abcd"), weight=weight, metric="mcc").context
+    assert whole["value"] == pytest.approx(matthews_corrcoef(truth, guess, sample_weight=weight))
+    assert whole["metric"] == "mcc"
+
+
+def test_too_many_classes_for_a_matrix_are_a_list_of_confusions():
+    truth = [0, 0, 0, 1, 1, 2]
+    guess = [5, 5, 0, 1, 2, 2]
+    section = report.multiclass(guess, truth, classes=[f"c{number}" for number in range(30)])
+    assert section.context["confusions"] == [("c0", "c5", 2.0), ("c1", "c2", 1.0)]
+    assert "c0 c5 2 c1 c2 1" in texts(section)
+
+
+def test_classes_without_samples_are_rows_of_zeros():
+    assert "c 0 0.000 0.000 0.000 1.000" in texts(report.multiclass([0, 1], [0, 1], classes=list("abc")))
+
+
+def test_wrong_labels_are_refused():
+    with pytest.raises(ValueError, match="no labels given"):
+        report.multiclass([], [], classes=["a", "b"])
+    with pytest.raises(ValueError, match="two classes or more"):
+        report.multiclass([0], [0], classes=["a"])
+    with pytest.raises(ValueError, match=r"target labels must lie in 0\.\.1"):
+        report.multiclass([0], [2], classes=["a", "b"])
+
+
+def test_calibration_is_scikit_learns_with_the_binomial_interval():
+    r = np.random.default_rng(0)
+    s = r.random(500)
+    y = (r.random(500) < s**2).astype(float)
+    share, mean = calibration_curve(y, s, n_bins=10, strategy="quantile")
+    found = np.array(reliability(s, y, None))
+    np.testing.assert_allclose(found[:, 0], mean)
+    np.testing.assert_allclose(found[:, 1], share)
+    for _, of_bin, low, high in found:
+        interval = binomtest(round(50 * of_bin), 50).proportion_ci(method="wilson")
+        assert (low, high) == pytest.approx((interval.low, interval.high))
+
+
+def test_weights_of_calibration_count_as_copies():
+    s, y = np.array([0.2, 0.2, 0.8, 0.8]), np.array([0.0, 1.0, 1.0, 0.0])
+    found = reliability(s, y, np.array([3.0, 1.0, 1.0, 1.0]))
+    assert [each[:2] for each in found] == [pytest.approx((0.2, 0.25)), pytest.approx((0.8, 0.5))]
+
+
+def test_rows_of_a_table_must_fit_its_columns():
+    with pytest.raises(ValueError, match="'Folds': a row has 1 cells, for 2 columns"):
+        report.table("Folds", ["fold", "F1"], [[1]])
+
+
+def test_weighted_scores_are_sums_of_weights():
+    shown = texts(report.scores([0.1, 0.9], [0, 1], threshold=0.5, weight=[0.25, 2.0], classes=("no", "yes")))
+    assert "2.25 by weight, 2 of them “yes” (88.9 %)." in shown
