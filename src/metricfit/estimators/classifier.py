@@ -41,7 +41,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network: "auto", "tabm", "embedded" (an MLP with piecewise-linear embeddings), "mlp", or a function of the
             numbers of inputs and outputs that gives a module. "auto" is a TabM where all its training fits into
             ``time_budget``, else "embedded".
-        recipe: "mix" (cross-entropy plus half the metric's loss), "bce", "metric", "two_stage" or "constrained".
+        recipe: "mix" (cross-entropy plus half the metric's loss), "bce", "metric", "two_stage" or "constrained"; for
+            comparison "focal" and "surrogate".
         members: folds, each held out by one member; no more than the rarest class has rows.
         average: of several classes: "macro", "micro" or "weighted".
         pos_label: the positive class of two; by default the second of ``classes_``.
@@ -136,7 +137,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = Rows(
             torch.from_numpy(self.encoder_.fit(table)),
             number,
-            None if weight is None else torch.from_numpy(weight).float(),
+            self._training_weights(labels, weight),
             group,
         )
         stages = partial(
@@ -147,6 +148,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             average=self.average,
             lr=self.lr,
             subject_to=requirements,
+            prior=float((number == 1).double().mean()),
         )
         found = train(
             rows,
@@ -158,7 +160,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 patience=self.patience,
                 batch_size=self.batch_size,
                 lr=self.lr,
-                class_weight=self._class_weights(labels),
                 time_budget=self.time_budget,
                 device=self.device,
                 seed=seed,
@@ -290,11 +291,13 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Class numbers, of two the positive 1."""
         return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])
 
-    def _class_weights(self, labels: NDArray[Any]) -> list[float] | None:
-        if self.class_weight is None:
-            return None
-        found = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
-        return [float(each) for each in found[self._order]]
+    def _training_weights(self, labels: NDArray[Any], weight: NDArray[np.float64] | None) -> torch.Tensor | None:
+        """The rows' weights times their classes', so that members also stop by the loss they learn from."""
+        if self.class_weight is not None:
+            of_classes = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+            of_rows = of_classes[np.searchsorted(self.classes_, labels)]
+            weight = of_rows if weight is None else of_rows * weight
+        return None if weight is None else torch.from_numpy(weight).float()
 
     def _shares(self, prevalence: float | Mapping[Any, float] | Sequence[float]) -> torch.Tensor:
         """The classes' shares by number."""

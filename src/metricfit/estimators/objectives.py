@@ -8,12 +8,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from metricfit.core.numerics import ratio
-from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
+from metricfit.losses import FocalLoss, MetricLoss, Mix, SurrogateFBetaLoss, WeightedBCELoss
 from metricfit.metrics.base import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.models import PerMember
 from metricfit.train import Stage, recipes
 
+RECIPES = (*recipes.NAMES, "focal", "surrogate")
 SECOND_STAGE = 0.3  # of the learning rate, as in the study of recipes
 
 
@@ -39,14 +40,18 @@ def stages_for(
     average: str,
     lr: float,
     subject_to: list[Requirement],
+    prior: float = 0.5,
     parts: int = 1,
 ) -> list[Stage]:
     """The stages of a recipe, each member of a TabM with a loss of its own.
 
-    A mix is the cross-entropy plus half the metric's loss; the second stage of "two_stage" is slower.
+    A mix is the cross-entropy plus half the metric's loss; the second stage of "two_stage" is slower. "focal" and
+    "surrogate" are baselines for two classes; the surrogate is that of F-beta with the metric's beta, 1 if it has none.
     """
-    if recipe not in recipes.NAMES:
-        raise ValueError(f"recipe is one of {', '.join(map(repr, recipes.NAMES))}, got {recipe!r}")
+    if recipe not in RECIPES:
+        raise ValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}, got {recipe!r}")
+    if recipe in ("focal", "surrogate") and classes > 2:
+        raise ValueError(f"recipe={recipe!r} is for two classes, there are {classes}")
     likelihood: nn.Module = WeightedBCELoss() if classes == 2 else WeightedCrossEntropy()
     metric_loss = MetricLoss(metric, task=None if classes == 2 else "multiclass", average=average)
     if recipe == "constrained":
@@ -58,7 +63,14 @@ def stages_for(
     stages = {
         "bce": [Stage(likelihood, name="bce")],
         "metric": [Stage(metric_loss, name="metric")],
+        "focal": [Stage(FocalLoss(gamma=2.0), name="focal")],
+        "surrogate": [Stage(SurrogateFBetaLoss(_beta(metric), prior=prior), name="surrogate")],
         "mix": [Stage(Mix((likelihood, 1.0), (metric_loss, 0.5)), name="mix")],
         "two_stage": [Stage(likelihood, name="bce"), Stage(metric_loss, lr=SECOND_STAGE * lr, name="metric")],
     }[recipe]
     return [replace(each, objective=PerMember(each.objective, parts)) for each in stages] if parts > 1 else stages
+
+
+def _beta(metric: Metric) -> float:
+    beta = metric.parameters.get("beta", 1.0) if metric.base_name == "fbeta" else 1.0
+    return float(beta) if not isinstance(beta, tuple) else 1.0

@@ -1,0 +1,199 @@
+"""compare: every method on identical folds, with intervals, paired tests and a verdict in plain words."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from metricfit import stats
+from metricfit.core.counts import Counts
+from metricfit.data import folds
+from metricfit.experiments import cells
+from metricfit.experiments.methods import DEFAULT, REFERENCE, Method, methods, train
+from metricfit.metrics import get_metric, parse_requirement
+
+TIE = 0.01
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's values, one a fold, and what they say beside the reference's."""
+
+    name: str
+    values: tuple[float, ...]
+    seconds: float
+    held: int | None
+    versus: stats.SplitComparison | None
+
+    @property
+    def mean(self) -> float:
+        """Over folds."""
+        return statistics.fmean(self.values)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods, best first; the verdict; and the default method's scores of every row, out of sample.
+
+    Attributes:
+        rows: one a method.
+        verdict: what to do, in a sentence or two.
+        scores: the default method's, each row's by the model that had not seen it.
+        threshold: the mean of the folds' thresholds.
+    """
+
+    metric: str
+    rows: list[Row]
+    verdict: str
+    scores: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    threshold: float
+
+
+def compare(
+    X: pd.DataFrame,
+    y: NDArray[np.int64],
+    metric: str,
+    folder: str | os.PathLike[str],
+    *,
+    name: str = "table",
+    subject_to: Sequence[str] = (),
+    groups: Any = None,
+    parts: int = 5,
+    seed: int = 0,
+    jobs: int = 1,
+    backend: str = "loky",
+    watch: cells.Watch | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Train every method on all folds but one, and judge it on that one; finished cells are read from the folder.
+
+    Args:
+        X: the table.
+        y: labels, 1 for the positive class.
+        metric: what is judged, by name.
+        folder: where the cells are kept.
+        name: of the table.
+        subject_to: requirements on every method's threshold.
+        groups: rows of one group are on one side of a split, as copies of a row are.
+        parts: how many folds.
+        seed: of the folds and of every method.
+        jobs: cells at a time.
+        backend: joblib's.
+        watch: called after every cell.
+        settings: of MetricClassifier, such as network, members and time_budget.
+    """
+    several = methods(bool(subject_to))
+    outer = folds(X, y, parts, seed=seed, groups=groups)
+    drawn = _fingerprint(X, y)
+    every = [
+        cells.Cell(
+            (name, method.name, f"fold {at}"),
+            {"data": drawn, "metric": metric, "subject_to": list(subject_to), "parts": parts, "seed": seed} | settings,
+        )
+        for method in several
+        for at in range(parts)
+    ]
+    work = partial(_work, X, y, groups, outer, {method.name: method for method in several})
+    found = cells.run(every, work, folder, jobs=jobs, backend=backend, watch=watch)
+    rows = _rows(found, name, several, parts, get_metric(metric).minimize)
+    scores = np.empty(len(y))
+    thresholds = []
+    for at, (_, part) in enumerate(outer):
+        of_fold = found[name, DEFAULT, f"fold {at}"]
+        scores[part] = of_fold["scores"]
+        thresholds.append(of_fold["threshold"])
+    return Comparison(metric, rows, verdict(rows, metric), scores, y, statistics.fmean(thresholds))
+
+
+def _work(
+    X: pd.DataFrame,
+    y: NDArray[np.int64],
+    groups: Any,
+    outer: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    by_name: dict[str, Method],
+    cell: cells.Cell,
+) -> dict[str, Any]:
+    _, method_name, fold = cell.name
+    method, spec = by_name[method_name], dict(cell.spec)
+    rest, part = outer[int(fold.removeprefix("fold "))]
+    metric, subject_to, seed = spec.pop("metric"), spec.pop("subject_to"), spec.pop("seed")
+    settings = {key: value for key, value in spec.items() if key not in ("data", "parts")}
+    of_rest = None if groups is None else np.asarray(groups)[rest]
+    fitted = train(method, X.iloc[rest], y[rest], metric, subject_to, groups=of_rest, seed=seed, **settings)
+    scores = fitted.scores(X.iloc[part])
+    found: dict[str, Any] = {"threshold": fitted.threshold, "values": {}, "held": {}}
+    for called, threshold in ((method.name, fitted.threshold), (method.at_half, 0.5)):
+        if called is None:
+            continue
+        counts = Counts.from_labels(torch.from_numpy((scores >= threshold).astype(int)), torch.from_numpy(y[part]))
+        found["values"][called] = get_metric(metric)(counts).item()
+        found["held"][called] = all(bool(parse_requirement(each).holds(counts).all()) for each in subject_to)
+    if method.name == DEFAULT:
+        found["scores"] = scores.tolist()
+    return found
+
+
+def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: int, minimize: bool) -> list[Row]:
+    values: dict[str, list[float]] = {}
+    held: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    for method in several:
+        for at in range(parts):
+            report = found[name, method.name, f"fold {at}"]
+            for called, value in report["values"].items():
+                values.setdefault(called, []).append(value)
+                held[called] = held.get(called, 0) + report["held"][called]
+                seconds[called] = seconds.get(called, 0.0) + report["seconds"] / parts
+    rows = [
+        Row(called, tuple(of), seconds[called], held[called], _versus(called, of, values[REFERENCE], parts, minimize))
+        for called, of in values.items()
+    ]
+    return sorted(rows, key=lambda row: row.mean if minimize else -row.mean)
+
+
+def _versus(
+    name: str, values: Sequence[float], reference: Sequence[float], parts: int, minimize: bool
+) -> stats.SplitComparison | None:
+    if name == REFERENCE or list(values) == list(reference):
+        return None
+    return stats.compare_splits(values, reference, test_fraction=1 / parts, rope=TIE, minimize=minimize)
+
+
+def verdict(rows: Sequence[Row], metric: str) -> str:
+    """What the numbers say, in plain words."""
+    by_name = {row.name: row for row in rows}
+    mine, best = by_name[DEFAULT], rows[0]
+    versus = mine.versus
+    if versus is None:
+        first = f"Cross-entropy with a tuned threshold does exactly as well here ({metric} {mine.mean:.3f}); use it."
+    else:
+        low, high = versus.interval
+        between = f"{versus.difference:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}"
+        if low > 0:
+            first = f"metricfit's default is better than cross-entropy with a tuned threshold here ({between})."
+        elif high < 0:
+            first = f"Cross-entropy with a tuned threshold is better here ({between}); use it."
+        else:
+            first = f"Cross-entropy with a tuned threshold does as well here ({between}); use it, it is simpler."
+    if best.name in (DEFAULT, REFERENCE):
+        return first
+    return f"{first} The highest mean is that of {best.name}: {best.mean:.3f}."
+
+
+def _fingerprint(X: pd.DataFrame, y: NDArray[np.int64]) -> str:
+    digest = hashlib.sha256()
+    digest.update(pd.util.hash_pandas_object(X.astype(str), index=False).to_numpy().tobytes())
+    digest.update(np.ascontiguousarray(y).tobytes())
+    digest.update("\x1f".join(map(str, X.columns)).encode())
+    return digest.hexdigest()[:16]

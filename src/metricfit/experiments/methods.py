@@ -1,0 +1,114 @@
+"""The methods that ``compare`` sets side by side, each trained on the same rows and tuned for the same metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from metricfit.curves import best_threshold
+from metricfit.data import folds
+from metricfit.estimators import MetricClassifier
+
+#: The method others are compared with: what one would do without this library.
+REFERENCE = "cross-entropy, tuned threshold"
+DEFAULT = "metricfit"
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a method is trained: with a network, or with scikit-learn's models and a tuned threshold."""
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    #: What its decisions at 0.5 are called, where they are a method of their own.
+    at_half: str | None = None
+    trees: bool | None = None
+
+
+def methods(constrained: bool) -> list[Method]:
+    """Every method of a comparison; under requirements, training under them too."""
+    found = [
+        Method(DEFAULT, {"recipe": "mix"}),
+        Method(REFERENCE, {"recipe": "bce"}, at_half="cross-entropy at 0.5"),
+        Method("weighted cross-entropy", {"recipe": "bce", "class_weight": "balanced"}),
+        Method("focal loss", {"recipe": "focal"}),
+        Method("surrogate F-beta", {"recipe": "surrogate"}),
+        Method("logistic regression", trees=False),
+        Method("boosted trees", trees=True),
+    ]
+    if constrained:
+        found.insert(1, Method("trained under the requirement", {"recipe": "constrained"}))
+    return found
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained method: scores of the positive class for new rows, and the threshold it chose."""
+
+    model: Any
+    threshold: float
+
+    def scores(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """The positive class's probabilities."""
+        found: NDArray[np.float64] = self.model.predict_proba(X)[:, 1]
+        return found
+
+
+def train(
+    method: Method,
+    X: pd.DataFrame,
+    y: NDArray[np.int64],
+    metric: str,
+    subject_to: Sequence[str],
+    *,
+    groups: Any = None,
+    seed: int = 0,
+    **settings: Any,
+) -> Fitted:
+    """Train a method on rows with labels 0 and 1, and choose its threshold on out-of-fold scores."""
+    if method.trees is None:
+        model = MetricClassifier(
+            metric, subject_to=list(subject_to) or None, random_state=seed, **(settings | method.settings)
+        )
+        model.fit(X, y, groups=groups)
+        assert model.threshold_ is not None
+        return Fitted(model, model.threshold_)
+    inner = min(settings.get("members", 8), int(np.bincount(y).min()))
+    parts = folds(X, y, inner, seed=seed, groups=groups)
+    held_out = np.empty(len(y))
+    for rest, part in parts:
+        held_out[part] = _classical(method.trees, seed).fit(X.iloc[rest], y[rest]).predict_proba(X.iloc[part])[:, 1]
+    chosen = best_threshold(
+        torch.from_numpy(held_out), torch.from_numpy(y), metric, subject_to=list(subject_to) or None
+    )
+    return Fitted(_classical(method.trees, seed).fit(X, y), chosen.threshold)
+
+
+def _classical(trees: bool, seed: int) -> BaseEstimator:
+    numbers, rest = make_column_selector(dtype_include="number"), make_column_selector(dtype_exclude="number")
+    if trees:
+        codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+        table = make_column_transformer(("passthrough", numbers), (_texts(codes), rest))
+        return make_pipeline(table, HistGradientBoostingClassifier(early_stopping=True, random_state=seed))
+    table = make_column_transformer(
+        (make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()), numbers),
+        (_texts(OneHotEncoder(handle_unknown="ignore", max_categories=50)), rest),
+    )
+    return make_pipeline(table, LogisticRegression(max_iter=1000))
+
+
+def _texts(encoder: BaseEstimator) -> BaseEstimator:
+    return make_pipeline(SimpleImputer(strategy="constant", fill_value="missing"), encoder)
