@@ -19,7 +19,6 @@ from rich.table import Table
 from metricfit.cli import pages
 from metricfit.cli.errors import UserError
 from metricfit.cli.tables import check_classes, read_table, split_target
-from metricfit.curves import InfeasibleError
 from metricfit.data import names as dataset_names
 from metricfit.estimators import MetricClassifier
 from metricfit.experiments.cells import BACKENDS, CellError
@@ -28,6 +27,7 @@ from metricfit.experiments.compare import Comparison
 from metricfit.experiments.compare import compare as compare_methods
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics import names as metric_names
+from metricfit.metrics.curves import InfeasibleError
 
 app = typer.Typer(
     name="metricfit",

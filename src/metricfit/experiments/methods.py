@@ -18,9 +18,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from metricfit.curves import best_threshold
 from metricfit.data import folds
 from metricfit.estimators import MetricClassifier
+from metricfit.metrics.curves import best_threshold
 
 #: The method others are compared with: what one would do without this library.
 REFERENCE = "cross-entropy, tuned threshold"
