@@ -27,6 +27,7 @@ class Column(ABC):
     """A column of a table as one or more columns of numbers, NaN where nothing is known."""
 
     kind: str
+    one_block = False  # whether its columns are of one scale
 
     @abstractmethod
     def fit(self, column: Any) -> Column:
@@ -117,7 +118,7 @@ class Date(Column):
         given = column if pd.api.types.is_datetime64_any_dtype(column) else column.astype(object)
         time = pd.Series(pd.to_datetime(given, format=self.format, errors="coerce", utc=True))
         days = (time - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds() / 86400
-        parts = [days, time.dt.month, time.dt.day, time.dt.dayofweek, time.dt.hour]
+        parts = [days, time.dt.month, time.dt.day, time.dt.day_of_week, time.dt.hour]
         return np.stack([part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts], axis=1)
 
     def state(self) -> dict[str, Any]:
@@ -138,6 +139,7 @@ class Text(Column):
     """
 
     kind = "text"
+    one_block = True
 
     def __init__(self) -> None:
         self.rarity = np.zeros(0, dtype=np.float32)

@@ -5,6 +5,8 @@ metricfit.data.Preparation, the studies' protocol, cuts hard at five deviations;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +20,8 @@ class Scaling:
 
     Holzmüller et al. 2024, "Better by Default" (RealMLP). Where the quartiles agree, half the range takes their
     place. A missing value becomes 0, the median, and a column that had any in training is followed by one that tells
-    where. Columns that are constant in training are dropped.
+    where. Columns that are constant in training are dropped. Columns of one block, as the directions of a projection
+    are, share the largest spread among them, for there the small ones are noise.
 
     >>> scaling = Scaling().fit(np.array([[0.0, 7.0], [1.0, 7.0], [2.0, 7.0]]))
     >>> scaling.transform(np.array([[1.0, 7.0], [np.nan, 8.0], [1e9, 9.0]])).tolist()
@@ -35,7 +38,7 @@ class Scaling:
         """How many columns come out."""
         return int((self.spread > 0).sum() + self.told.sum())
 
-    def fit(self, x: Floats) -> Scaling:
+    def fit(self, x: Floats, blocks: Sequence[slice] = ()) -> Scaling:
         """Learn medians, spreads and where values are missing."""
         missing = np.isnan(x)
         self.told = np.asarray(missing.any(0) & ~missing.all(0))
@@ -45,6 +48,9 @@ class Scaling:
             if len(there) and there.min() < there.max():
                 low, self.centre[at], high = np.quantile(there, [0.25, 0.5, 0.75])
                 self.spread[at] = high - low if high > low else (there.max() - there.min()) / 2
+        for block in blocks:
+            mine = self.spread[block]
+            self.spread[block] = np.where(mine > 0, mine.max(initial=0.0), 0.0)
         return self
 
     def transform(self, x: Floats) -> NDArray[np.float32]:

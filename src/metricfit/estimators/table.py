@@ -45,34 +45,40 @@ class TableEncoder:
         elif issparse(X) and X.shape[1] > WIDE:
             size = min(SPARSE_COMPONENTS, X.shape[0] - 1)
             self.directions = TruncatedSVD(size, random_state=0).fit(X).components_.astype(np.float32)
-        numbers = self._numbers(X)
-        self.scaling.fit(numbers)
+        parts = self._parts(X)
+        self.scaling.fit(np.concatenate(parts, axis=1), self._blocks(parts))
         if not self.scaling.width:
             raise ValueError("every column is constant or empty in the training rows; there is nothing to learn from")
-        return self.scaling.transform(numbers)
+        return self.scaling.transform(np.concatenate(parts, axis=1))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Rows as numbers."""
-        return self.scaling.transform(self._numbers(X))
+        return self.scaling.transform(np.concatenate(self._parts(X), axis=1))
 
-    def _numbers(self, X: Any) -> Floats:
-        """Before scaling, NaN where missing."""
+    def _parts(self, X: Any) -> list[Floats]:
+        """Before scaling, NaN where missing; of a DataFrame with more than numbers, a part for each known column."""
         if self.directions is not None:
-            return np.asarray(X @ self.directions.T, dtype=np.float64)
-        if issparse(X):
-            return np.asarray(X.toarray(), dtype=np.float64)
-        if self.columns is not None:
+            parts = [np.asarray(X @ self.directions.T, dtype=np.float64)]
+        elif issparse(X):
+            parts = [np.asarray(X.toarray(), dtype=np.float64)]
+        elif self.columns is not None:
             frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
             pairs = zip(self.columns, range(frame.shape[1]), strict=True)
             parts = [column.transform(frame.iloc[:, at]) for column, at in pairs if column is not None]
-            numbers = np.concatenate(parts, axis=1) if parts else np.zeros((len(frame), 0))
-        elif isinstance(X, pd.DataFrame):
-            numbers = _all_as_numbers(X)
         else:
-            numbers = np.asarray(X, dtype=np.float64)
-        if np.isinf(numbers).any():
+            parts = [_all_as_numbers(X) if isinstance(X, pd.DataFrame) else np.asarray(X, dtype=np.float64)]
+        if any(np.isinf(part).any() for part in parts):
             raise ValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
-        return numbers
+        return parts or [np.zeros((len(X), 0))]
+
+    def _blocks(self, parts: list[Floats]) -> list[slice]:
+        """Where the columns lie that are of one scale."""
+        if self.directions is not None:
+            return [slice(None)]
+        known = [column for column in self.columns or [] if column is not None]
+        ends = np.cumsum([part.shape[1] for part in parts])
+        pairs = zip(known, parts, ends, strict=False)
+        return [slice(end - part.shape[1], end) for column, part, end in pairs if column.one_block]
 
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON can hold it."""

@@ -26,7 +26,7 @@ MakeStages = Any
 
 @dataclass(frozen=True)
 class Rows:
-    """The training rows as numbers; labels from 0 on; weights and groups where there are any."""
+    """The training rows as numbers; labels from 0 on; weights of training and groups where there are any."""
 
     x: Tensor
     y: Tensor
@@ -50,7 +50,6 @@ class Settings:
     patience: int | None
     batch_size: int
     lr: float
-    class_weight: list[float] | None
     time_budget: float | None
     device: str | torch.device | None
     seed: int
@@ -95,7 +94,6 @@ def train(rows: Rows, settings: Settings) -> Trained:
             patience=effort.patience if settings.patience is None else settings.patience,
             batch_size=settings.batch_size,
             lr=settings.lr,
-            class_weight=settings.class_weight,
             device=settings.device,
         )
         for at, member in enumerate(found.members):
