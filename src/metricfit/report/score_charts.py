@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ def roc(found: Stops, area: float) -> Chart:
     """The ROC curve with the operating point."""
     drawing = Drawing()
     drawing.axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    _curve(drawing, found, found.metrics["fpr"], found.metrics["recall"])
+    _curve(drawing, found, found.metrics["fpr"], found.metrics["recall"], "lower right")
     drawing.unit_square("false positive rate", "true positive rate (recall)")
     at = float(found.metrics["fpr"][found.chosen]), float(found.metrics["recall"][found.chosen])
     return drawing.finished("ROC curve", f"The area under it is {words.value(area)}.", [Mark("fpr", "recall", at)])
@@ -73,7 +73,7 @@ def precision_recall(found: Stops, area: float) -> Chart:
     some = found.counts.predicted.squeeze(-1).numpy() > 0
     share = float(found.counts.positives[0, 0] / found.counts.n[0, 0])
     drawing.axes.axhline(share, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    _curve(drawing, found, found.metrics["recall"], np.where(some, found.metrics["precision"], math.nan))
+    _curve(drawing, found, found.metrics["recall"], np.where(some, found.metrics["precision"], math.nan), "lower left")
     drawing.unit_square("recall", "precision")
     at = float(found.metrics["recall"][found.chosen]), float(found.metrics["precision"][found.chosen])
     return drawing.finished(
@@ -153,7 +153,7 @@ def _wilson(share: float, n: float) -> tuple[float, float]:
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
-def _curve(drawing: Drawing, found: Stops, x: Floats, y: Floats) -> None:
+def _curve(drawing: Drawing, found: Stops, x: Floats, y: Floats, legend: Literal["lower left", "lower right"]) -> None:
     """A curve, and where requirements are given, its feasible part underlaid."""
     drawing.axes.plot(x, y, color=FIRST)
     if not found.met:
@@ -164,7 +164,7 @@ def _curve(drawing: Drawing, found: Stops, x: Floats, y: Floats) -> None:
         drawing.axes.plot(
             *part, color=GOOD, linewidth=9, alpha=0.35, zorder=1, label="requirements met", solid_capstyle="round"
         )
-        drawing.axes.legend(loc="best")
+        drawing.axes.legend(loc=legend)
 
 
 def _shade(drawing: Drawing, found: Stops, required: bool) -> None:
