@@ -1,6 +1,7 @@
 """Callbacks: called in order and with the right numbers; the progress bar; TensorBoard."""
 
 import builtins
+import copy
 import io
 import re
 import sys
@@ -262,3 +263,51 @@ def test_without_tensorboard_the_remedy_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ModuleNotFoundError, match="pip install tensorboard"):
         TensorBoard(tmp_path)
+
+
+class FailsAtTheEnd(Callback):
+    """Its last call is an error."""
+
+    def finished(self):
+        raise OSError("the disk is full")
+
+
+def test_every_callback_hears_of_the_end_though_one_fails():
+    before, after = Recorder(), Recorder()
+    with pytest.raises(OSError, match="the disk is full"):
+        trained(before, FailsAtTheEnd(), after)
+    assert before.calls[-1][0] == after.calls[-1][0] == "finished"
+
+
+class Stops(Callback):
+    """Ctrl-C after an epoch."""
+
+    def __init__(self, after):
+        self.after = after
+
+    def epoch_ended(self, rows):
+        if rows[0]["epoch"] == self.after:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_leaves_the_best_weights_so_far():
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    torch.manual_seed(0)
+    start = nn.Linear(3, 1)
+    kept = []
+    for after in (0, 3):  # the validation labels are the other way round, so that each step does harm
+        model = copy.deepcopy(start)
+        with pytest.raises(KeyboardInterrupt):
+            fit(
+                model,
+                (x, y),
+                nn.BCEWithLogitsLoss(),
+                validation=(x, 1 - y),
+                optimizer=torch.optim.SGD,
+                lr=1.0,
+                callbacks=[Stops(after)],
+                progress=False,
+            )
+        kept.append(model.weight.detach().clone())
+    assert torch.equal(*kept)

@@ -352,3 +352,20 @@ def test_members_whose_gradient_is_gone_are_named():
 
 def test_a_learning_network_is_not_reported():
     fit(network(), (X, Y), MetricLoss("f1"), epochs=5, progress=False)  # warnings are errors here
+
+
+def test_batches_without_positives_do_not_mean_that_the_gradient_has_died():
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.arange(200) == 3).long()
+    x = torch.randn(200, 3, generator=generator) + y[:, None]
+    fit(network(), (x, y), MetricLoss("f1"), batch_size=10, epochs=8, progress=False)  # warnings are errors here
+
+
+@pytest.mark.parametrize("kind", [math.nan, math.inf])
+def test_a_validation_loss_that_is_not_finite_stops_the_run(kind):
+    broken = X.clone()
+    broken[5, 1] = kind
+    held_out = DataLoader(TensorDataset(broken, Y), batch_size=8)
+    message = r"the validation loss is (nan|inf|-inf) at step 1 \(stage 0, epoch 0.*NaN or infinity in the validation"
+    with pytest.raises(NotFiniteError, match=message):
+        fit(network(), (X, Y), nn.BCEWithLogitsLoss(), validation=held_out, epochs=3, patience=1, progress=False)

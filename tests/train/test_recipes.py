@@ -6,7 +6,7 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, losses, metrics
 from metricfit.constraints import RankingConstraint
-from metricfit.train import Monitor, Stage, fit, recipes
+from metricfit.train import Monitor, Stage, evaluate, fit, recipes
 from metricfit.train.stage import stages_of
 
 ALL = {
@@ -114,3 +114,33 @@ def test_a_stage_with_wrong_settings_is_refused(given, error, message):
 def test_an_objective_is_a_loss_a_stage_or_stages(objective):
     with pytest.raises(TypeError, match=r"a loss, a Stage or a list of Stages such as recipes.mix\('f1'\)|iterable"):
         stages_of(objective)
+
+
+def spoiled(**settings):
+    """A good first stage, then one whose every step does harm."""
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    torch.manual_seed(0)
+    stages = [
+        Stage(losses.WeightedBCELoss(), lr=0.1, epochs=20),
+        Stage(settings.pop("objective", losses.WeightedBCELoss()), lr=50.0, epochs=1, **settings),
+    ]
+    return fit(nn.Linear(3, 1), (x, y), stages, validation=(x, y), monitor="f1", progress=False, optimizer=ascent), x, y
+
+
+def ascent(parameters, lr):
+    return torch.optim.SGD(parameters, lr=lr, maximize=lr > 1)
+
+
+def test_a_later_stage_returns_no_weights_worse_than_those_it_starts_from():
+    result, x, y = spoiled()
+    last = result.history.rows[-1]
+    first = max(row["value"] for row in result.history.rows if row["stage"] == "stage 0")
+    assert last["value"] < first
+    assert result.best == last["best"] == first
+    assert evaluate(result.model, (x, y), "f1")["f1"] == first
+
+
+def test_under_requirements_that_are_not_watched_the_start_does_not_count():
+    result, x, y = spoiled(objective=AugmentedLagrangian(losses.WeightedBCELoss(), "recall >= 0.8"))
+    assert result.best == result.history.rows[-1]["value"] == evaluate(result.model, (x, y), "f1")["f1"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.task import DivergedError
 from metricfit.losses.watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train import randomness
@@ -18,6 +20,7 @@ from metricfit.train.callbacks import Callback, Plan
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import Row
 from metricfit.train.learner import Learner
+from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.samples import Batch
 from metricfit.train.stage import Stage
 
@@ -101,9 +104,13 @@ class Loop:
             for number in range(self.at.stage, len(self.stages)):
                 self._stage(number, saved)
                 saved = None
+        except KeyboardInterrupt:
+            self.learner.recall()
+            raise
         finally:
-            for callback in self.callbacks:
-                callback.finished()
+            with ExitStack() as every:  # all hear of the end, though one fails
+                for callback in reversed(self.callbacks):
+                    every.callback(callback.finished)
         return self.at.rows
 
     def _stage(self, number: int, saved: dict[str, Any] | None) -> None:
@@ -114,6 +121,8 @@ class Loop:
             at.stage, at.epoch, at.batch = number, 0, 0
             at.standings = [Standing() for _ in range(self.members)]
             at.loss_sum = [0.0] * self.members
+            if number and self.validated:
+                self._measure_start(stage)
             self._save()
         else:
             self.learner.load(saved["learner"])
@@ -129,12 +138,16 @@ class Loop:
     def _epoch(self, stage: Stage) -> None:
         at, active = self.at, list(self.learner.active)
         pending: list[Tensor] = []
+        looks, largest = self._looks_at_gradient(), None
         for batch in self.batches(at.stage, at.epoch, at.batch):
             try:
                 losses = self.learner.step(batch)
             except DivergedError as error:
                 self._settle(pending, active)
                 raise NotFiniteError(self._not_finite(at.step + 1, f"could not be computed ({error})")) from error
+            if looks:
+                size = self.learner.gradient_size()
+                largest = size if largest is None else torch.maximum(largest, size)
             at.step, at.batch = at.step + 1, at.batch + 1
             pending.append(losses)
             if losses.device.type == "cpu" or len(pending) == LOOK_EVERY:
@@ -148,7 +161,8 @@ class Loop:
                 self._settle(pending, active)
                 self._save()
         self._settle(pending, active)
-        self._watch_gradient(stage, active)
+        if largest is not None:
+            self._watch_gradient(stage, active, largest)
         self.learner.end_epoch()
         self._end_epoch(stage, active)
 
@@ -165,26 +179,32 @@ class Loop:
     def _not_finite(self, step: int, what: str, member: int = 0, where: str = "") -> str:
         who = f" of member {member}" if self.members > 1 else ""
         batch = (step - 1) % self.steps
+        causes = "NaN or infinity in the validation inputs, " if where else ""
         kept = "" if self.folder is None else f" The checkpoints in {self.folder.path} are from before it."
         return (
             f"the {where}loss{who} {what} at step {step} (stage {self.at.stage}, epoch {self.at.epoch}, batch {batch} "
-            f"of {self.steps}). Likely causes: a learning rate that is too high (this stage: "
+            f"of {self.steps}). Likely causes: {causes}a learning rate that is too high (this stage: "
             f"{self.lr[self.at.stage][member]:g}), inputs of very large values, or fp16 overflow; lower lr, give "
             f"clip=1.0, standardise the inputs, or use bf16.{kept}"
         )
 
-    def _watch_gradient(self, stage: Stage, active: list[int]) -> None:
-        """Warn, at epochs 1, 2, 4, 8 and so on, of members whose gradient is gone though their loss is not."""
+    def _looks_at_gradient(self) -> bool:
+        """Whether this epoch's gradients are looked at: those of epochs 1, 2, 4, 8 and so on, counted from 1."""
         epoch = self.at.epoch + 1
-        if epoch & (epoch - 1) or not self.writes:
-            return
-        for member, size in zip(active, self.learner.gradient_size().tolist(), strict=True):
+        return self.writes and epoch & (epoch - 1) == 0
+
+    def _watch_gradient(self, stage: Stage, active: list[int], largest: Tensor) -> None:
+        """Warn of members whose gradient was gone in every batch of the epoch though their loss is not.
+
+        One batch tells nothing: where it holds no positives, the gradient of F1 is 0.
+        """
+        for member, size in zip(active, largest.tolist(), strict=True):
             loss = self.at.loss_sum[member] / max(1, self.steps)
             if size < DEAD_GRADIENT and loss > 0.05:
                 who = f" of member {member}" if self.members > 1 else ""
                 warnings.warn(
                     f"{stage.name}, epoch {self.at.epoch}: the gradient{who} has died. The loss is {loss:.3g}, but the "
-                    f"gradients of all weights add up to {size:.1g}. Take a step that is flat nowhere, such as "
+                    f"gradients of all weights add up to at most {size:.1g} in every batch. Take a step that is flat nowhere, such as "
                     "steps.Linear(), or train with cross-entropy first, recipes.two_stage; see 'Start well'.",
                     DeadGradientWarning,
                     stacklevel=2,
@@ -199,11 +219,7 @@ class Loop:
             row["train_loss"] = at.loss_sum[member] / max(1, self.steps)
             rows.append(row)
         if self.validated:
-            try:
-                found = self.learner.validate(monitor)
-            except DivergedError as error:
-                what = f"could not be computed ({error})"
-                raise NotFiniteError(self._not_finite(at.step, what, where="validation ")) from error
+            found = self._validated(monitor, active)
             values = [measured.value for _, measured in found]
             self.learner.observe([-value if monitor.minimize else value for value in values])
             improved, stopped = [], []
@@ -224,6 +240,31 @@ class Loop:
         at.rows += rows
         for callback in self.callbacks:
             callback.epoch_ended(rows)
+
+    def _validated(self, monitor: Monitor, active: list[int]) -> list[tuple[float, Measured]]:
+        """What the learner finds on the validation set; an error where a loss is not finite."""
+        try:
+            found = self.learner.validate(monitor)
+        except DivergedError as error:
+            what = f"could not be computed ({error})"
+            raise NotFiniteError(self._not_finite(self.at.step, what, where="validation ")) from error
+        for member, (loss, _) in zip(active, found, strict=True):
+            if not math.isfinite(loss):
+                raise NotFiniteError(self._not_finite(self.at.step, f"is {loss}", member, where="validation "))
+        return found
+
+    def _measure_start(self, stage: Stage) -> None:
+        """Count the weights a stage starts from as its first best, so that it returns none that are worse.
+
+        Not under requirements that the monitor does not watch: there the start may be better by it and yet break them.
+        """
+        under = any(isinstance(module, AugmentedLagrangian) for module in stage.objective.modules())
+        if under and not stage.watched.requirements:
+            return
+        active = list(self.learner.active)
+        for member, (_, measured) in zip(active, self._validated(stage.watched, active), strict=True):
+            self.at.standings[member] = Standing(measured.value, threshold=measured.threshold)
+        self.learner.remember(active)
 
     def _save(self) -> None:
         if self.folder is None:
