@@ -43,6 +43,12 @@ NAMES = {
         PerMember ResNet TabM TinyDarknet btg_mlp embedded_mlp mlp multiclass_mlp perceptron periodic
         piecewise_linear quantile_bins resnet18 resnet34 small_cnn study_mlp
     """,
+    "metricfit.report": """
+        Method Report Section comparison learning_curves multiclass render scores table write
+    """,
+    "metricfit.experiments": """
+        Cell CellError Progress run
+    """,
     "metricfit.stats": """
         BootstrapDifference BootstrapResult Comparison DeLongInterval DeLongTest Interval Probabilities
         SplitComparison bootstrap bootstrap_difference compare compare_splits delong_interval delong_test

@@ -27,7 +27,7 @@ TIE = 0.01
 
 @dataclass(frozen=True)
 class Row:
-    """A method's values, one a fold, and what they say beside the reference's."""
+    """A method's values, one a fold, its seconds over all folds, and what it says beside the reference's."""
 
     name: str
     values: tuple[float, ...]
@@ -154,7 +154,7 @@ def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: in
             for called, value in report["values"].items():
                 values.setdefault(called, []).append(value)
                 held[called] = held.get(called, 0) + report["held"][called]
-                seconds[called] = seconds.get(called, 0.0) + report["seconds"] / parts
+                seconds[called] = seconds.get(called, 0.0) + report["seconds"]
     rows = [
         Row(called, tuple(of), seconds[called], held[called], _versus(called, of, values[REFERENCE], parts, minimize))
         for called, of in values.items()
