@@ -369,3 +369,29 @@ def test_a_validation_loss_that_is_not_finite_stops_the_run(kind):
     message = r"the validation loss is (nan|inf|-inf) at step 1 \(stage 0, epoch 0.*NaN or infinity in the validation"
     with pytest.raises(NotFiniteError, match=message):
         fit(network(), (X, Y), nn.BCEWithLogitsLoss(), validation=held_out, epochs=3, patience=1, progress=False)
+
+
+def loader(y, x=X):
+    return DataLoader(TensorDataset(x, y), batch_size=8)
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "message"),
+    [
+        (loader(Y), (X, Y * 0), "the validation set has no positives, which f1 is measured on"),
+        (loader(Y), loader(Y * 0), "the validation set has no positives, which f1 is measured on"),
+        (loader(Y), (X, 2 * Y - 1), "validation: binary labels must be 0 or 1.*map labels -1/1"),
+        (loader(Y), loader(2 * Y - 1), "validation: binary labels must be 0 or 1.*map labels -1/1"),
+        (loader(2 * Y - 1), (X, Y), "train: binary labels must be 0 or 1.*map labels -1/1"),
+        (loader(torch.where(torch.arange(N) == N - 1, 2, Y)), (X, Y), "train: binary labels must be 0 or 1"),
+        (loader(LABELS), loader(LABELS), r"train: the model's outputs \(n, 1\) and the labels \(n, 3\) do not go"),
+    ],
+)
+def test_what_a_loader_gives_is_looked_at_too(train, validation, message):
+    with pytest.raises(ValueError, match=message):
+        fit(network(), train, WeightedBCELoss(), validation=validation, monitor="f1", epochs=2, progress=False)
+
+
+def test_a_loaders_batch_may_be_ignored_whole():
+    y = torch.where(torch.arange(N) < 8, -100, Y)
+    fit(network(), loader(y), MetricLoss("f1", ignore_index=-100), epochs=1, progress=False)

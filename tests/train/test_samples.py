@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
+from metricfit.losses import WeightedBCELoss
+from metricfit.train import evaluate, fit
 from metricfit.train.samples import FromDataset, FromLoader, InMemory, batch_of, source, type_of
 
 CPU = torch.device("cpu")
@@ -137,13 +139,19 @@ class Named(Dataset):
         return {"x": X[at], "y": Y[at], "weight": float(at)}
 
 
-class WithTargets(Named):
-    """Labels to be had without reading items."""
+class WithTargets(Dataset):
+    """Labels to be had without reading all items."""
 
-    targets = Y.tolist()
+    def __init__(self, transform=lambda label: label):
+        self.targets = (torch.arange(100) % 2).tolist()
+        self.transform = transform
+
+    def __len__(self):
+        return 100
 
     def __getitem__(self, at):
-        raise AssertionError("the labels are in targets")
+        assert at < 16 or self.transform(0) != 0, "the labels are in targets"
+        return X[at % 10], self.transform(self.targets[at])
 
 
 @pytest.mark.parametrize(
@@ -152,10 +160,11 @@ class WithTargets(Named):
         (TensorDataset(X, Y), Y),
         (Subset(TensorDataset(X, Y), [1, 1, 2]), Y[[1, 1, 2]]),
         (Named(), Y),
-        (WithTargets(), Y),
+        (WithTargets(), torch.arange(100) % 2),
+        (WithTargets(lambda label: 1 - label), (torch.arange(100) + 1) % 2),
         ([(X[0], 1), (X[1], 0)], torch.tensor([1, 0])),
     ],
-    ids=["tensors", "subset", "dictionaries", "targets", "list"],
+    ids=["tensors", "subset", "dictionaries", "targets", "transformed", "list"],
 )
 def test_the_labels_of_a_dataset(dataset, expected):
     assert torch.equal(FromDataset(dataset).target, expected)
@@ -231,3 +240,12 @@ def test_what_cannot_be_trained_on_is_refused_with_the_reason(given, error, mess
 def test_a_batch_of_another_form_is_refused(given, message):
     with pytest.raises((TypeError, ValueError), match=message):
         batch_of(given, CPU)
+
+
+@pytest.mark.parametrize("kind", ["dataset", "loader"])
+def test_fractions_take_the_models_type(kind):
+    dataset = TensorDataset(torch.randn(20, 3, dtype=torch.float64), torch.arange(20) % 2)
+    given = dataset if kind == "dataset" else DataLoader(dataset, batch_size=5)
+    model = nn.Linear(3, 1)
+    fit(model, given, WeightedBCELoss(), validation=given, epochs=1, progress=False)
+    assert evaluate(model, given, "f1").logits.dtype == torch.float32

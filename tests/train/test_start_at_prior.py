@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from metricfit.train import start_at_prior
+from metricfit.losses import WeightedBCELoss
+from metricfit.train import fit, start_at_prior
 
 
 def mlp(last=1, **settings):
@@ -84,3 +85,38 @@ def test_a_lazy_layer_is_refused_with_what_to_do():
 def test_a_prior_outside_0_to_1_is_refused(prior):
     with pytest.raises(ValueError, match="prior is the share of positives, strictly between 0 and 1, got"):
         start_at_prior(mlp(), prior)
+
+
+class Gated(nn.Module):
+    """A head, with or without a bias, registered before the gate that it is multiplied by."""
+
+    def __init__(self, bias):
+        super().__init__()
+        self.head, self.gate = nn.Linear(4, 1, bias=bias), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(x * self.gate(x).sigmoid())
+
+
+def trained(model, option):
+    x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+    y = (torch.arange(40) % 4 == 0).long()
+    fit(model, (x, y), WeightedBCELoss(), epochs=1, lr=1e-12, start_at_prior=option, progress=False)
+
+
+@pytest.mark.parametrize("option", [None, True])
+def test_fit_sets_the_bias_that_moves_the_logits_and_no_gate(option):
+    model = Gated(bias=True)
+    gate = model.gate.bias.item()
+    trained(model, option)
+    assert model.gate.bias.item() == pytest.approx(gate)
+    assert model.head.bias.item() == pytest.approx(-math.log(3))
+
+
+def test_fit_leaves_a_gate_alone_or_says_that_there_is_no_other():
+    model = Gated(bias=False)
+    gate = model.gate.bias.item()
+    trained(model, None)
+    assert model.gate.bias.item() == pytest.approx(gate)
+    with pytest.raises(ValueError, match="no layer that moves its logits one to one"):
+        trained(model, True)

@@ -12,8 +12,9 @@ from metricfit.constraints import RequirementConstraint
 from metricfit.core.task import READINGS, check_labels
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.base import Metric, get_metric
+from metricfit.train import randomness
 from metricfit.train.monitor import RANKINGS, Monitor
-from metricfit.train.samples import type_of
+from metricfit.train.samples import Batch, type_of
 from metricfit.train.stage import Objective, Stage
 
 
@@ -39,8 +40,11 @@ def check_numbers(accumulate: int, clip: float | None) -> None:
         raise ValueError(f"clip must be above 0, the largest norm of the gradient; got {clip}")
 
 
-def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str) -> Tensor:
-    """Refuse labels that the model's outputs cannot be compared with; those that count, without ignored ones."""
+def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str, *, part: bool = False) -> Tensor:
+    """Refuse labels that the model's outputs cannot be compared with; those that count, without ignored ones.
+
+    A ``part`` of the data may hold ignored labels alone.
+    """
     outputs, labels = tuple(logits.shape[1:]), tuple(target.shape[1:])
     if labels not in (outputs, outputs[1:]) and (outputs, labels) != ((), (1,)):
         raise ValueError(
@@ -59,9 +63,25 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
         check_labels(counted, _columns(logits) if exclusive else None)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    if not counted.numel():
+    if not counted.numel() and not part:
         raise ValueError(f"{name}: all labels are ignored, being {', '.join(map(str, sorted(ignored)))}")
     return counted
+
+
+class LoaderCheck:
+    """Looks at the batches that a training DataLoader gives, as they come: its labels are not known before."""
+
+    def __init__(self, model: nn.Module, stages: Sequence[Stage]) -> None:
+        self.model, self.stages = model, stages
+        self.logits: Tensor | None = None
+
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch, if its labels go with the model's outputs."""
+        if self.logits is None:
+            with randomness.seeded(0):
+                self.logits = sample_logits(self.model, batch.x)
+        check_target(self.logits, batch.y, self.stages, "train", part=True)
+        return batch
 
 
 def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:
@@ -137,7 +157,7 @@ def _check_class(metric: Metric, logits: Tensor, target: Tensor, of: str) -> Non
 
 
 @torch.no_grad()
-def sample_logits(model: nn.Module, x: Any) -> Tensor:
+def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
     """The outputs for a few samples, in eval mode, leaving the model as it was."""
     was_training = model.training
     parameter = next(model.parameters(), None)
@@ -149,7 +169,7 @@ def sample_logits(model: nn.Module, x: Any) -> Tensor:
     except Exception as error:
         shape = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
         hint = "" if not isinstance(x, Tensor) or x.is_floating_point() else "; are whole numbers meant, or X.float()?"
-        raise ValueError(f"the model fails on the first training samples, {shape}: {error}{hint}") from error
+        raise ValueError(f"the model fails on the first {name} samples, {shape}: {error}{hint}") from error
     finally:
         model.train(was_training)
     if not isinstance(logits, Tensor):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from metricfit.metrics.base import Formula, Metric
 from metricfit.train.monitor import Monitor
-from metricfit.train.samples import FromLoader, InMemory, source, type_of
+from metricfit.train.samples import FromLoader, source, type_of
 from metricfit.train.stage import matched
 
 
@@ -63,9 +63,7 @@ def evaluate(
     if "loss" in several:
         raise ValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
     monitors = [Monitor(each, threshold=threshold, average=average) for each in several]
-    given = source(data, "data", workers)
-    if isinstance(given, InMemory):
-        given = given.typed(type_of(model))
+    given = source(data, "data", workers).typed(type_of(model))
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     if isinstance(given, FromLoader):
@@ -75,13 +73,15 @@ def evaluate(
     was_training = model.training
     model.eval()
     logits, target, weights = [], [], []
-    for batch in batches:
-        x = batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x
-        logits.append(model(x).detach().cpu())
-        target.append(batch.y.cpu())
-        if batch.weight is not None:
-            weights.append(batch.weight.cpu())
-    model.train(was_training)
+    try:
+        for batch in batches:
+            x = batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x
+            logits.append(model(x).detach().cpu())
+            target.append(batch.y.cpu())
+            if batch.weight is not None:
+                weights.append(batch.weight.cpu())
+    finally:
+        model.train(was_training)
     outputs, labels = torch.cat(logits), torch.cat(target)
     weight = torch.cat(weights) if weights else None
     values = {each.name: each.measure(*matched(outputs, labels), weight).value for each in monitors}

@@ -144,11 +144,11 @@ def fit(
     if start_at_prior and prior is None:
         raise ValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
     if isinstance(data, InMemory):
-        data = data.typed(type_of(model)).weighted(weights_of(data.y, data.weight, class_weight))
+        data = data.weighted(weights_of(data.y, data.weight, class_weight))
     elif class_weight is not None:
         raise ValueError("class_weight is for data in memory; let your Dataset give (x, y, weight)")
-    if isinstance(held_out, InMemory):
-        held_out = held_out.typed(type_of(model))
+    data = data.typed(type_of(model))
+    held_out = None if held_out is None else held_out.typed(type_of(model))
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
     devices, num_nodes = processes(devices, num_nodes)
     fabric = Fabric(
@@ -168,7 +168,9 @@ def fit(
             if found is not None:
                 return _finished(found, model.to(fabric.device), stages)
         if prior is not None and start_at_prior is not False:
-            set_prior(model, prior, strict=start_at_prior is True)
+            assert not isinstance(data, FromLoader)
+            few = _first_inputs(data)
+            set_prior(model, prior, strict=start_at_prior is True, logits=lambda: _quiet_logits(model, few))
         on_device = _placed(data, fabric)
         held_out = None if held_out is None else _placed(held_out, fabric)
         learner = OneModel(fabric, model, held_out, accumulate=accumulate, clip=clip)
@@ -177,7 +179,7 @@ def fit(
         loop = Loop(
             learner,
             stages,
-            _batches(on_device, order, seed, fabric),
+            _batches(on_device, order, seed, fabric, checks.LoaderCheck(model, stages)),
             steps,
             lr=[[stage.lr or lr] for stage in stages],
             validated=held_out is not None,
@@ -213,14 +215,15 @@ def folder_of(
     return RunFolder(checkpoint_dir)
 
 
-def _batches(data: Source, order: Order, seed: int, fabric: Fabric) -> Any:
-    """The batches of an epoch from one on; of each, this rank's share."""
+def _batches(data: Source, order: Order, seed: int, fabric: Fabric, check: checks.LoaderCheck) -> Any:
+    """The batches of an epoch from one on; of each, this rank's share. A loader's first epoch is checked on the way."""
     labels = None if isinstance(data, FromLoader) else _labels(data)
 
     def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
         of_items = seed_of(seed, "items", stage, epoch)
         if isinstance(data, FromLoader):
-            yield from data.batches(fabric.device, of_items, skip=first, epoch=epoch)
+            given = data.batches(fabric.device, of_items, skip=first, epoch=epoch)
+            yield from map(check, given) if stage == epoch == 0 else given
             return
         assert labels is not None
         whole = order.batches(labels, seed, stage, epoch)[first:]
@@ -247,21 +250,35 @@ def _checked(
     model: nn.Module, data: Source, validation: Source | None, stages: Sequence[Stage], order: Order
 ) -> float | None:
     """Look at what can be looked at before training; the share of positives of a binary problem."""
+    counted: Tensor | None = None
     if isinstance(data, FromLoader):
         if order.stratified or order.oversample is not None:
             raise ValueError("a DataLoader makes its own batches; for stratified or oversampled ones give a Dataset")
-        return None
-    y = _labels(data)
-    order.check(y)
-    logits = checks.sample_logits(model, data.x if isinstance(data, InMemory) else data.first())
-    counted = checks.check_target(logits, y, stages, "train")
-    checks.check_both_classes(logits, y, counted)
-    checks.check_requirements(stages, logits, y)
+    else:
+        y = _labels(data)
+        order.check(y)
+        logits = checks.sample_logits(model, _first_inputs(data))
+        counted = checks.check_target(logits, y, stages, "train")
+        checks.check_both_classes(logits, y, counted)
+        checks.check_requirements(stages, logits, y)
     if validation is not None and not isinstance(validation, FromLoader):
         held_out = _labels(validation)
+        if counted is None:
+            logits = checks.sample_logits(model, _first_inputs(validation), "validation")
         checks.check_target(logits, held_out, stages, "validation")
         checks.check_validation(stages, logits, held_out)
-    return float(counted.double().mean()) if logits.dim() == 1 or logits.shape[1] == 1 else None
+    one_column = counted is not None and (logits.dim() == 1 or logits.shape[1] == 1)
+    return float(counted.double().mean()) if counted is not None and one_column else None
+
+
+def _first_inputs(data: InMemory | FromDataset) -> Any:
+    return data.x[:2] if isinstance(data, InMemory) else data.first()
+
+
+def _quiet_logits(model: nn.Module, x: Any) -> Tensor:
+    """The outputs for a few samples, leaving the random numbers alone."""
+    with randomness.seeded(0):
+        return checks.sample_logits(model, x)
 
 
 def _own_precision(model: nn.Module) -> str:

@@ -13,6 +13,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from metricfit.losses.accumulate import random_state, replayed
+from metricfit.train import checks
 from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.ranks import gathered, over_ranks
 from metricfit.train.samples import Batch, FromLoader, Source
@@ -97,7 +98,7 @@ class OneModel(Learner):
 
     def begin(self, stage: Stage, lr: Sequence[float]) -> None:
         """A fresh optimiser, and the stage's objective on the device, of all ranks' samples."""
-        self.active, self.best = [0], None
+        self.active, self.best, self.stage, self.looked = [0], None, stage, False
         loss = copy.deepcopy(stage.objective).to(self.fabric.device).train()
         self.gathers = over_ranks(loss) if self.fabric.world_size > 1 else False
         self.objective = Objective(loss)
@@ -183,6 +184,10 @@ class OneModel(Learner):
         """The loss in eval mode, and what the monitor says."""
         assert self.validation is not None
         logits, whole = self.logits(self.validation)
+        if isinstance(self.validation, FromLoader) and not self.looked:  # whose labels were not known before
+            checks.check_target(logits, whole.y, [self.stage], "validation")
+            checks.check_validation([self.stage], logits, whole.y)
+            self.looked = True
         loss = self.objective.loss.eval()
         with torch.no_grad():
             value = float(self.objective(logits, whole))

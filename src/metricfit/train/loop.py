@@ -204,8 +204,9 @@ class Loop:
                 who = f" of member {member}" if self.members > 1 else ""
                 warnings.warn(
                     f"{stage.name}, epoch {self.at.epoch}: the gradient{who} has died. The loss is {loss:.3g}, but the "
-                    f"gradients of all weights add up to at most {size:.1g} in every batch. Take a step that is flat nowhere, such as "
-                    "steps.Linear(), or train with cross-entropy first, recipes.two_stage; see 'Start well'.",
+                    f"gradients of all weights add up to at most {size:.1g} in every batch. Take a step that is "
+                    "flat nowhere, such as steps.Linear(), or train with cross-entropy first, recipes.two_stage; see "
+                    "'Start well'.",
                     DeadGradientWarning,
                     stacklevel=2,
                 )

@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, defa
 from metricfit.train import randomness
 from metricfit.train.order import seed_of
 
+FEW = 16
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -73,16 +75,22 @@ class InMemory:
 class FromDataset:
     """A map-style Dataset of ``(x, y)`` or ``(x, y, weight)``, read by a DataLoader in the order that is asked for."""
 
-    def __init__(self, dataset: Dataset[Any], workers: int = 0) -> None:
-        self.dataset, self.workers = dataset, workers
+    def __init__(self, dataset: Dataset[Any], workers: int = 0, dtype: torch.dtype | None = None) -> None:
+        self.dataset, self.workers, self.dtype = dataset, workers, dtype
         self._target: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
 
+    def typed(self, dtype: torch.dtype) -> FromDataset:
+        """The same with inputs, where they are a tensor of fractions, of this type."""
+        typed = FromDataset(self.dataset, self.workers, dtype)
+        typed._target = self._target
+        return typed
+
     @property
     def target(self) -> Tensor:
-        """All labels; read once, from the dataset's ``targets`` or ``tensors[1]`` if it has them."""
+        """All labels; read once, from the dataset's ``targets`` or ``tensors[1]`` if its items have the same."""
         if self._target is None:
             self._target = _labels_of(self.dataset)
         return self._target
@@ -102,7 +110,7 @@ class FromDataset:
             generator=torch.Generator().manual_seed(seed),  # else each iteration draws from the model's
         )
         for index, given in zip(order, loader, strict=True):
-            yield replace(batch_of(given, device), index=index.to(device))
+            yield replace(batch_of(given, device, self.dtype), index=index.to(device))
 
 
 class _SeededItems(Dataset[Any]):
@@ -122,12 +130,16 @@ class _SeededItems(Dataset[Any]):
 class FromLoader:
     """A user's DataLoader as it is: its own batches and order, and no sample numbers."""
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        self.loader = loader
+    def __init__(self, loader: DataLoader[Any], dtype: torch.dtype | None = None) -> None:
+        self.loader, self.dtype = loader, dtype
 
     def __len__(self) -> int:
         """How many batches there are."""
         return len(self.loader)
+
+    def typed(self, dtype: torch.dtype) -> FromLoader:
+        """The same with inputs, where they are a tensor of fractions, of this type."""
+        return FromLoader(self.loader, dtype)
 
     def of_rank(self, rank: int, ranks: int) -> FromLoader:
         """A loader that reads this rank's share of each batch.
@@ -156,7 +168,8 @@ class FromLoader:
                 generator=given.generator,
                 prefetch_factor=given.prefetch_factor,
                 persistent_workers=given.persistent_workers,
-            )
+            ),
+            self.dtype,
         )
 
     def batches(self, device: torch.device, seed: int = 0, skip: int = 0, epoch: int = 0) -> Iterator[Batch]:
@@ -176,7 +189,7 @@ class FromLoader:
                 batch = next(given)
             counts = not isinstance(shares, _Shares) or shares.sizes.popleft() > 0
             if at >= skip:
-                whole = batch_of(batch, device)
+                whole = batch_of(batch, device, self.dtype)
                 yield whole if counts else whole.without_samples()
 
 
@@ -272,8 +285,11 @@ def type_of(model: nn.Module) -> torch.dtype:
     return kinds[0] if kinds else torch.get_default_dtype()
 
 
-def batch_of(given: Any, device: torch.device) -> Batch:
-    """What a DataLoader gives, on the device: ``(x, y)``, ``(x, y, weight)`` or a dictionary with those names."""
+def batch_of(given: Any, device: torch.device, dtype: torch.dtype | None = None) -> Batch:
+    """What a DataLoader gives, on the device: ``(x, y)``, ``(x, y, weight)`` or a dictionary with those names.
+
+    Inputs that are one tensor of fractions take the type, if one is given; nested ones are left as they are.
+    """
     if isinstance(given, dict):
         if not {"x", "y"} <= given.keys():
             raise ValueError(f"a batch that is a dictionary needs 'x' and 'y', got {sorted(map(str, given))}")
@@ -283,6 +299,8 @@ def batch_of(given: Any, device: torch.device) -> Batch:
     else:
         raise TypeError(f"a batch must be (x, y) or (x, y, weight), got {type(given).__name__}")
     x, y, weight = (_moved(part, device) for part in parts)
+    if dtype is not None and isinstance(x, Tensor) and x.is_floating_point():
+        x = x.to(dtype)
     return Batch(x, y, weight)
 
 
@@ -300,9 +318,20 @@ def _labels_of(dataset: Any) -> Tensor:
     tensors: Any = getattr(dataset, "tensors", ())
     for labels in (getattr(dataset, "targets", None), tensors[1] if len(tensors) in (2, 3) else None):
         if labels is not None and len(labels) == len(dataset):
-            return torch.as_tensor(labels)
+            known = torch.as_tensor(labels)
+            if _same(known[:FEW], _labels_in_items(dataset, min(FEW, len(dataset)))):
+                return known
+    return _labels_in_items(dataset, len(dataset))
+
+
+def _labels_in_items(dataset: Any, first: int) -> Tensor:
     with randomness.seeded(0):  # items may be augmented at random
-        return torch.as_tensor(default_collate([_label_in(dataset[at]) for at in range(len(dataset))]))
+        return torch.as_tensor(default_collate([_label_in(dataset[at]) for at in range(first)]))
+
+
+def _same(known: Tensor, read: Tensor) -> bool:
+    """Whether a dataset's own list of labels says what its items do, which a target_transform may change."""
+    return known.shape == read.shape and torch.equal(known.double(), read.double())
 
 
 def _label_in(item: Any) -> Any:
