@@ -1,5 +1,6 @@
 """Ensembles over folds: nobody judges what it has trained on, and the threshold is the best on what is left out."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -188,15 +189,32 @@ def test_the_same_seed_gives_the_same_and_torchs_random_numbers_are_left_alone()
     assert not torch.equal(one.out_of_fold, other.out_of_fold)
 
 
-@pytest.mark.parametrize("folds", [1, 3])
-def test_more_folds_than_positives_are_refused(folds):
+def test_more_folds_than_positives_are_refused():
     x, _ = data()
     y = torch.zeros(N, dtype=torch.long)
     y[:2] = 1
-    with pytest.raises(
-        ValueError, match=f"{folds} folds need at least 2 folds and {folds} samples of each class.*has 2"
-    ):
-        fit_folds(network, (x, y), WeightedBCELoss(), folds=folds)
+    with pytest.raises(ValueError, match=r"3 folds need 3 samples of each class; the rarest has 2. Give fewer"):
+        fit_folds(network, (x, y), WeightedBCELoss(), folds=3)
+
+
+def test_one_fold_is_refused():
+    with pytest.raises(ValueError, match="folds must be at least 2, got 1"):
+        fit_folds(network, data(), WeightedBCELoss(), folds=1)
+
+
+def test_a_number_of_folds_of_numpys():
+    found = fit_folds(network, data(), WeightedBCELoss(), folds=np.int64(2), **SETTINGS)
+    assert len(found.members) == 2
+
+
+def test_a_model_instead_of_what_makes_one_is_refused():
+    with pytest.raises(TypeError, match=r"make_model is called to make a fresh model.*got a Sequential"):
+        fit_folds(network(), data(), WeightedBCELoss(), folds=2)
+
+
+def test_requirements_on_no_threshold_are_refused():
+    with pytest.raises(ValueError, match="subject_to is of the threshold that metric= tunes"):
+        fit_folds(network, data(), WeightedBCELoss(), folds=2, subject_to="recall >= 0.5")
 
 
 def test_a_threshold_for_several_outputs_is_refused():

@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,6 +11,9 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
 from metricfit.models import PerMember
 from metricfit.train import Monitor, Stage, fit, fit_population, recipes
+from metricfit.train.member_checks import ELEMENTWISE, PROPORTIONAL
+from metricfit.train.population import Population
+from metricfit.train.samples import InMemory
 
 N, MEMBERS = 300, 10
 
@@ -71,9 +75,12 @@ def near(value, other, tolerance):
 def assert_same(together, alone, tolerance=1e-10):
     assert len(together) == len(alone)
     for one, other in zip(together, alone, strict=True):
-        theirs = other.model.state_dict()
-        for name, given in one.model.state_dict().items():
-            torch.testing.assert_close(given, theirs[name], rtol=0, atol=tolerance, msg=lambda text, n=name: n + text)
+        # An objective's state holds sums over samples.
+        for mine, twin, rtol in ((one.model, other.model, 0), (one.objective, other.objective, tolerance)):
+            theirs = twin.state_dict()
+            assert mine.state_dict().keys() == theirs.keys()
+            for name, given in mine.state_dict().items():
+                torch.testing.assert_close(given, theirs[name], rtol=rtol, atol=tolerance, msg=lambda t, n=name: n + t)
         assert len(one.history) == len(other.history)
         for row, twin in zip(one.history, other.history, strict=True):
             assert row.keys() == twin.keys()
@@ -224,8 +231,45 @@ def test_batch_normalisation_with_members_of_one_size():
 
 
 def test_batch_normalisation_would_see_what_fills_up_shorter_batches():
-    with pytest.raises(ValueError, match=r"200 to 206 training samples.* BatchNorm1d would see.*as many samples"):
+    with pytest.raises(ValueError, match=r"200 to 206 samples in step 0.* BatchNorm1d would see.*as many samples"):
         fit_population(networks(3, layers=[nn.BatchNorm1d(8)]), data(), BCE(), splits=splits_of(3))
+
+
+@pytest.mark.parametrize("settings", [{"stratified": True, "batch_size": 2}, {"oversample": 0.4}], ids=str)
+def test_members_of_one_size_with_other_positives_have_batches_of_other_lengths(settings):
+    x, y = data()
+    positives, negatives = (y == 1).nonzero().flatten(), (y == 0).nonzero().flatten()
+    splits = [(torch.cat([positives[:few], negatives[: 100 - few]]), negatives[150:]) for few in (5, 30)]
+    models = networks(2, layers=[nn.BatchNorm1d(8)])
+    before = copy.deepcopy(models[0].state_dict())
+    with pytest.raises(ValueError, match=r"batches differ in length.*as many of each class"):
+        fit_population(models, (x, y), BCE(), splits=splits, epochs=1, progress=False, **settings)
+    assert all(torch.equal(given, before[name]) for name, given in models[0].state_dict().items())
+    fit_population(models, (x, y), BCE(), splits=splits[:1] * 2, epochs=1, progress=False, **settings)
+
+
+def test_shorter_batches_are_filled_with_the_members_own_samples(monkeypatch):
+    seen = {"train": [], "validation": []}
+    take, hold = InMemory.take, Population._held_out
+
+    def take_and_note(self, index):
+        seen["train"].append(index)
+        return take(self, index)
+
+    def hold_and_note(self):
+        found = hold(self)
+        seen["validation"].append(found[0].index)
+        return found
+
+    monkeypatch.setattr(InMemory, "take", take_and_note)
+    monkeypatch.setattr(Population, "_held_out", hold_and_note)
+    splits = splits_of(3)
+    fit_population(networks(3), data(), BCE(), splits=splits, epochs=1, batch_size=64, progress=False)
+    for at, part in enumerate(seen):
+        assert seen[part]
+        for numbers in seen[part]:
+            for row, split in zip(numbers, splits, strict=True):
+                assert set(row.tolist()) <= set(split[at].tolist()), part
 
 
 def test_frozen_weights_stay_and_the_others_learn():
@@ -323,6 +367,26 @@ def test_arrays_go_to_the_type_of_the_members():
     fit_population(networks(1, dtype=torch.float32), (x, y), BCE(), epochs=1, progress=False)
 
 
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 1)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(self.second(self.first(x).relu()))
+
+
+class ByNorm(torch.optim.SGD):
+    """As LARS: how far a weight moves depends on the norm of all."""
+
+
+def frozen():
+    (model,) = networks(1)
+    model[0].requires_grad_(False)
+    return model
+
+
 WRONG = {
     "none": (lambda: {"models": []}, "at least one model"),
     "twice": (lambda: {"models": networks(1) * 2}, "one model several times; make each"),
@@ -330,7 +394,24 @@ WRONG = {
     "seeds": (lambda: {"seeds": [1, 2]}, "3 models, but seeds has 2 entries"),
     "splits": (lambda: {"splits": splits_of(2)}, "3 models, but splits has 2 entries"),
     "both": (lambda: {"splits": splits_of(3), "validation": data()}, "give one of splits and validation"),
-    "other_shapes": (lambda: {"models": [*networks(2), *networks(1, outputs=2)]}, "one architecture"),
+    "other_shapes": (lambda: {"models": [*networks(2), *networks(1, outputs=2)]}, "one architecture.*member 2 has 2"),
+    "other_dropout": (
+        lambda: {"models": [*networks(2, layers=[nn.Dropout(0.0)]), *networks(1, layers=[nn.Dropout(0.9)])]},
+        r"member 2 has \(1\): Dropout\(p=0.9.* where member 0 has \(1\): Dropout\(p=0.0.*with fit",
+    ),
+    "other_activation": (
+        lambda: {"models": [*networks(2, layers=[nn.ReLU()]), *networks(1, layers=[nn.Tanh()])]},
+        r"member 2 has \(1\): Tanh\(\) where member 0 has \(1\): ReLU\(\)",
+    ),
+    "frozen_here": (lambda: {"models": [*networks(2), frozen()]}, r"member 2 has 0.weight of shape .*, frozen where"),
+    "tied": (lambda: {"models": [Tied(), Tied(), Tied()]}, "first.weight and second.weight are one weight.*with fit"),
+    "negative_rate": (lambda: {"lr": [0.1, -0.1, 0.01]}, "lr must be finite and above 0, got -0.1 for member 1"),
+    "no_rate": (lambda: {"lr": [0.0, 0.1, 0.01]}, "lr must be finite and above 0, got 0.0 for member 0"),
+    "endless_rate": (lambda: {"lr": math.inf}, "lr must be finite and above 0, got inf"),
+    "adafactor": (lambda: {"optimizer": torch.optim.Adafactor}, "Adafactor is not known to move .*with fit"),
+    "lbfgs": (lambda: {"optimizer": torch.optim.LBFGS}, "LBFGS is not known to move every weight by its own"),
+    "lars": (lambda: {"optimizer": ByNorm}, "ByNorm is not known to move every weight by its own gradient alone"),
+    "rprop": (lambda: {"optimizer": torch.optim.Rprop, "lr": [0.1, 0.2, 0.1]}, "Rprop does not move in proportion"),
     "beyond": (lambda: {"splits": [([0, N], [1])] * 3}, f"splits.*member 0.*0 to {N - 1}"),
     "empty_part": (lambda: {"splits": [([0, 1], [])] * 3}, "member 0.*no validation samples"),
     "weights_of_one": (lambda: {"validation": (*data(), torch.ones(N))}, "validation must be like train"),
@@ -350,6 +431,45 @@ def test_a_member_whose_validation_set_lacks_positives_is_named():
     splits = [*splits_of(2), (torch.arange(N), negative)]
     with pytest.raises(ValueError, match=r"validation \(of member 2\) set has no positives, which f1"):
         fit_population(networks(3), (x, y), BCE(), splits=splits, monitor="f1")
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor], ids=["array", "tensor"])
+def test_learning_rates_as_an_array(kind):
+    rates = [0.01, 0.02, 0.04]
+    found = fit_population(networks(3), data(), BCE(), epochs=2, lr=kind(rates, dtype=kind([0.5]).dtype))
+    listed = [float(rate) for rate in kind(rates)]
+    assert_same(found, fit_population(networks(3), data(), BCE(), epochs=2, lr=listed), tolerance=0)
+
+
+@pytest.mark.parametrize("optimizer", ELEMENTWISE)
+def test_every_optimiser_let_in_trains_members_as_it_would_alone(optimizer):
+    rates = {} if optimizer in PROPORTIONAL else {"lr": [1e-2] * 3}
+    together, alone = together_and_alone(BCE, count=3, epochs=3, optimizer=optimizer, **rates)
+    assert_same(together, alone, tolerance=1e-8 if optimizer is torch.optim.NAdam else 1e-10)  # it has a float32 state
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru, self.last = nn.GRU(1, 4, batch_first=True), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(self.gru(x.unsqueeze(-1))[0][:, -1])
+
+
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(5, 1)
+
+    def forward(self, x):
+        return self.last(x if x.mean() > 0 else -x)
+
+
+@pytest.mark.parametrize("kind", [Recurrent, Branching])
+def test_models_that_vmap_cannot_take_are_sent_to_fit(kind):
+    with pytest.raises(RuntimeError, match=f"a {kind.__name__} cannot be trained.*train them one by one with fit"):
+        fit_population([kind(), kind()], data(dtype=torch.float32), BCE(), epochs=1, progress=False)
 
 
 def test_a_dataset_is_refused():

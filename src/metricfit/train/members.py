@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from metricfit.metrics.base import Formula, Metric
 from metricfit.metrics.curves import BestThreshold, Requirements, best_threshold
@@ -22,9 +22,10 @@ from metricfit.train.fitting import FitResult, callbacks_shown, folder_of
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import History, Row
 from metricfit.train.loop import Loop, Standing
+from metricfit.train.member_checks import check_members, check_norms, check_optimizers, check_splits, rates_of
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
-from metricfit.train.population import Population, Stacked, filled
+from metricfit.train.population import Population, Stacked, filled, with_state
 from metricfit.train.samples import Batch, InMemory, as_tensor, source, type_of
 from metricfit.train.spec import fingerprint, spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
@@ -41,7 +42,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     splits: Sequence[Split] | None = None,
     validation: Any = None,
     seeds: Sequence[int] | None = None,
-    lr: float | Sequence[float] = 1e-3,
+    lr: float | Iterable[float] = 1e-3,
     epochs: int = 100,
     batch_size: int = 1024,
     optimizer: MakeOptimizer | None = None,
@@ -70,8 +71,8 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             everything.
         validation: ``(X, y)`` for all members, where there are no splits.
         seeds: each member's seed; by default 0, 1, 2 and so on.
-        lr: one learning rate, or one a member (for optimisers that move in proportion to it, as those of torch.optim
-            in common use do).
+        lr: one learning rate, or a list, an array or a tensor with one a member.
+        optimizer: as of ``fit``, one of torch.optim that moves each weight by its own gradient alone.
         device: where; by default a GPU if there is one.
 
     The other arguments are those of ``fit``. All members make as many steps an epoch as the one with the most samples.
@@ -86,9 +87,9 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     began = time.perf_counter()
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     order = Order(batch_size, stratified, oversample)
-    rates = [float(each) for each in lr] if isinstance(lr, Sequence) else [float(lr)] * len(models)
+    rates = rates_of(lr, len(models))
     seeds = list(range(len(models))) if seeds is None else list(seeds)
-    _check_members(models, rates, seeds, splits, validation)
+    check_members(models, rates, seeds, splits, validation)
     usual = {"epochs": epochs, "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
     stages = stages_of(objective, **usual, patience=patience)
     lr_of_stages = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
@@ -97,12 +98,13 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     labels = data.y.detach().cpu()
     checks.check_numbers(1, clip)
     checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
-    _check_norms(models[0], {len(each) for each in trained})
+    check_optimizers(models[0], stages, lr_of_stages)
     logits = checks.sample_logits(models[0], data.x)
     if start_at_prior and logits.dim() > 1 and logits.shape[1] > 1:
         raise ValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
     data = data.typed(type_of(models[0]))
-    for member, model in enumerate(models):
+    priors = []
+    for member in range(len(models)):
         mine = labels[trained[member]]
         order.check(mine)
         counted = checks.check_target(logits, mine, stages, "train")
@@ -112,8 +114,9 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             name = f"validation (of member {member})"
             checks.check_target(logits, labels[held_out[member]], stages, name)
             checks.check_validation(stages, logits, labels[held_out[member]], name)
-        if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
-            set_prior(model, float(counted.double().mean()), strict=start_at_prior is True)
+        priors.append(float(counted.double().mean()))
+    steps = max(order.steps_of(labels[each]) for each in trained)
+    check_norms(models[0], [labels[each] for each in trained], order, steps)
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
     with folder or nullcontext():
         if folder is not None:
@@ -122,7 +125,10 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             settings |= {"checkpoint_every": checkpoint_every}
             folder.begin(spec_of(models[0], stages, data, None, order, **settings), resume)
             if folder.finished:
-                return _from_folder(folder, models)
+                return _from_folder(folder, [model.to(where) for model in models], stages[-1].objective)
+        if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
+            for model, prior in zip(models, priors, strict=True):
+                set_prior(model, prior, strict=start_at_prior is True)
         data = data.to(where)
         learner = Population(
             models,
@@ -130,7 +136,6 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             None if held_out is None else [each.to(where) for each in held_out],
             clip=clip,
         )
-        steps = max(order.steps_of(labels[each]) for each in trained)
         loop = Loop(
             learner,
             stages,
@@ -145,7 +150,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
         with randomness.of_run(seed_of(*seeds, "noise"), where):
             rows = loop.run()
         learner.finish()
-        results = _results(models, rows, steps, loop.at.standings, time.perf_counter() - began)
+        results = _results(models, learner.objectives(), rows, steps, loop.at.standings, time.perf_counter() - began)
         if folder is not None:
             _to_folder(folder, results)
         return results
@@ -222,10 +227,17 @@ def fit_folds(
     >>> found.out_of_fold.shape, len(found.members)
     (torch.Size([80, 1]), 4)
     """
+    if isinstance(make_model, nn.Module) or not callable(make_model):
+        raise TypeError(
+            "make_model is called to make a fresh model for each fold, such as lambda: nn.Linear(3, 1); got a "
+            f"{type(make_model).__name__}"
+        )
+    if subject_to is not None and metric is None:
+        raise ValueError("subject_to is of the threshold that metric= tunes; give metric= as well")
     data = source(train, "train")
     if not isinstance(data, InMemory):
         raise TypeError("fit_folds needs data in memory: (X, y) or (X, y, weight)")
-    splits = stratified_folds(data.y, folds, seed) if isinstance(folds, int) else list(folds)
+    splits = stratified_folds(data.y, int(folds), seed) if isinstance(folds, (int, Integral)) else list(folds)
     models, seeds = [], [seed_of(seed, "member", member) for member in range(len(splits))]
     for each in seeds:
         with torch.random.fork_rng(devices=[]):
@@ -262,10 +274,10 @@ def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Ten
         )
     labels = y.detach().cpu().reshape(-1)
     fewest = int(torch.unique(labels, return_counts=True)[1].min()) if len(labels) else 0
-    if not 2 <= folds <= fewest:
-        raise ValueError(
-            f"{folds} folds need at least 2 folds and {folds} samples of each class; the rarest has {fewest}"
-        )
+    if folds < 2:
+        raise ValueError(f"folds must be at least 2, got {folds}: each member trains on all folds but one")
+    if folds > fewest:
+        raise ValueError(f"{folds} folds need {folds} samples of each class; the rarest has {fewest}. Give fewer folds")
     generator = torch.Generator().manual_seed(seed_of(seed, "folds"))
     shuffled = torch.randperm(len(labels), generator=generator)
     by_class = shuffled[labels[shuffled].argsort(stable=True)]
@@ -317,8 +329,9 @@ def _batches(
             own.append(order.batches(labels[trained[each]], seeds[each], stage, epoch, steps))
         # All of the epoch's numbers at once: on a GPU, one copy instead of one a step.
         of_steps = [mine for at in range(first, steps) for mine in (batches[at] for batches in own)]
-        positions, lengths = filled(of_steps, device)
-        numbers, _ = filled([trained[active[at % len(active)]][mine] for at, mine in enumerate(of_steps)], device)
+        positions, lengths = filled(of_steps)
+        numbers = torch.stack([trained[active[at % len(active)]][mine] for at, mine in enumerate(positions)]).to(device)
+        positions = positions.to(device)
         for at in range(0, len(of_steps), len(active)):
             mine = lengths[at : at + len(active)]
             rows = slice(at, at + len(active)), slice(max(mine))
@@ -341,7 +354,7 @@ def _samples(
         raise TypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
     if splits is not None:
         parts = [[_numbers(each) for each in split] for split in splits]
-        _check_splits(parts, len(data))
+        check_splits(parts, len(data))
         return data, [part[0] for part in parts], [part[1] for part in parts]
     everything = torch.arange(len(data))
     if validation is None:
@@ -360,65 +373,26 @@ def _numbers(given: Any) -> Tensor:
     return numbers.nonzero().flatten() if numbers.dtype == torch.bool else numbers.long()
 
 
-def _check_splits(parts: Sequence[Sequence[Tensor]], samples: int) -> None:
-    for member, split in enumerate(parts):
-        if len(split) != 2:
-            raise ValueError(f"splits has for each member (training, validation); member {member} has {len(split)}")
-        for name, numbers in zip(("training", "validation"), split, strict=True):
-            if not len(numbers):
-                raise ValueError(f"splits: member {member} has no {name} samples")
-            if numbers.dim() != 1 or int(numbers.min()) < 0 or int(numbers.max()) >= samples:
-                raise ValueError(
-                    f"splits: member {member}'s {name} samples are numbers from 0 to {samples - 1}, got shape "
-                    f"{tuple(numbers.shape)} with values from {int(numbers.min())} to {int(numbers.max())}"
-                )
-
-
-def _check_members(
-    models: Sequence[nn.Module],
-    rates: Sequence[float],
-    seeds: Sequence[int],
-    splits: Sequence[Split] | None,
-    validation: Any,
-) -> None:
-    if not models:
-        raise ValueError("a population needs at least one model")
-    if len({id(model) for model in models}) < len(models):
-        raise ValueError("the members are one model several times; make each of them anew")
-    for name, given in (("lr", rates), ("seeds", seeds), ("splits", splits)):
-        if given is not None and len(given) != len(models):
-            raise ValueError(f"{len(models)} models, but {name} has {len(given)} entries")
-    if splits is not None and validation is not None:
-        raise ValueError("with splits each member has a validation part of its own; give one of splits and validation")
-    shapes = [{name: given.shape for name, given in model.state_dict().items()} for model in models]
-    if any(each != shapes[0] for each in shapes):
-        raise ValueError("the members must be of one architecture, with weights of the same shapes")
-
-
-def _check_norms(model: nn.Module, sizes: set[int]) -> None:
-    """The samples that fill up shorter batches have no part in the losses, but would have one in a batch's mean."""
-    norms = [type(module).__name__ for module in model.modules() if isinstance(module, BatchNorm)]
-    if len(sizes) > 1 and norms:
-        raise ValueError(
-            f"the members have {min(sizes)} to {max(sizes)} training samples, so shorter batches are filled up, and "
-            f"{norms[0]} would see what fills them; give every member as many samples, or take another norm"
-        )
-
-
 def _results(
-    models: Sequence[nn.Module], rows: Sequence[Row], steps: int, standings: Sequence[Standing], seconds: float
+    models: Sequence[nn.Module],
+    objectives: Sequence[nn.Module],
+    rows: Sequence[Row],
+    steps: int,
+    standings: Sequence[Standing],
+    seconds: float,
 ) -> list[FitResult]:
     """Each member's share; its steps are counted without those that others made after it had stopped."""
     several = len(models) > 1
     results = []
-    for member, (model, standing) in enumerate(zip(models, standings, strict=True)):
+    for member, (model, objective, standing) in enumerate(zip(models, objectives, standings, strict=True)):
         mine = [
             {name: value for name, value in row.items() if name != "member"}
             for row in rows
             if not several or row["member"] == member
         ]
         mine = [{**row, "step": steps * (epoch + 1)} for epoch, row in enumerate(mine)]
-        results.append(FitResult(model.eval(), History(mine), standing.best, standing.threshold, seconds))
+        history = History(mine)
+        results.append(FitResult(model.eval(), history, standing.best, standing.threshold, seconds, objective))
     return results
 
 
@@ -426,6 +400,7 @@ def _to_folder(folder: RunFolder, results: Sequence[FitResult]) -> None:
     states = [
         {
             "model": each.model.state_dict(),
+            "objective": None if each.objective is None else each.objective.state_dict(),
             "history": each.history.rows,
             "best": each.best,
             "threshold": each.threshold,
@@ -436,9 +411,11 @@ def _to_folder(folder: RunFolder, results: Sequence[FitResult]) -> None:
     folder.finish({"members": states}, report)
 
 
-def _from_folder(folder: RunFolder, models: Sequence[nn.Module]) -> list[FitResult]:
+def _from_folder(folder: RunFolder, models: Sequence[nn.Module], objective: nn.Module) -> list[FitResult]:
     results = []
     for model, found in zip(models, folder.result()["members"], strict=True):
         model.load_state_dict(found["model"])
-        results.append(FitResult(model.eval(), History(found["history"]), found["best"], found["threshold"], 0.0))
+        learned = with_state(objective, found["objective"])
+        history = History(found["history"])
+        results.append(FitResult(model.eval(), history, found["best"], found["threshold"], 0.0, learned))
     return results

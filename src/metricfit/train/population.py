@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from metricfit.constraints import AugmentedLagrangian, FunctionConstraint
 from metricfit.losses.mix import Mix, takes_weight
 from metricfit.train.learner import Learner
+from metricfit.train.member_checks import ALONE
 from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.samples import Batch, InMemory
 from metricfit.train.stage import Objective, Stage, matched
@@ -75,6 +76,8 @@ class Population(Learner):
         self.final = _clone(self.weights), _clone(self.buffers)
         self.has_best = [False] * len(self.models)
         self.held_out: tuple[Stacked, bool] | None = None
+        self.untried = True
+        self.learned: list[Stack | None] = [None] * len(self.models)
 
     def begin(self, stage: Stage, lr: Sequence[float]) -> None:
         """A fresh optimiser over the stacked weights, and an objective whose state is stacked at its first batch."""
@@ -87,6 +90,7 @@ class Population(Learner):
         self.call = _Methods(loss)
         self.weighs_all = weighs_all(loss)
         self.state_of_loss: Stack | None = None
+        self.learned = [None] * len(self.models)
         self._make_optimizer()
         self.skeleton.train()
 
@@ -100,13 +104,32 @@ class Population(Learner):
     def step(self, batch: Stacked) -> Tensor:  # type: ignore[override]
         """One backward pass through all members' losses, one optimiser step."""
         self.optimizer.zero_grad()
-        logits = vmap(self._forward, randomness="different")(self.weights, self.buffers, batch.x)
+        logits = self._first_forward(batch.x) if self.untried else self._forwards(batch.x)
         losses = self._losses(logits, batch)
         losses.sum().backward()  # type: ignore[no-untyped-call]
         if self.clip is not None:
             self._clip(self.clip)
         self._take_step()
         return losses.detach()
+
+    def _forwards(self, x: Tensor) -> Tensor:
+        logits: Tensor = vmap(self._forward, randomness="different")(self.weights, self.buffers, x)
+        return logits
+
+    def _first_forward(self, x: Tensor) -> Tensor:
+        """One that tells of models which cannot be stacked what to do instead."""
+        try:
+            logits = self._forwards(x)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            kind = type(self.models[0]).__name__
+            raise RuntimeError(
+                f"a {kind} cannot be trained as one of a population, whose members run under torch.vmap; {ALONE}. The "
+                f"reason: {error}"
+            ) from error
+        self.untried = False
+        return logits
 
     def _forward(self, weights: Stack, buffers: Stack, x: Tensor) -> Tensor:
         logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))
@@ -240,7 +263,8 @@ class Population(Learner):
         assert self.validation is not None
         if self.held_out is None:
             own = [self.validation[member] for member in self.active]
-            numbers, lengths = filled(own, self.data.y.device)
+            positions, lengths = filled([torch.arange(len(each), device=each.device) for each in own])
+            numbers = torch.stack([mine[row] for mine, row in zip(own, positions, strict=True)])
             weight = None if self.data.weight is None else self.data.weight[numbers]
             shared = bool((numbers == numbers[0]).all())
             self.held_out = Stacked(None, self.data.y[numbers], weight, numbers, lengths), shared
@@ -274,6 +298,7 @@ class Population(Learner):
         if not members:
             return
         self._keep([member for member in members if not self.has_best[member]])
+        self._keep_learned(members)
         stay = [at for at, member in enumerate(self.active) if member not in members]
         self.active, self.held_out = [self.active[at] for at in stay], None
         rows = torch.tensor(stay, dtype=torch.long, device=self.data.y.device)
@@ -298,6 +323,18 @@ class Population(Learner):
     def recall(self) -> None:
         """What is final: the best weights of those who have some, the last of the others."""
         self._keep([member for member in self.active if not self.has_best[member]])
+        self._keep_learned(self.active)
+
+    def _keep_learned(self, members: Sequence[int]) -> None:
+        for member in members if self.state_of_loss is not None else ():
+            row = self.active.index(member)
+            self.learned[member] = {
+                name.removeprefix("loss."): given[row].clone() for name, given in (self.state_of_loss or {}).items()
+            }
+
+    def objectives(self) -> list[nn.Module]:
+        """Each member's objective of the last stage, with what it has learned."""
+        return [with_state(self.stage.objective, learned, self.data.y.device) for learned in self.learned]
 
     def finish(self) -> None:
         """Give the members their weights."""
@@ -317,12 +354,14 @@ class Population(Learner):
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "objective": self.state_of_loss,
+            "learned": self.learned,
         }
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         device = self.data.y.device
         self.active, self.has_best, self.held_out = state["active"], state["has_best"], None
+        self.learned = [each and _to(each, device) for each in state["learned"]]
         self.weights, self.buffers = (_to(state[name], device) for name in ("weights", "buffers"))
         final = [_to(each, device) for each in state["final"]]
         self.final = final[0], final[1]
@@ -337,9 +376,19 @@ class Population(Learner):
                 self.call.load_state_dict({name: given[0] for name, given in self.state_of_loss.items()})
 
 
-def filled(numbers: Sequence[Tensor], device: torch.device) -> tuple[Tensor, tuple[int, ...]]:
-    """Rows of sample numbers, each filled up with sample 0 to the length of the longest, and how long they were."""
-    return pad_sequence(list(numbers), batch_first=True).to(device), tuple(len(each) for each in numbers)
+def filled(positions: Sequence[Tensor]) -> tuple[Tensor, tuple[int, ...]]:
+    """Rows of positions among a member's own samples, filled up with its first to the length of the longest, and how
+    long they were.
+    """
+    return pad_sequence(list(positions), batch_first=True), tuple(len(each) for each in positions)
+
+
+def with_state(objective: nn.Module, state: Stack | None, device: torch.device | None = None) -> nn.Module:
+    """A copy of an objective that has learned this."""
+    made = copy.deepcopy(objective)
+    if state:
+        made.load_state_dict(state)
+    return made.to(device)
 
 
 def weighs_all(loss: nn.Module) -> bool:
