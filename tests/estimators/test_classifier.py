@@ -252,8 +252,8 @@ def test_rethreshold_for_another_prevalence(fitted, blobs):
     assert model.value_ == pytest.approx(best.value)
     assert model.rethreshold().threshold_ == pytest.approx(threshold)
     assert model.rethreshold({0: 0.9, 1: 0.1}).threshold_ == model.rethreshold(0.1).threshold_
-    for wrong in (0.0, 1.5, [0.5, 0.6], {0: 0.5, 2: 0.5}, [0.2, 0.3, 0.5]):
-        with pytest.raises(ValueError, match=r"shares of|prevalence names"):
+    for wrong in (0.0, 1.5, {0: 0.5, 1: 0.6}, {0: 0.5, 2: 0.5}, [0.2, 0.3]):
+        with pytest.raises(ValueError, match="prevalence"):
             model.rethreshold(wrong)
 
 

@@ -1,5 +1,6 @@
 """Saved models: the same predictions in a fresh process; what was changed or cut short is refused."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def test_several_classes_and_other_networks(network, tmp_path, quick, blobs):
     X, _ = blobs
     y = np.digitize(X[:, 0], [-0.7, 0.7])
     model = MetricClassifier(**{**quick, "network": network, "members": 2, "epochs": 2}).fit(X, y)
-    model.rethreshold([0.5, 0.25, 0.25]).save(tmp_path / "model")
+    model.rethreshold({0: 0.5, 1: 0.25, 2: 0.25}).save(tmp_path / "model")
     again = MetricClassifier.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     assert np.array_equal(again.offsets_, model.offsets_)
@@ -111,22 +112,25 @@ def test_without_a_manifest_or_of_another_format(saved):
         MetricClassifier.load(folder)
 
 
-def test_a_folder_with_a_new_manifest_can_name_only_what_this_package_builds(saved):
+@pytest.mark.parametrize("what", ["network", "column", "parameter", "members"])
+def test_a_folder_with_a_new_manifest_can_name_only_what_this_package_builds(saved, what):
     """Whoever rewrites the hashes too still gets no code run: names are looked up, never imported or unpickled."""
-    import hashlib
-
     _, folder = saved
     found = json.loads((folder / "model.json").read_text())
-    found["network"]["name"] = "os.system"
-    for at, column in enumerate(found["table"]["columns"]):
-        if column and column["kind"] == "text":
-            found["table"]["columns"][at]["kind"] = "builtins.eval"
+    if what == "network":
+        found["network"]["name"] = "os.system"
+    elif what == "column":
+        next(each for each in found["table"]["columns"] if each)["kind"] = "builtins.eval"
+    elif what == "parameter":
+        found["parameters"]["__class__"] = "os.system"
+    else:
+        found["members"] = 99
     content = json.dumps(found).encode()
     (folder / "model.json").write_bytes(content)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["sha256"]["model.json"] = hashlib.sha256(content).hexdigest()
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match="holds no model of this version"):
+    with pytest.raises(ValueError, match=r"no model of this version|there is no network|Invalid parameter"):
         MetricClassifier.load(folder)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from metricfit.core.counts import Counts
 from metricfit.estimators import inputs, storage
 from metricfit.estimators.calibration import calibrated
 from metricfit.estimators.decisions import HeldOut, decided, held_out_of
+from metricfit.estimators.labels import classes_of, order_of, shares_of
 from metricfit.estimators.networks import OwnNetwork
 from metricfit.estimators.objectives import stages_for
 from metricfit.estimators.table import TableEncoder
@@ -127,10 +128,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             there = weight > 0
             table, labels, weight = inputs.rows(table, there), labels[there], weight[there]
             group = None if group is None else group[there]
-        self.classes_ = _classes_of(labels)
+        self.classes_ = classes_of(labels)
         if len(self.classes_) > 2 and requirements:
             raise ValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
-        self._order = _order(self.classes_, self.pos_label)
+        self._order = order_of(self.classes_, self.pos_label)
         number = self._numbers_of(labels)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.encoder_ = TableEncoder()
@@ -176,21 +177,21 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
         return self
 
-    def rethreshold(self, prevalence: float | Mapping[Any, float] | Sequence[float] | None = None) -> MetricClassifier:
+    def rethreshold(self, prevalence: float | Mapping[Any, float] | None = None) -> MetricClassifier:
         """Choose the threshold, and move the probabilities, for another class balance.
 
         The rows of each class are taken to be as before, only more or fewer of them (prior shift).
 
         Args:
-            prevalence: the share of the positive class; or of each class, by label or in the order of ``classes_``.
+            prevalence: the share of the positive class, or of each class by its label.
                 None goes back to the balance of the training rows.
         """
         check_is_fitted(self, "decision_")
         if prevalence is None:
             self._decide(self.held_out_, torch.zeros_like(self.shift_))
             return self
-        shares = self._shares(prevalence)
-        moved = self.held_out_.balanced_as(shares)
+        shares = shares_of(prevalence, self.classes_[self._order])
+        moved = self.held_out_.balanced_as(torch.from_numpy(shares))
         self._decide(moved, (moved.logits - self.held_out_.logits)[0])
         return self
 
@@ -299,24 +300,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight = of_rows if weight is None else of_rows * weight
         return None if weight is None else torch.from_numpy(weight).float()
 
-    def _shares(self, prevalence: float | Mapping[Any, float] | Sequence[float]) -> torch.Tensor:
-        """The classes' shares by number."""
-        classes = self.classes_.tolist()
-        if isinstance(prevalence, Mapping):
-            if set(prevalence) != set(classes):
-                raise ValueError(f"prevalence names {sorted(map(str, prevalence))}, the classes are {classes}")
-            shares = np.array([prevalence[each] for each in classes], dtype=np.float64)[self._order]
-        elif np.ndim(prevalence):
-            shares = np.asarray(prevalence, dtype=np.float64)
-            shares = shares[self._order] if len(shares) == len(classes) else shares
-        elif len(classes) == 2:
-            shares = np.array([1.0 - float(prevalence), float(prevalence)])  # type: ignore[arg-type]
-        else:
-            raise ValueError(f"there are {len(classes)} classes: give the share of each, {{label: share}}")
-        if shares.shape != (len(classes),) or not (shares > 0).all() or not np.isclose(shares.sum(), 1.0):
-            raise ValueError(f"shares of the {len(classes)} classes lie between 0 and 1 and sum to 1, got {prevalence}")
-        return torch.from_numpy(shares)
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -333,25 +316,3 @@ def _probability(logit: float) -> float:
 def _requirements(subject_to: Requirements | None) -> list[Requirement]:
     several = [] if subject_to is None else [subject_to] if isinstance(subject_to, (str, Requirement)) else subject_to
     return [parse_requirement(each) for each in several]
-
-
-def _classes_of(labels: NDArray[Any]) -> NDArray[Any]:
-    try:
-        classes = np.unique(labels)
-    except TypeError:
-        raise ValueError("the labels in y are of several types that have no order: make them all text") from None
-    if len(classes) < 2:
-        raise ValueError(f"all rows are of one class, {classes[0]!r}: there is nothing to tell apart")
-    return classes
-
-
-def _order(classes: NDArray[Any], pos_label: Any) -> NDArray[np.int64]:
-    """For each class number its place among ``classes_``; of two classes the positive is number 1."""
-    order = np.arange(len(classes))
-    if pos_label is None:
-        return order
-    if pos_label not in classes.tolist():
-        raise ValueError(f"pos_label={pos_label!r} is none of the classes {classes.tolist()}")
-    if len(classes) > 2:
-        raise ValueError("pos_label is for two classes; of several, metrics are averaged (average=)")
-    return order if pos_label == classes[1] else order[::-1].copy()

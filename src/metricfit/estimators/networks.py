@@ -36,6 +36,10 @@ class Network:
     out_features: int
     width: int = 0
 
+    def __post_init__(self) -> None:
+        if self.name not in ("tabm", "embedded", "mlp", "own"):
+            raise ValueError(f"there is no network {self.name!r}")
+
     @property
     def parts(self) -> int:
         """How many members the network has within itself: TabM's."""
@@ -72,7 +76,7 @@ def network_named(name: str | OwnNetwork, in_features: int, out_features: int) -
     """The network of a name; tables with very many columns go without embeddings."""
     if callable(name):
         return Network("own", in_features, out_features)
-    if name not in NAMES:
+    if name not in NAMES[1:]:
         raise ValueError(
             f"network is one of {', '.join(map(repr, NAMES))}, or a function of the numbers of inputs and outputs "
             f"that gives a module; got {name!r}"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import nn
 
-from metricfit.core.numerics import ratio
-from metricfit.losses import FocalLoss, MetricLoss, Mix, SurrogateFBetaLoss, WeightedBCELoss
+from metricfit.losses import FocalLoss, MetricLoss, Mix, SurrogateFBetaLoss, WeightedBCELoss, WeightedCrossEntropyLoss
 from metricfit.metrics.base import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.models import PerMember
@@ -16,20 +14,6 @@ from metricfit.train import Stage, recipes
 
 RECIPES = (*recipes.NAMES, "focal", "surrogate")
 SECOND_STAGE = 0.3  # of the learning rate, as in the study of recipes
-
-
-class WeightedCrossEntropy(nn.Module):
-    """Cross-entropy of exclusive classes, sum(w l) / sum(w): torch's takes weights of classes, not of samples.
-
-    >>> WeightedCrossEntropy()(torch.zeros(2, 4), torch.tensor([0, 3]))
-    tensor(1.3863)
-    """
-
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The weighted mean."""
-        if weight is None:
-            return cross_entropy(logits, target)
-        return ratio((weight * cross_entropy(logits, target, reduction="none")).sum(), weight.sum())
 
 
 def stages_for(
@@ -52,7 +36,7 @@ def stages_for(
         raise ValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}, got {recipe!r}")
     if recipe in ("focal", "surrogate") and classes > 2:
         raise ValueError(f"recipe={recipe!r} is for two classes, there are {classes}")
-    likelihood: nn.Module = WeightedBCELoss() if classes == 2 else WeightedCrossEntropy()
+    likelihood: nn.Module = WeightedBCELoss() if classes == 2 else WeightedCrossEntropyLoss()
     metric_loss = MetricLoss(metric, task=None if classes == 2 else "multiclass", average=average)
     if recipe == "constrained":
         if not subject_to:

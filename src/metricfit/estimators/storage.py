@@ -146,8 +146,7 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
     if isinstance(parameters["class_weight"], list):
         parameters["class_weight"] = dict(parameters["class_weight"])
     model.set_params(**parameters)
-    classes = found["classes"]
-    model.classes_ = np.array(classes["labels"], dtype=np.dtype(classes["dtype"]))
+    model.classes_ = np.array(found["classes"]["labels"], dtype=_type_of_labels(found["classes"]["dtype"]))
     model.n_features_in_ = int(found["features"]["number"])
     if found["features"]["names"] is not None:
         model.feature_names_in_ = np.array(found["features"]["names"], dtype=object)
@@ -159,6 +158,8 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
     for at in range(int(found["members"])):
         prefix = f"member.{at}."
         state = {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
+        if not state:
+            raise KeyError(f"the weights of member {at}")
         edges = next((each for name, each in state.items() if name.endswith("edges")), None)
         member = model.network_.build(edges, model.network if callable(model.network) else None)
         member.load_state_dict(state)
@@ -185,6 +186,13 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
         {name: math.nan if value is None else value for name, value in row.items()} for row in found["history"]
     ]
     model._show_decision()
+
+
+def _type_of_labels(name: str) -> np.dtype[Any]:
+    kind = np.dtype(str(name))
+    if kind.kind not in "biufUO":
+        raise ValueError(f"labels of type {kind} are none that a model is saved with")
+    return kind
 
 
 def _state(module: torch.nn.Module) -> dict[str, Tensor]:

@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+import metricfit.train as engine  # its fit_folds is loaded when first used: predicting needs no Lightning
 from metricfit.data import folds
 from metricfit.estimators.budget import Effort, affordable, full_epochs, seconds_per_step
 from metricfit.estimators.networks import Network, OwnNetwork, edges_of, network_named
-from metricfit.train import Stage, fit_folds
+from metricfit.train import Stage
 
 log = logging.getLogger("metricfit.estimators")
 
@@ -84,7 +85,7 @@ def train(rows: Rows, settings: Settings) -> Trained:
     history: list[dict[str, Any]] = []
     logits: Tensor | None = None
     for first in range(0, len(splits), together):
-        found = fit_folds(
+        found = engine.fit_folds(
             lambda: blueprint.build(network),
             data,
             stages,
