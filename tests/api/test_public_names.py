@@ -32,7 +32,8 @@ NAMES = {
     "metricfit.losses": """
         AdditiveLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss MBAUCLoss
         MSFELoss MarginLoss MetricLoss Mix PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts
-        SoftAUROCLoss SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss backward_in_chunks
+        SoftAUROCLoss SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss
+        WeightedCrossEntropyLoss backward_in_chunks
     """,
     "metricfit.metrics": """
         Metric MetricFactory Requirement accuracy averaged balanced_accuracy confusion_matrix cost f1 fbeta fnr
@@ -95,7 +96,9 @@ def fresh():
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("heavy", ["sklearn", "scipy", "pandas", "matplotlib", "lightning_fabric", "skrub", "typer", "rich"])
+@pytest.mark.parametrize(
+    "heavy", ["sklearn", "scipy", "pandas", "matplotlib", "lightning_fabric", "skrub", "typer", "rich"]
+)
 def test_the_import_takes_no_extra_with_it(fresh, heavy):
     assert "metricfit.losses.metric_loss" in fresh["new"]
     assert heavy not in fresh["new"]

@@ -16,6 +16,7 @@ from metricfit.losses import (
     MSFELoss,
     SurrogateTverskyLoss,
     WeightedBCELoss,
+    WeightedCrossEntropyLoss,
 )
 
 
@@ -249,3 +250,34 @@ def test_it_shows_its_arguments(name):
     rebuilt = eval(shown)
     logits, target, weight = batch()
     assert rebuilt(logits, target, weight) == FORMULAS[name][0](logits, target, weight)
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (6, 4, 3, 2)])
+@pytest.mark.parametrize("ignored", [-100, 2])
+def test_cross_entropy_of_exclusive_classes_is_torchs(shape, ignored):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(shape[1], shape[:1] + shape[2:], generator=generator)
+    loss = WeightedCrossEntropyLoss(ignore_index=ignored)
+    expected = torch.nn.functional.cross_entropy(logits, target, ignore_index=ignored)
+    torch.testing.assert_close(loss(logits, target), expected)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(value, logits) for value in (loss(logits, target.int()), expected))
+    )
+
+
+def test_cross_entropy_of_weighted_samples_is_that_of_repeated_ones():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(8, 3, generator=generator)
+    target, times = torch.arange(8) % 3, torch.arange(8)
+    loss = WeightedCrossEntropyLoss()
+    repeated = torch.nn.functional.cross_entropy(logits.repeat_interleave(times, 0), target.repeat_interleave(times))
+    torch.testing.assert_close(loss(logits, target, weight=times.float()), repeated)
+    pixels = loss(logits.T[None], target[None], weight=times[None].float())
+    torch.testing.assert_close(pixels, repeated)
+    assert loss(logits, target, weight=torch.zeros(8)) == 0
+
+
+def test_cross_entropy_of_exclusive_classes_refuses_binary_logits():
+    with pytest.raises(ValueError, match="take WeightedBCELoss"):
+        WeightedCrossEntropyLoss()(torch.zeros(3), torch.tensor([0, 1, 0]))

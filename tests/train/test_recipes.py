@@ -144,3 +144,10 @@ def test_a_later_stage_returns_no_weights_worse_than_those_it_starts_from():
 def test_under_requirements_that_are_not_watched_the_start_does_not_count():
     result, x, y = spoiled(objective=AugmentedLagrangian(losses.WeightedBCELoss(), "recall >= 0.8"))
     assert result.best == result.history.rows[-1]["value"] == evaluate(result.model, (x, y), "f1")["f1"]
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
+def test_several_classes_take_weights(make):
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    settings = {"validation": (x, torch.arange(60) % 3), "epochs": 1, "progress": False}
+    fit(nn.Linear(3, 3), (x, torch.arange(60) % 3), make(task="multiclass"), class_weight=[1.0, 2.0, 3.0], **settings)

@@ -13,6 +13,7 @@ from metricfit.losses.pointwise import (
     MarginLoss,
     MSFELoss,
     WeightedBCELoss,
+    WeightedCrossEntropyLoss,
 )
 from metricfit.losses.ranking import (
     MBAUCLoss,
@@ -46,5 +47,6 @@ __all__ = [
     "SurrogateTverskyLoss",
     "WMWLoss",
     "WeightedBCELoss",
+    "WeightedCrossEntropyLoss",
     "backward_in_chunks",
 ]

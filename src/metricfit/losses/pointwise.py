@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import cross_entropy, softplus
 
-from metricfit.core.numerics import ratio, tails
+from metricfit.core.numerics import counting_dtype, ratio, tails
 from metricfit.core.task import check_finite, columns, looks_at_values
 from metricfit.losses.additive import AdditiveLoss
 
@@ -75,6 +75,43 @@ class WeightedBCELoss(PointwiseLoss):
     def extra_repr(self) -> str:
         """The constructor's arguments."""
         return f"positive_weight={self.positive_weight:g}"
+
+
+class WeightedCrossEntropyLoss(AdditiveLoss):
+    """Cross-entropy of exclusive classes, sum(w l) / sum(w): torch's takes weights of classes, not of samples.
+
+    Logits are ``(n, classes, ...)``, labels class numbers ``(n, ...)``, weights one a sample or a label. Labels equal to
+    ``ignore_index`` count for nothing.
+
+    >>> WeightedCrossEntropyLoss()(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
+    """
+
+    def __init__(self, *, ignore_index: int = -100, sync: bool = False) -> None:
+        super().__init__(sync=sync)
+        self.ignore_index = ignore_index
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The weighted sum of the samples' losses, and the sum of the weights."""
+        if logits.dim() < 2 or target.shape != logits.shape[:1] + logits.shape[2:]:
+            raise ValueError(
+                f"WeightedCrossEntropyLoss is for logits (n, classes) and class numbers (n,), got {tuple(logits.shape)} "
+                f"and {tuple(target.shape)}; for binary or multilabel logits take WeightedBCELoss"
+            )
+        x, y = logits.to(counting_dtype(logits.dtype)), target.long()
+        losses = cross_entropy(x, y, ignore_index=self.ignore_index, reduction="none")
+        counts = (y != self.ignore_index).to(losses.dtype)
+        if weight is not None:
+            counts = counts * weight.reshape(weight.shape + (1,) * (counts.dim() - weight.dim()))
+        return checked(torch.stack([(counts * losses).sum(), counts.sum()]), logits)
+
+    def value(self, statistics: Tensor) -> Tensor:
+        """The weighted mean."""
+        return ratio(statistics[0], statistics[1])
+
+    def extra_repr(self) -> str:
+        """The constructor's argument, where it is not torch's."""
+        return "" if self.ignore_index == -100 else f"ignore_index={self.ignore_index}"
 
 
 class EffectiveNumberBCELoss(WeightedBCELoss):

@@ -1,7 +1,7 @@
 """Ready recipes: lists of stages for ``fit``. Which to take is measured in the documentation.
 
-Each is for binary or multilabel logits, or with ``task="multiclass"`` for exclusive classes, where cross-entropy is
-torch's.
+Each is for binary or multilabel logits, or with ``task="multiclass"`` for exclusive classes. All take weights. A
+later stage starts from the best weights of the one before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import nn
 from metricfit.constraints import AugmentedLagrangian, Constraint
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.mix import Mix
-from metricfit.losses.pointwise import WeightedBCELoss
+from metricfit.losses.pointwise import WeightedBCELoss, WeightedCrossEntropyLoss
 from metricfit.metrics.base import Formula, Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.monitor import Monitor
@@ -77,7 +77,7 @@ def constrained(
 
 
 def _cross_entropy(task: str | None) -> nn.Module:
-    return nn.CrossEntropyLoss() if task == "multiclass" else WeightedBCELoss()
+    return WeightedCrossEntropyLoss() if task == "multiclass" else WeightedBCELoss()
 
 
 def _metric_loss(metric: AnyMetric, task: str | None) -> MetricLoss:
