@@ -30,7 +30,7 @@ from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
-CHUNK = 8192
+CHUNK = 1024
 
 
 class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,6 +57,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             None for no limit. What was lowered is logged. Timing varies from run to run: for results that repeat
             exactly on another machine give ``network``, ``epochs`` and ``time_budget=None``.
         device: where to train; by default a GPU if there is one.
+        verbose: show a progress bar; what was decided is logged in any case, by the logger "metricfit.estimators".
         random_state: of folds, first weights and batches.
 
     Attributes:
@@ -92,6 +93,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: float = 1e-3,
         time_budget: float | None = 300.0,
         device: str | None = None,
+        verbose: bool = False,
         random_state: Any = None,
     ) -> None:
         self.metric = metric
@@ -108,6 +110,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.lr = lr
         self.time_budget = time_budget
         self.device = device
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> MetricClassifier:
@@ -162,7 +165,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 batch_size=self.batch_size,
                 lr=self.lr,
                 time_budget=self.time_budget,
-                device=self.device,
+                device=torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu")),
+                verbose=self.verbose,
                 seed=seed,
             ),
         )

@@ -82,7 +82,8 @@ def network_named(name: str | OwnNetwork, in_features: int, out_features: int) -
             f"that gives a module; got {name!r}"
         )
     width = 0 if name == "mlp" else min(16 if name == "embedded" else 8, EMBEDDED_NUMBERS // in_features)
-    return Network("mlp" if name == "embedded" and width < 2 else name, in_features, out_features, max(0, width))
+    width = width if width > 1 else 0
+    return Network("mlp" if name == "embedded" and not width else name, in_features, out_features, width)
 
 
 def edges_of(x: Tensor) -> Tensor:

@@ -52,7 +52,8 @@ class Settings:
     batch_size: int
     lr: float
     time_budget: float | None
-    device: str | torch.device | None
+    device: torch.device
+    verbose: bool
     seed: int
 
 
@@ -78,7 +79,7 @@ def train(rows: Rows, settings: Settings) -> Trained:
     stages = settings.stages_for_parts(network.parts)
     data = (rows.x, rows.y) if rows.weight is None else (rows.x, rows.y, rows.weight)
     together = 1
-    if network.name != "tabm":  # stacking TabMs measured no faster than one after the other
+    if network.name != "tabm" or settings.device.type != "cpu":  # there TabMs stacked are no faster than in a row
         batch = min(settings.batch_size, len(rows.x))
         together = max(1, min(len(splits), NUMBERS_AT_ONCE // (batch * network.numbers_per_row)))
     members: list[nn.Module] = []
@@ -96,6 +97,7 @@ def train(rows: Rows, settings: Settings) -> Trained:
             batch_size=settings.batch_size,
             lr=settings.lr,
             device=settings.device,
+            progress=settings.verbose,
         )
         for at, member in enumerate(found.members):
             members.append(member.model.cpu())
@@ -156,7 +158,6 @@ def _chosen(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint)
     """The network, and how long to train it: of "auto" the TabM if all its training fits into the time."""
     outputs = 1 if rows.classes == 2 else rows.classes
     steps = -(-len(rows.x) * (members - 1) // members // settings.batch_size)
-    device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     names = ["tabm", "embedded"] if settings.network == "auto" else [settings.network]
     for name in names:
         network = network_named(name, rows.x.shape[1], outputs)
@@ -171,7 +172,7 @@ def _chosen(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint)
         batch = torch.randperm(len(rows.x), generator=torch.Generator().manual_seed(settings.seed))[
             : settings.batch_size
         ]
-        step = seconds_per_step(model, stages[-1], rows.x[batch], rows.y[batch], device)
+        step = seconds_per_step(model, stages[-1], rows.x[batch], rows.y[batch], settings.device)
         epochs = full_epochs(steps) if settings.epochs is None else settings.epochs
         full = step * steps * epochs * len(stages) * members
         if name != names[-1] and settings.time_budget is not None and full > settings.time_budget:
