@@ -80,8 +80,8 @@ class WeightedBCELoss(PointwiseLoss):
 class WeightedCrossEntropyLoss(AdditiveLoss):
     """Cross-entropy of exclusive classes, sum(w l) / sum(w): torch's takes weights of classes, not of samples.
 
-    Logits are ``(n, classes, ...)``, labels class numbers ``(n, ...)``, weights one a sample or a label. Labels equal to
-    ``ignore_index`` count for nothing.
+    Logits are ``(n, classes, ...)``, labels class numbers ``(n, ...)``, weights one a sample or a label. Labels
+    equal to ``ignore_index`` count for nothing.
 
     >>> WeightedCrossEntropyLoss()(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.3863)
@@ -95,8 +95,8 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         """The weighted sum of the samples' losses, and the sum of the weights."""
         if logits.dim() < 2 or target.shape != logits.shape[:1] + logits.shape[2:]:
             raise ValueError(
-                f"WeightedCrossEntropyLoss is for logits (n, classes) and class numbers (n,), got {tuple(logits.shape)} "
-                f"and {tuple(target.shape)}; for binary or multilabel logits take WeightedBCELoss"
+                f"WeightedCrossEntropyLoss is for logits (n, classes) and class numbers (n,), got "
+                f"{tuple(logits.shape)} and {tuple(target.shape)}; for binary or multilabel logits take WeightedBCELoss"
             )
         x, y = logits.to(counting_dtype(logits.dtype)), target.long()
         losses = cross_entropy(x, y, ignore_index=self.ignore_index, reduction="none")

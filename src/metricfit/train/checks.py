@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.constraints import RequirementConstraint
 from metricfit.core.task import READINGS, check_labels
@@ -15,7 +16,7 @@ from metricfit.metrics.base import Metric, get_metric
 from metricfit.train import randomness
 from metricfit.train.monitor import RANKINGS, Monitor
 from metricfit.train.samples import Batch, type_of
-from metricfit.train.stage import Objective, Stage
+from metricfit.train.stage import MakeOptimizer, Objective, Stage, ignored_by, without_ignored
 
 
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
@@ -30,6 +31,25 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
                 f"weights were given, but the objective {type(stage.objective).__name__} takes none; use one of "
                 "metricfit.losses, such as WeightedBCELoss() for cross-entropy"
             )
+
+
+def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool) -> None:
+    """Refuse a model with nothing to learn, and optimisers and schedulers that cannot be driven."""
+    if not any(given.requires_grad for given in model.parameters()):
+        raise ValueError("the model has no weights to train: all are frozen; set requires_grad_(True) on some")
+    for stage in stages:
+        make: MakeOptimizer = stage.optimizer or torch.optim.AdamW
+        optimizer = make(model.parameters(), lr=stage.lr)
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise ValueError("LBFGS computes the loss several times a step, which fit does not; take AdamW or SGD")
+        scheduler = stage.scheduler(optimizer) if stage.scheduler else None
+        if not isinstance(scheduler, ReduceLROnPlateau):
+            continue
+        if not validated:
+            raise ValueError("ReduceLROnPlateau waits for what is watched: give validation=(X, y)")
+        mode = "min" if stage.watched.minimize else "max"
+        if scheduler.mode != mode:
+            raise ValueError(f"ReduceLROnPlateau needs mode={mode!r} where {stage.watched.name} is watched")
 
 
 def check_numbers(accumulate: int, clip: float | None) -> None:
@@ -54,8 +74,7 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     exclusive = is_exclusive(logits, target)
     if exclusive and target.is_floating_point():
         raise ValueError(f"{name}: multiclass labels must be integers, got {target.dtype}; use y.long()")
-    modules = [module for stage in stages for module in stage.objective.modules()]
-    ignored = {given for given in (getattr(module, "ignore_index", None) for module in modules) if given is not None}
+    ignored = ignored_by(*(stage.objective for stage in stages))
     counted = target.flatten() if exclusive or logits.dim() == 1 or outputs[0] == 1 else target
     for label in ignored:
         counted = counted[counted != label]
@@ -104,11 +123,12 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
                 f"{monitor.name} is measured on one output, the model has {columns}; watch a metric of decisions at "
                 "0.5, such as 'f1'"
             )
+        labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
         for metric, of in _needed(monitor):
             if metric is not None and metric.class_index is not None:
-                _check_class(metric, logits, target, f"{name}, for {of}")
+                _check_class(metric, logits, without_ignored(target, [stage]), f"{name}, for {of}")
             elif columns == 1:
-                _check_sides(metric, target, of, name)
+                _check_sides(metric, labels, of, name)
 
 
 def _check_sides(metric: Metric | None, target: Tensor, of: str, name: str) -> None:
@@ -140,7 +160,7 @@ def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) 
             elif isinstance(module, MetricLoss):
                 metric, of = module.metric, module.metric.name
             if metric is not None and metric.class_index is not None:
-                _check_class(metric, logits, target, f"the training set, for {of}")
+                _check_class(metric, logits, without_ignored(target, [stage]), f"the training set, for {of}")
 
 
 def _check_class(metric: Metric, logits: Tensor, target: Tensor, of: str) -> None:

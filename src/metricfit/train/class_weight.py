@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
-ClassWeight = str | Sequence[float]
+ClassWeight = str | Sequence[float] | Mapping[int, float]
 
 
 def of_classes(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor:
-    """A weight for each class, of at least so many; "balanced" makes all classes of y weigh the same, n in all."""
+    """A weight for each class, of at least so many; "balanced" makes all classes of y weigh the same, n in all.
+
+    Labels below 0 are ignored ones. Classes that a mapping does not name weigh 1.
+    """
     labels = _labels(y)
+    labels = labels[labels >= 0]
     counts = labels.bincount(minlength=classes)
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(f"class_weight is 'balanced' or a weight for each class, got {class_weight!r}")
         return len(labels) / (counts.clamp(min=1) * (counts > 0).sum()).to(torch.get_default_dtype())
+    if isinstance(class_weight, Mapping):
+        class_weight = _listed(class_weight, len(counts))
     given = torch.as_tensor(class_weight, dtype=torch.get_default_dtype(), device=y.device)
     if given.dim() != 1 or not bool((given.isfinite() & (given >= 0)).all()):
         raise ValueError(f"class_weight is a finite weight of at least 0 for each class, got {class_weight!r}")
@@ -30,8 +37,15 @@ def weights_of(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | Non
     """The samples' weights times their classes'."""
     if class_weight is None:
         return weight
-    chosen = of_classes(y, class_weight)[_labels(y)]
+    labels = _labels(y)
+    chosen = torch.where(labels >= 0, of_classes(y, class_weight)[labels.clamp(min=0)], 0.0)
     return chosen if weight is None else chosen * weight.reshape(-1)
+
+
+def _listed(given: Mapping[int, float], classes: int) -> list[float]:
+    if not given or not all(isinstance(each, Integral) and each >= 0 for each in given):
+        raise ValueError(f"class_weight names classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {given!r}")
+    return [float(given.get(each, 1.0)) for each in range(max(classes, max(given) + 1))]
 
 
 def _labels(y: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from metricfit.train.order import Order, seed_of
 from metricfit.train.ranks import join_after_restart, processes
 from metricfit.train.samples import Batch, FromDataset, FromLoader, InMemory, Source, share_of, source, type_of
 from metricfit.train.spec import spec_of
-from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
+from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior
 
 
@@ -42,8 +42,7 @@ class FitResult:
         best: the monitored value of the last stage's best epoch; NaN without validation.
         threshold: the threshold it was taken at; NaN where there is none.
         seconds: how long this call trained.
-        objective: the last stage's, a copy of the one given, with what it has learned, such as multipliers; None for a
-            member of a population.
+        objective: the last stage's, a copy of the one given, with what it has learned, such as multipliers.
     """
 
     model: nn.Module
@@ -99,7 +98,7 @@ def fit(
         batch_size: samples an optimiser step, over all processes together; batches are of nearly equal size.
         lr: the learning rate.
         optimizer: called as ``optimizer(parameters, lr=lr)``; by default AdamW.
-        scheduler: called as ``scheduler(optimizer)``, stepped every epoch.
+        scheduler: called as ``scheduler(optimizer)``, stepped every epoch; a ReduceLROnPlateau by what is watched.
         monitor: "loss", a metric at 0.5, "best f1" for one at its best threshold, or a Monitor.
         patience: stop a stage after so many epochs without a better value.
         seed: of the order of samples, of dropout and of random augmentation; torch's own random numbers are left alone.
@@ -110,8 +109,9 @@ def fit(
             bias. False to go on from trained weights.
         stratified: deal each class over the batches; each batch has a positive.
         oversample: repeat positives until they are this share of an epoch.
-        class_weight: "balanced", or a weight for each class.
-        accumulate: compute a batch in so many parts; the gradient is still that of the whole batch, for any loss.
+        class_weight: "balanced", or a weight for each class, as a list or as {0: 1.0, 1: 5.0}.
+        accumulate: compute a batch in so many parts; the gradient is still that of the whole batch, for any loss. Batch
+            norm sees each part by itself, and twice.
         clip: the largest norm of the gradient.
         precision: Fabric's, such as "bf16-mixed" or "16-mixed"; by default the model's own type.
         accelerator: Fabric's: "cpu", "gpu", "auto".
@@ -140,11 +140,13 @@ def fit(
     weighted = class_weight is not None or any(each.weight is not None for each in in_memory)
     checks.check_numbers(accumulate, clip)
     checks.check_stages(stages, held_out is not None, weighted)
+    checks.check_learning(model, stages, held_out is not None)
+    shown = callbacks_shown(callbacks, progress)
     prior = _checked(model, data, held_out, stages, order)
     if start_at_prior and prior is None:
         raise ValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
     if isinstance(data, InMemory):
-        data = data.weighted(weights_of(data.y, data.weight, class_weight))
+        data = data.weighted(weights_of(without_ignored(data.y, stages), data.weight, class_weight))
     elif class_weight is not None:
         raise ValueError("class_weight is for data in memory; let your Dataset give (x, y, weight)")
     data = data.typed(type_of(model))
@@ -164,6 +166,7 @@ def fit(
         if folder is not None:
             settings: dict[str, Any] = {"seed": seed, "accumulate": accumulate, "clip": clip, "precision": precision}
             settings |= {"ranks": fabric.world_size, "checkpoint_every": checkpoint_every}
+            settings["start_at_prior"] = start_at_prior
             found = _begin(folder, spec_of(model, stages, data, held_out, order, **settings), resume, fabric)
             if found is not None:
                 return _finished(found, model.to(fabric.device), stages)
@@ -174,19 +177,19 @@ def fit(
         on_device = _placed(data, fabric)
         held_out = None if held_out is None else _placed(held_out, fabric)
         learner = OneModel(fabric, model, held_out, accumulate=accumulate, clip=clip)
-        steps = len(data) if isinstance(data, FromLoader) else order.steps_of(_labels(data))
-        shown = callbacks_shown(callbacks, progress) if fabric.is_global_zero else []
+        known = None if isinstance(data, FromLoader) else without_ignored(_labels(data), stages)
+        steps = len(data) if known is None else order.steps_of(known)
         loop = Loop(
             learner,
             stages,
-            _batches(on_device, order, seed, fabric, checks.LoaderCheck(model, stages)),
+            _batches(on_device, known, order, seed, fabric, checks.LoaderCheck(model, stages)),
             steps,
             lr=[[stage.lr or lr] for stage in stages],
             validated=held_out is not None,
             folder=folder,
             writes=fabric.is_global_zero,
             checkpoint_every=checkpoint_every,
-            callbacks=shown,
+            callbacks=shown if fabric.is_global_zero else [],
             share=fabric.broadcast,
         )
         with randomness.of_run(seed_of(seed, "noise", fabric.global_rank), fabric.device), _default_type(fabric):
@@ -215,9 +218,10 @@ def folder_of(
     return RunFolder(checkpoint_dir)
 
 
-def _batches(data: Source, order: Order, seed: int, fabric: Fabric, check: checks.LoaderCheck) -> Any:
+def _batches(
+    data: Source, labels: Tensor | None, order: Order, seed: int, fabric: Fabric, check: checks.LoaderCheck
+) -> Any:
     """The batches of an epoch from one on; of each, this rank's share. A loader's first epoch is checked on the way."""
-    labels = None if isinstance(data, FromLoader) else _labels(data)
 
     def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
         of_items = seed_of(seed, "items", stage, epoch)
@@ -256,7 +260,7 @@ def _checked(
             raise ValueError("a DataLoader makes its own batches; for stratified or oversampled ones give a Dataset")
     else:
         y = _labels(data)
-        order.check(y)
+        order.check(without_ignored(y, stages))
         logits = checks.sample_logits(model, _first_inputs(data))
         counted = checks.check_target(logits, y, stages, "train")
         checks.check_both_classes(logits, y, counted)
@@ -300,6 +304,9 @@ def _default_type(fabric: Fabric) -> Iterator[None]:
 
 def callbacks_shown(callbacks: Sequence[Callback], progress: bool | None) -> list[Callback]:
     """The user's callbacks, and a progress bar where one is wanted."""
+    for each in callbacks:
+        if not isinstance(each, Callback):
+            raise TypeError(f"a callback is an object of a class made from metricfit.train.Callback, got {each!r}")
     shown = sys.stderr.isatty() if progress is None else progress
     if not shown:
         return list(callbacks)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.losses.accumulate import random_state, replayed
 from metricfit.train import checks
@@ -149,7 +150,7 @@ class OneModel(Learner):
     def end_epoch(self) -> None:
         """Move multipliers and the learning rate."""
         self.objective.update()
-        if self.scheduler is not None:
+        if self.scheduler is not None and not isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step()
 
     def anneal(self, fraction: float) -> None:
@@ -199,8 +200,10 @@ class OneModel(Learner):
         return [self.fabric.broadcast((value, measured))]
 
     def observe(self, values: Sequence[float]) -> None:
-        """Tell the objective."""
+        """Tell the objective, and a scheduler that waits for what is watched."""
         self.objective.observe(torch.tensor(values[0], dtype=torch.float64))
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(-values[0] if self.stage.watched.minimize else values[0])
 
     def gradient_size(self) -> Tensor:
         """Over all parameters."""

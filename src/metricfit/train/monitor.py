@@ -30,6 +30,7 @@ class Monitor:
         subject_to: requirements; a model that meets them is better than any that does not, and among those that do not
             the one that falls short by least.
         average: of several classes, as of MetricLoss.
+        ignore_index: samples with this label count for nothing; in ``fit`` by default what the objective ignores.
 
     >>> monitor = Monitor("f1", threshold="best")
     >>> monitor.measure(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 1, 0]))
@@ -40,6 +41,7 @@ class Monitor:
     threshold: float | str = 0.5
     subject_to: str | Requirement | Sequence[str | Requirement] | None = None
     average: str = "macro"
+    ignore_index: int | None = None
     _metric: Metric | None = field(init=False, repr=False, compare=False, default=None)
     requirements: tuple[Requirement, ...] = field(init=False, repr=False, compare=False, default=())
 
@@ -53,7 +55,12 @@ class Monitor:
                 what = "threshold='best'" if self.subject_to is None else "subject_to"
                 raise ValueError(f"{what} needs a metric of decisions, such as 'f1', not {self.metric!r}")
             return
-        object.__setattr__(self, "_metric", get_metric(self.metric))
+        try:
+            found = get_metric(self.metric)
+        except ValueError as error:
+            also = ", ".join(("loss", *RANKINGS))
+            raise ValueError(f"{error}. A monitor, but no metric of decisions, are {also}") from None
+        object.__setattr__(self, "_metric", found)
         assert self._metric is not None
         if self.average is None:
             raise ValueError("what is watched is one number; average=None gives one a class")
@@ -94,12 +101,13 @@ class Monitor:
             raise ValueError("the loss is measured by the objective, not by a monitor")
         if self._metric is None:
             scores = logits.squeeze(1) if logits.dim() == 2 and logits.shape[1] == 1 else logits
+            scores, target, weight = self._kept(scores, target, weight)
             return Measured(float(RANKINGS[str(self.metric)](scores, target, weight=weight)), math.nan)
         if self.threshold == "best":
             return self._at_best(logits, target, weight)
         exclusive = logits.dim() > target.dim() and logits.shape[1] > 1  # the largest logit decides, at no threshold
         threshold = None if exclusive else float(self.threshold)
-        counts = Counts.hard(logits, target, threshold=threshold, weight=weight)
+        counts = Counts.hard(logits, target, threshold=threshold, weight=weight, ignore_index=self.ignore_index)
         value = averaged(self._metric, counts, self.average).item()
         short = sum(float(each.violation(counts).clamp(min=0).sum()) for each in self.requirements)
         holds = all(bool(each.holds(counts).all()) for each in self.requirements)
@@ -110,13 +118,19 @@ class Monitor:
         scores = torch.sigmoid(logits.to(counting_dtype(logits.dtype))).reshape(-1)
         if scores.numel() != target.numel():
             raise ValueError("threshold='best' is for binary logits; for several classes watch the metric at 0.5")
+        scores, labels, weight = self._kept(scores, target.reshape(-1), weight)
         try:
-            found = best_threshold(
-                scores, target.reshape(-1), self._metric, subject_to=self.requirements or None, weight=weight
-            )
+            found = best_threshold(scores, labels, self._metric, subject_to=self.requirements or None, weight=weight)
         except InfeasibleError:
             return Measured(self._beyond(math.inf), math.nan)
         return Measured(found.value, found.threshold)
+
+    def _kept(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Scores, labels and weights without the ignored samples."""
+        if self.ignore_index is None:
+            return scores, target, weight
+        kept = target != self.ignore_index
+        return scores[kept], target[kept], None if weight is None else weight.reshape(kept.shape)[kept]
 
     def _beyond(self, short: float) -> float:
         """A value worse than any that meets the requirements, the worse the further it falls short."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -26,8 +27,8 @@ class Order:
     oversample: float | None = None
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+        if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, a whole number, got {self.batch_size}")
         if self.oversample is not None and not 0.0 < self.oversample < 1.0:
             raise ValueError(
                 f"oversample is the share of positives to reach, strictly between 0 and 1, got {self.oversample}"
@@ -35,6 +36,7 @@ class Order:
 
     def batches(self, labels: Tensor, seed: int, stage: int, epoch: int, steps: int | None = None) -> list[Tensor]:
         """The numbers of the samples in each batch of an epoch, of samples with these labels (on the CPU)."""
+        labels = _one_each(labels)
         generator = torch.Generator().manual_seed(seed_of(seed, stage, epoch))
         chosen = torch.arange(len(labels))
         if self.oversample is not None:
@@ -64,11 +66,17 @@ class Order:
         """Refuse options that these labels have no meaning under."""
         if not (self.stratified or self.oversample is not None):
             return
+        labels = _one_each(labels)
         option = "stratified" if self.stratified else "oversample"
         if labels.dim() != 1:
             raise ValueError(f"{option} batches need one label a sample, these have shape {tuple(labels.shape)}")
         if not bool((labels > 0).any()) or bool((labels > 0).all()):
             raise ValueError(f"{option} batches need positives and negatives; all labels are {labels[0].item():g}")
+
+
+def _one_each(labels: Tensor) -> Tensor:
+    """A column of labels as a row; others as they are."""
+    return labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
 
 
 def _extra(labels: Tensor, share: float, generator: torch.Generator) -> Tensor:

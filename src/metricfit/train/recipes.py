@@ -1,7 +1,8 @@
 """Ready recipes: lists of stages for ``fit``. Which to take is measured in the documentation.
 
 Each is for binary or multilabel logits, or with ``task="multiclass"`` for exclusive classes. All take weights. A
-later stage starts from the best weights of the one before.
+later stage starts from the best weights of the one before, and counts them as its first best, so that by what it
+watches it never ends worse; not so "constrained", whose start may rank better and yet break the requirements.
 """
 
 from __future__ import annotations
@@ -63,12 +64,13 @@ def constrained(
 ) -> list[Stage]:
     """Cross-entropy first, then the objective under requirements by an augmented Lagrangian.
 
-    The objective is by default cross-entropy plus half the metric's loss. The second stage is watched by the average
-    precision, of several classes by the metric: watching the metric at its best threshold that meets the requirements
-    picks epochs that were lucky on the validation set, and measured lower recall on the test set.
+    For several labels a sample give ``task="multilabel"``. The objective is by default cross-entropy plus half the
+    metric's loss. The second stage is watched by the average precision, with several outputs by the metric at 0.5:
+    watching the metric at its best threshold that meets the requirements picks epochs that were lucky on the validation
+    set, and measured lower recall on the test set.
     """
     loss = objective or Mix((_cross_entropy(task), 1.0), (_metric_loss(metric, task), 0.5))
-    watched = monitor or (Monitor(metric) if task == "multiclass" else "average_precision")
+    watched = monitor or (Monitor(metric) if task in ("multiclass", "multilabel") else "average_precision")
     under = AugmentedLagrangian(loss, subject_to, mu=mu, rho=rho)
     return [
         Stage(_cross_entropy(task), name="bce", **stage),

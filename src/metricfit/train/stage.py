@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -49,9 +50,19 @@ class Stage:
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, nn.Module):
-            raise TypeError(f"a stage's objective is a loss module, got {self.objective!r}")
-        if self.epochs is not None and self.epochs < 1:
-            raise ValueError(f"epochs must be at least 1, got {self.epochs}")
+            raise TypeError(f"a stage's objective is a loss module, got {self.objective!r}{_uncalled(self.objective)}")
+        if self.epochs is not None and (not isinstance(self.epochs, Integral) or self.epochs < 1):
+            raise ValueError(f"epochs must be at least 1, a whole number, got {self.epochs}")
+        if isinstance(self.optimizer, Optimizer):
+            raise TypeError(
+                "optimizer is called as optimizer(parameters, lr=lr): give the class, such as torch.optim.AdamW, or a "
+                f"function, not a {type(self.optimizer).__name__} that is made already"
+            )
+        if isinstance(self.scheduler, LRScheduler):
+            raise TypeError(
+                "scheduler is called as scheduler(optimizer): give a function, such as lambda optimizer: "
+                f"ExponentialLR(optimizer, 0.9), not a {type(self.scheduler).__name__} that is made already"
+            )
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience must be at least 1 epoch, got {self.patience}")
         if self.lr is not None and not self.lr > 0:
@@ -63,8 +74,29 @@ class Stage:
 
     @property
     def watched(self) -> Monitor:
-        """The monitor, parsed."""
-        return as_monitor("loss" if self.monitor is None else self.monitor)
+        """The monitor, parsed; labels that the objective ignores it ignores too, unless it says which it does."""
+        monitor = as_monitor("loss" if self.monitor is None else self.monitor)
+        ignored = ignored_by(self.objective)
+        if monitor.is_loss or monitor.ignore_index is not None or len(ignored) != 1:
+            return monitor
+        return replace(monitor, ignore_index=ignored.pop())
+
+
+def ignored_by(*objectives: nn.Module) -> set[int]:
+    """The labels that count for nothing in these objectives, or in a part of them."""
+    modules = (module for objective in objectives for module in objective.modules())
+    return {given for given in (getattr(module, "ignore_index", None) for module in modules) if given is not None}
+
+
+def without_ignored(y: Tensor, stages: Iterable[Stage]) -> Tensor:
+    """The labels with -1, which is no class, for those that the stages' objectives ignore."""
+    ignored = ignored_by(*(stage.objective for stage in stages))
+    if not ignored or y.dtype == torch.bool:
+        return y
+    labels = y if y.is_floating_point() else y.long()
+    for label in ignored:
+        labels = labels.masked_fill(labels == label, -1)
+    return labels
 
 
 def stages_of(objective: nn.Module | Stage | Iterable[Stage], **usual: Any) -> list[Stage]:
@@ -74,10 +106,11 @@ def stages_of(objective: nn.Module | Stage | Iterable[Stage], **usual: Any) -> l
     elif isinstance(objective, Stage):
         given = [objective]
     else:
-        given = list(objective)
+        given = list(objective) if isinstance(objective, Iterable) and not isinstance(objective, (type, str)) else []
     if not given or not all(isinstance(each, Stage) for each in given):
         raise TypeError(
             f"the objective is a loss, a Stage or a list of Stages such as recipes.mix('f1'); got {objective!r}"
+            f"{_uncalled(objective)}"
         )
     filled = [each.filled(**usual, name=f"stage {at}") for at, each in enumerate(given)]
     names = [str(each.name) for each in filled]
@@ -86,6 +119,13 @@ def stages_of(objective: nn.Module | Stage | Iterable[Stage], **usual: Any) -> l
         replace(each, name=f"{name} ({times + 1})") if times else each
         for each, name, times in zip(filled, names, before, strict=True)
     ]
+
+
+def _uncalled(given: Any) -> str:
+    """What to do about a class, a recipe or a function in an objective's place."""
+    if isinstance(given, type) or getattr(given, "__module__", None) == "metricfit.train.recipes":
+        return f": call it, {given.__name__}(...)"
+    return ": make it a module, with forward(logits, target)" if callable(given) else ""
 
 
 class Objective:
