@@ -6,11 +6,12 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
 from torch.utils.data import DataLoader, TensorDataset
 
 from metricfit import AugmentedLagrangian, MetricLoss, losses, metrics, steps
 from metricfit.losses import DeadGradientWarning, WeightedBCELoss
-from metricfit.train import Monitor, NotFiniteError, Stage, fit, fit_population
+from metricfit.train import Monitor, NotFiniteError, Stage, fit, fit_population, recipes
 
 N = 40
 X = torch.randn(N, 3, generator=torch.Generator().manual_seed(0))
@@ -199,6 +200,37 @@ WRONG = {
     ),
     "oversample": ({"oversample": 30}, ValueError, "oversample is the share of positives"),
     "epochs": ({"epochs": 0}, ValueError, "epochs must be at least 1"),
+    "epochs_and_a_half": ({"epochs": 1.5}, ValueError, r"epochs must be at least 1, a whole number, got 1\.5"),
+    "batch_size_of_fractions": ({"batch_size": 64.0}, ValueError, "batch_size must be at least 1, a whole number"),
+    "class_as_objective": ({"objective": WeightedBCELoss}, TypeError, r"call it, WeightedBCELoss\(\.\.\.\)"),
+    "recipe_as_objective": ({"objective": recipes.mix}, TypeError, r"call it, mix\(\.\.\.\)"),
+    "function_as_objective": (
+        {"objective": nn.functional.binary_cross_entropy_with_logits},
+        TypeError,
+        r"make it a module, with forward\(logits, target\)",
+    ),
+    "class_in_a_list": ({"objective": [WeightedBCELoss]}, TypeError, "a loss, a Stage or a list of Stages"),
+    "optimizer_made": (
+        {"optimizer": torch.optim.SGD(network().parameters(), lr=0.1)},
+        TypeError,
+        "give the class, such as torch.optim.AdamW, or a function, not a SGD that is made already",
+    ),
+    "scheduler_made": (
+        {"scheduler": ExponentialLR(torch.optim.SGD(network().parameters(), lr=0.1), 0.9)},
+        TypeError,
+        "give a function.*not a ExponentialLR that is made already",
+    ),
+    "lbfgs": ({"optimizer": torch.optim.LBFGS}, ValueError, "LBFGS computes the loss several times a step"),
+    "plateau_without_validation": ({"scheduler": ReduceLROnPlateau}, ValueError, r"give validation=\(X, y\)"),
+    "plateau_the_wrong_way": (
+        {"scheduler": ReduceLROnPlateau, "validation": (X, Y), "monitor": "f1"},
+        ValueError,
+        "needs mode='max' where f1 is watched",
+    ),
+    "callback": ({"callbacks": [print]}, TypeError, "a class made from metricfit.train.Callback, got <built-in"),
+    "frozen": ({"model": network().requires_grad_(False)}, ValueError, "no weights to train: all are frozen"),
+    "class_weight_of_names": ({"class_weight": {"a": 1.0}}, ValueError, "names classes by their numbers"),
+    "class_weight_below_0": ({"class_weight": {0: -1.0}}, ValueError, "a finite weight of at least 0"),
     "lr": ({"lr": -1.0}, ValueError, "lr must be above 0"),
     "batch_size": ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
     "accumulate": ({"accumulate": 0}, ValueError, "accumulate must be at least 1"),

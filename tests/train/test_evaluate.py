@@ -8,7 +8,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from metricfit import metrics
-from metricfit.train import Evaluation, evaluate
+from metricfit.losses import WeightedBCELoss
+from metricfit.train import Evaluation, Monitor, evaluate, fit
 
 
 def data(n=300):
@@ -121,3 +122,37 @@ def test_it_prints_its_values():
 def test_what_cannot_be_measured_is_refused(given, message):
     with pytest.raises((ValueError, KeyError), match=message):
         evaluate(network(), **{"data": data(), **given})
+
+
+def test_the_best_threshold_on_the_data():
+    x, y = data()
+    model = network()
+    named = evaluate(model, (x, y), ["best f1", "auroc"])
+    given = evaluate(model, (x, y), ["f1", "auroc"], threshold="best")
+    at = Monitor("f1", threshold="best").measure(named.logits.squeeze(1), y)
+    assert named["best f1"] == given["best f1"] == at.value
+    assert named["auroc"] == given["auroc"]
+    assert given.threshold == at.threshold
+    assert f"threshold={at.threshold:g}" in repr(given)
+
+
+def test_what_fit_returns_is_evaluated_by_its_model():
+    x, y = data()
+    result = fit(network(), (x, y), WeightedBCELoss(), epochs=1, progress=False)
+    assert evaluate(result, (x, y)).values == evaluate(result.model, (x, y)).values
+    with pytest.raises(TypeError, match="a torch module or a FitResult, got str"):
+        evaluate("model", (x, y))
+
+
+class Fails(nn.Linear):
+    """A model that cannot be run."""
+
+    def forward(self, x):
+        raise OSError("no")
+
+
+def test_the_model_is_left_as_it_was_when_it_fails():
+    model = Fails(4, 1).train()
+    with pytest.raises(OSError, match="no"):
+        evaluate(model, data())
+    assert model.training

@@ -437,6 +437,8 @@ def test_balanced_class_weights_are_the_weights_they_stand_for():
     balanced = trained(WeightedBCELoss(), class_weight="balanced")
     explicit = trained(WeightedBCELoss(), (x, y, by_class[y]))
     given = trained(WeightedBCELoss(), class_weight=by_class.tolist())
+    by_name = trained(WeightedBCELoss(), class_weight=dict(enumerate(by_class.tolist())))
+    assert torch.equal(weights_of(by_name.model), weights_of(given.model))
     torch.testing.assert_close(weights_of(balanced.model), weights_of(explicit.model), rtol=0, atol=1e-6)
     torch.testing.assert_close(weights_of(given.model), weights_of(balanced.model), rtol=0, atol=1e-6)
     twice = trained(WeightedBCELoss(), (x, y, torch.full((N,), 2.0)), class_weight="balanced")
@@ -503,3 +505,54 @@ def test_a_model_can_be_trained_again():
     second = trained(WeightedBCELoss(), model=model, start_at_prior=False)
     assert second.model is model
     assert second.history["train_loss"][-1] < loss
+
+
+@pytest.mark.parametrize(
+    "option", [{"class_weight": "balanced"}, {"class_weight": {1: 5.0}}, {"stratified": True}, {"oversample": 0.6}]
+)
+def test_ignored_labels_are_no_class(option):
+    """Ignored samples of any label train what ignored samples of another do, and are not dealt as positives."""
+    x, y = data()
+    kept = torch.arange(N) % 3 > 0
+    found = []
+    for label in (-100, 255):
+        marked = torch.where(kept, y, label)
+        loss = MetricLoss("f1", ignore_index=label)
+        found.append(weights_of(trained(loss, (x, marked), batch_size=25, **option).model))
+    assert torch.equal(*found)
+
+
+def test_balanced_class_weights_are_of_what_is_not_ignored():
+    x, y = data()
+    kept = torch.arange(N) % 3 > 0
+    share = y[kept].double().mean().item()
+    by_class = {0: 0.5 / (1 - share), 1: 0.5 / share}
+    loss, marked = MetricLoss("f1", ignore_index=255), torch.where(kept, y, 255)
+    balanced, given = (trained(loss, (x, marked), class_weight=each) for each in ("balanced", by_class))
+    torch.testing.assert_close(weights_of(balanced.model), weights_of(given.model), rtol=0, atol=1e-6)
+
+
+def test_a_column_of_labels_can_be_stratified():
+    x, y = data()
+    column, row = (trained(WeightedBCELoss(), (x, given), stratified=True) for given in (y[:, None], y))
+    assert torch.equal(weights_of(column.model), weights_of(row.model))
+
+
+@pytest.mark.parametrize("monitor", ["loss", "f1"])
+def test_a_scheduler_that_waits_for_what_is_watched(monitor):
+    made = []
+
+    def plateau(optimizer):
+        mode = "min" if monitor == "loss" else "max"
+        made.append(torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode=mode, patience=0, factor=0.5))
+        return made[-1]
+
+    x, y = data()
+    result = trained(WeightedBCELoss(), scheduler=plateau, monitor=monitor, validation=(x, 1 - y), epochs=5, lr=0.1)
+    twin = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        torch.optim.SGD([torch.zeros(1)], lr=0.1), mode=made[-1].mode, patience=0, factor=0.5
+    )
+    for value in result.history["value"]:
+        twin.step(value)
+    assert made[-1].get_last_lr() == twin.get_last_lr()
+    assert made[-1].get_last_lr()[0] < 0.1

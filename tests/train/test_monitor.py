@@ -1,14 +1,16 @@
 """Monitors: the value on a validation set, against scikit-learn and brute force over thresholds."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from sklearn import metrics as sklearn_metrics
+from torch import nn
 
-from metricfit import metrics
+from metricfit import MetricLoss, metrics
 from metricfit.curves import best_threshold
-from metricfit.train import Measured, Monitor, fit
+from metricfit.train import Measured, Monitor, Stage, evaluate, fit
 from metricfit.train.monitor import as_monitor
 
 
@@ -196,3 +198,37 @@ def test_fit_watches_at_the_threshold_given():
     assert result.best == pytest.approx(expected.value)
     assert result.threshold == 0.2
     assert result.history["monitor"] == ["recall"] * 3
+
+
+@pytest.mark.parametrize("monitor", [Monitor("f1"), Monitor("f1", threshold="best"), Monitor("auroc")])
+def test_ignored_labels_count_for_nothing(monitor):
+    logits, y = binary()
+    weight = torch.rand(len(y), generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+    kept = torch.arange(len(y)) % 3 > 0
+    marked = replace(monitor, ignore_index=-1)
+    found = marked.measure(logits, torch.where(kept, y, -1), weight)
+    assert found.value == pytest.approx(monitor.measure(logits[kept], y[kept], weight[kept]).value)
+
+
+@pytest.mark.parametrize("name", ["f1", "best f1", "auroc", "average_precision"])
+def test_fit_watches_without_what_the_objective_ignores(name):
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    held_out = torch.where(torch.arange(60) % 4 > 0, y, 255)
+    stage = Stage(MetricLoss("f1", ignore_index=255), monitor=name)
+    result = fit(nn.Linear(3, 1), (x, y), stage, validation=(x, held_out), epochs=1, progress=False)
+    kept = held_out != 255
+    assert result.best == pytest.approx(evaluate(result.model, (x[kept], y[kept]), name)[name])
+    assert result.best == evaluate(result, (x, held_out), name, ignore_index=255)[name]
+
+
+def test_a_validation_set_whose_positives_are_ignored_is_refused():
+    x, y = torch.randn(20, 3), torch.arange(20) % 2
+    stage = Stage(MetricLoss("f1", ignore_index=255), monitor="f1")
+    with pytest.raises(ValueError, match="the validation set has no positives"):
+        fit(nn.Linear(3, 1), (x, y), stage, validation=(x, 255 * y), epochs=1, progress=False)
+
+
+def test_an_unknown_name_is_answered_with_those_that_are_no_metrics_too():
+    with pytest.raises(ValueError, match=r"no metric 'aucroc'.*loss, auroc, average_precision"):
+        Monitor("aucroc")

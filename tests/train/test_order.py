@@ -115,3 +115,16 @@ def test_seeds_of_different_parts_differ_and_fit_in_63_bits():
     assert len(set(seeds)) == len(parts)
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert seed_of(3, "folds") == seed_of(3, "folds")
+
+
+@pytest.mark.parametrize("order", [Order(10, stratified=True), Order(10, oversample=0.5)])
+def test_a_column_of_labels_is_a_row(order):
+    order.check(LABELS[:, None])
+    assert order.steps_of(LABELS[:, None]) == order.steps_of(LABELS)
+    pairs = zip(of_epoch(order, LABELS[:, None]), of_epoch(order), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+
+
+def test_a_batch_size_is_a_whole_number():
+    with pytest.raises(ValueError, match=r"batch_size must be at least 1, a whole number, got 64\.0"):
+        Order(64.0)

@@ -151,3 +151,11 @@ def test_several_classes_take_weights(make):
     x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     settings = {"validation": (x, torch.arange(60) % 3), "epochs": 1, "progress": False}
     fit(nn.Linear(3, 3), (x, torch.arange(60) % 3), make(task="multiclass"), class_weight=[1.0, 2.0, 3.0], **settings)
+
+
+def test_constrained_for_several_labels():
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    y = (x > 0).long()
+    stages = recipes.constrained("f1", "recall >= 0.8", task="multilabel")
+    result = fit(nn.Linear(3, 3), (x, y), stages, validation=(x, y), epochs=2, progress=False)
+    assert result.history.rows[-1]["monitor"] == "f1"
