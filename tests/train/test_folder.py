@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 
 import hypothesis.strategies as st
 import numpy as np
@@ -11,9 +13,10 @@ from exactly import assert_same
 from hypothesis import given, settings
 
 from metricfit.train.folder import CHECKPOINT, KEPT, RunFolder
+from metricfit.train.inside import fingerprint
 from metricfit.train.lock import Lock
 from metricfit.train.packing import pack, unpack
-from metricfit.train.spec import differences, fingerprint
+from metricfit.train.spec import differences
 
 DTYPES = [
     torch.bool,
@@ -180,6 +183,30 @@ def test_differences_are_of_leaves_and_leave_out_versions():
     now = {"a": {"b": [1, 4], "c": 3}, "versions": 2, "checkpoint_every": None, "new": [1]}
     assert differences(before, now) == ["a.b[1]: 2 then, 4 now", "gone: 1 then, None now", "new: None then, [1] now"]
     assert differences(before, before) == []
+
+
+def test_code_is_not_compared_between_two_pythons():
+    def spec(python, code):
+        return {"stages": [{"code": {"optimizer()": code}, "lr": 1}], "versions": {"python": python}}
+
+    assert differences(spec("3.11.2", "a"), spec("3.11.9", "b")) == [
+        "stages[0].code.optimizer(): 'a' then, 'b' now",
+    ]
+    assert differences(spec("3.11.2", "a"), spec("3.12.2", "b")) == []
+
+
+def test_what_is_inside_survives_another_process():
+    code = (
+        "import json; from metricfit.train import Monitor; from metricfit.train.inside import inside\n"
+        "def mine(counts): return counts.tp if 'a' in {'a', 'b', 'c'} else counts.fp\n"
+        "print(json.dumps(inside(Monitor(mine, subject_to=['recall >= 0.5', 'mcc >= 0.1']))))"
+    )
+    found = [
+        subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed})
+        for seed in ("1", "2")
+    ]
+    assert found[0] == found[1]
+    assert b"metric()" in found[0]
 
 
 def test_fingerprints():

@@ -1,5 +1,6 @@
 """A run that was killed and resumed is the run that was not: to the bit, and with few steps made twice."""
 
+import copy
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,9 @@ from runs_to_kill import EVERY, SAMPLES, data, network, one_model, population, s
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from metricfit import AugmentedLagrangian, MetricLoss
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, CheckpointWarning, Stage, fit
+from metricfit.train import Callback, CheckpointWarning, Monitor, Stage, fit
 from metricfit.train.folder import RunFolder
 
 STEPS = 49
@@ -423,6 +426,7 @@ def test_a_finished_population_returns_its_result(tmp_path):
     made = RunFolder(tmp_path).steps_made
     for one, other in zip(population(tmp_path), first, strict=True):
         assert_same(one.model.state_dict(), other.model.state_dict())
+        assert_same(one.objective.state_dict(), other.objective.state_dict())
         assert one.history == other.history
     assert RunFolder(tmp_path).steps_made == made
 
@@ -487,6 +491,87 @@ def test_other_settings_are_refused_by_name(tmp_path, now, told):
     with pytest.raises(ValueError, match=f"holds another run .*{told}"):
         fit(**started | now, resume=True)
     assert contents(tmp_path) == before
+
+
+def layers(dropout=0.2, activation=nn.ReLU):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), activation(), nn.Dropout(dropout), nn.Linear(16, 1))
+
+
+def with_momentum(momentum):
+    return lambda weights, lr: torch.optim.SGD(weights, lr=lr, momentum=momentum)
+
+
+def share_found(counts):
+    return counts.tp / (counts.tp + counts.fn)
+
+
+def share_found_otherwise(counts):
+    return counts.tp / (counts.tp + 2 * counts.fn)
+
+
+share_found_otherwise.__name__ = share_found_otherwise.__qualname__ = "share_found"
+
+BCE = nn.BCEWithLogitsLoss
+DECAYED = torch.optim.lr_scheduler.ExponentialLR
+UNSEEN_IN_A_REPR = {
+    "positive_weight": ({"objective": BCE()}, {"objective": BCE(pos_weight=torch.tensor(2.0))}, "objective.pos_weight"),
+    "reduction": ({"objective": BCE()}, {"objective": BCE(reduction="sum")}, "objective.reduction: 'mean' then"),
+    "dropout": ({"model": layers(0.2)}, {"model": layers(0.5)}, r"architecture\[3\].*p=0.2.*then.*p=0.5.*now"),
+    "activation": ({"model": layers()}, {"model": layers(activation=nn.Tanh)}, r"architecture\[2\].*ReLU.*Tanh"),
+    "start": ({}, {"start_at_prior": False}, "start_at_prior: None then, False now"),
+    "closure": ({"optimizer": with_momentum(0.9)}, {"optimizer": with_momentum(0.5)}, "optimizer.momentum: 0.9 then"),
+    "partial": (
+        {"optimizer": partial(torch.optim.SGD, momentum=0.9)},
+        {"optimizer": partial(torch.optim.SGD, momentum=0.5)},
+        "optimizer.momentum: 0.9 then",
+    ),
+    "lambda": (
+        {"scheduler": lambda made: DECAYED(made, 0.9)},
+        {"scheduler": lambda made: DECAYED(made, 0.5)},
+        r"code.scheduler\(\)",
+    ),
+    "metric": (
+        {"objective": MetricLoss(share_found)},
+        {"objective": MetricLoss(share_found_otherwise)},
+        r"code.objective.metric.formula\(\)",
+    ),
+    "monitor": (
+        {"monitor": Monitor(share_found)},
+        {"monitor": Monitor(share_found_otherwise)},
+        r"code.monitor.metric\(\)",
+    ),
+    "constraint": (
+        {"objective": AugmentedLagrangian(WeightedBCELoss(), lambda z, y: z.mean() - 1)},
+        {"objective": AugmentedLagrangian(WeightedBCELoss(), lambda z, y: z.mean() - 2)},
+        r"code.objective.constraints.0.function\(\)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("then", "now", "told"), UNSEEN_IN_A_REPR.values(), ids=UNSEEN_IN_A_REPR)
+def test_what_no_repr_shows_is_refused_too_and_the_same_is_not(tmp_path, then, now, told):
+    usual = {"model": layers(), "train": data(), "objective": WeightedBCELoss(), "validation": data(seed=1)}
+    usual |= {"batch_size": 64, "epochs": 1, "checkpoint_dir": tmp_path, "accelerator": "cpu"}
+    fit(**usual | copy.deepcopy(then))
+    fit(**usual | then, resume=True)
+    with pytest.raises(ValueError, match=f"holds another run .*{told}"):
+        fit(**usual | now, resume=True)
+
+
+@pytest.mark.parametrize("now", [{"weight": torch.ones(2)}, {"label_smoothing": 0.1}], ids=str)
+def test_another_cross_entropy_is_refused_by_a_finished_run(tmp_path, now):
+    usual = {"train": data(), "batch_size": 64, "epochs": 1, "checkpoint_dir": tmp_path, "accelerator": "cpu"}
+    model = nn.Linear(6, 2)
+    fit(model, objective=nn.CrossEntropyLoss(), **usual)
+    with pytest.raises(ValueError, match=f"holds another run .*objective.{next(iter(now))}"):
+        fit(model, objective=nn.CrossEntropyLoss(**now), resume=True, **usual)
+
+
+def test_another_start_of_a_population_is_refused(tmp_path):
+    population(tmp_path)
+    with pytest.raises(ValueError, match="start_at_prior: None then, False now"):
+        population(tmp_path, start_at_prior=False)
 
 
 def test_other_splits_are_refused(tmp_path):

@@ -21,13 +21,14 @@ from metricfit.train.class_weight import ClassWeight, of_classes
 from metricfit.train.fitting import FitResult, callbacks_shown, folder_of
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import History, Row
+from metricfit.train.inside import fingerprint
 from metricfit.train.loop import Loop, Standing
 from metricfit.train.member_checks import check_members, check_norms, check_optimizers, check_splits, rates_of
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.population import Population, Stacked, filled, with_state
 from metricfit.train.samples import Batch, InMemory, as_tensor, source, type_of
-from metricfit.train.spec import fingerprint, spec_of
+from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
 from metricfit.train.start import start_at_prior as set_prior
 
@@ -122,7 +123,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
         if folder is not None:
             drawn = [fingerprint(torch.cat(each)) for each in zip(trained, held_out or trained, strict=True)]
             settings = {"seeds": seeds, "rates": rates, "splits": drawn, "class_weight": class_weight, "clip": clip}
-            settings |= {"checkpoint_every": checkpoint_every}
+            settings |= {"checkpoint_every": checkpoint_every, "start_at_prior": start_at_prior}
             folder.begin(spec_of(models[0], stages, data, None, order, **settings), resume)
             if folder.finished:
                 return _from_folder(folder, [model.to(where) for model in models], stages[-1].objective)

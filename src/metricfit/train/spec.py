@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from metricfit._version import __version__
+from metricfit.train.inside import described, fingerprint, inside
 from metricfit.train.order import Order
 from metricfit.train.samples import FromLoader, InMemory, Source
 from metricfit.train.stage import Stage
@@ -29,9 +28,10 @@ def spec_of(
     order: Order,
     **settings: Any,
 ) -> dict[str, Any]:
-    """The model's shapes, the stages, the data by length and hash, and the settings given by name."""
+    """The model's layers and shapes, the stages, the data by length and hash, and the settings given by name."""
     spec = {
         "model": {name: [*given.shape, str(given.dtype)] for name, given in model.state_dict().items()},
+        "architecture": described(model).splitlines(),
         "stages": [
             {
                 "name": stage.name,
@@ -42,8 +42,10 @@ def spec_of(
                 "scheduler": _described(stage.scheduler),
                 "monitor": _described(stage.watched),
                 "patience": stage.patience,
+                "settings": settings_within,
+                "code": code_within,
             }
-            for stage in stages
+            for stage, (settings_within, code_within) in ((each, _told(each)) for each in stages)
         ],
         "train": _data(data),
         "validation": None if validation is None else _data(validation),
@@ -58,18 +60,28 @@ def spec_of(
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Where two specs differ, each as a sentence; versions and the checkpoints' interval may."""
+    """Where two specs differ, each as a sentence; versions and the checkpoints' interval may.
+
+    Another Python makes other code of the same function, so between two of them code is not compared.
+    """
     then, today = ({key: spec[key] for key in spec if key not in NOT_COMPARED} for spec in (before, now))
-    return list(_differing(then, today, ""))
+    unlike = _python(before) != _python(now)
+    return list(_differing(then, today, "", {"code"} if unlike else set()))
 
 
-def _differing(before: Any, now: Any, where: str) -> Iterator[str]:
+def _python(spec: dict[str, Any]) -> list[str]:
+    """The version of Python as far as it tells which bytecode it makes."""
+    versions = spec.get("versions")
+    return str(versions["python"]).split(".")[:2] if isinstance(versions, dict) and "python" in versions else []
+
+
+def _differing(before: Any, now: Any, where: str, left_out: set[str]) -> Iterator[str]:
     if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted(before.keys() | now.keys()):
-            yield from _differing(before.get(key), now.get(key), f"{where}.{key}" if where else key)
+        for key in sorted((before.keys() | now.keys()) - left_out):
+            yield from _differing(before.get(key), now.get(key), f"{where}.{key}" if where else key, left_out)
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for at, pair in enumerate(zip(before, now, strict=True)):
-            yield from _differing(pair[0], pair[1], f"{where}[{at}]")
+            yield from _differing(pair[0], pair[1], f"{where}[{at}]", left_out)
     elif before != now:
         yield f"{where}: {before!r} then, {now!r} now"
 
@@ -85,17 +97,14 @@ def _data(given: Source) -> dict[str, Any]:
     return found
 
 
-def fingerprint(given: Tensor) -> str:
-    """A hash of a tensor's shape, type and bits."""
-    plain = given.detach().cpu().contiguous()
-    digest = hashlib.sha256(f"{tuple(plain.shape)} {plain.dtype}".encode())
-    digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
-
-
 def _described(given: Any) -> str | None:
-    """Its repr, without the addresses that differ from one process to the next."""
-    return None if given is None else re.sub(r" at 0x[0-9a-f]+", "", repr(given))
+    return None if given is None else described(given)
+
+
+def _told(stage: Stage) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the reprs of a stage's parts leave out: settings, and the code of functions."""
+    parts = {"objective": stage.objective, "optimizer": stage.optimizer, "scheduler": stage.scheduler}
+    return inside(parts | {"monitor": stage.watched})
 
 
 def _plain(given: Any) -> Any:
