@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from metricfit import AugmentedLagrangian, MetricLoss
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import Callback, CheckpointWarning, Monitor, Stage, fit
+from metricfit.train import Callback, CheckpointWarning, Monitor, Stage, fit, fit_population
 from metricfit.train.folder import RunFolder
 
 STEPS = 49
@@ -429,6 +429,27 @@ def test_a_finished_population_returns_its_result(tmp_path):
         assert_same(one.objective.state_dict(), other.objective.state_dict())
         assert one.history == other.history
     assert RunFolder(tmp_path).steps_made == made
+
+
+def no_such_word(word):
+    raise AssertionError(f"{word} is not JSON")
+
+
+def test_the_report_is_json_with_spec_versions_and_seed(tmp_path):
+    usual = {"epochs": 1, "batch_size": 64}
+    fit(network(), data(), WeightedBCELoss(), seed=7, checkpoint_dir=tmp_path / "one", accelerator="cpu", **usual)
+    models = [network(seed, norm=nn.LayerNorm) for seed in range(2)]
+    fit_population(models, data(), WeightedBCELoss(), checkpoint_dir=tmp_path / "two", device="cpu", **usual)
+
+    def report(name):
+        return json.loads((tmp_path / name / "report.json").read_bytes(), parse_constant=no_such_word)
+
+    one, two = report("one"), report("two")
+    assert (one["best"], one["threshold"], one["epochs"], one["seed"]) == (None, None, 1, 7)
+    assert (two["best"], two["threshold"], two["epochs"], two["seeds"]) == ([None] * 2, [None] * 2, [1, 1], [0, 1])
+    for told in (one, two):
+        assert told["versions"]["torch"] == torch.__version__
+        assert told["spec"]["batch_size"] == 64
 
 
 def contents(folder):

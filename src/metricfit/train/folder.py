@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import warnings
@@ -156,8 +157,14 @@ class RunFolder:
         return sorted((path for path in self.path.iterdir() if CHECKPOINT.fullmatch(path.name)), reverse=True)
 
     def finish(self, state: dict[str, Any], report: dict[str, Any]) -> None:
-        """Write the result, and last the mark that it is all there, with the files' hashes."""
-        files = {"result.safetensors": pack(state), "report.json": json.dumps(report, indent=2).encode()}
+        """Write the result, a report with the spec for readers without this library, and last the mark that it is all
+        there, with the files' hashes.
+        """
+        spec = self._spec()
+        seed = {name: spec[name] for name in ("seed", "seeds") if name in spec}
+        told = _as_json({**report, **seed, "versions": spec.pop("versions", None), "spec": spec})
+        report_json = json.dumps(told, indent=2, allow_nan=False).encode()
+        files = {"result.safetensors": pack(state), "report.json": report_json}
         for name, content in files.items():
             self.write(name, content)
         self.write("finished", json.dumps({name: _digest(content) for name, content in files.items()}).encode())
@@ -196,6 +203,15 @@ class RunFolder:
         kept = self.checkpoints()
         last = f"the last good checkpoint, {kept[0].name}, is untouched" if kept else "no checkpoint was there yet"
         return OSError(error.errno, f"{why}; {last}. {remedy} and run again with resume=True", str(self.path))
+
+
+def _as_json(given: Any) -> Any:
+    """The same with null for numbers that JSON has no word for."""
+    if isinstance(given, dict):
+        return {key: _as_json(each) for key, each in given.items()}
+    if isinstance(given, (list, tuple)):
+        return [_as_json(each) for each in given]
+    return None if isinstance(given, float) and not math.isfinite(given) else given
 
 
 def _digest(content: bytes) -> str:

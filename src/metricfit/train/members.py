@@ -408,7 +408,14 @@ def _to_folder(folder: RunFolder, results: Sequence[FitResult]) -> None:
         }
         for each in results
     ]
-    report = {"members": len(results), "best": [each.best for each in results], "steps_made": folder.steps_made}
+    report = {
+        "members": len(results),
+        "best": [each.best for each in results],
+        "threshold": [each.threshold for each in results],
+        "epochs": [len(each.history) for each in results],
+        "steps_made": folder.steps_made,
+        "seconds": results[0].seconds,
+    }
     folder.finish({"members": states}, report)
 
 
