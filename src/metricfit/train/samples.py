@@ -78,6 +78,7 @@ class FromDataset:
     def __init__(self, dataset: Dataset[Any], workers: int = 0, dtype: torch.dtype | None = None) -> None:
         self.dataset, self.workers, self.dtype = dataset, workers, dtype
         self._target: Tensor | None = None
+        self._first: tuple[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
@@ -85,7 +86,7 @@ class FromDataset:
     def typed(self, dtype: torch.dtype) -> FromDataset:
         """The same with inputs, where they are a tensor of fractions, of this type."""
         typed = FromDataset(self.dataset, self.workers, dtype)
-        typed._target = self._target
+        typed._target, typed._first = self._target, self._first
         return typed
 
     @property
@@ -96,9 +97,11 @@ class FromDataset:
         return self._target
 
     def first(self) -> Any:
-        """The inputs of a batch of the first sample."""
-        with randomness.seeded(0):
-            return batch_of(default_collate([self.dataset[0]]), torch.device("cpu")).x
+        """The inputs of a batch of the first sample, read once."""
+        if self._first is None:
+            with randomness.seeded(0):
+                self._first = (batch_of(default_collate([self.dataset[0]]), torch.device("cpu")).x,)
+        return self._first[0]
 
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
         """One batch for each list of numbers; what is random in the items is drawn from the seed."""
