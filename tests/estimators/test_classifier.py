@@ -8,6 +8,7 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, fbeta_score, precision_score, recall_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict
@@ -295,3 +296,20 @@ def test_wrong_labels_and_unfitted(quick, fitted, blobs):
         fitted.score(X[:2], [0, 7])
     with pytest.raises(NotFittedError):
         MetricClassifier().rethreshold(0.5)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_what_check_classifiers_train_asks_besides(classes, quick):
+    """The rest of scikit-learn's check that is an expected failure for what it says of predict_proba."""
+    X, y = make_blobs(n_samples=300, random_state=0, centers=classes)
+    X = StandardScaler().fit_transform(X).astype(np.float32)
+    X.flags.writeable = False
+    model = MetricClassifier(**quick)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(X, y[:-1])
+    model.fit(X.tolist(), y.tolist())
+    assert np.array_equal(model.predict(X), MetricClassifier(**quick).fit(X, y).predict(X))
+    assert np.mean(model.predict(X) == y) > 0.83
+    for method in (model.predict, model.decision_function, model.predict_proba):
+        with pytest.raises(ValueError, match="features"):
+            method(X.T)

@@ -109,10 +109,12 @@ def decided(
         seed=seed,
     )
     assert drawn.threshold_interval is not None
+    low, high = drawn.threshold_interval
+    middle = _middle(scores, threshold)
     return Decision(
         value,
-        threshold=_middle(scores, threshold),
-        interval=(drawn.threshold_interval.low, drawn.threshold_interval.high),
+        threshold=middle,
+        interval=(min(low, middle), max(high, middle)),  # its ends are scores, the threshold lies between two
         value_interval=(drawn.interval.low, drawn.interval.high),
     )
 
