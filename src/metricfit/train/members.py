@@ -129,7 +129,12 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
                 return _from_folder(folder, [model.to(where) for model in models], stages[-1].objective)
         if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
             for model, prior in zip(models, priors, strict=True):
-                set_prior(model, prior, strict=start_at_prior is True)
+                set_prior(
+                    model,
+                    prior,
+                    strict=start_at_prior is True,
+                    logits=lambda model=model: checks.sample_logits(model, data.x[:2]),  # type: ignore[misc]
+                )
         data = data.to(where)
         learner = Population(
             models,
