@@ -7,6 +7,11 @@ import pytest
 QUICK = {"network": "mlp", "members": 3, "epochs": 25, "lr": 0.02, "time_budget": None, "random_state": 0}
 
 
+@pytest.fixture(scope="session")
+def quick_settings():
+    return QUICK
+
+
 @pytest.fixture
 def quick():
     return dict(QUICK)

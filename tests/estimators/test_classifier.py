@@ -21,10 +21,8 @@ from metricfit.curves import InfeasibleError, best_threshold
 
 
 @pytest.fixture(scope="module")
-def fitted(blobs):
-    from conftest import QUICK
-
-    return MetricClassifier(**QUICK).fit(*blobs)
+def fitted(quick_settings, blobs):
+    return MetricClassifier(**quick_settings).fit(*blobs)
 
 
 def test_it_learns_and_decides_at_its_threshold(fitted, blobs):
