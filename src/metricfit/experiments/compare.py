@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import statistics
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,19 +21,28 @@ from metricfit.core.counts import Counts
 from metricfit.data import folds
 from metricfit.experiments import cells
 from metricfit.experiments.methods import DEFAULT, REFERENCE, Method, methods, train
-from metricfit.metrics import get_metric, parse_requirement
+from metricfit.metrics import Metric, get_metric, parse_requirement
 
 TIE = 0.01
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method's values, one a fold, its seconds over all folds, and what it says beside the reference's."""
+    """A method's values, one a fold, and what they say.
+
+    Attributes:
+        interval: of the mean, 95 %, by the corrected t of Nadeau & Bengio (2003), within the bounds of the metric; None
+            where all folds have one value, for then nothing says how far it is to be trusted.
+        seconds: of training, over all folds.
+        held: on how many folds the requirements held.
+        versus: the method beside the reference; None for the reference itself and what equals it on every fold.
+    """
 
     name: str
     values: tuple[float, ...]
+    interval: stats.Interval | None
     seconds: float
-    held: int | None
+    held: int
     versus: stats.SplitComparison | None
 
     @property
@@ -106,14 +116,16 @@ def compare(
     ]
     work = partial(_work, X, y, groups, outer, {method.name: method for method in several})
     found = cells.run(every, work, folder, jobs=jobs, backend=backend, watch=watch)
-    rows = _rows(found, name, several, parts, get_metric(metric).minimize)
+    rows = _rows(found, name, several, parts, get_metric(metric))
     scores = np.empty(len(y))
     thresholds = []
     for at, (_, part) in enumerate(outer):
         of_fold = found[name, DEFAULT, f"fold {at}"]
         scores[part] = of_fold["scores"]
         thresholds.append(of_fold["threshold"])
-    return Comparison(metric, rows, verdict(rows, metric), scores, y, statistics.fmean(thresholds))
+    return Comparison(
+        metric, rows, verdict(rows, metric, required=bool(subject_to)), scores, y, statistics.fmean(thresholds)
+    )
 
 
 def _work(
@@ -144,7 +156,7 @@ def _work(
     return found
 
 
-def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: int, minimize: bool) -> list[Row]:
+def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: int, metric: Metric) -> list[Row]:
     values: dict[str, list[float]] = {}
     held: dict[str, int] = {}
     seconds: dict[str, float] = {}
@@ -156,10 +168,34 @@ def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: in
                 held[called] = held.get(called, 0) + report["held"][called]
                 seconds[called] = seconds.get(called, 0.0) + report["seconds"]
     rows = [
-        Row(called, tuple(of), seconds[called], held[called], _versus(called, of, values[REFERENCE], parts, minimize))
+        Row(
+            called,
+            tuple(of),
+            interval_of_mean(of, metric),
+            seconds[called],
+            held[called],
+            _versus(called, of, values[REFERENCE], parts, metric.minimize),
+        )
         for called, of in values.items()
     ]
-    return sorted(rows, key=lambda row: row.mean if minimize else -row.mean)
+    return sorted(rows, key=lambda row: row.mean if metric.minimize else -row.mean)
+
+
+def interval_of_mean(values: Sequence[float], metric: Metric) -> stats.Interval | None:
+    """The 95 % interval of the mean over the folds of a cross-validation, a value each.
+
+    The folds' training rows overlap, so Student's interval of the mean would be far too short: the variance is that of
+    Nadeau & Bengio (2003), with as many folds as values. Cut at the metric's bounds, which the mean cannot pass; None
+    where all values are equal.
+
+    >>> interval_of_mean([0.70, 0.74, 0.69, 0.72, 0.75], get_metric("f1"))
+    (0.6725, 0.7675)
+    """
+    if len(set(values)) == 1:
+        return None
+    from_zero = stats.compare_splits(values, [0.0] * len(values), test_fraction=1 / len(values))
+    low, high = metric.bounds
+    return stats.Interval(max(low, from_zero.interval.low), min(high, from_zero.interval.high))
 
 
 def _versus(
@@ -167,28 +203,39 @@ def _versus(
 ) -> stats.SplitComparison | None:
     if name == REFERENCE or list(values) == list(reference):
         return None
-    return stats.compare_splits(values, reference, test_fraction=1 / parts, rope=TIE, minimize=minimize)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the values differ by .* on every split")  # the verdict says so in its words
+        return stats.compare_splits(values, reference, test_fraction=1 / parts, rope=TIE, minimize=minimize)
 
 
-def verdict(rows: Sequence[Row], metric: str) -> str:
-    """What the numbers say, in plain words."""
+def verdict(rows: Sequence[Row], metric: str, *, required: bool = False) -> str:
+    """What the numbers say, in plain words; ``required`` if requirements were to hold."""
     by_name = {row.name: row for row in rows}
-    mine, best = by_name[DEFAULT], rows[0]
-    versus = mine.versus
-    if versus is None:
-        first = f"Cross-entropy with a tuned threshold does exactly as well here ({metric} {mine.mean:.3f}); use it."
-    else:
-        low, high = versus.interval
-        between = f"{versus.difference:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}"
-        if low > 0:
-            first = f"metricfit's default is better than cross-entropy with a tuned threshold here ({between})."
-        elif high < 0:
-            first = f"Cross-entropy with a tuned threshold is better here ({between}); use it."
-        else:
-            first = f"Cross-entropy with a tuned threshold does as well here ({between}); use it, it is simpler."
+    mine, best, minimize = by_name[DEFAULT], rows[0], get_metric(metric).minimize
+    first = _beside_reference(mine, metric, minimize)
+    if required:
+        first += f" Its requirements held on {mine.held} of {len(mine.values)} folds."
     if best.name in (DEFAULT, REFERENCE):
         return first
-    return f"{first} The highest mean is that of {best.name}: {best.mean:.3f}."
+    held = f"; its requirements held on {best.held} of {len(best.values)} folds" if required else ""
+    return f"{first} The {'lowest' if minimize else 'highest'} mean is that of {best.name}: {best.mean:.3f}{held}."
+
+
+def _beside_reference(mine: Row, metric: str, minimize: bool) -> str:
+    if mine.versus is None:
+        return f"Cross-entropy with a tuned threshold does exactly as well here ({metric} {mine.mean:.3f}); use it."
+    low, high = mine.versus.interval
+    if low == high:
+        return (
+            f"The difference to cross-entropy with a tuned threshold is {low:+.3f} on every fold, too few values to "
+            "say how sure that is; ask for other folds, or more of them."
+        )
+    between = f"{mine.versus.difference:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}"
+    if low <= 0 <= high:
+        return f"Cross-entropy with a tuned threshold does as well here ({between}); use it, it is simpler."
+    if (high < 0) == minimize:
+        return f"metricfit's default is better than cross-entropy with a tuned threshold here ({between})."
+    return f"Cross-entropy with a tuned threshold is better here ({between}); use it."
 
 
 def _fingerprint(X: pd.DataFrame, y: NDArray[np.int64]) -> str:
