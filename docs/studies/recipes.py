@@ -31,7 +31,7 @@ from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
 from metricfit.metrics import f1
 from metricfit.models import study_mlp
 from metricfit.train import FitResult, Stage, fit_population
-from metricfit.train.members import stratified_folds
+from metricfit.train.folds import stratified_folds
 from metricfit.train.order import seed_of
 
 HERE = Path(__file__).resolve().parent

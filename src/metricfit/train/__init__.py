@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from metricfit.train.evaluation import Evaluation, evaluate
     from metricfit.train.fitting import FitResult, fit
     from metricfit.train.folder import CheckpointWarning
+    from metricfit.train.folds import Ensemble, fit_folds
     from metricfit.train.history import History
     from metricfit.train.loop import NotFiniteError
-    from metricfit.train.members import Ensemble, fit_folds, fit_population
+    from metricfit.train.members import fit_population
     from metricfit.train.monitor import Measured, Monitor
     from metricfit.train.progress import ProgressBar
     from metricfit.train.stage import Stage
@@ -25,9 +26,10 @@ _HOMES = {
     "evaluation": ("Evaluation", "evaluate"),
     "fitting": ("FitResult", "fit"),
     "folder": ("CheckpointWarning",),
+    "folds": ("Ensemble", "fit_folds"),
     "history": ("History",),
     "loop": ("NotFiniteError",),
-    "members": ("Ensemble", "fit_folds", "fit_population"),
+    "members": ("fit_population",),
     "monitor": ("Measured", "Monitor"),
     "progress": ("ProgressBar",),
     "stage": ("Stage",),
