@@ -1,16 +1,12 @@
 """Two processes with unequal shards constrain their training as one process on the whole batch does."""
 
-import datetime
-import os
-
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from two_processes import flat_gradient, found_by_ranks
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint
 
-RANKS, ROUNDS, N, FEATURES = 2, 4, 11, 4
+ROUNDS, N, FEATURES = 4, 11, 4
 CONSTRAINTS = {
     "requirement": lambda: ["recall >= 0.9", "fpr <= 0.05"],
     "positive": lambda: [RankingConstraint(size=2 * N)],
@@ -49,7 +45,7 @@ def train(network, name, batch_of):
         optimizer.zero_grad()
         value = loss(network(x), y, index=index)
         value.backward()
-        gradient = torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
+        gradient = flat_gradient(network)
         optimizer.step()
         loss.update()
         multipliers = [given.clone() for given in loss.multipliers.values() if given is not None]
@@ -66,35 +62,18 @@ def validate_alone(rank):
     return loss(model()(x), y).item()
 
 
-def work(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/rendezvous",
-        rank=rank,
-        world_size=RANKS,
-        timeout=datetime.timedelta(seconds=40),
-    )
+def work(rank):
     found = {
         name: train(torch.nn.parallel.DistributedDataParallel(model()), name, lambda at: shard(rank, at))
         for name in CONSTRAINTS
     }
     found["alone"] = validate_alone(rank)
-    dist.barrier()
-    torch.save(found, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
+    return found
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        mp.spawn(work, args=(str(folder),), nprocs=RANKS)
-    finally:
-        os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
+    return found_by_ranks(work, tmp_path_factory.mktemp("ranks"))
 
 
 @every

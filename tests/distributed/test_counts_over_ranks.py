@@ -1,17 +1,14 @@
 """Two processes with unequal shards, one of them without positives, train as one process on the whole batch does."""
 
-import datetime
-import os
 from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from two_processes import RANKS, flat_gradient, found_by_ranks
 
 from metricfit import MetricLoss, RunningCounts, metrics, steps
 
-RANKS, DECAY, ROUNDS = 2, 0.9, 3
+DECAY, ROUNDS = 0.9, 3
 METRICS = ["f1", "mcc", "fpr"]
 FEATURES = 4
 
@@ -39,10 +36,6 @@ def build(name, memory):
     return MetricLoss(name, step=steps.Sigmoid(k=10), memory=RunningCounts(DECAY) if memory else None)
 
 
-def flat_gradient(module):
-    return torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
-
-
 def train(rank, name, memory):
     network, loss = torch.nn.parallel.DistributedDataParallel(model()), build(name, memory)
     seen = []
@@ -68,32 +61,15 @@ def validate_alone(rank):
     return evaluated, without_gradients, local
 
 
-def work(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/rendezvous",
-        rank=rank,
-        world_size=RANKS,
-        timeout=datetime.timedelta(seconds=40),
-    )
+def work(rank):
     found = {(name, memory): train(rank, name, memory) for name in METRICS for memory in (False, True)}
     found["alone"] = validate_alone(rank)
-    dist.barrier()
-    torch.save(found, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
+    return found
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        mp.spawn(work, args=(str(folder),), nprocs=RANKS)
-    finally:
-        os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
+    return found_by_ranks(work, tmp_path_factory.mktemp("ranks"))
 
 
 def in_one_process(name, memory, naive):
@@ -109,7 +85,7 @@ def in_one_process(name, memory, naive):
         value = naive.metric(metric, *total)
         value = value if metric.minimize else 1 - value
         value.backward()
-        seen.append(SimpleNamespace(value=value.item(), gradient=flat_gradient(network).clone()))
+        seen.append(SimpleNamespace(value=value.item(), gradient=flat_gradient(network)))
     return seen
 
 
@@ -129,7 +105,7 @@ def test_losses_of_the_shards_alone_would_not_do(naive):
         x, y, w = shard(rank, 0)
         network.zero_grad()
         build("f1", memory=False).eval()(network(x), y, weight=w).backward()
-        parts.append(flat_gradient(network).clone())
+        parts.append(flat_gradient(network))
     whole = in_one_process("f1", False, naive)[0].gradient
     assert not torch.allclose(sum(parts) / RANKS, whole, rtol=0.05)
 

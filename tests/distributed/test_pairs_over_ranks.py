@@ -1,17 +1,13 @@
 """Two processes with unequal shards gather their samples, and losses over pairs train as on the whole batch."""
 
-import datetime
-import os
-
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from two_processes import found_by_ranks
 
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.losses import MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, SoftAUROCLoss, WMWLoss
 
-RANKS, FEATURES = 2, 4
+FEATURES = 4
 #: What a rank holds: its number of samples, and none at all in the last.
 SHARDS = {"uneven": (7, 4), "one empty": (11, 0)}
 LOSSES = {
@@ -85,33 +81,16 @@ def disagree(rank):
         return str(error)
 
 
-def work(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/rendezvous",
-        rank=rank,
-        world_size=RANKS,
-        timeout=datetime.timedelta(seconds=40),
-    )
+def work(rank):
     found = {name: train(rank, sizes) for name, sizes in SHARDS.items()}
     found |= {(name, of): train_loss(rank, sizes, of) for name, sizes in SHARDS.items() for of in LOSSES}
     found |= {"alone": evaluate_alone(rank), "gathered": gathered(rank), "disagree": disagree(rank)}
-    dist.barrier()
-    torch.save(found, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
+    return found
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        mp.spawn(work, args=(str(folder),), nprocs=RANKS)
-    finally:
-        os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
+    return found_by_ranks(work, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("name", SHARDS)

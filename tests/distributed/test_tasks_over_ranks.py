@@ -1,17 +1,13 @@
 """Two processes with unequal shards train as one on the whole batch: several classes, a Mix, memory, chunks."""
 
-import datetime
-import os
-
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from two_processes import RANKS, flat_gradient, found_by_ranks
 
 from metricfit import MetricLoss, RunningCounts, steps
 from metricfit.losses import Mix, MSFELoss, WeightedBCELoss, backward_in_chunks
 
-RANKS, ROUNDS, FEATURES, CLASSES, N = 2, 3, 4, 3, 13
+ROUNDS, FEATURES, CLASSES, N = 3, 4, 3, 13
 DECAY = 0.9
 
 LOSSES = {
@@ -51,10 +47,6 @@ def shard(rank, name, at):
 def model(name):
     torch.manual_seed(0)
     return torch.nn.Linear(FEATURES, 1 if name.startswith("binary") else CLASSES).double()
-
-
-def flat_gradient(module):
-    return torch.cat([parameter.grad.flatten() for parameter in module.parameters()]).clone()
 
 
 def steps_of(name, memory, network, of_round, chunked):
@@ -108,15 +100,7 @@ def validate_alone(rank, name):
     return evaluated, without_gradients
 
 
-def work(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/rendezvous",
-        rank=rank,
-        world_size=RANKS,
-        timeout=datetime.timedelta(seconds=40),
-    )
+def work(rank):
     found = {}
     for name in LOSSES:
         for memory in (False, True):
@@ -126,24 +110,14 @@ def work(rank, folder):
                     name, memory, network, lambda at, name=name: shard(rank, name, at), chunked
                 )
         found[name, "alone"] = validate_alone(rank, name)
-    dist.barrier()
     found["images"] = train_on_images(rank, 3, None)
     found["per image"] = train_on_images(rank, 2, "equal")
-    dist.barrier()
-    torch.save(found, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
+    return found
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        mp.spawn(work, args=(str(folder),), nprocs=RANKS)
-    finally:
-        os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
+    return found_by_ranks(work, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["at once", "in chunks"])
