@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from metricfit.train.history import Row
+
+Outputs = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,12 @@ class Callback:
 
     def stepped(self, step: int, losses: Tensor) -> None:
         """An optimiser step was made; the active members' losses, on their device."""
+
+    def improved(self, members: Sequence[int], outputs: Outputs) -> None:
+        """These members are better than ever on the validation set, and their weights were kept.
+
+        ``outputs`` takes inputs, a tensor for each of them, and gives their logits, without gradient and dropout.
+        """
 
     def epoch_ended(self, rows: Sequence[Row]) -> None:
         """An epoch is over; the history's new rows, one for each active member."""

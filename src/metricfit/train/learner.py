@@ -62,6 +62,10 @@ class Learner(ABC):
         """Keep these members' weights as their best."""
 
     @abstractmethod
+    def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The logits of these active members, each of inputs of its own, in eval mode and without gradient."""
+
+    @abstractmethod
     def retire(self, members: Sequence[int]) -> None:
         """These members stop learning."""
 
@@ -214,6 +218,15 @@ class OneModel(Learner):
         """Copy the weights."""
         if members:
             self.best = {name: given.detach().clone() for name, given in self.raw.state_dict().items()}
+
+    @torch.no_grad()
+    def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The model's logits of each of these inputs, in parts."""
+        self.raw.eval()
+        device = self.fabric.device
+        found = [torch.cat([self.raw(part.to(device)) for part in torch.split(x, self.chunk)]) for x in inputs]
+        self.raw.train()
+        return found
 
     def retire(self, members: Sequence[int]) -> None:
         """Nothing is left to learn."""

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -237,6 +238,9 @@ class Loop:
                 row |= {"validation_loss": loss, "monitor": monitor.name, "value": measured.value}
                 row |= {"threshold": measured.threshold, "best": standing.best}
             self.learner.remember(improved)
+            if improved:
+                for callback in self.callbacks:
+                    callback.improved(improved, partial(self.learner.outputs, improved))
             self.learner.retire(stopped)
         at.rows += rows
         for callback in self.callbacks:

@@ -293,6 +293,20 @@ class Population(Learner):
                 for name, given in now.items():
                     final[name][list(members)] = given[rows]
 
+    @torch.no_grad()
+    def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
+        """These active members' logits; inputs of unequal length are filled up for the while."""
+        rows = [self.active.index(member) for member in members]
+        weights, buffers = ({name: given[rows] for name, given in of.items()} for of in (self.weights, self.buffers))
+        device, found = self.data.y.device, []
+        lengths = [len(x) for x in inputs]
+        self.skeleton.eval()
+        for first in range(0, max(lengths), self.chunk):
+            part = pad_sequence([x[first : first + self.chunk] for x in inputs], batch_first=True).to(device)
+            found.append(vmap(self._forward)(weights, buffers, part))
+        self.skeleton.train()
+        return [mine[:length] for mine, length in zip(torch.cat(found, dim=1), lengths, strict=True)]
+
     def retire(self, members: Sequence[int]) -> None:
         """Take these members out of the stack: weights, buffers, optimiser and objective."""
         if not members:
