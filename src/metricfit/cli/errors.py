@@ -1,7 +1,68 @@
-"""What is the user's to mend: one clear paragraph, exit code 2."""
+"""How commands end: 0, 2 for what is the user's to mend, 130 for Ctrl-C, 1 for a mistake of this program."""
 
 from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import typer
+
+from metricfit.cli.printing import say
+from metricfit.experiments.cells import CellError
+from metricfit.experiments.failures import deliberate
+
+DEBUG = "METRICFIT_DEBUG"
 
 
 class UserError(Exception):
     """Something about the files or options given; the message says what, and what to do."""
+
+
+def told(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose errors end in one paragraph.
+
+    An error that this library raised in words of its own, or that the system reports of a file, is the user's to mend.
+    Any other is a mistake of ours and is called so; its traceback goes to a file, or is shown with METRICFIT_DEBUG=1.
+    """
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (typer.Exit, typer.Abort):
+            raise
+        except KeyboardInterrupt:
+            say("Interrupted. What was finished is kept; run the same command again to go on.")
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if os.environ.get(DEBUG):
+                traceback.print_exc()
+            if _is_the_users(error):
+                say(f"Error: {str(error) or type(error).__name__}")
+                raise typer.Exit(2) from None
+            say(_of_ours(error))
+            raise typer.Exit(1) from None
+
+    return run
+
+
+def _is_the_users(error: Exception) -> bool:
+    if isinstance(error, CellError):
+        return error.details is None
+    return isinstance(error, (UserError, OSError, ModuleNotFoundError)) or deliberate(error)
+
+
+def _of_ours(error: Exception) -> str:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="metricfit-error-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.writelines(traceback.format_exception(error))
+        file.write(getattr(error, "details", ""))
+    return (
+        f"Error: metricfit failed where it should not have: {type(error).__name__}: {error}. This is a mistake in "
+        f"metricfit, not in your table. Please report it with the traceback in {file.name}."
+    )

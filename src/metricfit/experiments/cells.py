@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import joblib
 import torch
 
 from metricfit._version import __version__
+from metricfit.experiments.failures import deliberate
 from metricfit.train.folder import RunFolder
 from metricfit.train.spec import differences
 
@@ -31,7 +33,19 @@ Watch = Callable[["Progress"], None]
 
 
 class CellError(RuntimeError):
-    """A cell failed; the message says which."""
+    """A cell failed; the message says which and why.
+
+    Attributes:
+        details: the traceback of what nobody foresaw, as text, for the process it happened in may be gone; None where
+            the message was written for the reader.
+    """
+
+    def __init__(self, message: str, details: str | None = None) -> None:
+        super().__init__(message, details)
+        self.details = details
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 @dataclass(frozen=True)
@@ -176,7 +190,10 @@ def _work_on(cell: Cell, work: Work, root: Path, threads: int | None) -> tuple[t
     try:
         result = dict(work(cell))
     except Exception as error:
-        raise CellError(f"{cell}: {type(error).__name__}: {error}") from error
+        if deliberate(error):
+            raise CellError(f"{cell}: {error}") from error
+        details = "".join(traceback.format_exception(error))
+        raise CellError(f"{cell}: {type(error).__name__}: {error}", details) from error
     seconds = time.perf_counter() - began
     versions = {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()}
     report = {"result": result, "seconds": seconds, "versions": versions}

@@ -1,0 +1,104 @@
+"""``metricfit compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from metricfit.cli import options, pages
+from metricfit.cli.errors import UserError
+from metricfit.cli.printing import bar, show
+from metricfit.cli.rows import check_words, positive_of, rows_of
+from metricfit.experiments.cells import BACKENDS
+from metricfit.experiments.compare import Comparison, Row
+from metricfit.experiments.compare import compare as compare_methods
+
+
+def compare(
+    data: options.Data,
+    target: options.Target,
+    metric: options.MetricName = "f1",
+    subject_to: options.Requirements = None,
+    positive: options.Positive = None,
+    group: options.Group = None,
+    to: Annotated[Path, typer.Option("--out", help="Where cells and the report are kept.")] = Path("metricfit-compare"),
+    folds: Annotated[int, typer.Option("--folds", min=2, help="How many parts the table is cut into.")] = 5,
+    jobs: Annotated[int, typer.Option("--jobs", help="Cells at a time; -1 for one a core.")] = 1,
+    backend: Annotated[str, typer.Option("--backend", help=", ".join(BACKENDS))] = "loky",
+    network: options.Network = "auto",
+    members: options.Members = 4,
+    time_budget: options.Budget = 60.0,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare ways to train and to choose a threshold, on identical folds; say which to use."""
+    check_words(metric, subject_to)
+    X, y, groups = rows_of(data, target, group)
+    if y.nunique() != 2:
+        raise UserError(
+            f"compare is for two classes; the target has {y.nunique()}. Choose one against the rest in your table, or "
+            "use fit, which takes several."
+        )
+    labels = (y == positive_of(y, positive)).to_numpy().astype(np.int64)
+    with bar("comparing", quiet) as watch:
+        found = compare_methods(
+            X,
+            labels,
+            metric,
+            to / "cells",
+            name=data.name,
+            subject_to=subject_to or (),
+            groups=groups,
+            parts=folds,
+            seed=seed,
+            jobs=jobs,
+            backend=backend,
+            watch=watch,
+            network=network,
+            members=members,
+            time_budget=time_budget,
+        )
+    report = pages.of_comparison(found, data.name, target, subject_to or (), to / "report.html")
+    summary = {
+        "metric": metric,
+        "verdict": found.verdict,
+        "methods": [_row(row, bool(subject_to)) for row in found.rows],
+        "report": str(report),
+    }
+    show(summary, as_json, [table_of(found, bool(subject_to)), found.verdict, f"Report: {report}"])
+
+
+def table_of(found: Comparison, required: bool) -> Table:
+    """The methods, best first: means over folds with their intervals, differences to the reference, seconds."""
+    folds = len(found.rows[0].values)
+    table = Table("method", f"{found.metric} (95 %)", "against tuned cross-entropy (95 %)", "p", "seconds")
+    if required:
+        table.add_column("required held")
+    for row in found.rows:
+        mean = f"{row.mean:.3f}" + (
+            "" if row.interval is None else f" ({row.interval[0]:.3f} to {row.interval[1]:.3f})"
+        )
+        versus, p_value = "", ""
+        if row.versus is not None:
+            low, high = row.versus.interval
+            versus, p_value = f"{row.versus.difference:+.3f} ({low:+.3f} to {high:+.3f})", f"{row.versus.p_value:.2g}"
+        held = [f"{row.held} of {folds}"] if required else []
+        table.add_row(row.name, mean, versus, p_value, f"{row.seconds:.1f}", *held)
+    return table
+
+
+def _row(row: Row, required: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": row.name, "mean": row.mean, "interval": row.interval, "values": row.values}
+    found |= {"seconds": row.seconds, "versus_reference": None}
+    if row.versus is not None:
+        found["versus_reference"] = {
+            "difference": row.versus.difference,
+            "interval": row.versus.interval,
+            "p_value": row.versus.p_value,
+        }
+    return found | ({"held": row.held} if required else {})

@@ -1,0 +1,54 @@
+"""``metricfit fit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metricfit.cli import options, pages
+from metricfit.cli.errors import UserError
+from metricfit.cli.printing import show, working
+from metricfit.cli.rows import check_words, positive_of, rows_of
+from metricfit.estimators import MetricClassifier
+
+
+def fit(
+    data: options.Data,
+    target: options.Target,
+    to: Annotated[Path, typer.Option("--out", help="A new folder, for the model and its report.")],
+    metric: options.MetricName = "f1",
+    subject_to: options.Requirements = None,
+    positive: options.Positive = None,
+    group: options.Group = None,
+    network: options.Network = "auto",
+    members: options.Members = 8,
+    time_budget: options.Budget = 300.0,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train a classifier for the metric, choose its threshold, write the model and a report."""
+    check_words(metric, subject_to)
+    if to.exists() and any(to.iterdir()):
+        raise UserError(f"{to} is not empty; give a new folder.")
+    X, y, groups = rows_of(data, target, group)
+    model = MetricClassifier(
+        metric,
+        subject_to=subject_to or None,
+        network=network,
+        members=members,
+        time_budget=time_budget,
+        pos_label=positive_of(y, positive),
+        random_state=seed,
+    )
+    with working("Training ...", quiet):
+        model.fit(X, y.to_numpy(), groups=groups)
+    model.save(to / "model")
+    report = pages.of_model(model, data.name, target, to / "report.html")
+    found = {"metric": metric, "out_of_fold": model.value_, "threshold": model.threshold_}
+    found |= {"interval": model.threshold_interval_, "model": str(to / "model"), "report": str(report)}
+    at = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
+    headline = f"{metric} {model.value_:.3f}{at}, on rows each model had not seen."
+    show(found, as_json, [headline, f"Model: {to / 'model'}", f"Report: {report}"])

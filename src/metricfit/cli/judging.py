@@ -1,0 +1,92 @@
+"""``metricfit evaluate`` and ``metricfit predict``: a saved model on other rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from metricfit.cli import options, pages
+from metricfit.cli.errors import UserError
+from metricfit.cli.printing import show, working
+from metricfit.cli.tables import read_table, split_target
+from metricfit.estimators import MetricClassifier
+from metricfit.metrics import get_metric
+
+
+def evaluate(
+    model: options.ModelFolder,
+    data: options.Data,
+    target: Annotated[str, typer.Option("--target", help="The column with the labels.")],
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", min=0, max=1, help="A probability, in place of the model's own.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write a report here.")] = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """A model's metrics on labelled rows."""
+    loaded = _model(model)
+    features, y = split_target(read_table(data), target, str(data))
+    X = _known_columns(loaded, features, data)
+    with working("Judging ...", quiet):
+        found = _metrics(loaded, X, y, threshold)
+        if report is not None:
+            found["report"] = str(pages.of_evaluation(loaded, X, y, data.name, threshold, report))
+    show(found, as_json, [f"{name}: {value}" for name, value in found.items()])
+
+
+def predict(
+    model: options.ModelFolder,
+    data: options.Data,
+    to: Annotated[Path, typer.Option("--out", help="A CSV file for the predictions.")],
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Labels and probabilities for new rows."""
+    loaded = _model(model)
+    X = _known_columns(loaded, read_table(data), data)
+    with working("Predicting ...", quiet):
+        probabilities = loaded.predict_proba(X)
+        frame = pd.DataFrame({"predicted": loaded.predict(X)})
+    for label, column in zip(loaded.classes_, probabilities.T, strict=True):
+        frame[f"probability of {label}"] = column
+    unfinished = to.with_name(f".{to.name}.unfinished")
+    frame.to_csv(unfinished, index=False)
+    unfinished.replace(to)
+    show({"rows": len(frame), "file": str(to)}, as_json, [f"{len(frame)} rows: {to}"])
+
+
+def _model(path: Path) -> MetricClassifier:
+    if not path.exists():
+        raise UserError(f"There is no model {path}.")
+    return MetricClassifier.load(path)
+
+
+def _known_columns(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
+    """The columns the model was trained on; others are left aside."""
+    wanted = list(getattr(model, "feature_names_in_", frame.columns))
+    missing = [name for name in wanted if name not in frame.columns]
+    if missing:
+        shown = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise UserError(f"{data} lacks {len(missing)} of the columns the model was trained on: {shown}.")
+    return frame[wanted]
+
+
+def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> dict[str, Any]:
+    unknown = sorted(set(y.unique()) - set(model.classes_), key=str)
+    if unknown:
+        raise UserError(f"Labels that the model does not know: {', '.join(map(str, unknown[:5]))}.")
+    counts = pages.counts_of(model, X, y, threshold)
+    found: dict[str, Any] = {"rows": len(y)}
+    if len(model.classes_) == 2:
+        at = model.threshold_ if threshold is None else threshold
+        found |= {"threshold": at} | {
+            key: int(value) for key, value in zip(("tp", "fp", "fn", "tn"), counts, strict=True)
+        }
+        found |= {name: float(get_metric(name)(counts)) for name in pages.plain_metrics()}
+    else:
+        found[str(model.metric)] = model.score(X, y.to_numpy())
+    return found

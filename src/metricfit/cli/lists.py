@@ -1,0 +1,37 @@
+"""``metricfit metrics`` and ``metricfit datasets``: what is known by name."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from metricfit.cli.options import AsJson
+from metricfit.cli.printing import show
+from metricfit.data.catalogue import CATALOGUE, names
+from metricfit.metrics import registry
+
+
+def metrics(as_json: AsJson = False) -> None:
+    """The metrics by name, with their formulas over true and false positives and negatives."""
+    found = {repr(entry): _formula(entry) for entry in map(registry.find, registry.names())}
+    width = max(map(len, found))
+    lines = [f"{name:{width}}  {formula}" for name, formula in found.items()]
+    show({"metrics": [{"name": name, "formula": formula} for name, formula in found.items()]}, as_json, lines)
+
+
+def datasets(as_json: AsJson = False) -> None:
+    """The datasets that metricfit.data.load and fetch know: their size, what is positive, where to get them."""
+    found = []
+    for name in names():
+        entry = CATALOGUE[name]
+        found.append({"name": name, "rows": entry.rows, "positives": entry.positives, "positive": entry.positive})
+        found[-1] |= {"source": entry.source, "fetch": entry.openml is not None}
+    width = max(len(str(each["name"])) for each in found)
+    shown = "{name:{width}}  {rows} rows, {positives} positive: {positive}; {source}"
+    lines = [shown.format(width=width, **each) for each in found]
+    show({"datasets": found}, as_json, lines)
+
+
+def _formula(entry: Any) -> str:
+    """The first paragraph of the formula's own docstring, the one place where it is written in words."""
+    return " ".join(inspect.cleandoc(entry.formula.__doc__).split("\n\n")[0].split())

@@ -1,0 +1,79 @@
+"""What the commands print: results on standard output, in words or as JSON; all else on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from metricfit.experiments.cells import Progress as CellProgress
+
+WIDTH_OF_FILES = 160  # where no terminal says how wide it is
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show(found: Mapping[str, Any], as_json: bool, lines: Sequence[str | Table]) -> None:
+    """A command's result: one line of strict JSON, or words and tables."""
+    if as_json:
+        sys.stdout.write(json.dumps(_plain(found), allow_nan=False) + "\n")
+        return
+    for line in lines:
+        if isinstance(line, Table):
+            out.print(line, width=None if out.is_terminal else WIDTH_OF_FILES, soft_wrap=False)
+        else:
+            out.print(line, markup=False)
+
+
+def say(text: str) -> None:
+    """One paragraph on standard error, whatever characters are in it."""
+    err.print(" ".join(text.split()), markup=False)
+
+
+@contextmanager
+def working(what: str, quiet: bool) -> Iterator[None]:
+    """A sign on a terminal that something goes on."""
+    if quiet:
+        yield
+    else:
+        with err.status(what):
+            yield
+
+
+@contextmanager
+def bar(what: str, quiet: bool) -> Iterator[Callable[[CellProgress], None] | None]:
+    """A bar over cells, with the time left; lines where there is no terminal."""
+    if quiet:
+        yield None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+
+        def moved(to: CellProgress) -> None:
+            progress.update(task, total=to.total, completed=to.done, description=to.last or what)
+            if not err.is_terminal:
+                left = "" if to.seconds_left is None else f", about {to.seconds_left:.0f} s left"
+                say(f"{to.done} of {to.total}: {to.last or 'found finished'}{left}")
+
+        yield moved
+
+
+def _plain(value: Any) -> Any:
+    """Values for strict JSON: numbers of numpy as Python's, what is not finite as null, everything else as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
