@@ -127,15 +127,53 @@ def test_wrong_labels_are_refused():
 
 def test_calibration_is_scikit_learns_with_the_binomial_interval():
     r = np.random.default_rng(0)
-    s = r.random(500)
+    s = np.sort(r.random(500).round(2).clip(0.01, 0.99))
     y = (r.random(500) < s**2).astype(float)
-    share, mean = calibration_curve(y, s, n_bins=10, strategy="quantile")
+    reached = np.array([sum(each * (1 - each) for each in s if each <= score) for score in s])
+    share, _ = calibration_curve(y, reached / reached[-1], n_bins=10, strategy="uniform")
     found = np.array(reliability(s, y, None))
-    np.testing.assert_allclose(found[:, 0], mean)
     np.testing.assert_allclose(found[:, 1], share)
-    for _, of_bin, low, high in found:
-        interval = binomtest(round(50 * of_bin), 50).proportion_ci(method="wilson")
+    bins = np.minimum(np.ceil(10 * reached / reached[-1] - 1e-9), 10)
+    for each, (mean, of_bin, low, high) in zip(np.unique(bins), found, strict=True):
+        assert mean == pytest.approx(s[bins == each].mean())
+        n = int((bins == each).sum())
+        interval = binomtest(round(n * of_bin), n).proportion_ci(method="wilson")
         assert (low, high) == pytest.approx((interval.low, interval.high))
+
+
+def test_calibration_shows_a_rare_class():
+    s = np.concatenate([np.full(9900, 0.001), np.linspace(0.01, 0.9, 100)])
+    means = [each[0] for each in reliability(s, (s > 0.5).astype(float), None)]
+    assert sum(mean > 0.1 for mean in means) >= 6
+
+
+@pytest.mark.parametrize("s", [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
+def test_calibration_of_scores_that_are_certain(s):
+    found = reliability(np.array(s), np.array([0.0, 1.0, 1.0, 1.0]), None)
+    assert [each[:2] for each in found] == ([(0.0, 0.5), (1.0, 1.0)] if s[-1] else [(0.0, 0.75)])
+
+
+def test_a_threshold_between_the_same_scores_as_the_best_is_the_best():
+    def texts_of(threshold):
+        given = report.scores([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], threshold=threshold).context["presets"]
+        return [each.text for each in given]
+
+    assert texts_of(0.3) == ["chosen and best here, 0.3", "0.5"]
+    assert texts_of(0.7) == ["chosen, 0.7", "0.5", "best here, 0.4"]
+
+
+def test_a_monitored_loss_is_drawn_once():
+    rows = [{"train_loss": 1.0, "validation_loss": 0.5, "value": 0.5, "monitor": "loss"}]
+    assert [chart.title for chart in report.learning_curves(rows).context["charts"]] == ["Loss"]
+    rows[0]["value"] = 0.25
+    assert len(report.learning_curves(rows).context["charts"]) == 2
+
+
+def test_how_often_requirements_held_and_means_without_intervals():
+    rows = [report.Method("a", 0.5, held=4), report.Method("b", 0.4, held=0)]
+    shown = texts(report.comparison(rows, "f1", folds=5))
+    assert "Requirements held a 0.500 4 of 5 folds b 0.400 0 of 5 folds" in shown
+    assert "interval" not in shown
 
 
 def test_weights_of_calibration_count_as_copies():

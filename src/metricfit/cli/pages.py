@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
-from metricfit import metrics, report
+from metricfit import metrics, report, stats
+from metricfit.cli.facts import made_by
 from metricfit.core.counts import Counts
 from metricfit.estimators import MetricClassifier
 from metricfit.experiments.compare import Comparison
-from metricfit.experiments.methods import REFERENCE
-from metricfit.metrics import get_metric, names
+from metricfit.experiments.methods import DEFAULT, REFERENCE
+from metricfit.metrics import averaged, get_metric, names, parse_requirement
+from metricfit.report import words
 
 
 def plain_metrics() -> list[str]:
@@ -26,9 +29,11 @@ def plain_metrics() -> list[str]:
 def counts_of(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> Counts:
     """The counts of a model's decisions: of two classes at a threshold, its own by default."""
     if len(model.classes_) > 2:
-        to_number = {label: number for number, label in enumerate(model.classes_)}
-        predicted, truth = ([to_number[each] for each in given] for given in (model.predict(X), y))
-        return Counts.from_labels(torch.tensor(predicted), torch.tensor(truth), num_classes=len(model.classes_))
+        return Counts.from_labels(
+            torch.from_numpy(_numbers(model, model.predict(X))),
+            torch.from_numpy(_numbers(model, y)),
+            num_classes=len(model.classes_),
+        )
     scores, labels = scores_of(model, X), labels_of(model, y)
     at = model.threshold_ if threshold is None else threshold
     return Counts.from_labels(torch.from_numpy((scores >= at).astype(int)), torch.from_numpy(labels))
@@ -44,85 +49,198 @@ def labels_of(model: MetricClassifier, y: pd.Series) -> Any:
     return (y.to_numpy() == model.classes_[_positive_column(model)]).astype(np.int64)
 
 
-def of_comparison(found: Comparison, data: str, target: str, subject_to: Sequence[str], path: Path) -> Path:
-    """The page of ``compare``."""
-    methods = [
+def of_comparison(
+    found: Comparison,
+    data: str,
+    target: str,
+    subject_to: Sequence[str],
+    path: Path,
+    *,
+    group: str | None = None,
+    classes: tuple[str, str] = ("negative", "positive"),
+) -> Path:
+    """The page of ``compare``.
+
+    Args:
+        found: what was found.
+        data: the table's name.
+        target: the column that was predicted.
+        subject_to: requirements.
+        path: where to write.
+        group: the column whose rows stayed together.
+        classes: what the two classes are called, the positive one last.
+    """
+    folds = len(found.rows[0].values)
+    rows = [
         report.Method(
             row.name,
             row.mean,
+            interval=None if row.interval is None else (row.interval.low, row.interval.high),
             difference=None if row.versus is None else row.versus.difference,
             difference_interval=None if row.versus is None else (row.versus.interval.low, row.versus.interval.high),
             p_value=None if row.versus is None else row.versus.p_value,
             seconds=row.seconds,
+            held=row.held if subject_to else None,
         )
         for row in found.rows
     ]
     best = found.rows[0]
+    extreme = "lowest" if get_metric(found.metric).minimize else "highest"
+    positives = int(found.labels.sum())
+    together = "" if group is None else f", and so do rows of one “{group}”"
     page = report.Report(
         f"{data}: {target}",
-        f"{best.name} has the highest mean {found.metric}, {best.mean:.3f}.",
+        f"The {extreme} mean {found.metric} is that of {best.name}: {words.value(best.mean)}.",
         found.verdict,
         [
-            report.comparison(methods, found.metric, reference=REFERENCE),
+            report.comparison(
+                rows,
+                found.metric,
+                reference=REFERENCE,
+                folds=folds,
+                lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had "
+                "not seen; each chose its threshold inside its training rows.",
+            ),
             report.scores(
                 found.scores,
                 found.labels,
                 threshold=found.threshold,
                 metric=found.metric,
                 requirements=list(subject_to) or None,
-                lead="Of metricfit's default; each row scored by a model that had not seen it.",
+                classes=classes,
+                lead=f"Of {DEFAULT}: each row scored by the model that had not seen it. The chosen threshold is the "
+                "mean of the folds' thresholds, so its value here is not quite the mean in the table.",
             ),
         ],
+        {
+            "Data": f"{data}, column “{target}”",
+            "Rows": f"{len(found.labels):,}, of them {positives:,} “{classes[1]}” "
+            f"({words.percent(positives / len(found.labels))})",
+            "Folds": f"{folds}, each with the same share of “{classes[1]}”; copies of a row stay together{together}",
+            "Differences": "paired by fold; intervals and tests by Nadeau and Bengio's corrected t, since the folds' "
+            "training rows overlap",
+        }
+        | _required(subject_to)
+        | made_by(),
     )
     return report.write(page, path)
 
 
 def of_model(model: MetricClassifier, data: str, target: str, path: Path) -> Path:
-    """The page of ``fit``: out-of-fold scores, and how training went."""
-    metric = get_metric(model.metric)
-    sections = [report.learning_curves(_by_member(model.history_))]
-    if model.threshold_ is not None:
-        held_out = model.held_out_
-        scores = torch.sigmoid(held_out.logits.reshape(-1)).numpy()
-        sections.insert(
-            0,
-            report.scores(
-                scores,
-                held_out.y.numpy(),
-                threshold=model.threshold_,
-                metric=metric,
-                requirements=model.subject_to,
-                classes=_names(model),
-                lead="Out of fold: each row scored by the member that did not train on it.",
-            ),
-        )
-    at = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
-    headline = f"{metric.name} is {model.value_:.3f}{at}, on rows each member had not seen."
-    verdict = (
-        "The threshold was chosen on the same rows: expect a little less on new ones. Compare before you rely on it."
+    """The page of ``fit``: out-of-fold decisions, and how training went."""
+    metric, members = get_metric(model.metric), _by_member(model.history_)
+    lead = "Out of fold: each row scored by the member that did not train on it."
+    page = report.Report(
+        f"{data}: {target}",
+        f"{metric.name} is {words.value(model.value_)}{_interval(model.value_interval_)}{_at(model)}, on rows held "
+        "out of training.",
+        "The decision was tuned on the same rows, so expect a little less on new ones. For an honest comparison with "
+        "simpler methods run metricfit compare.",
+        [_held_out(model, lead), report.learning_curves(members)],
+        {
+            "Data": f"{data}, column “{target}”",
+            "Rows": f"{len(model.held_out_.y):,}, in {len(members)} folds; copies of a row stay together",
+            "Model": f"{len(members)} members, network {model.network_.name}, recipe {model.recipe}",
+        }
+        | _required(_listed(model.subject_to))
+        | made_by(),
     )
-    return report.write(report.Report(f"{data}: {target}", headline, verdict, sections), path)
+    return report.write(page, path)
 
 
 def of_evaluation(
     model: MetricClassifier, X: pd.DataFrame, y: pd.Series, data: str, threshold: float | None, path: Path
 ) -> Path:
-    """The page of ``evaluate``."""
-    metric = get_metric(model.metric)
-    at = model.threshold_ if threshold is None else threshold
-    if at is not None:
+    """The page of ``evaluate``, at a threshold or at the model's own."""
+    metric, counts = get_metric(model.metric), counts_of(model, X, y, threshold)
+    value = words.value(float(averaged(metric, counts, model.average)))
+    if model.threshold_ is None:
+        section = report.multiclass(
+            _numbers(model, model.predict(X)),
+            _numbers(model, y),
+            classes=[str(each) for each in model.classes_],
+            metric=metric,
+            average=model.average,
+        )
+        headline, verdict = f"{model.average} {metric.name} is {value} on {len(y):,} rows.", ""
+    else:
+        at = model.threshold_ if threshold is None else threshold
+        scores, labels = scores_of(model, X), labels_of(model, y)
         section = report.scores(
-            scores_of(model, X),
-            labels_of(model, y),
+            scores,
+            labels,
             threshold=at,
             metric=metric,
             requirements=model.subject_to,
             classes=_names(model),
         )
-    else:
-        section = report.multiclass(model.predict(X), y.to_numpy(), classes=[str(each) for each in model.classes_])
-    headline = f"{metric.name} is {model.score(X, y.to_numpy()):.3f} on {len(y)} rows."
-    return report.write(report.Report(data, headline, "At the model's own threshold.", [section]), path)
+        drawn = stats.bootstrap(scores, labels, metric, threshold=at) if 0 < labels.sum() < len(labels) else None
+        interval = _interval(None if drawn is None else drawn.interval)
+        headline = f"{metric.name} is {value}{interval} at threshold {at:.4g}, on {len(y):,} rows."
+        verdict = _told(model, threshold, counts)
+    facts = {"Data": f"{data}, column “{y.name}”", "Rows": f"{len(y):,}"} | _required(_listed(model.subject_to))
+    return report.write(report.Report(data, headline, verdict, [section], facts | made_by()), path)
+
+
+def _held_out(model: MetricClassifier, lead: str) -> report.Section:
+    """The decisions on the rows that members held out."""
+    held_out = model.held_out_
+    if model.threshold_ is None:
+        return report.multiclass(
+            model.decision_.margins(held_out.logits).argmax(1),
+            held_out.y,
+            classes=[str(each) for each in model.classes_],
+            metric=get_metric(model.metric),
+            average=model.average,
+            weight=held_out.weight,
+            lead=lead,
+        )
+    return report.scores(
+        torch.sigmoid(held_out.logits.reshape(-1)).numpy(),
+        held_out.y.numpy(),
+        threshold=model.threshold_,
+        metric=get_metric(model.metric),
+        requirements=model.subject_to,
+        weight=held_out.weight,
+        classes=_names(model),
+        lead=lead,
+    )
+
+
+def _told(model: MetricClassifier, threshold: float | None, counts: Counts) -> str:
+    """Whose threshold it is, and whether the requirements hold there."""
+    whose = (
+        "At the model's own threshold."
+        if threshold is None
+        else f"At the threshold that was given; the model's own is {model.threshold_:.4g}."
+    )
+    for each in _listed(model.subject_to):
+        holds = bool(parse_requirement(each).holds(counts).all())
+        whose += f" The requirement {each} {'holds' if holds else 'does not hold'}."
+    return whose
+
+
+def _at(model: MetricClassifier) -> str:
+    if model.threshold_ is None:
+        return ""
+    return f" at threshold {model.threshold_:.4g}"
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f" (95 % interval {words.between(ends)})"
+
+
+def _required(subject_to: Sequence[str]) -> dict[str, str]:
+    return {"Required": " and ".join(map(str, subject_to))} if subject_to else {}
+
+
+def _listed(subject_to: Any) -> list[Any]:
+    return [] if subject_to is None else [subject_to] if isinstance(subject_to, str) else list(subject_to)
+
+
+def _numbers(model: MetricClassifier, labels: Any) -> NDArray[np.int64]:
+    """The labels' places in ``classes_``."""
+    return np.searchsorted(model.classes_, np.asarray(labels))
 
 
 def _positive_column(model: MetricClassifier) -> int:

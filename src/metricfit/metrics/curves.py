@@ -53,7 +53,9 @@ class InfeasibleError(ValueError):
     """No threshold meets the requirements; the message says what is reachable."""
 
 
-class _Sweep(NamedTuple):
+class Sweep(NamedTuple):
+    """Thresholds, falling from infinity, and the counts at each."""
+
     thresholds: Tensor
     counts: Counts
 
@@ -64,7 +66,7 @@ def roc(scores: Array, target: Array, weight: Array | None = None) -> RocCurve:
     >>> roc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]).tpr
     array([0. , 0.5, 1. , 1. ])
     """
-    thresholds, counts = _sweep(scores, target, weight, both_classes_for="the ROC curve")
+    thresholds, counts = sweep(scores, target, weight, both_classes_for="the ROC curve")
     points = (ratio(counts.fp, counts.fp[-1]), ratio(counts.tp, counts.tp[-1]))
     fpr, tpr = (_like(scores, given.squeeze(-1)) for given in points)
     return RocCurve(fpr, tpr, _like(scores, thresholds))
@@ -76,7 +78,7 @@ def auroc(scores: Array, target: Array, weight: Array | None = None) -> float:
     >>> auroc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0])
     0.875
     """
-    _, counts = _sweep(scores, target, weight, both_classes_for="the AUROC")
+    _, counts = sweep(scores, target, weight, both_classes_for="the AUROC")
     tp, fp = counts.tp.squeeze(-1), counts.fp.squeeze(-1)
     return float(torch.trapezoid(tp, fp) / (tp[-1] * fp[-1]))
 
@@ -87,7 +89,7 @@ def precision_recall(scores: Array, target: Array, weight: Array | None = None) 
     >>> precision_recall([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]).recall
     array([1. , 1. , 0.5, 0. ])
     """
-    thresholds, counts = _sweep(scores, target, weight, positives_for="the precision-recall curve")
+    thresholds, counts = sweep(scores, target, weight, positives_for="the precision-recall curve")
     precision = ratio(counts.tp, counts.predicted).squeeze(-1)
     precision[0] = 1.0
     recall = ratio(counts.tp, counts.tp[-1]).squeeze(-1)
@@ -100,7 +102,7 @@ def average_precision(scores: Array, target: Array, weight: Array | None = None)
     >>> average_precision([0.9, 0.4, 0.4, 0.1], [1, 0, 1, 0])
     0.8333333333333333
     """
-    _, counts = _sweep(scores, target, weight, positives_for="average precision")
+    _, counts = sweep(scores, target, weight, positives_for="average precision")
     precision = ratio(counts.tp, counts.predicted)[1:]
     return float((counts.tp.diff(dim=0) * precision).sum() / counts.tp[-1])
 
@@ -114,7 +116,7 @@ def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = 
     if not 0 < tpr <= 1:
         hint = f"; did you mean {tpr / 100:g}?" if 2 <= tpr <= 100 else ""
         raise ValueError(f"tpr must lie in (0, 1], got {tpr}{hint}")
-    _, counts = _sweep(scores, target, weight, both_classes_for="FPR at a TPR")
+    _, counts = sweep(scores, target, weight, both_classes_for="FPR at a TPR")
     return _fpr_where(counts, ratio(counts.tp, counts.tp[-1]) >= tpr - ROUNDING)
 
 
@@ -126,7 +128,7 @@ def fpr_at_fn(scores: Array, target: Array, fn: float = 0, weight: Array | None 
     """
     if not fn >= 0:
         raise ValueError(f"fn is a number of false negatives, at least 0, got {fn}")
-    _, counts = _sweep(scores, target, weight, both_classes_for="FPR at false negatives")
+    _, counts = sweep(scores, target, weight, both_classes_for="FPR at false negatives")
     return _fpr_where(counts, counts.fn <= fn + ROUNDING * counts.tp[-1])
 
 
@@ -149,7 +151,7 @@ def best_threshold(
     BestThreshold(threshold=0.9, value=0.5)
     """
     chosen = get_metric(metric)
-    thresholds, counts = _sweep(scores, target, weight)
+    thresholds, counts = sweep(scores, target, weight)
     value = one_class(chosen, counts)
     better = -value if chosen.minimize else value
     requirements = as_requirements(subject_to)
@@ -164,14 +166,14 @@ def best_threshold(
     return BestThreshold(float(thresholds[at]), float(value[at]))
 
 
-def _sweep(
+def sweep(
     scores: Array,
     target: Array,
     weight: Array | None,
     *,
     positives_for: str | None = None,
     both_classes_for: str | None = None,
-) -> _Sweep:
+) -> Sweep:
     """Counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
     s, y, w = checked(scores, target, weight)
     exact = exact_dtype(s.device)
@@ -191,7 +193,7 @@ def _sweep(
     if positives_for and float(positives) == 0:
         raise ValueError(f"{positives_for} needs positives, but target holds none")
     thresholds = torch.cat([falling.new_full((1,), math.inf, dtype=exact), falling.to(exact)])
-    return _Sweep(thresholds, Counts(tp, fp, positives - tp, negatives - fp))
+    return Sweep(thresholds, Counts(tp, fp, positives - tp, negatives - fp))
 
 
 def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:

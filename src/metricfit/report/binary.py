@@ -90,7 +90,7 @@ def scores(
 
 
 def _presets(found: Stops) -> list[Preset]:
-    same = found.best == found.chosen
+    same = found.best is not None and found.decides_alike(found.best, found.chosen)
     given = [
         Preset(f"chosen{' and best here' if same else ''}, {found.labels[found.chosen]}", found.chosen),
         Preset("0.5", found.at(0.5)),

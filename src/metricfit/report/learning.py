@@ -18,8 +18,8 @@ def learning_curves(
     histories: Sequence[Row] | Sequence[Sequence[Row]], *, title: str = "Learning curves", lead: str = ""
 ) -> Section:
     """Charts of ``train_loss`` and ``validation_loss``, and of the monitored ``value``, from ``FitResult.history``: one
-    history, or one for each member of an ensemble. A column that no row has is left out; an epoch without a finite
-    number leaves a gap. Epochs are counted through all stages.
+    history, or one for each member of an ensemble. A column that no row has is left out, and so is a monitored value
+    that is the validation loss; an epoch without a finite number leaves a gap. Epochs are counted through all stages.
 
     >>> learning_curves([{"train_loss": 0.5, "value": 0.1}, {"train_loss": 0.4, "value": 0.2}]).context["members"]
     1
@@ -28,7 +28,7 @@ def learning_curves(
     charts = []
     if any(_line(rows, name) for rows in members for name in LOSSES):
         charts.append(_losses(members))
-    if any(_line(rows, "value") for rows in members):
+    if any(_line(rows, "value") and _line(rows, "value") != _line(rows, "validation_loss") for rows in members):
         charts.append(_monitored(members))
     if not charts:
         raise ValueError("the histories hold no finite train_loss, validation_loss or value; there is nothing to draw")

@@ -26,6 +26,7 @@ class Method:
         difference_interval: of the difference.
         p_value: of the paired test that the difference is 0.
         seconds: of training.
+        held: on how many folds the requirements held.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Method:
     difference_interval: Pair | None = None
     p_value: float | None = None
     seconds: float | None = None
+    held: int | None = None
 
     def __post_init__(self) -> None:
         numbers = [self.mean, self.difference, self.p_value, self.seconds]
@@ -49,12 +51,13 @@ def comparison(
     *,
     reference: str | None = None,
     level: float = 0.95,
+    folds: int | None = None,
     title: str = "Comparison",
     lead: str = "",
 ) -> Section:
     """A table of methods, best mean first, and a chart of means and intervals.
 
-    ``reference`` names the method that differences are to.
+    ``reference`` names the method that differences are to, ``folds`` says how many ``held`` is out of.
 
     >>> rows = [Method("BCE at 0.5", 0.61, (0.58, 0.64)), Method("mix", 0.7, (0.67, 0.73), 0.09, (0.06, 0.12), 0.002)]
     >>> [row.name for row in comparison(rows, "f1", reference="BCE at 0.5").context["methods"]]
@@ -73,6 +76,9 @@ def comparison(
         "reference": reference,
         "level": f"{100 * level:g} %",
         "differences": any(each.difference is not None for each in ordered),
+        "intervals": any(each.interval is not None for each in ordered),
+        "held": any(each.held is not None for each in ordered),
+        "folds": folds,
         "seconds": any(each.seconds is not None for each in ordered),
         "charts": Widths(*(_chart(ordered, judged.name, reference, level, narrow) for narrow in (False, True))),
     }
@@ -97,7 +103,6 @@ def _chart(methods: Sequence[Method], metric: str, reference: str | None, level:
     axes.margins(x=0.04)
     best = methods[0]
     axes.locator_params(axis="x", nbins=5 if narrow else 10)
-    description = (
-        f"Means and {100 * level:g} % intervals of {metric}, best first: {best.name} with {words.value(best.mean)}."
-    )
+    intervals = f" and {100 * level:g} % intervals" if any(each.interval is not None for each in methods) else ""
+    description = f"Means{intervals} of {metric}, best first: {best.name} with {words.value(best.mean)}."
     return drawing.finished("Methods compared", description)

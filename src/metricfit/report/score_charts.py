@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from metricfit.report.stops import Stops
 Floats = npt.NDArray[np.float64]
 BINS = 40
 CALIBRATION_BINS = 10
+LEAST_VARIANCE = 1e-6  # so that scores of 0 and 1 have a place too
 NORMAL_95 = 1.959963984540054
 DASHES = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 
@@ -60,7 +61,7 @@ def roc(found: Stops, area: float) -> Chart:
     """The ROC curve with the operating point."""
     drawing = Drawing()
     drawing.axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    _curve(drawing, found, found.metrics["fpr"], found.metrics["recall"], "lower right")
+    _curve(drawing, found, found.metrics["fpr"], found.metrics["recall"])
     drawing.unit_square("false positive rate", "true positive rate (recall)")
     at = float(found.metrics["fpr"][found.chosen]), float(found.metrics["recall"][found.chosen])
     return drawing.finished("ROC curve", f"The area under it is {words.value(area)}.", [Mark("fpr", "recall", at)])
@@ -73,7 +74,7 @@ def precision_recall(found: Stops, area: float) -> Chart:
     some = found.counts.predicted.squeeze(-1).numpy() > 0
     share = float(found.counts.positives[0, 0] / found.counts.n[0, 0])
     drawing.axes.axhline(share, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    _curve(drawing, found, found.metrics["recall"], np.where(some, found.metrics["precision"], math.nan), "lower left")
+    _curve(drawing, found, found.metrics["recall"], np.where(some, found.metrics["precision"], math.nan))
     drawing.unit_square("recall", "precision")
     at = float(found.metrics["recall"][found.chosen]), float(found.metrics["precision"][found.chosen])
     return drawing.finished(
@@ -108,7 +109,7 @@ def histograms(s: Any, y: Any, w: Any, classes: tuple[str, str], found: Stops) -
 
 @styled
 def calibration(s: Any, y: Any, w: Any, positive: str) -> Chart:
-    """Mean score against the share of positives, in up to ten bins of as many samples, with Wilson's 95 % interval."""
+    """Mean score against the share of positives, in up to ten bins, with Wilson's 95 % interval."""
     points = reliability(s.numpy(), y.numpy(), None if w is None else w.numpy())
     drawing = Drawing()
     top = min(1.0, 1.15 * max(max(mean, high) for mean, _, _, high in points))
@@ -129,13 +130,19 @@ def reliability(s: Floats, y: Floats, w: Floats | None) -> list[tuple[float, flo
     """Per bin the mean score, the share of positives and its interval by Wilson (1927). Equal scores share a bin; with
     weights, a bin counts as many samples as Kish's effective size, (sum w)² / sum w².
 
+    Bins hold equal sums of s (1 - s), the variance of a label that the score expects: with as many samples in each, a
+    rare class would be in the last bin alone. Labels have no part in it.
+
     >>> reliability(np.array([0.2, 0.2]), np.array([0.0, 1.0]), None)[0][:2]
     (0.2, 0.5)
     """
     s = s.astype(np.float64)
     weights = np.ones_like(s) if w is None else w
-    inner = np.unique(np.quantile(s, np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
-    bins = np.searchsorted(inner, s, side="left")
+    rising = np.sort(s)
+    order = np.argsort(s, kind="stable")
+    summed = np.cumsum(np.maximum(s * (1 - s), LEAST_VARIANCE)[order] * weights[order])
+    reached = summed[np.searchsorted(rising, s, side="right") - 1] / summed[-1]
+    bins = np.searchsorted(np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1], reached, side="left")
     points = []
     for each in np.unique(bins):
         inside = bins == each
@@ -153,7 +160,7 @@ def _wilson(share: float, n: float) -> tuple[float, float]:
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
-def _curve(drawing: Drawing, found: Stops, x: Floats, y: Floats, legend: Literal["lower left", "lower right"]) -> None:
+def _curve(drawing: Drawing, found: Stops, x: Floats, y: Floats) -> None:
     """A curve, and where requirements are given, its feasible part underlaid."""
     drawing.axes.plot(x, y, color=FIRST)
     if not found.met:
@@ -164,7 +171,7 @@ def _curve(drawing: Drawing, found: Stops, x: Floats, y: Floats, legend: Literal
         drawing.axes.plot(
             *part, color=GOOD, linewidth=9, alpha=0.35, zorder=1, label="requirements met", solid_capstyle="round"
         )
-        drawing.axes.legend(loc=legend)
+        drawing.figure.legend(loc="outside upper center")
 
 
 def _shade(drawing: Drawing, found: Stops, required: bool) -> None:

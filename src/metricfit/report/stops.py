@@ -19,7 +19,7 @@ import torch
 from metricfit.core.counts import Counts
 from metricfit.metrics import Metric, Requirement, fbeta, get_metric, names
 from metricfit.metrics.base import MetricFactory
-from metricfit.metrics.curves import InfeasibleError, _sweep, best_threshold, one_class
+from metricfit.metrics.curves import InfeasibleError, best_threshold, one_class, sweep
 from metricfit.metrics.registry import find
 from metricfit.report import words
 
@@ -52,6 +52,10 @@ class Stops:
         """The number of the stop that decides as this threshold does."""
         return int(np.searchsorted(self.thresholds, threshold))
 
+    def decides_alike(self, a: int, b: int) -> bool:
+        """Whether no sample's score lies between two stops."""
+        return all(float(each[a, 0]) == float(each[b, 0]) for each in self.counts)
+
     def payload(self) -> dict[str, Any]:
         """What the page's script looks up. Numbers are the bytes of little-endian doubles in base64, hence exact."""
         return {
@@ -76,7 +80,7 @@ def stops(
     """The stops of a set of scores: all distinct ones, or of more than 2,000 a choice; always with 0.5, the chosen
     threshold and the best.
     """
-    falling, counts = _sweep(scores, labels, weight)
+    falling, counts = sweep(scores, labels, weight)
     distinct = falling.flip(0).numpy()
     counts = counts.map(lambda given: given.flip(0))
     feasible = np.ones(len(distinct), dtype=bool)

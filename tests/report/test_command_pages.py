@@ -1,0 +1,129 @@
+"""The commands' pages say what the model and the comparison say."""
+
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from page_parts import carried, decoded, parts
+from sklearn.metrics import confusion_matrix, f1_score
+
+from metricfit import Counts, MetricClassifier, get_metric
+from metricfit.cli import pages
+from metricfit.experiments.compare import Comparison, Row, interval_of_mean
+from metricfit.experiments.methods import DEFAULT, REFERENCE
+from metricfit.stats import compare_splits
+
+TINY = {"network": "mlp", "members": 2, "epochs": 4, "time_budget": None, "random_state": 0}
+
+
+def shown(path):
+    return " ".join(" ".join(parts(path.read_text(encoding="utf-8")).text).split())
+
+
+def matrix(path, classes):
+    """The confusion matrix of several classes, as the page shows it."""
+    body = re.search(r'class="confusion many">.*?</table>', path.read_text(encoding="utf-8"), re.DOTALL)[0]
+    return np.array(re.findall(r'<data value="([\d.]+)"', body), dtype=float).reshape(classes, classes)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    r = np.random.default_rng(0)
+    X = pd.DataFrame(r.normal(size=(160, 2)), columns=["a", "b"])
+    return X, pd.Series(np.where(X["a"] + 0.5 * r.normal(size=160) > 0.9, "fraud", "none"), name="kind")
+
+
+@pytest.fixture(scope="module")
+def several(rows):
+    X, _ = rows
+    y = pd.Series(np.select([X["a"] > 0.6, X["b"] > 0.6], ["<b>", 'say "c"'], "a"), name="kind")
+    return X, y, MetricClassifier("f1", **TINY).fit(X, y.to_numpy())
+
+
+def model_for(rows, metric="f1", **settings):
+    return MetricClassifier(metric, pos_label="fraud", **TINY, **settings).fit(rows[0], rows[1].to_numpy())
+
+
+def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
+    model = model_for(rows, subject_to=["recall >= 0.5"])
+    for threshold in (None, 0.9):
+        at = model.threshold_ if threshold is None else threshold
+        path = pages.of_evaluation(model, *rows, "new.csv", threshold, tmp_path / "page.html")
+        scores = model.predict_proba(rows[0])[:, 0]  # classes_ are sorted: fraud first
+        value = f1_score(rows[1] == "fraud", scores >= at)
+        text = shown(path)
+        assert f"f1 is {value:.3f}" in text
+        assert f"at threshold {at:.4g}, on 160 rows." in text
+        assert ("At the model's own threshold." in text) == (threshold is None)
+        assert (f"the model's own is {model.threshold_:.4g}." in text) == (threshold is not None)
+        recall = float(get_metric("recall")(pages.counts_of(model, *rows, threshold)))
+        assert f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'}." in text
+        explorer = decoded(carried(path.read_text(encoding="utf-8"))[0])
+        assert explorer.thresholds[explorer.chosen] == at
+
+
+def test_where_lower_is_better_the_page_shows_the_value_itself(rows, tmp_path):
+    model = model_for(rows, "cost(fp=1, fn=5)")
+    path = pages.of_evaluation(model, *rows, "new.csv", None, tmp_path / "page.html")
+    value = float(get_metric("cost(fp=1, fn=5)")(pages.counts_of(model, *rows, None)))
+    assert value > 0
+    assert f"cost(fp=1, fn=5) is {value:.3f}" in shown(path)
+
+
+def test_rows_of_one_class_have_no_interval(rows, tmp_path):
+    X, y = rows
+    none = (y == "none").to_numpy()
+    path = pages.of_evaluation(model_for(rows), X[none], y[none], "new.csv", None, tmp_path / "page.html")
+    assert "f1 is 0.000 at threshold" in shown(path)
+
+
+def test_evaluation_of_several_classes(several, tmp_path):
+    X, y, model = several
+    path = pages.of_evaluation(model, X, y, "new.csv", None, tmp_path / "page.html")
+    truth, called = y.to_numpy(), model.predict(X)
+    assert f"macro f1 is {f1_score(truth, called, average='macro'):.3f} on 160 rows." in shown(path)
+    np.testing.assert_array_equal(matrix(path, 3), confusion_matrix(truth, called, labels=model.classes_))
+
+
+def test_the_page_of_a_fit_with_several_classes_shows_out_of_fold_decisions(several, tmp_path):
+    model = several[2]
+    path = pages.of_model(model, "old.csv", "kind", tmp_path / "page.html")
+    held_out = model.held_out_
+    called = (held_out.logits + torch.from_numpy(model.offsets_)).argmax(1)
+    np.testing.assert_array_equal(matrix(path, 3), confusion_matrix(held_out.y, called))
+    assert f"macro f1 {model.value_:.3f} on 160 samples of 3 classes." in shown(path)
+
+
+def test_the_page_of_a_fit_tells_its_intervals(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/metricfit", "fit", "a b.csv", "--subject-to", "recall >= 0.5"])
+    model = model_for(rows)
+    text = shown(pages.of_model(model, "old.csv", "kind", tmp_path / "page.html"))
+    low, high = model.value_interval_
+    assert f"f1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
+    assert "Command metricfit fit 'a b.csv' --subject-to 'recall >= 0.5' Versions metricfit" in text
+
+
+def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
+    ours, theirs = (0.7, 0.74, 0.69, 0.72), (0.6, 0.66, 0.61, 0.66)
+    versus = compare_splits(ours, theirs, test_fraction=0.25)
+    f1 = get_metric("f1")
+    lines = [
+        Row(DEFAULT, ours, interval_of_mean(ours, f1), 12.5, 3, versus),
+        Row(REFERENCE, theirs, interval_of_mean(theirs, f1), 3.25, 4, None),
+    ]
+    scores, labels = np.linspace(0, 1, 40), np.repeat([0, 1], [30, 10])
+    found = Comparison("f1", lines, "Use <it>.", scores, labels, 0.5)
+    path = pages.of_comparison(
+        found, "t.csv", "y", ["recall >= 0.2"], tmp_path / "p.html", group="site", classes=("no", "<yes>")
+    )
+    text = shown(path)
+    low, high = interval_of_mean(ours, f1)
+    assert f"{DEFAULT} {np.mean(ours):.3f} {low:.3f} to {high:.3f} +0.080" in text
+    assert "3 of 4 folds 12.5 s" in text
+    assert "40, of them 10 “<yes>” (25.0 %)" in text
+    assert "copies of a row stay together, and so do rows of one “site”" in text
+    counts = Counts.from_labels(torch.from_numpy((scores >= 0.5).astype(int)), torch.from_numpy(labels))
+    assert f"f1 {float(f1(counts)):.3f} at threshold 0.5" in text
