@@ -172,6 +172,20 @@ def test_sample_weights():
     assert together[0].history["train_loss"] != plain[0].history["train_loss"]
 
 
+@pytest.mark.parametrize("label", [-100, 255])
+@pytest.mark.parametrize(
+    "option",
+    [{}, {"class_weight": "balanced"}, {"class_weight": {1: 5.0}}, {"stratified": True}, {"oversample": 0.4}],
+    ids=str,
+)
+def test_ignored_labels_are_no_class(option, label):
+    x, y = data()
+    marked = torch.where(torch.arange(N) % 3 > 0, y, label)
+    settings = {"whole": (x, marked), "epochs": 5, "monitor": "f1", **option}
+    together, alone = together_and_alone(lambda: MetricLoss("f1", ignore_index=label), count=4, **settings)
+    assert_same(together, alone)
+
+
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_a_validation_set_for_all(class_weight):
     x, y = data()

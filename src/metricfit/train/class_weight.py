@@ -37,9 +37,13 @@ def weights_of(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | Non
     """The samples' weights times their classes'."""
     if class_weight is None:
         return weight
-    labels = _labels(y)
-    chosen = torch.where(labels >= 0, of_classes(y, class_weight)[labels.clamp(min=0)], 0.0)
+    chosen = of_labels(of_classes(y, class_weight), _labels(y))
     return chosen if weight is None else chosen * weight.reshape(-1)
+
+
+def of_labels(by_class: Tensor, labels: Tensor) -> Tensor:
+    """Each label's weight, 0 for ignored ones, those below 0; of several rows of labels, by the row's own weights."""
+    return torch.where(labels >= 0, by_class.gather(-1, labels.clamp(min=0)), 0.0)
 
 
 def _listed(given: Mapping[int, float], classes: int) -> list[float]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from metricfit.metrics.base import Metric
 from metricfit.train import checks, randomness
 from metricfit.train.callbacks import Callback
-from metricfit.train.class_weight import ClassWeight, of_classes
+from metricfit.train.class_weight import ClassWeight, of_classes, of_labels
 from metricfit.train.fitting import FitResult, callbacks_shown, folder_of
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import History, Row
@@ -26,7 +26,7 @@ from metricfit.train.order import Order, seed_of
 from metricfit.train.population import Population, Stacked, filled, with_state
 from metricfit.train.samples import Batch, InMemory, source, type_of
 from metricfit.train.spec import spec_of
-from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of
+from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior
 
 Split = tuple[Any, Any]
@@ -94,6 +94,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     stages = [stage.filled(lr=max(rates)) for stage in stages]
     data, trained, held_out = _samples(train, splits, validation, len(models))
     labels = data.y.detach().cpu()
+    known = without_ignored(labels, stages)
     checks.check_numbers(1, clip)
     checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
     check_optimizers(models[0], stages, lr_of_stages)
@@ -104,7 +105,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     priors = []
     for member in range(len(models)):
         mine = labels[trained[member]]
-        order.check(mine)
+        order.check(known[trained[member]])
         counted = checks.check_target(logits, mine, stages, "train")
         checks.check_both_classes(logits, mine, counted)
         checks.check_requirements(stages, logits, mine)
@@ -113,8 +114,9 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             checks.check_target(logits, labels[held_out[member]], stages, name)
             checks.check_validation(stages, logits, labels[held_out[member]], name)
         priors.append(float(counted.double().mean()))
-    steps = max(order.steps_of(labels[each]) for each in trained)
-    check_norms(models[0], [labels[each] for each in trained], order, steps)
+    own_labels = [known[each] for each in trained]
+    steps = max(map(order.steps_of, own_labels))
+    check_norms(models[0], own_labels, order, steps)
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
     with folder or nullcontext():
         if folder is not None:
@@ -142,7 +144,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
         loop = Loop(
             learner,
             stages,
-            _batches(learner, data, labels, trained, order, seeds, steps, class_weight),
+            _batches(learner, data, known, trained, order, seeds, steps, class_weight),
             steps,
             lr=lr_of_stages,
             validated=held_out is not None,
@@ -169,12 +171,15 @@ def _batches(
     steps: int,
     class_weight: ClassWeight | None,
 ) -> Callable[[int, int, int], Iterator[Batch]]:
-    """Batches with an axis of active members in front, each sample with its number among its member's own."""
+    """Batches with an axis of active members in front, each sample with its number among its member's own.
+
+    ``labels`` are those of ``data``, ignored ones as -1.
+    """
     by_class: Tensor | None = None
     if class_weight is not None:
         classes = int(labels.max()) + 1
         by_class = torch.stack([of_classes(labels[each], class_weight, classes) for each in trained])
-        by_class = by_class.to(data.y.device)
+        by_class, weighed = by_class.to(data.y.device), labels.long().reshape(-1).to(data.y.device)
 
     def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
         active = list(learner.active)
@@ -192,7 +197,7 @@ def _batches(
             batch = data.take(numbers[rows])
             weight = batch.weight
             if by_class is not None:
-                chosen = by_class[active].gather(1, batch.y.long().reshape(len(active), -1))
+                chosen = of_labels(by_class[active], weighed[numbers[rows]])
                 weight = chosen if weight is None else chosen * weight
             yield Stacked(batch.x, batch.y, weight, positions[rows], mine)
 
