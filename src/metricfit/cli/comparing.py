@@ -44,7 +44,8 @@ def compare(
             f"compare is for two classes; the target has {y.nunique()}. Choose one against the rest in your table, or "
             "use fit, which takes several."
         )
-    labels = (y == positive_of(y, positive)).to_numpy().astype(np.int64)
+    chosen = positive_of(y, positive)
+    labels = (y == chosen).to_numpy().astype(np.int64)
     with bar("comparing", quiet) as watch:
         found = compare_methods(
             X,
@@ -63,7 +64,15 @@ def compare(
             members=members,
             time_budget=time_budget,
         )
-    report = pages.of_comparison(found, data.name, target, subject_to or (), to / "report.html")
+    report = pages.of_comparison(
+        found,
+        data.name,
+        target,
+        subject_to or (),
+        to / "report.html",
+        group=group,
+        classes=(str(y[y != chosen].iloc[0]), str(chosen)),
+    )
     summary = {
         "metric": metric,
         "verdict": found.verdict,

@@ -95,7 +95,7 @@ def _chart(methods: Sequence[Method], metric: str, reference: str | None, level:
         if each.interval is not None:
             axes.plot(each.interval, [row, row], color=FIRST, linewidth=2.4, solid_capstyle="round")
         axes.plot([each.mean], [row], "o", color=FIRST, markersize=8 if row == 0 else 6)
-    axes.set_yticks(range(len(methods)), [label(each.name, 20 if narrow else 34) for each in methods])
+    axes.set_yticks(range(len(methods)), [label(each.name, 30 if narrow else 34) for each in methods])
     axes.set(ylim=(len(methods) - 0.5, -0.5), xlabel=label(metric))
     axes.grid(False, axis="y")
     axes.spines["left"].set_visible(False)
