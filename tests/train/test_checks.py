@@ -414,9 +414,9 @@ def loader(y, x=X):
         (loader(Y), loader(Y * 0), "the validation set has no positives, which f1 is measured on"),
         (loader(Y), (X, 2 * Y - 1), "validation: binary labels must be 0 or 1.*map labels -1/1"),
         (loader(Y), loader(2 * Y - 1), "validation: binary labels must be 0 or 1.*map labels -1/1"),
-        (loader(2 * Y - 1), (X, Y), "train: binary labels must be 0 or 1.*map labels -1/1"),
-        (loader(torch.where(torch.arange(N) == N - 1, 2, Y)), (X, Y), "train: binary labels must be 0 or 1"),
-        (loader(LABELS), loader(LABELS), r"train: the model's outputs \(n, 1\) and the labels \(n, 3\) do not go"),
+        (loader(2 * Y - 1), (X, Y), "train, batch 0 of 5: binary labels must be 0 or 1.*map labels -1/1"),
+        (loader(torch.where(torch.arange(N) == N - 1, 2, Y)), (X, Y), "train, batch 4 of 5: binary labels must"),
+        (loader(LABELS), loader(LABELS), r"train, batch 0 of 5: the model's outputs \(n, 1\)"),
     ],
 )
 def test_what_a_loader_gives_is_looked_at_too(train, validation, message):
@@ -424,6 +424,50 @@ def test_what_a_loader_gives_is_looked_at_too(train, validation, message):
         fit(network(), train, WeightedBCELoss(), validation=validation, monitor="f1", epochs=2, progress=False)
 
 
+def test_the_batch_is_counted_from_the_epochs_start_in_a_resumed_run(tmp_path):
+    """It was broken off after a checkpoint at step 3, and reads its loader from batch 3 on."""
+
+    class Breaks(WeightedBCELoss):
+        def forward(self, logits, target, weight=None):
+            if breaks and self.training:
+                seen.append(len(target))
+                if len(seen) == 4:
+                    raise KeyboardInterrupt
+            return super().forward(logits, target, weight)
+
+    seen, breaks = [], True
+    train = loader(torch.where(torch.arange(N) == N - 1, 2, Y))
+    settings = {"epochs": 2, "checkpoint_dir": tmp_path / "run", "checkpoint_every": 3, "progress": False}
+    with pytest.raises(KeyboardInterrupt):
+        fit(network(), train, Breaks(), **settings)
+    breaks = False
+    with pytest.raises(ValueError, match="train, batch 4 of 5: binary labels must be 0 or 1"):
+        fit(network(), train, Breaks(), resume=True, **settings)
+
+
 def test_a_loaders_batch_may_be_ignored_whole():
     y = torch.where(torch.arange(N) < 8, -100, Y)
     fit(network(), loader(y), MetricLoss("f1", ignore_index=-100), epochs=1, progress=False)
+
+
+def test_makers_are_called_once_before_training_and_once_a_stage():
+    """So that a mistake in the last stage shows before the first."""
+    log = []
+
+    class Logged(WeightedBCELoss):
+        def forward(self, logits, target, weight=None):
+            log.append("step")
+            return super().forward(logits, target, weight)
+
+    def optimizer(parameters, lr):
+        log.append(f"optimizer at {lr}")
+        return torch.optim.SGD(parameters, lr=lr)
+
+    def scheduler(given):
+        log.append("scheduler")
+        return ExponentialLR(given, 0.9)
+
+    stages = [Stage(Logged(), epochs=1, lr=lr) for lr in (0.1, 0.2)]
+    fit(network(), (X, Y), stages, optimizer=optimizer, scheduler=scheduler, progress=False)
+    first, second = (["optimizer at 0.1", "scheduler"], ["optimizer at 0.2", "scheduler"])
+    assert log == [*first, *second, *first, "step", *second, "step"]

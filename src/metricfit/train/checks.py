@@ -94,12 +94,12 @@ class LoaderCheck:
         self.model, self.stages = model, stages
         self.logits: Tensor | None = None
 
-    def __call__(self, batch: Batch) -> Batch:
-        """The batch, if its labels go with the model's outputs."""
+    def __call__(self, batch: Batch, number: int, of: int) -> Batch:
+        """The batch of that number, if its labels go with the model's outputs."""
         if self.logits is None:
             with randomness.seeded(0):
                 self.logits = sample_logits(self.model, batch.x)
-        check_target(self.logits, batch.y, self.stages, "train", part=True)
+        check_target(self.logits, batch.y, self.stages, f"train, batch {number} of {of}", part=True)
         return batch
 
 

@@ -97,8 +97,10 @@ def fit(
             patience likewise.
         batch_size: samples an optimiser step, over all processes together; batches are of nearly equal size.
         lr: the learning rate.
-        optimizer: called as ``optimizer(parameters, lr=lr)``; by default AdamW.
-        scheduler: called as ``scheduler(optimizer)``, stepped every epoch; a ReduceLROnPlateau by what is watched.
+        optimizer: called as ``optimizer(parameters, lr=lr)`` at the start of a stage, and once before training, so that
+            a mistake in the last stage shows before the first; by default AdamW.
+        scheduler: called as ``scheduler(optimizer)``, as often; stepped every epoch, a ReduceLROnPlateau by what is
+            watched.
         monitor: "loss", a metric at 0.5, "best f1" for one at its best threshold, or a Monitor.
         patience: stop a stage after so many epochs without a better value.
         seed: of the order of samples, of dropout and of random augmentation; torch's own random numbers are left alone.
@@ -227,7 +229,9 @@ def _batches(
         of_items = seed_of(seed, "items", stage, epoch)
         if isinstance(data, FromLoader):
             given = data.batches(fabric.device, of_items, skip=first, epoch=epoch)
-            yield from map(check, given) if stage == epoch == 0 else given
+            if stage == epoch == 0:
+                given = (check(batch, at, len(data)) for at, batch in enumerate(given, first))
+            yield from given
             return
         assert labels is not None
         whole = order.batches(labels, seed, stage, epoch)[first:]

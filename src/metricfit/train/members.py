@@ -70,7 +70,8 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
         validation: ``(X, y)`` for all members, where there are no splits.
         seeds: each member's seed; by default 0, 1, 2 and so on.
         lr: one learning rate, or a list, an array or a tensor with one a member.
-        optimizer: as of ``fit``, one of torch.optim that moves each weight by its own gradient alone.
+        optimizer: as of ``fit``, one of torch.optim that moves each weight by its own gradient alone; called again, as
+            is the scheduler, when members stop and the others go on.
         device: where; by default a GPU if there is one.
 
     The other arguments are those of ``fit``. All members make as many steps an epoch as the one with the most samples.
