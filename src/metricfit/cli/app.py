@@ -12,6 +12,7 @@ from metricfit.cli.errors import told
 from metricfit.cli.fitting import fit
 from metricfit.cli.judging import evaluate, predict
 from metricfit.cli.lists import datasets, metrics
+from metricfit.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="metricfit",
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, compare, evaluate, predict, metrics, datasets):
+for command in (fit, compare, evaluate, predict, reproduce, metrics, datasets):
     app.command()(told(command))
 
 

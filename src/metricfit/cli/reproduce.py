@@ -1,0 +1,124 @@
+"""``metricfit reproduce``; also ``python -m metricfit.cli.reproduce``, which needs none of what other commands need."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from metricfit.cli import options
+from metricfit.cli.errors import UserError, told
+from metricfit.cli.printing import bar, show
+from metricfit.experiments import reproduce as tables
+from metricfit.experiments.backends import BACKENDS
+from metricfit.experiments.reproduce import writing
+from metricfit.train.folder import RunFolder
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A table's name, see --list, or the path of a .toml file.")] = None,
+    protocol: Annotated[
+        list[str] | None, typer.Option("--protocol", help="paper, code or corrected; may be repeated; 'all'.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="The folder with the datasets.")] = None,
+    to: Annotated[Path, typer.Option("--out", help="Where cells and results are kept.")] = Path("metricfit-reproduce"),
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Another number than the table's.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="At most so many.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="A dataset; may be repeated.")] = None,
+    row: Annotated[list[str] | None, typer.Option("--row", help="A row; may be repeated.")] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", help="No rows of this tag or name.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Cells at a time; -1 for one a core.")] = 1,
+    backend: Annotated[str, typer.Option("--backend", help=", ".join(BACKENDS))] = "loky",
+    device: Annotated[
+        str | None, typer.Option("--device", help="cpu or cuda; by default a GPU if there is one.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="The tables there are.")] = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a paper's table again, and show the published numbers beside the measured ones."""
+    if listed:
+        _list(as_json)
+        return
+    if name is None:
+        raise UserError("Name a table, such as btg-1; metricfit reproduce --list shows them all.")
+    spec = tables.find(name)
+    chosen = list(spec.protocols) if protocol == ["all"] else protocol or [next(iter(spec.protocols))]
+    found: list[dict[str, Any]] = []
+    shown: list[str | Table] = []
+    for each in chosen:
+        with bar(f"{spec.name}, {each}", quiet) as watch:
+            result = tables.run_table(
+                spec,
+                each,
+                to,
+                data=data,
+                trials=trials,
+                epochs=epochs,
+                only=only or (),
+                rows=row or (),
+                without=without or (),
+                jobs=jobs,
+                backend=backend,
+                device=device,
+                watch=watch,
+            )
+        plain = writing.as_plain(result, f"metricfit {shlex.join(sys.argv[1:])}")
+        path = _write(spec, plain, to)
+        found.append(plain | {"file": str(path)})
+        shown += [*_shown(spec, plain), f"Written: {path}"]
+    show({"table": spec.name, "protocols": found}, as_json, shown)
+
+
+def _write(spec: tables.TableSpec, plain: dict[str, Any], to: Path) -> Path:
+    """The Markdown file; the JSON file is beside it."""
+    size = f", {plain['smaller']}" if plain["smaller"] else ""
+    folder = to / spec.name
+    folder.mkdir(parents=True, exist_ok=True)
+    files, stem = RunFolder(folder), f"{plain['protocol']}{size}"
+    files.write(f"{stem}.json", json.dumps(plain, indent=1).encode())
+    files.write(f"{stem}.md", writing.markdown(spec, plain).encode())
+    return folder / f"{stem}.md"
+
+
+def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
+    protocol = spec.protocols[plain["protocol"]]
+    lines: list[str | Table] = [f"{spec.title}. {protocol.name}: {protocol.says}"]
+    for dataset in plain["datasets"]:
+        head, rows = writing.cells_of(spec, plain, dataset)
+        made = Table(head[0], title=spec.datasets[dataset].title)
+        for column in head[1:]:
+            made.add_column(column, no_wrap=True, justify="right")
+        for cells in rows:
+            made.add_row(*cells)
+        lines.append(made)
+    return lines
+
+
+def _list(as_json: bool) -> None:
+    specs = [tables.find(name) for name in tables.names()]
+    table = Table("name", "table", "paper", "protocols", "datasets")
+    for spec in specs:
+        table.add_row(spec.name, spec.title, spec.paper, ", ".join(spec.protocols), ", ".join(spec.datasets))
+    found = [
+        {"name": each.name, "title": each.title, "paper": each.paper, "where": each.where}
+        | {"protocols": list(each.protocols), "datasets": list(each.datasets), "rows": list(each.rows)}
+        for each in specs
+    ]
+    show({"tables": found}, as_json, [table])
+
+
+def main() -> None:
+    """The command alone."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(told(reproduce))
+    app()
+
+
+if __name__ == "__main__":
+    main()

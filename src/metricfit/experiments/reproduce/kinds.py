@@ -1,0 +1,158 @@
+"""What rows are made of: populations of networks, and whatever else is registered here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.experiments.reproduce import known
+from metricfit.experiments.reproduce.expressions import made
+from metricfit.experiments.reproduce.networks import network
+from metricfit.experiments.reproduce.scores import Values, best_of, scored
+from metricfit.experiments.reproduce.spec import Protocol, Row, Training
+from metricfit.experiments.reproduce.trials import Trial
+from metricfit.losses import DeadGradientWarning
+from metricfit.train import Callback, fit_population
+from metricfit.train.callbacks import Outputs
+from metricfit.train.order import seed_of
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell: a row's trials under a protocol, and what is to be measured."""
+
+    row: Row
+    protocol: Protocol
+    training: Training | None
+    loss: str | None
+    metrics: dict[str, str]
+    views: list[str]
+    device: str | None = None
+
+    def values(self, trial: Trial, test: Tensor, watched: Tensor) -> Values:
+        """A trial's numbers, from its logits of test and validation rows."""
+        raw = self.protocol.thresholded == "outputs" and self.row.outputs == "logits"
+        given = [logits.detach().cpu().reshape(-1).double() for logits in (test, watched)]
+        scores = given if raw else [torch.sigmoid(each) for each in given]
+        labels = trial.y[trial.test], trial.y[trial.validation]
+        (on_test, on_watched) = zip(scores, labels, strict=True)
+        return scored(on_test, on_watched, self.metrics, self.views, auroc_of=self.protocol.auroc)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trial's numbers, how many epochs it took, and the seconds each of them cost."""
+
+    values: Values
+    epochs: int = 0
+    seconds_an_epoch: float = 0.0
+
+
+Kind = Callable[[Job, Sequence[Trial]], list[Trained]]
+
+
+def networks(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """All trials as one population; as several, where their inputs differ in width."""
+    found: dict[int, Trained] = {}
+    for group in _of_equal_width(trials):
+        for trial, trained in zip(group, _population(job, group), strict=True):
+            found[trial.number] = trained
+    return [found[trial.number] for trial in trials]
+
+
+def _of_equal_width(trials: Sequence[Trial]) -> Iterator[list[Trial]]:
+    for width in sorted({trial.x.shape[1] for trial in trials}):
+        yield [trial for trial in trials if trial.x.shape[1] == width]
+
+
+def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    training = job.training
+    assert training is not None
+    assert job.loss is not None
+    x, y, offsets = _together(trials)
+    models = [network(training.network, x.shape[1], trial.number) for trial in trials]
+    checkpoints = Checkpoints(job, trials)
+    watching = job.protocol.checkpoint == "best test"
+    with warnings.catch_warnings():
+        # Some published losses do stop learning; their numbers show it.
+        warnings.simplefilter("ignore", DeadGradientWarning)
+        results = fit_population(
+            models,
+            (x, y),
+            made(job.loss, known.LOSSES),
+            splits=[(trial.train + at, trial.validation + at) for trial, at in zip(trials, offsets, strict=True)],
+            seeds=[seed_of("order", trial.number) for trial in trials],
+            lr=training.lr,
+            epochs=training.epochs,
+            batch_size=training.batch_size or max(len(trial.train) for trial in trials),
+            optimizer=partial(_optimizer, training.optimizer),
+            monitor=training.monitor,
+            patience=training.patience or None,
+            start_at_prior=False,
+            oversample=job.row.oversample,
+            class_weight=job.row.class_weight,
+            device=job.device,
+            callbacks=[checkpoints] if watching else [],
+            progress=False,
+        )
+    epochs = [len(result.history) for result in results]
+    each = results[0].seconds / sum(epochs)
+    if not watching:
+        for at, result in enumerate(results):
+            checkpoints.look(at, *(_logits(result.model, rows) for rows in checkpoints.inputs[at]))
+    return [Trained(checkpoints.values[at], count, each) for at, count in enumerate(epochs)]
+
+
+class Checkpoints(Callback):
+    """The best value of each number over the weights that were kept, or of those looked at last."""
+
+    def __init__(self, job: Job, trials: Sequence[Trial]) -> None:
+        self.job, self.trials = job, trials
+        self.inputs = [(trial.test_rows()[0], trial.validation_rows()[0]) for trial in trials]
+        self.values: dict[int, Values] = {}
+
+    def improved(self, members: Sequence[int], outputs: Outputs) -> None:
+        """Measure these members on their test rows."""
+        both = outputs([torch.cat(self.inputs[member]) for member in members])
+        for member, logits in zip(members, both, strict=True):
+            ends = len(self.inputs[member][0])
+            self.look(member, logits[:ends], logits[ends:])
+
+    def look(self, member: int, test: Tensor, watched: Tensor) -> None:
+        """Keep what is better."""
+        self.values[member] = best_of(self.values.get(member), self.job.values(self.trials[member], test, watched))
+
+
+def _together(trials: Sequence[Trial]) -> tuple[Tensor, Tensor, list[int]]:
+    """All trials' rows one after another, and where each trial's begin; shared tensors once."""
+    first: dict[int, int] = {}
+    parts: list[Trial] = []
+    rows = 0
+    for trial in trials:
+        if id(trial.x) not in first:
+            first[id(trial.x)] = rows
+            rows += len(trial.x)
+            parts.append(trial)
+    offsets = [first[id(trial.x)] for trial in trials]
+    if len(parts) == 1:
+        return parts[0].x, parts[0].y, offsets
+    return torch.cat([each.x for each in parts]), torch.cat([each.y for each in parts]), offsets
+
+
+def _optimizer(text: str, parameters: Any, lr: float) -> Any:
+    return made(text, known.OPTIMIZERS, params=parameters, lr=lr)
+
+
+@torch.no_grad()
+def _logits(model: torch.nn.Module, x: Tensor, chunk: int = 65536) -> Tensor:
+    device = next(model.parameters()).device
+    return torch.cat([model.eval()(part.to(device)) for part in torch.split(x, chunk)]).cpu()
+
+
+KINDS: dict[str, Kind] = {"network": networks}

@@ -1,0 +1,65 @@
+"""The names that a table's file may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from metricfit import losses, models
+from metricfit.core import steps
+from metricfit.data import catalogue, published
+from metricfit.experiments.reproduce import as_coded
+from metricfit.experiments.reproduce.reading import Section
+from metricfit.metrics import get_metric
+
+
+def tenths() -> list[float]:
+    """The thresholds 0.1, 0.2, ..., 0.9."""
+    return list(as_coded.TENTHS)
+
+
+STEPS: dict[str, Callable[..., Any]] = {
+    name: getattr(steps, name) for name in ("Linear", "Sigmoid", "Identity", "RaisedCosine", "StraightThrough")
+}
+AS_CODED = {
+    each.__name__: each
+    for each in (as_coded.MetricAsCoded, as_coded.AUROCAsCoded, as_coded.WMWAsCoded, as_coded.DiceAsCoded)
+}
+LOSSES: dict[str, Callable[..., Any]] = {
+    name: getattr(losses, name) for name in losses.__all__ if name.endswith("Loss") or name == "Mix"
+}
+LOSSES |= STEPS | AS_CODED | {"T": tenths}
+NETWORKS: dict[str, Callable[..., Any]] = {
+    name: getattr(models, name) for name in ("mlp", "btg_mlp", "multiclass_mlp", "study_mlp", "perceptron")
+}
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    name: getattr(torch.optim, name) for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")
+}
+DATASETS: dict[str, Callable[..., Any]] = {"two_blobs": published.two_blobs}
+
+#: Columns that are no metric of decisions.
+RANKINGS = ("auroc", "average_precision")
+SECONDS = "seconds an epoch"
+
+
+def check_column(metric: str) -> None:
+    """Refuse what is neither a metric nor one of the other columns."""
+    if metric in (*RANKINGS, SECONDS):
+        return
+    try:
+        get_metric(metric)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. A column, but no metric of decisions, are {', '.join((*RANKINGS, SECONDS))}"
+        ) from None
+
+
+def check_dataset(section: Section, name: str) -> None:
+    """Refuse a dataset that metricfit.data does not know."""
+    if name not in catalogue.CATALOGUE:
+        there = ", ".join(catalogue.names())
+        raise section.error(
+            "file", f"no dataset is called {name!r}: give its file, target and positive, or one of {there}"
+        )

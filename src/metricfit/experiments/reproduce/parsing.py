@@ -1,0 +1,283 @@
+"""From a TOML file to a TableSpec. The format is described in docs/reproduction/add-a-table.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from metricfit.experiments.reproduce import known
+from metricfit.experiments.reproduce.expressions import check
+from metricfit.experiments.reproduce.kinds import KINDS
+from metricfit.experiments.reproduce.reading import Section, SpecError, read_toml
+from metricfit.experiments.reproduce.spec import (
+    AUROC,
+    CHECKPOINTS,
+    HALF,
+    MEAN,
+    OUTPUTS,
+    SPLITS,
+    THRESHOLDED,
+    TUNED,
+    VARIED,
+    Column,
+    Dataset,
+    Protocol,
+    Published,
+    Row,
+    TableSpec,
+    Training,
+)
+from metricfit.experiments.reproduce.trials import PREPARATIONS
+from metricfit.metrics import get_metric
+
+FOLDER = Path(str(resources.files("metricfit.experiments"))) / "tables"
+
+
+def names() -> list[str]:
+    """The tables that come with the package.
+
+    >>> "btg-1" in names()
+    True
+    """
+    return sorted((path.stem for path in FOLDER.glob("*.toml")), key=_by_number)
+
+
+def find(name: str) -> TableSpec:
+    """A table by its name, or by the path of a file that describes it."""
+    if name.endswith(".toml"):
+        return parse(Path(name))
+    if name not in names():
+        raise SpecError(
+            f"no table is called {name!r}; there are {', '.join(names())}, or give the path of a .toml file"
+        )
+    return parse(FOLDER / f"{name}.toml")
+
+
+def parse(path: Path) -> TableSpec:
+    """The table that a file describes; errors name the file, the key and the remedy."""
+    file = read_toml(path)
+    protocols = {name: _protocol(name, given) for name, given in file.section("protocols").sections()}
+    if not protocols:
+        raise file.error("protocols", "needs at least one, such as [protocols.paper]")
+    spec = TableSpec(
+        name=path.stem,
+        file=str(path),
+        title=file.take("title", str),
+        paper=file.take("paper", str),
+        where=file.take("where", str),
+        trials=_at_least_one(file, "trials"),
+        prepare=file.one_of("prepare", list(PREPARATIONS)),
+        notes=tuple(file.take("notes", list, [])),
+        datasets={name: _dataset(name, given) for name, given in _datasets(file.section("datasets"))},
+        columns={name: _column(given) for name, given in file.section("columns").sections()},
+        protocols=protocols,
+        rows={row.name: row for row in _rows(file, protocols)},
+        published={},
+    )
+    published = dict(_published(file.section("published", optional=True), spec))
+    file.done()
+    _check_references(spec)
+    return replace(spec, published=published)
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    paper, _, number = name.rpartition("-")
+    digits = "".join(each for each in number if each.isdigit())
+    return paper, int(digits or 0), name
+
+
+def _at_least_one(section: Section, key: str, default: Any = None, least: int = 1) -> int:
+    value: int = section.take(key, int) if default is None else section.take(key, int, default)
+    if value < least:
+        raise section.error(key, f"should be at least {least}, got {value}")
+    return value
+
+
+def _datasets(section: Section) -> Iterator[tuple[str, Section]]:
+    for name in list(section.given):
+        if isinstance(section.given[name], str):
+            section.given[name] = {"title": section.given[name]}
+    yield from section.sections()
+
+
+def _dataset(name: str, given: Section) -> Dataset:
+    made = given.checked("made", str, lambda text: check(text, known.DATASETS), None)
+    file = given.take("file", str, None)
+    target, positive = given.take("target", str, None), given.take("positive", (str, int), None)
+    if file is not None and (target is None or positive is None):
+        raise given.error("file", "needs target, the column of labels, and positive, the positive label")
+    if file is None and made is None:
+        known.check_dataset(given, name)
+    found = Dataset(
+        name, given.take("title", str, name), made, file, target, None if positive is None else str(positive)
+    )
+    given.done()
+    return found
+
+
+def _column(given: Section) -> Column:
+    metric = given.checked("metric", str, known.check_column)
+    found = Column(given.take("title", str, metric), metric)
+    given.done()
+    return found
+
+
+def _protocol(name: str, given: Section) -> Protocol:
+    usual = Protocol(name, given.take("says", str))
+    fractions = given.take("fractions", list, list(usual.fractions))
+    if (
+        len(fractions) != 3
+        or abs(sum(fractions) - 1) > 1e-6
+        or min(fractions) < 0
+        or not fractions[0]
+        or not fractions[2]
+    ):
+        raise given.error("fractions", f"are of training, validation and test rows and add up to 1, got {fractions}")
+    found = replace(
+        usual,
+        split=given.one_of("split", SPLITS, usual.split),
+        fractions=tuple(fractions),
+        varied=given.one_of("varied", VARIED, usual.varied),
+        published_test=given.take("published_test", bool, usual.published_test),
+        thresholded=given.one_of("thresholded", THRESHOLDED, usual.thresholded),
+        auroc=given.one_of("auroc", AUROC, usual.auroc),
+        checkpoint=given.one_of("checkpoint", CHECKPOINTS, usual.checkpoint),
+        decided=given.checked("decided", str, _check_decided, usual.decided),
+    )
+    given.done()
+    return found
+
+
+def _check_decided(text: str) -> None:
+    if text in (MEAN, HALF):
+        return
+    if not text.startswith(TUNED):
+        raise ValueError(f"should be {MEAN!r}, {HALF!r} or '{TUNED}METRIC', such as '{TUNED}f1'; got {text!r}")
+    get_metric(text.removeprefix(TUNED))
+
+
+def _rows(file: Section, protocols: dict[str, Protocol]) -> Iterator[Row]:
+    usual = file.section("training", optional=True)
+    variants = list(file.section("variants", optional=True).sections())
+    given_rows = list(file.section("rows").sections())
+    if not given_rows:
+        raise file.error("rows", "needs at least one, such as [rows.BCE]")
+    for name, given in given_rows:
+        row = _row(name, given, usual, protocols, {})
+        if not variants:
+            yield row
+        for title, variant in variants:
+            changed = dict(variant.given)
+            made = _row(name, Section(given.file, given.path, given.whole), usual, protocols, changed)
+            yield replace(
+                made, name=f"{name}, {title}", title=f"{made.title}, {title}", of=made.of and f"{made.of}, {title}"
+            )
+
+
+def _row(name: str, given: Section, usual: Section, protocols: dict[str, Protocol], variant: dict[str, Any]) -> Row:
+    kind = given.one_of("kind", list(KINDS), "network")
+    only = tuple(given.take("protocols", list, list(protocols)))
+    for each in only:
+        _check_protocol(given, "protocols", each, protocols)
+    of = given.take("of", str, None)
+    losses = _losses(given, only, protocols)
+    own = given.take("training", dict, {})
+    training: dict[str, Training] = {}
+    if of is None and kind == "network":
+        lacking = [each for each in only if each not in losses]
+        if lacking:
+            raise given.error("loss", f"is missing for {', '.join(lacking)}; give it, or name the row's protocols")
+        layers = (usual.whole, own)
+        training = {each: _training(given, _merged(layers, each, protocols) | variant) for each in only}
+    found = Row(
+        name=name,
+        title=given.take("title", str, name),
+        kind=kind,
+        loss=losses,
+        outputs=given.one_of("outputs", OUTPUTS, "probabilities"),
+        of=of,
+        decided=given.checked("decided", str, _check_decided, None),
+        class_weight=given.checked("class_weight", str, _check_class_weight, None),
+        oversample=given.take("oversample", float, None),
+        training=training,
+        settings=given.take("settings", dict, {}),
+        protocols=only,
+        tags=tuple(given.take("tags", list, [])),
+        note=given.take("note", str, ""),
+    )
+    given.done()
+    return found
+
+
+def _losses(given: Section, only: tuple[str, ...], protocols: dict[str, Protocol]) -> dict[str, str]:
+    """The loss under each protocol: one text for all, or one each."""
+    texts = given.take("loss", (str, dict), {})
+    by_protocol = texts if isinstance(texts, dict) else dict.fromkeys(only, texts)
+    for protocol, text in by_protocol.items():
+        _check_protocol(given, f"loss.{protocol}", protocol, protocols)
+        try:
+            check(text, known.LOSSES)
+        except ValueError as error:
+            raise given.error(f"loss.{protocol}", str(error)) from error
+    return by_protocol
+
+
+def _merged(layers: tuple[dict[str, Any], ...], protocol: str, protocols: dict[str, Protocol]) -> dict[str, Any]:
+    """Settings for all protocols, then those of this one, layer by layer."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged |= {key: value for key, value in layer.items() if key not in protocols}
+        merged |= layer.get(protocol, {})
+    return merged
+
+
+def _check_protocol(given: Section, key: str, protocol: str, protocols: dict[str, Protocol]) -> None:
+    if protocol not in protocols:
+        raise given.error(key, f"there is no protocol {protocol!r}; there are {', '.join(protocols)}")
+
+
+def _check_class_weight(text: str) -> None:
+    if text != "balanced":
+        raise ValueError(f"should be 'balanced', got {text!r}")
+
+
+def _training(row: Section, settings: dict[str, Any]) -> Training:
+    given = Section(row.file, f"{row.path}.training", settings)
+    found = Training(
+        network=given.checked("network", str, lambda text: check(text, known.NETWORKS)),
+        optimizer=given.checked("optimizer", str, lambda text: check(text, known.OPTIMIZERS), "Adam"),
+        lr=given.take("lr", float),
+        batch_size=_at_least_one(given, "batch_size", least=0),
+        epochs=_at_least_one(given, "epochs"),
+        patience=_at_least_one(given, "patience", 0, least=0),
+        monitor=given.take("monitor", str, "loss"),
+    )
+    given.done()
+    return found
+
+
+def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, str, str], Published]]:
+    for dataset, rows in section.sections():
+        if dataset not in spec.datasets:
+            raise section.error(dataset, f"is none of the datasets {', '.join(spec.datasets)}")
+        for row, values in rows.sections():
+            if row not in spec.rows:
+                raise rows.error(row, f"is none of the rows {', '.join(spec.rows)}")
+            for column in list(values.given):
+                if column not in spec.columns:
+                    raise values.error(column, f"is none of the columns {', '.join(spec.columns)}")
+                pair = values.take(column, list)
+                if len(pair) not in (1, 2) or not all(isinstance(each, (int, float)) for each in pair):
+                    raise values.error(column, f"should be [mean, standard deviation] or [mean], got {pair}")
+                yield (dataset, row, column), Published(float(pair[0]), float(pair[1]) if len(pair) == 2 else None)
+
+
+def _check_references(spec: TableSpec) -> None:
+    for row in spec.rows.values():
+        if row.of is not None and (row.of not in spec.rows or spec.rows[row.of].of is not None):
+            raise SpecError(f"{spec.file}: rows.{row.name}.of: should be a row that is trained, got {row.of!r}")
+        if row.of is not None and row.decided is None:
+            raise SpecError(f"{spec.file}: rows.{row.name}.decided: is missing; a row 'of' another differs by it alone")

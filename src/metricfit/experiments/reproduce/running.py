@@ -1,0 +1,158 @@
+"""Running a table: a cell for each dataset and trained row, its trials one population, its report their numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from metricfit.experiments import cells
+from metricfit.experiments.reproduce.kinds import KINDS, Job
+from metricfit.experiments.reproduce.known import SECONDS
+from metricfit.experiments.reproduce.spec import Row, TableSpec
+from metricfit.experiments.reproduce.trials import trials_of
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row on a dataset: each column's values, one a trial, and what they took."""
+
+    values: dict[str, list[float]]
+    seconds: float
+    epochs: list[int]
+    device: str
+    data: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """A table under a protocol, measured: by dataset and row."""
+
+    spec: TableSpec
+    protocol: str
+    trials: int
+    epochs: int | None
+    rows: dict[tuple[str, str], Measured]
+
+    @property
+    def smaller(self) -> str:
+        """How much smaller than the table's file says, in words; empty if it is not."""
+        parts = [] if self.trials == self.spec.trials else [f"{self.trials} of {self.spec.trials} trials"]
+        parts += [] if self.epochs is None else [f"at most {self.epochs} epochs"]
+        return ", ".join(parts)
+
+
+def run_table(
+    spec: TableSpec,
+    protocol: str,
+    folder: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    trials: int | None = None,
+    epochs: int | None = None,
+    only: Collection[str] = (),
+    rows: Collection[str] = (),
+    without: Collection[str] = (),
+    jobs: int = 1,
+    backend: str = "loky",
+    device: str | None = None,
+    watch: cells.Watch | None = None,
+) -> Result:
+    """Train what is not finished in the folder, and return the whole table.
+
+    Args:
+        spec: the table.
+        protocol: one of the table's.
+        folder: where cells are kept.
+        data: the folder with the datasets.
+        trials: another number than the table's.
+        epochs: at most so many, fewer than the table's.
+        only: these datasets alone.
+        rows: these rows alone.
+        without: no rows with one of these tags or names.
+        jobs: cells at a time.
+        backend: joblib's.
+        device: where networks are trained; by default a GPU if there is one.
+        watch: called after every cell.
+    """
+    _check_words(spec, protocol, only, rows, without)
+    number = trials or spec.trials
+    datasets = [name for name in spec.datasets if not only or name in only]
+    shown = [row for row in spec.shown(protocol) if not rows or row.name in rows]
+    shown = [row for row in shown if row.name not in without and not set(row.tags) & set(without)]
+    trained = list(dict.fromkeys(row.of or row.name for row in shown))
+    size = f"{number} trials" + ("" if epochs is None else f", {epochs} epochs")
+    every = [
+        cells.Cell(
+            (spec.name, protocol, size, dataset, row), spec.cell(protocol, dataset, spec.rows[row], number, epochs)
+        )
+        for dataset in datasets
+        for row in trained
+    ]
+    where = None if data is None else str(data)
+    work = partial(work_on, spec, protocol, where, device)
+    found = cells.run(every, work, Path(folder) / "cells", jobs=jobs, backend=backend, watch=watch)
+    measured = {
+        (dataset, row.name): _measured(
+            spec, protocol, row, found[spec.name, protocol, size, dataset, row.of or row.name]
+        )
+        for dataset in datasets
+        for row in shown
+    }
+    return Result(spec, protocol, number, epochs, measured)
+
+
+def work_on(spec: TableSpec, protocol: str, data: str | None, device: str | None, cell: cells.Cell) -> dict[str, Any]:
+    """A cell's report: the values of every column in every view, one a trial."""
+    dataset, row = spec.datasets[cell.name[-2]], spec.rows[cell.name[-1]]
+    how = spec.protocols[protocol]
+    training = row.training.get(protocol)
+    if training is not None and cell.spec["epochs"] is not None:
+        training = replace(training, epochs=min(training.epochs, cell.spec["epochs"]))
+    metrics = {key: column.metric for key, column in spec.columns.items()}
+    job = Job(row, how, training, row.loss.get(protocol), metrics, spec.views(), device)
+    trials = trials_of(dataset, data, spec.prepare, how, cell.spec["trials"], str(Path(spec.file).parent))
+    trained = KINDS[row.kind](job, trials)
+    values: dict[str, dict[str, list[float]]] = {view: {} for view in spec.views()}
+    for view, of_view in values.items():
+        for column, metric in metrics.items():
+            of_view[column] = [
+                each.seconds_an_epoch if metric == SECONDS else each.values[view][column] for each in trained
+            ]
+    return {
+        "values": values,
+        "epochs": [each.epochs for each in trained],
+        "device": _device(device),
+        "data": hashlib.sha256(trials[0].x.numpy().tobytes()).hexdigest()[:16],
+    }
+
+
+def _measured(spec: TableSpec, protocol: str, row: Row, report: dict[str, Any]) -> Measured:
+    view = row.decided_under(spec.protocols[protocol])
+    settled = {key: report[key] for key in ("seconds", "epochs", "device", "data")}
+    return Measured(values=report["values"][view], **settled)
+
+
+def _device(device: str | None) -> str:
+    if device == "cpu" or not torch.cuda.is_available():
+        return "CPU"
+    return str(torch.cuda.get_device_name())
+
+
+def _check_words(
+    spec: TableSpec, protocol: str, only: Collection[str], rows: Collection[str], without: Collection[str]
+) -> None:
+    if protocol not in spec.protocols:
+        raise ValueError(f"{spec.name} has no protocol {protocol!r}; it has {', '.join(spec.protocols)}")
+    tags = {tag for row in spec.rows.values() for tag in row.tags}
+    allowed = ((only, spec.datasets, "dataset"), (rows, spec.rows, "row"), (without, {*tags, *spec.rows}, "row or tag"))
+    for given, there, what in allowed:
+        for each in given:
+            if each not in there:
+                raise ValueError(f"{spec.name} has no {what} {each!r}; it has {', '.join(sorted(there))}")
