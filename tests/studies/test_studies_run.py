@@ -1,11 +1,13 @@
-"""The demo and the studies run to the end, in a tiny version, and write what they promise."""
+"""The studies run to the end, in a tiny version, and write what they promise."""
 
 import importlib
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
+from sklearn.datasets import load_diabetes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,14 +22,14 @@ def study(monkeypatch):
     torch.set_num_threads(threads)
 
 
-def test_demo_writes_a_self_contained_page(study, tmp_path, capsys):
-    study("demo").main(["--quick", "--out", str(tmp_path)])
-    page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "data:image/png;base64," in page
-    assert "http" not in page
-    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    assert len(report["scores"]) == 3 * report["splits"]
-    assert capsys.readouterr().out.rstrip().endswith("index.html")
+def test_the_demos_table_is_scikit_learns(study, tmp_path):
+    study("diabetes").main(str(tmp_path / "new" / "diabetes.csv"))
+    table = pd.read_csv(tmp_path / "new" / "diabetes.csv")
+    given = load_diabetes(as_frame=True, scaled=False)
+    pd.testing.assert_frame_equal(table.drop(columns="progression"), given.data)
+    fast = table["progression"] == "fast"
+    assert fast.sum() == 66
+    assert given.target[fast].min() > given.target[~fast].max()
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ def of_comparison(
                 metric=found.metric,
                 requirements=list(subject_to) or None,
                 classes=classes,
-                lead=f"The scores of “{DEFAULT}”, each row's by the model that had not seen it. The chosen threshold is the "
-                "mean of the folds' thresholds, so its value here is not quite the mean in the table.",
+                lead=f"The scores of “{DEFAULT}”, each row's by the model that had not seen it. The chosen threshold "
+                "is the mean of the folds' thresholds, so its value here is not quite the mean in the table.",
             ),
         ],
         {
