@@ -2,7 +2,6 @@
 
 import math
 import re
-import shutil
 from functools import cache
 
 import pytest
@@ -11,18 +10,6 @@ import torch
 from metricfit import Counts, curves, get_metric, report
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine; on Debian: apt-get install --no-install-recommends chromium")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 EVIL = "<script>alert(1)</script>"
@@ -65,30 +52,6 @@ def written(folder, logits, y, threshold=None):
     path = folder / "report.html"
     path.write_text(page_of(len(y), threshold), encoding="utf-8")
     return path
-
-
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Opens a page, and at the end holds it to its promises: no request, no message, no error, no dialog."""
-    contexts, requests, complaints = [], [], []
-
-    def open_page(path, **settings):
-        context = browser.new_context(**settings)
-        contexts.append(context)
-        page = context.new_page()
-        page.route("**/*", lambda route: requests.append(route.request.url) or route.continue_())
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message) or dialog.dismiss())
-        page.goto(path.as_uri())
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert {url for url in requests if not url.startswith("data:")} == {(tmp_path / "report.html").as_uri()}
-    assert complaints == []
 
 
 def shown(page, selector):
