@@ -20,6 +20,7 @@ from metricfit.experiments.reproduce.trials import Trial
 from metricfit.losses import DeadGradientWarning
 from metricfit.train import Callback, fit_population
 from metricfit.train.callbacks import Outputs
+from metricfit.train.class_weight import of_classes
 from metricfit.train.order import seed_of
 
 
@@ -76,6 +77,7 @@ def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
     assert training is not None
     assert job.loss is not None
     x, y, offsets = _together(trials)
+    weights = [] if job.row.class_weight is None else [_class_weights(job.row.class_weight, y, trials, offsets)]
     models = [network(training.network, x.shape[1], trial.number) for trial in trials]
     checkpoints = Checkpoints(job, trials)
     watching = job.protocol.checkpoint == "best test"
@@ -84,7 +86,7 @@ def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
         warnings.simplefilter("ignore", DeadGradientWarning)
         results = fit_population(
             models,
-            (x, y),
+            (x, y, *weights),
             made(job.loss, known.LOSSES),
             splits=[(trial.train + at, trial.validation + at) for trial, at in zip(trials, offsets, strict=True)],
             seeds=[seed_of("order", trial.number) for trial in trials],
@@ -96,7 +98,6 @@ def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
             patience=training.patience or None,
             start_at_prior=False,
             oversample=job.row.oversample,
-            class_weight=job.row.class_weight,
             device=job.device,
             callbacks=[checkpoints] if watching else [],
             progress=False,
@@ -143,6 +144,15 @@ def _together(trials: Sequence[Trial]) -> tuple[Tensor, Tensor, list[int]]:
     if len(parts) == 1:
         return parts[0].x, parts[0].y, offsets
     return torch.cat([each.x for each in parts]), torch.cat([each.y for each in parts]), offsets
+
+
+def _class_weights(wanted: str, y: Tensor, trials: Sequence[Trial], offsets: Sequence[int]) -> Tensor:
+    """A weight for every row, from its trial's training rows; the validation loss is weighted too."""
+    weight = torch.ones(len(y))
+    for trial, at in zip(trials, offsets, strict=True):
+        of_class = of_classes(trial.y[trial.train], wanted, classes=2)
+        weight[at : at + len(trial.y)] = of_class[trial.y]
+    return weight
 
 
 def _optimizer(text: str, parameters: Any, lr: float) -> Any:

@@ -33,6 +33,8 @@ from metricfit.experiments.reproduce.spec import (
 from metricfit.experiments.reproduce.trials import PREPARATIONS
 from metricfit.metrics import get_metric
 
+#: What a table may leave to another one.
+SHARED = ("paper", "trials", "prepare", "training", "protocols")
 FOLDER = Path(str(resources.files("metricfit.experiments"))) / "tables"
 
 
@@ -58,7 +60,7 @@ def find(name: str) -> TableSpec:
 
 def parse(path: Path) -> TableSpec:
     """The table that a file describes; errors name the file, the key and the remedy."""
-    file = read_toml(path)
+    file = _completed(read_toml(path), path)
     protocols = {name: _protocol(name, given) for name, given in file.section("protocols").sections()}
     if not protocols:
         raise file.error("protocols", "needs at least one, such as [protocols.paper]")
@@ -81,6 +83,20 @@ def parse(path: Path) -> TableSpec:
     file.done()
     _check_references(spec)
     return replace(spec, published=published)
+
+
+def _completed(file: Section, path: Path) -> Section:
+    """With what the file leaves to another one, named by its key ``like``."""
+    like = file.take("like", str, None)
+    if like is None:
+        return file
+    places = [path.parent / f"{like}.toml", FOLDER / f"{like}.toml"]
+    there = next((each for each in places if each.is_file() and each != path), None)
+    if there is None:
+        raise file.error("like", f"there is no table {like!r} beside this file, nor one of {', '.join(names())}")
+    other = read_toml(there).whole
+    shared = {key: other[key] for key in SHARED if key in other}
+    return Section(file.file, file.path, shared | {key: value for key, value in file.whole.items() if key != "like"})
 
 
 def _by_number(name: str) -> tuple[str, int, str]:

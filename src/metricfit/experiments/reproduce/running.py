@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from metricfit.experiments import cells
 from metricfit.experiments.reproduce.kinds import KINDS, Job
 from metricfit.experiments.reproduce.known import SECONDS
 from metricfit.experiments.reproduce.spec import Row, TableSpec
-from metricfit.experiments.reproduce.trials import trials_of
+from metricfit.experiments.reproduce.trials import content_of, trials_of
 
 
 @dataclass(frozen=True)
@@ -87,30 +88,36 @@ def run_table(
     shown = [row for row in spec.shown(protocol) if not rows or row.name in rows]
     shown = [row for row in shown if row.name not in without and not set(row.tags) & set(without)]
     trained = list(dict.fromkeys(row.of or row.name for row in shown))
-    size = f"{number} trials" + ("" if epochs is None else f", {epochs} epochs")
-    every = [
-        cells.Cell(
-            (spec.name, protocol, size, dataset, row), spec.cell(protocol, dataset, spec.rows[row], number, epochs)
-        )
+    where = None if data is None else str(data)
+    every = {
+        (dataset, row): _cell(spec, protocol, dataset, spec.rows[row], number, epochs, where)
         for dataset in datasets
         for row in trained
-    ]
-    where = None if data is None else str(data)
+    }
     work = partial(work_on, spec, protocol, where, device)
-    found = cells.run(every, work, Path(folder) / "cells", jobs=jobs, backend=backend, watch=watch)
+    found = cells.run(every.values(), work, Path(folder) / "cells", jobs=jobs, backend=backend, watch=watch)
     measured = {
-        (dataset, row.name): _measured(
-            spec, protocol, row, found[spec.name, protocol, size, dataset, row.of or row.name]
-        )
+        (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
         for dataset in datasets
         for row in shown
     }
     return Result(spec, protocol, number, epochs, measured)
 
 
+def _cell(
+    spec: TableSpec, protocol: str, dataset: str, row: Row, trials: int, epochs: int | None, data: str | None
+) -> cells.Cell:
+    """A cell by what its numbers depend on: tables with a row in common share it, and a changed file runs anew."""
+    settings = spec.cell(protocol, dataset, row, trials, epochs)
+    settings["content"] = content_of(spec.datasets[dataset], data, str(Path(spec.file).parent))
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+    size = f"{trials} trials" + ("" if epochs is None else f", {epochs} epochs")
+    return cells.Cell((dataset, protocol, row.name, f"{size} {digest}"), settings)
+
+
 def work_on(spec: TableSpec, protocol: str, data: str | None, device: str | None, cell: cells.Cell) -> dict[str, Any]:
     """A cell's report: the values of every column in every view, one a trial."""
-    dataset, row = spec.datasets[cell.name[-2]], spec.rows[cell.name[-1]]
+    dataset, row = spec.datasets[cell.name[0]], spec.rows[cell.name[2]]
     how = spec.protocols[protocol]
     training = row.training.get(protocol)
     if training is not None and cell.spec["epochs"] is not None:

@@ -161,7 +161,6 @@ class TableSpec:
         for key in ("says", "decided"):
             del how[key]
         return {
-            "table": self.name,
             "dataset": asdict(self.datasets[dataset]) | {"title": None},
             "prepare": self.prepare,
             "protocol": how,

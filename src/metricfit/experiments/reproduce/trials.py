@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -91,13 +92,24 @@ def _table(dataset: Dataset, folder: str | None, beside: str) -> Table:
     return load(dataset.name, folder)
 
 
-def _own_table(dataset: Dataset, folder: str | None, beside: str) -> Table:
+def content_of(dataset: Dataset, folder: str | None, beside: str) -> str | None:
+    """A hash of a user's file; the sets that are known by name are known to be as they should."""
+    if dataset.file is None:
+        return None
+    return hashlib.sha256(_own_file(dataset, folder, beside).read_bytes()).hexdigest()[:16]
+
+
+def _own_file(dataset: Dataset, folder: str | None, beside: str) -> Path:
     assert dataset.file is not None
-    assert dataset.target is not None
     places = [Path(each) / dataset.file for each in (folder, beside) if each is not None]
     path = next((each for each in places if each.is_file()), None)
     if path is None:
         raise FileNotFoundError(f"{dataset.title}: there is no file {' or '.join(map(str, places))}")
+    return path
+
+
+def _own_table(dataset: Dataset, folder: str | None, beside: str) -> Table:
+    path = _own_file(dataset, folder, beside)
     frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     if dataset.target not in frame.columns:
         raise ValueError(f"{path} has no column {dataset.target!r}, only {', '.join(map(str, frame.columns))}")
