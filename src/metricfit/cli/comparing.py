@@ -13,7 +13,7 @@ from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
 from metricfit.cli.printing import bar, show
 from metricfit.cli.rows import check_words, positive_of, rows_of
-from metricfit.experiments.cells import BACKENDS
+from metricfit.experiments.backends import BACKENDS
 from metricfit.experiments.compare import Comparison, Row
 from metricfit.experiments.compare import compare as compare_methods
 
@@ -32,6 +32,7 @@ def compare(
     network: options.Network = "auto",
     members: options.Members = 4,
     time_budget: options.Budget = 60.0,
+    epochs: options.Epochs = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -62,7 +63,8 @@ def compare(
             watch=watch,
             network=network,
             members=members,
-            time_budget=time_budget,
+            epochs=epochs,
+            time_budget=time_budget if epochs is None else None,
         )
     report = pages.of_comparison(
         found,
@@ -77,9 +79,12 @@ def compare(
         "metric": metric,
         "verdict": found.verdict,
         "methods": [_row(row, bool(subject_to)) for row in found.rows],
+        "effort": found.effort,
         "report": str(report),
     }
-    show(summary, as_json, [table_of(found, bool(subject_to)), found.verdict, f"Report: {report}"])
+    again = " ".join(f"--{key} {value}" for key, value in found.effort.items())
+    effort = f"All networks trained alike; {again} repeats this whatever the machine's speed."
+    show(summary, as_json, [table_of(found, bool(subject_to)), found.verdict, effort, f"Report: {report}"])
 
 
 def table_of(found: Comparison, required: bool) -> Table:

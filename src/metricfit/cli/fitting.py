@@ -25,6 +25,7 @@ def fit(
     network: options.Network = "auto",
     members: options.Members = 8,
     time_budget: options.Budget = 300.0,
+    epochs: options.Epochs = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -39,7 +40,8 @@ def fit(
         subject_to=subject_to or None,
         network=network,
         members=members,
-        time_budget=time_budget,
+        epochs=epochs,
+        time_budget=time_budget if epochs is None else None,
         pos_label=positive_of(y, positive),
         random_state=seed,
     )

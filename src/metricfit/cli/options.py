@@ -20,3 +20,7 @@ Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of fold
 Network = Annotated[str, typer.Option("--network", help="auto, tabm, embedded or mlp.")]
 Members = Annotated[int, typer.Option("--members", min=2, help="Folds, each held out by one member.")]
 Budget = Annotated[float, typer.Option("--time-budget", min=0.001, help="Seconds of training, of each model.")]
+Epochs = Annotated[
+    int | None,
+    typer.Option("--epochs", min=1, help="At most so many, in place of a time budget: nothing depends on timing then."),
+]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +30,7 @@ def show(found: Mapping[str, Any], as_json: bool, lines: Sequence[str | Table]) 
         return
     for line in lines:
         if isinstance(line, Table):
-            out.print(line, width=None if out.is_terminal else WIDTH_OF_FILES, soft_wrap=False)
+            (out if out.is_terminal else Console(width=WIDTH_OF_FILES, highlight=False)).print(line, soft_wrap=False)
         else:
             out.print(line, markup=False)
 
@@ -40,11 +42,11 @@ def say(text: str) -> None:
 
 @contextmanager
 def working(what: str, quiet: bool) -> Iterator[None]:
-    """A sign on a terminal that something goes on."""
+    """A sign on a terminal that something goes on, and what is decided meanwhile."""
     if quiet:
         yield
     else:
-        with err.status(what):
+        with err.status(what), _heard(logging.INFO):
             yield
 
 
@@ -55,7 +57,7 @@ def bar(what: str, quiet: bool) -> Iterator[Callable[[CellProgress], None] | Non
         yield None
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
+    with Progress(*columns, console=err, transient=True) as progress, _heard(logging.WARNING):
         task = progress.add_task(what, total=None)
 
         def moved(to: CellProgress) -> None:
@@ -65,6 +67,27 @@ def bar(what: str, quiet: bool) -> Iterator[Callable[[CellProgress], None] | Non
                 say(f"{to.done} of {to.total}: {to.last or 'found finished'}{left}")
 
         yield moved
+
+
+@contextmanager
+def _heard(level: int) -> Iterator[None]:
+    """What this library logs, such as the effort that a time budget allows, and warnings, a line each."""
+    log, handler = logging.getLogger("metricfit"), _Said()
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(level)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *more, **others: say(f"Warning: {message}")
+            yield
+    finally:
+        log.setLevel(before)
+        log.removeHandler(handler)
+
+
+class _Said(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
 
 
 def _plain(value: Any) -> Any:

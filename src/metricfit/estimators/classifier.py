@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags, check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +24,7 @@ from metricfit.estimators.labels import classes_of, order_of, shares_of
 from metricfit.estimators.networks import OwnNetwork
 from metricfit.estimators.objectives import stages_for
 from metricfit.estimators.table import TableEncoder
-from metricfit.estimators.training import Rows, Settings, train
+from metricfit.estimators.training import Rows, Settings, plan, train
 from metricfit.metrics.average import averaged
 from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import Requirements
@@ -55,7 +55,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: the learning rate.
         time_budget: seconds of training, estimated from a timed step; epochs are lowered to meet it, then members.
             None for no limit. What was lowered is logged. Timing varies from run to run: for results that repeat
-            exactly on another machine give ``network``, ``epochs`` and ``time_budget=None``.
+            exactly on another machine give what ``plan`` finds, and ``time_budget=None``.
         device: where to train; by default a GPU if there is one.
         verbose: show a progress bar; what was decided is logged in any case, by the logger "metricfit.estimators".
         random_state: of folds, first weights and batches.
@@ -120,66 +120,34 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``sample_weight`` counts in training, in calibration and in the choice of the threshold. Rows of one group, and
         copies of a row, are held out together.
         """
-        if self.members < 2:
-            raise ValueError(f"members are folds, at least 2, got {self.members}")
-        metric, requirements = get_metric(self.metric), _requirements(self.subject_to)
-        table = inputs.checked_table(self, X, reset=True)
-        labels = inputs.checked_labels(self, y)
-        check_consistent_length(table, labels)
-        weight, group = inputs.checked_weights(sample_weight, table), inputs.checked_groups(groups, table)
-        if weight is not None and not weight.all():  # a row of weight 0 is as good as absent
-            there = weight > 0
-            table, labels, weight = inputs.rows(table, there), labels[there], weight[there]
-            group = None if group is None else group[there]
-        self.classes_ = classes_of(labels)
-        if len(self.classes_) > 2 and requirements:
-            raise ValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
-        self._order = order_of(self.classes_, self.pos_label)
-        number = self._numbers_of(labels)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.encoder_ = TableEncoder()
-        rows = Rows(
-            torch.from_numpy(self.encoder_.fit(table)),
-            number,
-            self._training_weights(labels, weight),
-            group,
-        )
-        stages = partial(
-            stages_for,
-            self.recipe,
-            metric,
-            classes=len(self.classes_),
-            average=self.average,
-            lr=self.lr,
-            subject_to=requirements,
-            prior=float((number == 1).double().mean()),
-        )
-        found = train(
-            rows,
-            Settings(
-                network=self.network,
-                stages_for_parts=lambda parts: stages(parts=parts),
-                members=self.members,
-                epochs=self.epochs,
-                patience=self.patience,
-                batch_size=self.batch_size,
-                lr=self.lr,
-                time_budget=self.time_budget,
-                device=torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu")),
-                verbose=self.verbose,
-                seed=seed,
-            ),
-        )
+        rows, weight, settings = self._prepared(X, y, sample_weight, groups)
+        found = train(rows, settings)
         # In double precision a row's prediction does not depend on the rows beside it.
         self.members_ = [each.double().eval() for each in found.members]
         self.network_, self.history_ = found.network, found.history
         weights = None if weight is None else torch.from_numpy(weight)
-        held_out = held_out_of(found.out_of_fold, number, weights, group)
+        held_out = held_out_of(found.out_of_fold, rows.y, weights, rows.groups)
         self.calibration_ = calibrated(held_out.logits, held_out.y, held_out.weight)
         self.held_out_ = replace(held_out, logits=self.calibration_(held_out.logits))
-        self._seed = seed
+        self._seed = settings.seed
         self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
         return self
+
+    def plan(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> dict[str, Any]:
+        """The network, epochs and members that ``fit`` would take, by a timed step; nothing is trained or changed.
+
+        With these and ``time_budget=None``, training depends no longer on how fast the machine is at the moment, and
+        several models can be given the same effort.
+
+        >>> X = np.random.default_rng(0).normal(size=(200, 3))
+        >>> model = MetricClassifier("f1", network="mlp", members=4, epochs=5, random_state=0)
+        >>> model.plan(X, X[:, 0] > 1)
+        {'network': 'mlp', 'epochs': 5, 'members': 4}
+        """
+        rows, _, settings = clone(self)._prepared(X, y, sample_weight, groups)
+        network, effort = plan(rows, settings)
+        chosen = self.network if network.name == "own" else network.name
+        return {"network": chosen, "epochs": effort.epochs, "members": effort.members}
 
     def rethreshold(self, prevalence: float | Mapping[Any, float] | None = None) -> MetricClassifier:
         """Choose the threshold, and move the probabilities, for another class balance.
@@ -260,6 +228,59 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model = cls()
         storage.load(model, path, **own)
         return model
+
+    def _prepared(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any
+    ) -> tuple[Rows, NDArray[np.float64] | None, Settings]:
+        """The checked rows as numbers, their own weights, and how to train on them."""
+        if self.members < 2:
+            raise ValueError(f"members are folds, at least 2, got {self.members}")
+        metric, requirements = get_metric(self.metric), _requirements(self.subject_to)
+        table = inputs.checked_table(self, X, reset=True)
+        labels = inputs.checked_labels(self, y)
+        check_consistent_length(table, labels)
+        weight, group = inputs.checked_weights(sample_weight, table), inputs.checked_groups(groups, table)
+        if weight is not None and not weight.all():  # a row of weight 0 is as good as absent
+            there = weight > 0
+            table, labels, weight = inputs.rows(table, there), labels[there], weight[there]
+            group = None if group is None else group[there]
+        self.classes_ = classes_of(labels)
+        if len(self.classes_) > 2 and requirements:
+            raise ValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
+        self._order = order_of(self.classes_, self.pos_label)
+        number = self._numbers_of(labels)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.encoder_ = TableEncoder()
+        rows = Rows(
+            torch.from_numpy(self.encoder_.fit(table)),
+            number,
+            self._training_weights(labels, weight),
+            group,
+        )
+        stages = partial(
+            stages_for,
+            self.recipe,
+            metric,
+            classes=len(self.classes_),
+            average=self.average,
+            lr=self.lr,
+            subject_to=requirements,
+            prior=float((number == 1).double().mean()),
+        )
+        settings = Settings(
+            network=self.network,
+            stages_for_parts=lambda parts: stages(parts=parts),
+            members=self.members,
+            epochs=self.epochs,
+            patience=self.patience,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            time_budget=self.time_budget,
+            device=torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu")),
+            verbose=self.verbose,
+            seed=seed,
+        )
+        return rows, weight, settings
 
     def _decide(self, held_out: HeldOut, shift: torch.Tensor) -> None:
         self.shift_ = shift

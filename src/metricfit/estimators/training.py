@@ -68,11 +68,15 @@ class Trained:
     history: list[dict[str, Any]]
 
 
+def plan(rows: Rows, settings: Settings) -> tuple[Network, Effort]:
+    """The network and the effort that ``train`` would choose now."""
+    return _chosen(rows, settings, len(folds_of(rows, settings.members, settings.seed)), _blueprint(rows, settings))
+
+
 def train(rows: Rows, settings: Settings) -> Trained:
     """Choose the network and the effort, part the rows, train."""
     splits = folds_of(rows, settings.members, settings.seed)
-    own = settings.network if callable(settings.network) else None
-    blueprint = _Blueprint(rows.x, own)
+    blueprint = _blueprint(rows, settings)
     network, effort = _chosen(rows, settings, len(splits), blueprint)
     if effort.members < len(splits):
         splits = folds_of(rows, effort.members, settings.seed)
@@ -152,6 +156,10 @@ class _Blueprint:
         if network.width and self._edges is None:
             self._edges = edges_of(self._x)
         return network.build(self._edges, self._own)
+
+
+def _blueprint(rows: Rows, settings: Settings) -> _Blueprint:
+    return _Blueprint(rows.x, settings.network if callable(settings.network) else None)
 
 
 def _chosen(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint) -> tuple[Network, Effort]:

@@ -12,7 +12,6 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,11 @@ import joblib
 import torch
 
 from metricfit._version import __version__
+from metricfit.experiments.backends import BACKENDS as BACKENDS
+from metricfit.experiments.backends import follow, joined
 from metricfit.experiments.failures import deliberate
 from metricfit.train.folder import RunFolder
 from metricfit.train.spec import differences
-
-BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
 
 Work = Callable[["Cell"], Mapping[str, Any]]
 Watch = Callable[["Progress"], None]
@@ -87,7 +86,8 @@ def run(
 
     Args:
         cells: what to run, their names all different.
-        work: makes a cell's report, plain values alone; called in another process if there are several jobs.
+        work: makes a cell's report, plain values and finite numbers alone; called in another process if there are
+            several jobs.
         folder: where the cells are kept.
         jobs: how many at a time; -1 for as many as there are cores.
         backend: joblib's: "loky" for processes on this machine, "ray" or "dask" for several machines.
@@ -104,6 +104,8 @@ def run(
         raise ValueError("two cells have one name; name them apart")
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if jobs < 1 and jobs != -1:
+        raise ValueError(f"jobs is how many cells at a time, 1 or more, or -1 for one a core; got {jobs}")
     root = Path(folder)
     found = {cell.name: read(cell, root) for cell in every}
     left = [cell for cell in every if found[cell.name] is None]
@@ -146,40 +148,32 @@ def _is_done(path: Path) -> bool:
     return (path / "finished").exists()
 
 
+def threads_each(jobs: int) -> int | None:
+    """How many threads a cell may use beside the others; None for as many as it likes, where it is alone."""
+    several = joblib.effective_n_jobs(jobs)
+    return None if several == 1 else max(1, joblib.cpu_count() // several)
+
+
 def _finished(
     left: Sequence[Cell], work: Work, root: Path, jobs: int, backend: str
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    threads = max(1, joblib.cpu_count() // max(1, joblib.effective_n_jobs(jobs)))
+    if not left:
+        return
     if jobs == 1 and backend in ("loky", "sequential"):
         for cell in left:
-            yield _work_on(cell, work, root, None)
+            yield _work_on(cell, work, root)
         return
-    tasks = (joblib.delayed(_work_on)(cell, work, root, threads) for cell in left)
-    with _cluster(backend):
+    threads, parent = threads_each(jobs), os.getpid() if backend == "loky" else None
+    tasks = (joblib.delayed(_work_on)(cell, work, root, threads, parent) for cell in left)
+    with joined(backend, jobs):
         yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(tasks)
 
 
-@contextmanager
-def _cluster(backend: str) -> Iterator[None]:
-    """joblib set to a backend; Ray and Dask are started, or joined if they run already."""
-    joined: AbstractContextManager[Any] = nullcontext()
-    if backend == "ray":
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        from ray.util.joblib import register_ray
-
-        register_ray()
-    elif backend == "dask":
-        from distributed import Client, get_client
-
-        try:
-            get_client()
-        except ValueError:
-            joined = Client(processes=True, dashboard_address=None)
-    with joined, joblib.parallel_config(backend=backend):
-        yield
-
-
-def _work_on(cell: Cell, work: Work, root: Path, threads: int | None) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _work_on(
+    cell: Cell, work: Work, root: Path, threads: int | None = None, parent: int | None = None
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    if parent is not None:
+        follow(parent)
     if threads is not None:
         torch.set_num_threads(threads)
     path = cell.folder(root)
@@ -189,6 +183,7 @@ def _work_on(cell: Cell, work: Work, root: Path, threads: int | None) -> tuple[t
     began = time.perf_counter()
     try:
         result = dict(work(cell))
+        json.dumps(result, allow_nan=False)
     except Exception as error:
         if deliberate(error):
             raise CellError(f"{cell}: {error}") from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import statistics
+import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from metricfit import stats
 from metricfit.core.counts import Counts
 from metricfit.data import folds
 from metricfit.experiments import cells
-from metricfit.experiments.methods import DEFAULT, REFERENCE, Method, methods, train
+from metricfit.experiments.effort import shared_effort, threads
+from metricfit.experiments.methods import DEFAULT, REFERENCE, Method, load_training, methods, train
 from metricfit.metrics import Metric, get_metric, parse_requirement
 
 TIE = 0.01
@@ -60,6 +62,7 @@ class Comparison:
         verdict: what to do, in a sentence or two.
         scores: the default method's, each row's by the model that had not seen it.
         threshold: the mean of the folds' thresholds.
+        effort: network, epochs at most and members, the same for every network and fold.
     """
 
     metric: str
@@ -68,6 +71,7 @@ class Comparison:
     scores: NDArray[np.float64]
     labels: NDArray[np.int64]
     threshold: float
+    effort: Mapping[str, Any] = field(default_factory=dict)
 
 
 def compare(
@@ -104,56 +108,73 @@ def compare(
         settings: of MetricClassifier, such as network, members and time_budget.
     """
     several = methods(bool(subject_to))
-    outer = folds(X, y, parts, seed=seed, groups=groups)
-    drawn = _fingerprint(X, y)
-    every = [
-        cells.Cell(
-            (name, method.name, f"fold {at}"),
-            {"data": drawn, "metric": metric, "subject_to": list(subject_to), "parts": parts, "seed": seed} | settings,
-        )
-        for method in several
-        for at in range(parts)
-    ]
-    work = partial(_work, X, y, groups, outer, {method.name: method for method in several})
-    found = cells.run(every, work, folder, jobs=jobs, backend=backend, watch=watch)
+    on = _Task(X, y, groups, folds(X, y, parts, seed=seed, groups=groups), {each.name: each for each in several})
+    spec: dict[str, Any] = {"data": _fingerprint(X, y, groups), "metric": metric, "subject_to": list(subject_to)}
+    spec |= {"parts": parts, "seed": seed}
+    first = cells.Cell((name, "effort"), spec | settings)
+    with threads(cells.threads_each(jobs)):
+        effort = cells.run([first], on.plan, folder)[first.name]["effort"]
+    same = settings | effort | {"time_budget": None}
+    every = [cells.Cell((name, each.name, f"fold {at}"), spec | same) for each in several for at in range(parts)]
+    found = cells.run(every, on.judge, folder, jobs=jobs, backend=backend, watch=watch)
     rows = _rows(found, name, several, parts, get_metric(metric))
     scores = np.empty(len(y))
     thresholds = []
-    for at, (_, part) in enumerate(outer):
+    for at, (_, part) in enumerate(on.outer):
         of_fold = found[name, DEFAULT, f"fold {at}"]
         scores[part] = of_fold["scores"]
         thresholds.append(of_fold["threshold"])
-    return Comparison(
-        metric, rows, verdict(rows, metric, required=bool(subject_to)), scores, y, statistics.fmean(thresholds)
-    )
+    said = verdict(rows, metric, required=bool(subject_to))
+    return Comparison(metric, rows, said, scores, y, statistics.fmean(thresholds), effort)
 
 
-def _work(
-    X: pd.DataFrame,
-    y: NDArray[np.int64],
-    groups: Any,
-    outer: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    by_name: dict[str, Method],
-    cell: cells.Cell,
-) -> dict[str, Any]:
-    _, method_name, fold = cell.name
-    method, spec = by_name[method_name], dict(cell.spec)
-    rest, part = outer[int(fold.removeprefix("fold "))]
-    metric, subject_to, seed = spec.pop("metric"), spec.pop("subject_to"), spec.pop("seed")
-    settings = {key: value for key, value in spec.items() if key not in ("data", "parts")}
-    of_rest = None if groups is None else np.asarray(groups)[rest]
-    fitted = train(method, X.iloc[rest], y[rest], metric, subject_to, groups=of_rest, seed=seed, **settings)
-    scores = fitted.scores(X.iloc[part])
-    found: dict[str, Any] = {"threshold": fitted.threshold, "values": {}, "held": {}}
-    for called, threshold in ((method.name, fitted.threshold), (method.at_half, 0.5)):
-        if called is None:
-            continue
-        counts = Counts.from_labels(torch.from_numpy((scores >= threshold).astype(int)), torch.from_numpy(y[part]))
-        found["values"][called] = get_metric(metric)(counts).item()
-        found["held"][called] = all(bool(parse_requirement(each).holds(counts).all()) for each in subject_to)
-    if method.name == DEFAULT:
-        found["scores"] = scores.tolist()
-    return found
+@dataclass(frozen=True)
+class _Task:
+    """What every cell works on."""
+
+    X: pd.DataFrame
+    y: NDArray[np.int64]
+    groups: Any
+    outer: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    by_name: Mapping[str, Method]
+
+    def plan(self, cell: cells.Cell) -> dict[str, Any]:
+        """The effort for all networks, decided on the first fold's training rows."""
+        rest, _ = self.outer[0]
+        return {
+            "effort": shared_effort(
+                list(self.by_name.values()), self.X.iloc[rest], self.y[rest], **self._how(cell, rest)
+            )
+        }
+
+    def judge(self, cell: cells.Cell) -> dict[str, Any]:
+        """A method, trained on all folds but one and judged on that one."""
+        _, method_name, fold = cell.name
+        method = self.by_name[method_name]
+        rest, part = self.outer[int(fold.removeprefix("fold "))]
+        load_training()
+        began = time.perf_counter()
+        fitted = train(method, self.X.iloc[rest], self.y[rest], **self._how(cell, rest))
+        seconds = time.perf_counter() - began
+        scores = fitted.scores(self.X.iloc[part])
+        # No threshold decides where none is finite: nothing is positive.
+        found: dict[str, Any] = {"threshold": fitted.threshold if math.isfinite(fitted.threshold) else None}
+        found |= {"training_seconds": seconds, "values": {}, "held": {}}
+        truth = torch.from_numpy(self.y[part])
+        for called, threshold in ((method.name, fitted.threshold), (method.at_half, 0.5)):
+            if called is not None:
+                counts = Counts.from_labels(torch.from_numpy((scores >= threshold).astype(int)), truth)
+                found["values"][called] = get_metric(cell.spec["metric"])(counts).item()
+                found["held"][called] = all(
+                    bool(parse_requirement(each).holds(counts).all()) for each in cell.spec["subject_to"]
+                )
+        if method.name == DEFAULT:
+            found["scores"] = scores.tolist()
+        return found
+
+    def _how(self, cell: cells.Cell, rest: NDArray[np.int64]) -> dict[str, Any]:
+        settings = {key: value for key, value in cell.spec.items() if key not in ("data", "parts")}
+        return settings | {"groups": None if self.groups is None else np.asarray(self.groups)[rest]}
 
 
 def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: int, metric: Metric) -> list[Row]:
@@ -166,7 +187,7 @@ def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: in
             for called, value in report["values"].items():
                 values.setdefault(called, []).append(value)
                 held[called] = held.get(called, 0) + report["held"][called]
-                seconds[called] = seconds.get(called, 0.0) + report["seconds"]
+                seconds[called] = seconds.get(called, 0.0) + report["training_seconds"]
     rows = [
         Row(
             called,
@@ -238,9 +259,11 @@ def _beside_reference(mine: Row, metric: str, minimize: bool) -> str:
     return f"Cross-entropy with a tuned threshold is better here ({between}); use it."
 
 
-def _fingerprint(X: pd.DataFrame, y: NDArray[np.int64]) -> str:
+def _fingerprint(X: pd.DataFrame, y: NDArray[np.int64], groups: Any) -> str:
     digest = hashlib.sha256()
-    digest.update(pd.util.hash_pandas_object(X.astype(str), index=False).to_numpy().tobytes())
+    of_rows = X if groups is None else X.assign(**{"\x1fgroup": groups})
+    numbers = of_rows.apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else column.astype(str))
+    digest.update(pd.util.hash_pandas_object(numbers, index=False).to_numpy().tobytes())
     digest.update(np.ascontiguousarray(y).tobytes())
-    digest.update("\x1f".join(map(str, X.columns)).encode())
+    digest.update("\x1f".join(f"{name}\x1e{kind}" for name, kind in of_rows.dtypes.items()).encode())
     return digest.hexdigest()[:16]

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
+import metricfit.train as engine  # its fit_folds is loaded when first used
 from metricfit.data import folds
 from metricfit.estimators import MetricClassifier
 from metricfit.metrics.curves import best_threshold
@@ -80,9 +81,7 @@ def train(
 ) -> Fitted:
     """Train a method on rows with labels 0 and 1, and choose its threshold on out-of-fold scores."""
     if method.trees is None:
-        model = MetricClassifier(
-            metric, subject_to=list(subject_to) or None, random_state=seed, **(settings | method.settings)
-        )
+        model = network_of(method, metric, subject_to, seed=seed, **settings)
         model.fit(X, y, groups=groups)
         assert model.threshold_ is not None
         return Fitted(model, model.threshold_)
@@ -95,6 +94,20 @@ def train(
         torch.from_numpy(held_out), torch.from_numpy(y), metric, subject_to=list(subject_to) or None
     )
     return Fitted(_classical(method.trees, seed).fit(X, y), chosen.threshold)
+
+
+def load_training() -> None:
+    """Import what training needs: it takes seconds the first time, which are no method's."""
+    assert callable(engine.fit_folds)
+
+
+def network_of(
+    method: Method, metric: str, subject_to: Sequence[str], *, seed: int = 0, **settings: Any
+) -> MetricClassifier:
+    """A network's method, not trained yet."""
+    return MetricClassifier(
+        metric, subject_to=list(subject_to) or None, random_state=seed, **(settings | method.settings)
+    )
 
 
 def _classical(trees: bool, seed: int) -> BaseEstimator:

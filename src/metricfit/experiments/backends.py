@@ -1,0 +1,92 @@
+"""Where cells are run: joblib's backends, and worker processes that never outlive the command that started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+
+import joblib
+
+BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
+_followed: set[int] = set()
+
+
+def follow(parent: int) -> None:
+    """End this worker soon after its parent, however that ends; Ctrl-C is the parent's to answer.
+
+    A killed command cannot end its workers, and they would wait for work for minutes.
+    """
+    if parent in _followed or os.getppid() != parent:
+        return
+    _followed.add(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_after, args=(parent,), daemon=True).start()
+
+
+def _leave_after(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+@contextmanager
+def joined(backend: str, jobs: int) -> Iterator[None]:
+    """joblib set to a backend; Ray and Dask are joined if they run already, else started and ended here."""
+    starts = {"ray": _ray, "dask": _dask}
+    with starts[backend](jobs) if backend in starts else _nothing(), joblib.parallel_config(backend=backend):
+        yield
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _ray(jobs: int) -> Iterator[None]:
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else it writes a token into the home folder
+    ray = _module("ray")
+    mine = not ray.is_initialized()
+    if mine:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        cores = int(ray.cluster_resources().get("CPU", 0))
+        if jobs > cores:
+            raise ValueError(
+                f"jobs is {jobs}, but Ray has {cores} cores; ask for fewer jobs, or give Ray more machines"
+            )
+        import_module("ray.util.joblib").register_ray()
+        yield
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+@contextmanager
+def _dask(jobs: int) -> Iterator[None]:
+    distributed = _module("distributed", "dask")
+    try:
+        distributed.get_client()
+    except ValueError:
+        several = joblib.cpu_count() if jobs == -1 else jobs
+        with distributed.Client(n_workers=several, threads_per_worker=1, dashboard_address=None):
+            yield
+    else:
+        yield
+
+
+def _module(name: str, backend: str | None = None) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"the backend {backend or name!r} needs {error.name}, which is not installed: "
+            "pip install 'metricfit[cluster]'",
+            name=error.name,
+        ) from error
