@@ -2,6 +2,7 @@
 
 from metricfit.losses.accumulate import backward_in_chunks
 from metricfit.losses.additive import AdditiveLoss
+from metricfit.losses.adversarial import AdversarialLoss
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.mix import Mix
@@ -28,6 +29,7 @@ from metricfit.losses.watch import DeadGradientWarning
 
 __all__ = [
     "AdditiveLoss",
+    "AdversarialLoss",
     "ClassBalanced",
     "DeadGradientWarning",
     "EffectiveNumberBCELoss",
