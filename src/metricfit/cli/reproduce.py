@@ -90,12 +90,12 @@ def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
     protocol = spec.protocols[plain["protocol"]]
     lines: list[str | Table] = [f"{spec.title}. {protocol.name}: {protocol.says}"]
     for dataset in plain["datasets"]:
-        head, rows = writing.cells_of(spec, plain, dataset)
-        made = Table(head[0], title=spec.datasets[dataset].title)
-        for column in head[1:]:
+        made = Table("", "", title=spec.datasets[dataset].title)
+        for column in [*(column.title for column in spec.columns.values()), "seconds"]:
             made.add_column(column, no_wrap=True, justify="right")
-        for cells in rows:
-            made.add_row(*cells)
+        for title, published, measured, seconds in writing.lines_of(spec, plain, dataset):
+            made.add_row(title, "published", *published)
+            made.add_row("", "measured", *measured, seconds, end_section=True)
         lines.append(made)
     return lines
 

@@ -58,7 +58,7 @@ def trials_of(
         beside: the folder of the table's file, where a user's data file may be.
     """
     table = table_of(dataset, folder, beside)
-    y = torch.from_numpy(table.y)
+    y = torch.tensor(table.y)  # a copy: pandas may lend an array that must not be written to
     numbers = PREPARATIONS[prepare](table)
     found: list[Trial] = []
     kept: tuple[Any, ...] = ()

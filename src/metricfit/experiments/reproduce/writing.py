@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -89,26 +89,24 @@ def markdown(spec: TableSpec, plain: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def cells_of(spec: TableSpec, plain: dict[str, Any], dataset: str) -> tuple[list[str], list[list[str]]]:
-    """A dataset's head and rows, as texts."""
-    head = ["row"]
-    for column in spec.columns.values():
-        head += [f"{column.title}, published", "measured"]
-    rows = []
+def lines_of(spec: TableSpec, plain: dict[str, Any], dataset: str) -> Iterator[tuple[str, list[str], list[str], str]]:
+    """A dataset's rows: title, published and measured numbers in the order of the columns, and seconds, as texts."""
     for name, measured in plain["datasets"][dataset].items():
-        cells = [spec.rows[name].title]
-        for key in spec.columns:
-            given = spec.published.get((dataset, name, key))
-            cells += [published_number(given), number(measured["values"][key])]
-        rows.append([*cells, f"{measured['seconds']:.0f}"])
-    return [*head, "seconds"], rows
+        published = [published_number(spec.published.get((dataset, name, column))) for column in spec.columns]
+        numbers = [number(measured["values"][column]) for column in spec.columns]
+        yield spec.rows[name].title, published, numbers, f"{measured['seconds']:.0f}"
 
 
 def table(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
-    """One dataset's table in Markdown."""
-    head, rows = cells_of(spec, plain, dataset)
-    lines = [f"**{spec.datasets[dataset].title}**", "", _line(head), _line(["---", *["---:"] * (len(head) - 1)])]
-    return "\n".join([*lines, *map(_line, rows)])
+    """One dataset's table in Markdown, published and measured side by side."""
+    head = ["row"]
+    for column in spec.columns.values():
+        head += [f"{column.title}, published", "measured"]
+    lines = [_line([*head, "seconds"]), _line(["---", *["---:"] * len(head)])]
+    for title, published, measured, seconds in lines_of(spec, plain, dataset):
+        pairs = [text for pair in zip(published, measured, strict=True) for text in pair]
+        lines.append(_line([title, *pairs, seconds]))
+    return "\n".join([f"**{spec.datasets[dataset].title}**", "", *lines])
 
 
 def _line(cells: Sequence[str]) -> str:

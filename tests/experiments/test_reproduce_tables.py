@@ -1,0 +1,133 @@
+"""Every table that comes with the package, on tiny data: two trials, two epochs."""
+
+import functools
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricfit.data import Table, load
+from metricfit.experiments import reproduce
+from metricfit.experiments.reproduce import known, trials, writing
+
+SIZE = 96
+FIRST = "btg-1"  # whose protocols the paper's other tables share
+
+
+def pairs():
+    """Every table under every protocol; in the fast suite each under its first, and one under all."""
+    for name in reproduce.names():
+        for at, protocol in enumerate(reproduce.find(name).protocols):
+            fast = at == 0 or name == FIRST
+            yield pytest.param(name, protocol, marks=() if fast else pytest.mark.slow)
+
+
+def tiny_tables():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(SIZE, 6))
+    target = (numbers[:, 0] + 0.3 * rng.normal(size=SIZE) > 0.6).astype(int)
+    plain = pd.DataFrame(numbers, columns=[f"attr{i}" for i in range(6)]).assign(target=target)
+    adult = plain.assign(
+        fnlwgt=1, town=rng.choice(["Ulm", "Bonn", None], SIZE), split=rng.choice(["train", "test"], SIZE)
+    )
+    card = plain.assign(Time=range(SIZE), Amount=rng.uniform(0, 9, SIZE))
+    pairs = plain.assign(frame=np.arange(SIZE) // 4, timestamp_us=0, person1=1, person2=2, imputed=0)
+    return {"mammography": plain, "adult": adult, "creditcard": card, "cocktailparty_dyads": pairs}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("data")
+    (where / "tabular").mkdir()
+    for name, frame in tiny_tables().items():
+        frame.to_csv(where / "tabular" / f"{name}.csv", index=False)
+    return where
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    """Data of any size are taken, and blobs are small."""
+
+    def blobs(keep):
+        frame = tiny_tables()["mammography"]
+        return Table(f"blobs {keep}", frame.drop(columns="target"), frame["target"].to_numpy(), "1", "made")
+
+    trials._table.cache_clear()
+    monkeypatch.setattr(trials, "load", functools.partial(load, verify=False))
+    monkeypatch.setitem(known.DATASETS, "two_blobs", blobs)
+    yield
+    trials._table.cache_clear()
+
+
+@pytest.mark.parametrize(("name", "protocol"), list(pairs()))
+def test_every_row_of_every_table_has_numbers(name, protocol, folder, tmp_path):
+    spec = reproduce.find(name)
+    only = [next(iter(spec.datasets))]
+    shown = spec.shown(protocol)[:: 4 if name == "btg-5" else 1]  # of its four batch sizes one
+    small = {"data": folder, "trials": 2, "epochs": 2, "only": only, "device": "cpu"}
+    result = reproduce.run_table(spec, protocol, tmp_path, rows=[row.name for row in shown], **small)
+    assert {row for _, row in result.rows} == {row.name for row in shown}
+    for measured in result.rows.values():
+        assert set(measured.values) == set(spec.columns)
+        assert all(len(each) == 2 and all(map(math.isfinite, each)) for each in measured.values.values())
+    plain = json.loads(json.dumps(writing.as_plain(result, "a command"), allow_nan=False))
+    page = writing.markdown(spec, plain)
+    assert "2 of 10 trials, at most 2 epochs" in page
+    assert all(row.title in page for row in shown)
+
+
+@pytest.mark.parametrize("name", reproduce.names())
+def test_every_published_number_has_a_place_and_every_table_a_tuned_bce(name):
+    spec = reproduce.find(name)
+    assert spec.published
+    assert {dataset for dataset, _, _ in spec.published} == set(spec.datasets)
+    assert any(row.of is not None and row.decided.startswith("tuned ") for row in spec.rows.values())
+
+
+def test_the_four_tables_of_one_protocol_with_all_datasets(folder, tmp_path):
+    spec = reproduce.find("btg-1")
+    small = {"data": folder, "trials": 2, "epochs": 1, "rows": ["BCE"], "device": "cpu"}
+    for protocol in spec.protocols:
+        result = reproduce.run_table(spec, protocol, tmp_path, **small)
+        assert [dataset for dataset, _ in result.rows] == list(spec.datasets)
+
+
+def test_what_is_finished_is_not_run_again_and_tables_share_rows(folder, tmp_path, monkeypatch):
+    small = {"data": folder, "trials": 2, "epochs": 1, "only": ["mammography"], "device": "cpu"}
+    first = reproduce.run_table(reproduce.find("btg-1"), "paper", tmp_path, rows=["BCE"], **small)
+    monkeypatch.setattr(trials, "load", None)  # what a cell that is not there would call
+    trials._table.cache_clear()
+    again = reproduce.run_table(reproduce.find("btg-1"), "paper", tmp_path, rows=["BCE, tuned for F1"], **small)
+    other = reproduce.run_table(reproduce.find("btg-4"), "paper", tmp_path, rows=["BCE"], **small)
+    assert other.rows["mammography", "BCE"].values == first.rows["mammography", "BCE"].values
+    assert again.rows["mammography", "BCE, tuned for F1"].epochs == first.rows["mammography", "BCE"].epochs
+
+
+def test_trials_differ_as_the_protocol_says(folder):
+    spec = reproduce.find("btg-1")
+    made = {
+        name: trials.trials_of(spec.datasets["cocktailparty"], str(folder), spec.prepare, how, 3, "")
+        for name, how in spec.protocols.items()
+    }
+    assert all(each.x is made["paper"][0].x for each in made["paper"])
+    for name in ("code", "corrected"):
+        tests = {tuple(each.test.tolist()) for each in made[name]}
+        assert len(tests) == 3
+    for each in [*made["paper"], *made["code"], *made["corrected"]]:
+        parts = [set(rows.tolist()) for rows in (each.train, each.validation, each.test)]
+        assert sum(map(len, parts)) == len(set.union(*parts)) == SIZE
+        np.testing.assert_allclose(each.x[each.train].mean(0), 0, atol=1e-6)
+    groups = np.arange(SIZE) // 4
+    for each in made["corrected"]:
+        assert not set(groups[each.train]) & set(groups[each.test])
+
+
+def test_the_published_test_rows_of_adult(folder):
+    spec = reproduce.find("btg-1")
+    made = trials.trials_of(spec.datasets["adult"], str(folder), spec.prepare, spec.protocols["code"], 2, "")
+    chosen = np.flatnonzero(tiny_tables()["adult"]["split"] == "test")
+    for each in made:
+        np.testing.assert_array_equal(each.test, chosen)
+    assert made[0].train.tolist() != made[1].train.tolist()
