@@ -78,6 +78,12 @@ def test_kinds_of_tuples_and_dictionaries_come_back_plain():
     assert type(found["ordered"]) is dict
 
 
+def test_the_header_does_not_grow_with_plain_values():
+    """safetensors refuses one of over 100 MB, which the history of a large population would reach."""
+    sizes = [int.from_bytes(pack({"history": ["epoch"] * rows})[:8], "little") for rows in (1, 10_000)]
+    assert max(sizes) < 200
+
+
 @pytest.mark.parametrize(
     ("odd", "told"),
     [

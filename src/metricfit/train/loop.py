@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +53,6 @@ class Position:
     step: int = 0
     loss_sum: list[float] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
 
 
 class Loop:
@@ -92,12 +92,14 @@ class Loop:
         self.checkpoint_every, self.callbacks, self.share = checkpoint_every, callbacks, share
         self.members = len(self.lr[0])
         self.at = Position()
+        self.rows: list[Row] = []
+        self.rows_as_json: list[str] = []  # an epoch's each, since every checkpoint holds all that were
 
     def run(self) -> list[Row]:
         """Train to the end; the history."""
         saved = None if self.folder is None else self.share(self.folder.load() if self.writes else None)
         if saved is not None:
-            self._position(saved["loop"])
+            self._restore(saved)
         plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
         try:
             for callback in self.callbacks:
@@ -112,7 +114,7 @@ class Loop:
             with ExitStack() as every:  # all hear of the end, though one fails
                 for callback in reversed(self.callbacks):
                     every.callback(callback.finished)
-        return self.at.rows
+        return self.rows
 
     def _stage(self, number: int, saved: dict[str, Any] | None) -> None:
         stage, at = self.stages[number], self.at
@@ -242,9 +244,10 @@ class Loop:
                 for callback in self.callbacks:
                     callback.improved(improved, partial(self.learner.outputs, improved))
             self.learner.retire(stopped)
-        at.rows += rows
+        self.rows += rows
         for callback in self.callbacks:
             callback.epoch_ended(rows)
+        self.rows_as_json.append(json.dumps(rows))
 
     def _validated(self, monitor: Monitor, active: list[int]) -> list[tuple[float, Measured]]:
         """What the learner finds on the validation set; an error where a loss is not finite."""
@@ -276,9 +279,11 @@ class Loop:
             return
         random_numbers = randomness.capture()  # of every rank, so by every rank
         if self.writes:
-            state = {"loop": asdict(self.at), "learner": self.learner.state(), "random": random_numbers}
-            self.folder.save(self.at.step, state)
+            so_far = {"loop": asdict(self.at), "history": self.rows_as_json}
+            self.folder.save(self.at.step, {**so_far, "learner": self.learner.state(), "random": random_numbers})
 
-    def _position(self, saved: dict[str, Any]) -> None:
-        standings = [Standing(**each) for each in saved["standings"]]
-        self.at = Position(**{**saved, "standings": standings})
+    def _restore(self, saved: dict[str, Any]) -> None:
+        standings = [Standing(**each) for each in saved["loop"]["standings"]]
+        self.at = Position(**{**saved["loop"], "standings": standings})
+        self.rows_as_json = saved["history"]
+        self.rows = [row for epoch in self.rows_as_json for row in json.loads(epoch)]

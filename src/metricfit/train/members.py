@@ -242,18 +242,15 @@ def _results(
     seconds: float,
 ) -> list[FitResult]:
     """Each member's share; its steps are counted without those that others made after it had stopped."""
-    several = len(models) > 1
-    results = []
-    for member, (model, objective, standing) in enumerate(zip(models, objectives, standings, strict=True)):
-        mine = [
-            {name: value for name, value in row.items() if name != "member"}
-            for row in rows
-            if not several or row["member"] == member
-        ]
-        mine = [{**row, "step": steps * (epoch + 1)} for epoch, row in enumerate(mine)]
-        history = History(mine)
-        results.append(FitResult(model.eval(), history, standing.best, standing.threshold, seconds, objective))
-    return results
+    histories: list[list[Row]] = [[] for _ in models]
+    for row in rows:
+        mine = histories[row.get("member", 0)]
+        own = {name: value for name, value in row.items() if name != "member"}
+        mine.append({**own, "step": steps * (len(mine) + 1)})
+    return [
+        FitResult(model.eval(), History(mine), standing.best, standing.threshold, seconds, objective)
+        for model, mine, standing, objective in zip(models, histories, standings, objectives, strict=True)
+    ]
 
 
 def _to_folder(folder: RunFolder, results: Sequence[FitResult]) -> None:

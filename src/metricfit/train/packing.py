@@ -1,4 +1,4 @@
-"""Training state as the bytes of one safetensors file: tensors as they are, the rest as JSON in its header."""
+"""Training state as the bytes of one safetensors file: tensors as they are, the rest as JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
+
+PLAIN = "plain"  # the JSON, a tensor of bytes: the file's header may hold no more than 100 MB
 
 
 def pack(state: dict[str, Any]) -> bytes:
@@ -21,15 +23,17 @@ def pack(state: dict[str, Any]) -> bytes:
     {'weights': tensor([1., 2.]), 3: ('plain', None)}
     """
     tensors: dict[str, Tensor] = {}
-    plain = _without_tensors(state, tensors, "state")
-    return to_bytes(tensors or {"": torch.zeros(0)}, metadata={"state": json.dumps(plain)})
+    plain = json.dumps(_without_tensors(state, tensors, "state")).encode()
+    tensors[PLAIN] = torch.frombuffer(bytearray(plain), dtype=torch.uint8)
+    return to_bytes(tensors)
 
 
 def unpack(content: bytes) -> dict[str, Any]:
     """What ``pack`` was given."""
-    size = int.from_bytes(content[:8], "little")
-    plain = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["state"])
-    state: dict[str, Any] = _with_tensors(plain, from_bytes(content))
+    tensors = from_bytes(content)
+    header = 8 + int.from_bytes(content[:8], "little")
+    first, end = json.loads(content[8:header])[PLAIN]["data_offsets"]
+    state: dict[str, Any] = _with_tensors(json.loads(content[header + first : header + end]), tensors)
     return state
 
 
