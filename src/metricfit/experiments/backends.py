@@ -17,6 +17,22 @@ BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
 _followed: set[int] = set()
 
 
+@contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes started here never hear Ctrl-C: what is ignored stays ignored in them. Nor does this one meanwhile.
+
+    A terminal sends it to all processes at once, and workers would answer it with tracebacks.
+    """
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's to set
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def follow(parent: int) -> None:
     """End this worker soon after its parent, however that ends; Ctrl-C is the parent's to answer.
 

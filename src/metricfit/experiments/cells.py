@@ -22,7 +22,7 @@ import torch
 
 from metricfit._version import __version__
 from metricfit.experiments.backends import BACKENDS as BACKENDS
-from metricfit.experiments.backends import follow, joined
+from metricfit.experiments.backends import deaf_children, follow, joined
 from metricfit.experiments.failures import deliberate
 from metricfit.train.folder import RunFolder
 from metricfit.train.spec import differences
@@ -166,7 +166,9 @@ def _finished(
     threads, parent = threads_each(jobs), os.getpid() if backend == "loky" else None
     tasks = (joblib.delayed(_work_on)(cell, work, root, threads, parent) for cell in left)
     with joined(backend, jobs):
-        yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(tasks)
+        with deaf_children():  # the workers are started here
+            results = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(tasks)
+        yield from results
 
 
 def _work_on(
