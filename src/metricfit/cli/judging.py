@@ -13,7 +13,7 @@ from metricfit.cli.errors import UserError
 from metricfit.cli.printing import show, working
 from metricfit.cli.tables import read_table, split_target
 from metricfit.estimators import MetricClassifier
-from metricfit.metrics import get_metric
+from metricfit.metrics import averaged, get_metric
 
 
 def evaluate(
@@ -35,7 +35,7 @@ def evaluate(
         found = _metrics(loaded, X, y, threshold)
         if report is not None:
             found["report"] = str(pages.of_evaluation(loaded, X, y, data.name, threshold, report))
-    show(found, as_json, [f"{name}: {value}" for name, value in found.items()])
+    show(found, as_json, [f"{name}: {_short(value)}" for name, value in found.items()])
 
 
 def predict(
@@ -79,14 +79,21 @@ def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: 
     unknown = sorted(set(y.unique()) - set(model.classes_), key=str)
     if unknown:
         raise UserError(f"Labels that the model does not know: {', '.join(map(str, unknown[:5]))}.")
-    counts = pages.counts_of(model, X, y, threshold)
+    judged, counts = get_metric(model.metric), pages.counts_of(model, X, y, threshold)
     found: dict[str, Any] = {"rows": len(y)}
     if len(model.classes_) == 2:
         at = model.threshold_ if threshold is None else threshold
         found |= {"threshold": at} | {
             key: int(value) for key, value in zip(("tp", "fp", "fn", "tn"), counts, strict=True)
         }
-        found |= {name: float(get_metric(name)(counts)) for name in pages.plain_metrics()}
-    else:
-        found[str(model.metric)] = model.score(X, y.to_numpy())
-    return found
+        shown = dict.fromkeys([judged, *map(get_metric, pages.plain_metrics())])
+        return found | {each.name: float(each(counts)) for each in shown}
+    if threshold is not None:
+        raise UserError("--threshold is for two classes; of several, the largest score decides.")
+    called = judged.name if judged.whole_matrix else f"{model.average} {judged.name}"
+    return found | {called: float(averaged(judged, counts, model.average))}
+
+
+def _short(value: Any) -> str:
+    """As people read it; --json has all digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
