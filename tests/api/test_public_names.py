@@ -41,7 +41,7 @@ NAMES = {
         parse_requirement precision ratio recall root share specificity tversky
     """,
     "metricfit.models": """
-        PerMember ResNet TabM TinyDarknet btg_mlp embedded_mlp mlp multiclass_mlp perceptron periodic
+        Blend PerMember ResNet TabM TinyDarknet btg_mlp embedded_mlp mlp multiclass_mlp perceptron periodic
         piecewise_linear quantile_bins resnet18 resnet34 small_cnn study_mlp
     """,
     "metricfit.report": """

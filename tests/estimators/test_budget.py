@@ -1,9 +1,9 @@
-"""Time budgets: epochs first, then members; a TabM only where it is affordable."""
+"""Time budgets: epochs first, then members; what "auto" is."""
 
 import logging
 
 import numpy as np
-import pytest
+import torch
 
 from metricfit import MetricClassifier
 from metricfit.estimators import training
@@ -35,15 +35,17 @@ def test_epochs_that_were_asked_for_are_kept():
     assert (kept.epochs, kept.members) == (100, 4)
 
 
-@pytest.mark.parametrize(("step", "network"), [(0.001, "tabm"), (100.0, "embedded")])
-def test_auto_takes_a_tabm_where_it_is_affordable(step, network, monkeypatch, blobs):
-    monkeypatch.setattr(training, "seconds_per_step", lambda *given: step)
+def test_auto_is_a_plain_network_and_an_embedded_one_side_by_side(blobs):
     X, y = blobs
     model = MetricClassifier(members=2, epochs=2, time_budget=60, random_state=0).fit(X[:80], y[:80])
-    assert model.network_.name == network
+    assert model.network_.name == "blend"
+    x = torch.from_numpy(model.encoder_.transform(X[:5])).double()
+    plain, embedded = model.members_[0].parts
+    assert torch.equal(model.members_[0](x), (plain(x) + embedded(x)) / 2)
+    assert len(plain) < len(embedded)
 
 
-def test_auto_under_constraints_is_no_tabm(blobs):
+def test_auto_under_constraints_is_one_network(blobs):
     X, y = blobs
     model = MetricClassifier(members=2, epochs=2, recipe="constrained", subject_to="recall >= 0.5", random_state=0)
     assert model.fit(X[:120], y[:120]).network_.name == "embedded"

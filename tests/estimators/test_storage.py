@@ -52,7 +52,7 @@ def test_everything_comes_back(saved, messy):
     assert again.rethreshold(0.2).threshold_ == model.rethreshold(0.2).threshold_
 
 
-@pytest.mark.parametrize("network", ["tabm", "mlp"])
+@pytest.mark.parametrize("network", ["blend", "tabm", "mlp"])
 def test_several_classes_and_other_networks(network, tmp_path, quick, blobs):
     X, _ = blobs
     y = np.digitize(X[:, 0], [-0.7, 0.7])

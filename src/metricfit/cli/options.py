@@ -17,7 +17,7 @@ Group = Annotated[str | None, typer.Option("--group", help="Rows with one value 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of folds, first weights and batches.")]
-Network = Annotated[str, typer.Option("--network", help="auto, tabm, embedded or mlp.")]
+Network = Annotated[str, typer.Option("--network", help="auto, blend, embedded, mlp or tabm.")]
 Members = Annotated[int, typer.Option("--members", min=2, help="Folds, each held out by one member.")]
 Budget = Annotated[float, typer.Option("--time-budget", min=0.001, help="Seconds of training, of each model.")]
 Epochs = Annotated[

@@ -39,9 +39,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         metric: a Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
         subject_to: requirements on the threshold, such as ``"recall >= 0.95"``; for two classes.
-        network: "auto", "tabm", "embedded" (an MLP with piecewise-linear embeddings), "mlp", or a function of the
-            numbers of inputs and outputs that gives a module. "auto" is a TabM where all its training fits into
-            ``time_budget``, else "embedded".
+        network: "mlp", "embedded" (an MLP with piecewise-linear embeddings), "blend" (those two side by side, their
+            logits averaged), "tabm", or a function of the numbers of inputs and outputs that gives a module. "auto" is
+            the blend, the best on average where they were compared; "embedded" where the recipe trains one network.
         recipe: "mix" (cross-entropy plus half the metric's loss), "bce", "metric", "two_stage" or "constrained"; for
             comparison "focal" and "surrogate".
         members: folds, each held out by one member; no more than the rarest class has rows.

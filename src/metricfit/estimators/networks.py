@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.models import TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
+from metricfit.models import Blend, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
 
-NAMES = ("auto", "tabm", "embedded", "mlp")
+NAMES = ("auto", "blend", "tabm", "embedded", "mlp")
 OwnNetwork = Callable[[int, int], nn.Module]
 
 HIDDEN = (128, 128)
+PLAIN_DROPOUT, EMBEDDED_DROPOUT = 0.2, 0.3
 BINS = 32
 EMBEDDED_NUMBERS = 2048  # an embedding's width times the columns: wider tables have narrower embeddings
 TABM_MEMBERS = 16
@@ -25,7 +26,7 @@ class Network:
     """A network to build several times.
 
     Attributes:
-        name: "tabm", "embedded", "mlp", or "own" for the user's.
+        name: "blend", "tabm", "embedded", "mlp", or "own" for the user's.
         in_features: columns of numbers.
         out_features: 1 for two classes, else as many as there are classes.
         width: of each number's embedding; 0 for none.
@@ -37,13 +38,13 @@ class Network:
     width: int = 0
 
     def __post_init__(self) -> None:
-        if self.name not in ("tabm", "embedded", "mlp", "own"):
+        if self.name not in (*NAMES[1:], "own"):
             raise ValueError(f"there is no network {self.name!r}")
 
     @property
     def parts(self) -> int:
-        """How many members the network has within itself: TabM's."""
-        return TABM_MEMBERS if self.name == "tabm" else 1
+        """How many networks it is within itself."""
+        return {"tabm": TABM_MEMBERS, "blend": 2}.get(self.name, 1)
 
     @property
     def numbers_per_row(self) -> int:
@@ -63,9 +64,11 @@ class Network:
             embedding = piecewise_linear(edges, self.width)
         if self.name == "tabm":
             return TabM(self.in_features, self.out_features, embedding=embedding, k=TABM_MEMBERS)
-        if embedding is not None:
-            return embedded_mlp(embedding, HIDDEN, self.out_features)
-        return mlp(self.in_features, HIDDEN, self.out_features, dropout=0.2)
+        plain = mlp(self.in_features, HIDDEN, self.out_features, PLAIN_DROPOUT)
+        if embedding is None:
+            return plain
+        embedded = embedded_mlp(embedding, HIDDEN, self.out_features, EMBEDDED_DROPOUT)
+        return embedded if self.name == "embedded" else Blend(plain, embedded)
 
     def state(self) -> dict[str, Any]:
         """For JSON."""
@@ -81,9 +84,9 @@ def network_named(name: str | OwnNetwork, in_features: int, out_features: int) -
             f"network is one of {', '.join(map(repr, NAMES))}, or a function of the numbers of inputs and outputs "
             f"that gives a module; got {name!r}"
         )
-    width = 0 if name == "mlp" else min(16 if name == "embedded" else 8, EMBEDDED_NUMBERS // in_features)
+    width = 0 if name == "mlp" else min(8 if name == "tabm" else 16, EMBEDDED_NUMBERS // in_features)
     width = width if width > 1 else 0
-    return Network("mlp" if name == "embedded" and not width else name, in_features, out_features, width)
+    return Network(name if width or name == "tabm" else "mlp", in_features, out_features, width)
 
 
 def edges_of(x: Tensor) -> Tensor:

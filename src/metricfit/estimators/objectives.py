@@ -27,7 +27,7 @@ def stages_for(
     prior: float = 0.5,
     parts: int = 1,
 ) -> list[Stage]:
-    """The stages of a recipe, each member of a TabM with a loss of its own.
+    """The stages of a recipe, each part of a TabM or a blend with a loss of its own.
 
     A mix is the cross-entropy plus half the metric's loss; the second stage of "two_stage" is slower. "focal" and
     "surrogate" are baselines for two classes; the surrogate is that of F-beta with the metric's beta, 1 if it has none.
@@ -42,7 +42,7 @@ def stages_for(
         if not subject_to:
             raise ValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
         if parts > 1:
-            raise ValueError("recipe='constrained' cannot train a TabM; take network='embedded'")
+            raise ValueError("recipe='constrained' trains one network; take network='embedded'")
         return recipes.constrained(metric, list(subject_to))
     stages = {
         "bce": [Stage(likelihood, name="bce")],

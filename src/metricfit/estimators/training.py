@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import metricfit.train as engine  # its fit_folds is loaded when first used: predicting needs no Lightning
 from metricfit.data import folds
-from metricfit.estimators.budget import Effort, affordable, full_epochs, seconds_per_step
+from metricfit.estimators.budget import Effort, affordable, seconds_per_step
 from metricfit.estimators.networks import Network, OwnNetwork, edges_of, network_named
 from metricfit.train import Stage
 
@@ -163,16 +163,16 @@ def _blueprint(rows: Rows, settings: Settings) -> _Blueprint:
 
 
 def _chosen(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint) -> tuple[Network, Effort]:
-    """The network, and how long to train it: of "auto" the TabM if all its training fits into the time."""
+    """The network, and how long to train it: of "auto" the blend, if the recipe can train one."""
     outputs = 1 if rows.classes == 2 else rows.classes
     steps = -(-len(rows.x) * (members - 1) // members // settings.batch_size)
-    names = ["tabm", "embedded"] if settings.network == "auto" else [settings.network]
+    names = ["blend", "embedded"] if settings.network == "auto" else [settings.network]
     for name in names:
         network = network_named(name, rows.x.shape[1], outputs)
         try:
             stages: list[Stage] = settings.stages_for_parts(network.parts)
         except ValueError:
-            if name != names[-1]:  # the recipe does not go with a TabM
+            if name != names[-1]:  # the recipe does not go with several networks in one
                 continue
             raise
         with torch.random.fork_rng(devices=[]):
@@ -181,11 +181,6 @@ def _chosen(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint)
             : settings.batch_size
         ]
         step = seconds_per_step(model, stages[-1], rows.x[batch], rows.y[batch], settings.device)
-        epochs = full_epochs(steps) if settings.epochs is None else settings.epochs
-        full = step * steps * epochs * len(stages) * members
-        if name != names[-1] and settings.time_budget is not None and full > settings.time_budget:
-            log.info("auto: a TabM would take up to %.0f s, so the embedded MLP is taken", full)
-            continue
         effort = affordable(
             step, steps, len(stages), epochs=settings.epochs, members=members, budget=settings.time_budget
         )

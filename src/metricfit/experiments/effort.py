@@ -27,7 +27,7 @@ def shared_effort(
     """The network, epochs and members that every network of these methods can afford on these rows.
 
     A step of each is timed; the least that any of them can afford is what all of them get. One network for all: where
-    a TabM is too dear for one method, or cannot be trained by it, none has it. What is found goes into the settings of
+    a blend cannot be trained by one method, none has it. What is found goes into the settings of
     all folds, so that results depend neither on the load of the machine nor on where a run was interrupted.
     """
     networks = [method for method in several if method.trees is None]
@@ -39,7 +39,7 @@ def shared_effort(
     found = plans()
     names = {each["network"] for each in found}
     if len(names) > 1:
-        names = names - {"tabm"}
+        names = names - {"blend"}
         found = plans(network=next(iter(names)))
     return {
         "network": next(iter(names)),

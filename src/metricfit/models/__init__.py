@@ -1,5 +1,6 @@
 """Networks: the papers' and the strong tabular one. All give logits and can be stacked with ``torch.func``."""
 
+from metricfit.models.blend import Blend
 from metricfit.models.convolutional import small_cnn
 from metricfit.models.darknet import TinyDarknet
 from metricfit.models.dense import btg_mlp, mlp, multiclass_mlp, perceptron, study_mlp
@@ -9,6 +10,7 @@ from metricfit.models.resnet import ResNet, resnet18, resnet34
 from metricfit.models.tabm import TabM
 
 __all__ = [
+    "Blend",
     "PerMember",
     "ResNet",
     "TabM",
