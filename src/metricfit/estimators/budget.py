@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from metricfit.train.samples import Batch
+from metricfit.train.batch import Batch
 from metricfit.train.stage import Objective, Stage
 
 log = logging.getLogger("metricfit.estimators")

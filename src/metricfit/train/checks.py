@@ -14,8 +14,9 @@ from metricfit.core.task import READINGS, check_labels
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.base import Metric, get_metric
 from metricfit.train import randomness
+from metricfit.train.batch import Batch
 from metricfit.train.monitor import RANKINGS, Monitor
-from metricfit.train.samples import Batch, type_of
+from metricfit.train.samples import type_of
 from metricfit.train.stage import MakeOptimizer, Objective, Stage, ignored_by, without_ignored
 
 

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.metrics.base import Formula, Metric
+from metricfit.train.loader import FromLoader
 from metricfit.train.monitor import RANKINGS, Monitor
-from metricfit.train.samples import FromLoader, source, type_of
+from metricfit.train.samples import source, type_of
 from metricfit.train.stage import matched
 
 if TYPE_CHECKING:

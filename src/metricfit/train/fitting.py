@@ -17,16 +17,18 @@ from torch import Tensor, nn
 
 from metricfit.metrics.base import Metric
 from metricfit.train import checks, randomness
+from metricfit.train.batch import Batch, share_of
 from metricfit.train.callbacks import Callback
 from metricfit.train.class_weight import ClassWeight, weights_of
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import History
 from metricfit.train.learner import OneModel
+from metricfit.train.loader import FromLoader
 from metricfit.train.loop import Loop
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.ranks import join_after_restart, processes
-from metricfit.train.samples import Batch, FromDataset, FromLoader, InMemory, Source, share_of, source, type_of
+from metricfit.train.samples import FromDataset, InMemory, Source, source, type_of
 from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior

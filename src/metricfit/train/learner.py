@@ -15,9 +15,11 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.losses.accumulate import random_state, replayed
 from metricfit.train import checks
+from metricfit.train.batch import Batch
+from metricfit.train.loader import FromLoader
 from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.ranks import gathered, over_ranks
-from metricfit.train.samples import Batch, FromLoader, Source
+from metricfit.train.samples import Source
 from metricfit.train.stage import Objective, Stage, matched
 
 

@@ -18,12 +18,12 @@ from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.task import DivergedError
 from metricfit.losses.watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train import randomness
+from metricfit.train.batch import Batch
 from metricfit.train.callbacks import Callback, Plan
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import Row
 from metricfit.train.learner import Learner
 from metricfit.train.monitor import Measured, Monitor
-from metricfit.train.samples import Batch
 from metricfit.train.stage import Stage
 
 LOOK_EVERY = 32

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from metricfit.metrics.base import Metric
 from metricfit.train import checks, randomness
+from metricfit.train.batch import Batch
 from metricfit.train.callbacks import Callback
 from metricfit.train.class_weight import ClassWeight, of_classes, of_labels
 from metricfit.train.fitting import FitResult, callbacks_shown, folder_of
@@ -24,7 +25,7 @@ from metricfit.train.member_checks import check_members, check_norms, check_opti
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.population import Population, Stacked, filled, with_state
-from metricfit.train.samples import Batch, InMemory, source, type_of
+from metricfit.train.samples import InMemory, source, type_of
 from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior

@@ -20,10 +20,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from metricfit.constraints import AugmentedLagrangian, FunctionConstraint
 from metricfit.losses.mix import Mix, takes_weight
+from metricfit.train.batch import Batch
 from metricfit.train.learner import Learner
 from metricfit.train.member_checks import ALONE
 from metricfit.train.monitor import Measured, Monitor
-from metricfit.train.samples import Batch, InMemory
+from metricfit.train.samples import InMemory
 from metricfit.train.stage import Objective, Stage, matched
 
 Stack = dict[str, Tensor]

@@ -12,7 +12,7 @@ from metricfit.constraints import AugmentedLagrangian, Constraint
 from metricfit.constraints.function import FunctionConstraint
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.losses.mix import Mix
-from metricfit.train.samples import Batch
+from metricfit.train.batch import Batch
 
 
 def processes(devices: int | str, nodes: int) -> tuple[int | str, int]:

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from metricfit.train import randomness
+from metricfit.train.batch import Batch, batch_of
+from metricfit.train.loader import FromLoader
 from metricfit.train.order import seed_of
 
 FEW = 16
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Inputs, target, weights where there are any, and the samples' numbers where they are known."""
-
-    x: Any
-    y: Tensor
-    weight: Tensor | None = None
-    index: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def without_samples(self) -> Batch:
-        """Inputs for a process that has none of its own to run the model on, since the others wait for it."""
-        weight, index = (None if given is None else given[:0] for given in (self.weight, self.index))
-        return Batch(self.x, self.y[:0], weight, index)
 
 
 class InMemory:
@@ -130,108 +113,6 @@ class _SeededItems(Dataset[Any]):
             return self.dataset[at]
 
 
-class FromLoader:
-    """A user's DataLoader as it is: its own batches and order, and no sample numbers."""
-
-    def __init__(self, loader: DataLoader[Any], dtype: torch.dtype | None = None) -> None:
-        self.loader, self.dtype = loader, dtype
-
-    def __len__(self) -> int:
-        """How many batches there are."""
-        return len(self.loader)
-
-    def typed(self, dtype: torch.dtype) -> FromLoader:
-        """The same with inputs, where they are a tensor of fractions, of this type."""
-        return FromLoader(self.loader, dtype)
-
-    def of_rank(self, rank: int, ranks: int) -> FromLoader:
-        """A loader that reads this rank's share of each batch.
-
-        One whose sampler shares out the samples already, such as a DistributedSampler, and one of an IterableDataset,
-        whose samples only it can share out, are taken as they are.
-        """
-        given = self.loader
-        if ranks == 1 or isinstance(given.dataset, IterableDataset) or any(map(_is_shared_out, _samplers(given))):
-            return self
-        if type(given) is not DataLoader or given.batch_sampler is None:
-            raise ValueError(
-                f"{ranks} processes cannot share the batches of this {type(given).__name__}; give it a "
-                "DistributedSampler, or give fit the Dataset"
-            )
-        return FromLoader(
-            DataLoader(
-                given.dataset,
-                batch_sampler=_Shares(given.batch_sampler, rank, ranks),
-                num_workers=given.num_workers,
-                collate_fn=given.collate_fn,
-                pin_memory=given.pin_memory,
-                timeout=given.timeout,
-                worker_init_fn=given.worker_init_fn,
-                multiprocessing_context=given.multiprocessing_context,
-                generator=given.generator,
-                prefetch_factor=given.prefetch_factor,
-                persistent_workers=given.persistent_workers,
-            ),
-            self.dtype,
-        )
-
-    def batches(self, device: torch.device, seed: int = 0, skip: int = 0, epoch: int = 0) -> Iterator[Batch]:
-        """Its batches, but the first few; it shuffles by the seed, apart from what the model draws in between."""
-        for sampler in _samplers(self.loader):
-            if hasattr(sampler, "set_epoch"):
-                sampler.set_epoch(epoch)
-        shares = self.loader.batch_sampler
-        for owner in (self.loader, *_samplers(self.loader)):
-            if isinstance(getattr(owner, "generator", None), torch.Generator):
-                owner.generator.manual_seed(seed)  # where it stands after so many epochs, a resumed run cannot know
-        stream = randomness.Stream(seed)
-        with stream:
-            given = iter(self.loader)
-        for at in range(len(self.loader)):
-            with stream:
-                batch = next(given)
-            counts = not isinstance(shares, _Shares) or shares.sizes.popleft() > 0
-            if at >= skip:
-                whole = batch_of(batch, device, self.dtype)
-                yield whole if counts else whole.without_samples()
-
-
-class _Shares(Sampler[list[int]]):
-    """One rank's share of each batch; of a batch that is too small to share a sample that is not to count."""
-
-    def __init__(self, batches: Iterable[Any], rank: int, ranks: int) -> None:
-        self.of_all, self.rank, self.ranks = batches, rank, ranks
-        self.sizes: deque[int] = deque()
-
-    def __len__(self) -> int:
-        return len(self.of_all)  # type: ignore[arg-type]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        self.sizes.clear()
-        for batch in self.of_all:
-            mine = share_of(list(batch), self.rank, self.ranks)
-            self.sizes.append(len(mine))
-            yield mine or list(batch)[:1]
-
-
-def _samplers(loader: DataLoader[Any]) -> list[Any]:
-    batches: Any = loader.batch_sampler.of_all if isinstance(loader.batch_sampler, _Shares) else loader.batch_sampler
-    found = (batches, getattr(batches, "sampler", None), getattr(loader, "sampler", None))
-    return [each for at, each in enumerate(found) if each is not None and not any(each is one for one in found[:at])]
-
-
-def _is_shared_out(sampler: Any) -> bool:
-    return hasattr(sampler, "num_replicas")  # as torch's DistributedSampler and those made after it have
-
-
-Numbers = TypeVar("Numbers", Tensor, list[int])
-
-
-def share_of(batch: Numbers, rank: int, ranks: int) -> Numbers:
-    """The samples of a batch that a rank takes: every so many-th, for a stratified batch is sorted by class."""
-    return batch[rank::ranks]
-
-
 Source = InMemory | FromDataset | FromLoader
 
 
@@ -286,35 +167,6 @@ def type_of(model: nn.Module) -> torch.dtype:
     """The type of a model's weights."""
     kinds = [given.dtype for given in model.parameters() if given.is_floating_point()]
     return kinds[0] if kinds else torch.get_default_dtype()
-
-
-def batch_of(given: Any, device: torch.device, dtype: torch.dtype | None = None) -> Batch:
-    """What a DataLoader gives, on the device: ``(x, y)``, ``(x, y, weight)`` or a dictionary with those names.
-
-    Inputs that are one tensor of fractions take the type, if one is given; nested ones are left as they are.
-    """
-    if isinstance(given, dict):
-        if not {"x", "y"} <= given.keys():
-            raise ValueError(f"a batch that is a dictionary needs 'x' and 'y', got {sorted(map(str, given))}")
-        parts = [given["x"], given["y"], given.get("weight")]
-    elif isinstance(given, (tuple, list)) and len(given) in (2, 3):
-        parts = [*given, None][:3]
-    else:
-        raise TypeError(f"a batch must be (x, y) or (x, y, weight), got {type(given).__name__}")
-    x, y, weight = (_moved(part, device) for part in parts)
-    if dtype is not None and isinstance(x, Tensor) and x.is_floating_point():
-        x = x.to(dtype)
-    return Batch(x, y, weight)
-
-
-def _moved(part: Any, device: torch.device) -> Any:
-    if isinstance(part, Tensor):
-        return part.to(device, non_blocking=True)
-    if isinstance(part, (tuple, list)):
-        return type(part)(_moved(each, device) for each in part)
-    if isinstance(part, dict):
-        return {key: _moved(each, device) for key, each in part.items()}
-    return part
 
 
 def _labels_of(dataset: Any) -> Tensor:

@@ -12,8 +12,9 @@ from torch import nn
 
 from metricfit._version import __version__
 from metricfit.train.inside import described, fingerprint, inside
+from metricfit.train.loader import FromLoader
 from metricfit.train.order import Order
-from metricfit.train.samples import FromLoader, InMemory, Source
+from metricfit.train.samples import InMemory, Source
 from metricfit.train.stage import Stage
 
 ROWS = 1024

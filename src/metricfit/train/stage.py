@@ -16,8 +16,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from metricfit.core.steps import Annealed
 from metricfit.losses.mix import takes_weight
 from metricfit.metrics.base import Metric
+from metricfit.train.batch import Batch
 from metricfit.train.monitor import Monitor, as_monitor
-from metricfit.train.samples import Batch
 
 MakeOptimizer = Callable[..., Optimizer]
 MakeScheduler = Callable[[Optimizer], LRScheduler]

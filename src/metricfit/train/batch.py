@@ -1,0 +1,63 @@
+"""A batch, read from what a DataLoader gives, and the share of one that a process takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Numbers = TypeVar("Numbers", Tensor, list[int])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs, target, weights where there are any, and the samples' numbers where they are known."""
+
+    x: Any
+    y: Tensor
+    weight: Tensor | None = None
+    index: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def without_samples(self) -> Batch:
+        """Inputs for a process that has none of its own to run the model on, since the others wait for it."""
+        weight, index = (None if given is None else given[:0] for given in (self.weight, self.index))
+        return Batch(self.x, self.y[:0], weight, index)
+
+
+def batch_of(given: Any, device: torch.device, dtype: torch.dtype | None = None) -> Batch:
+    """What a DataLoader gives, on the device: ``(x, y)``, ``(x, y, weight)`` or a dictionary with those names.
+
+    Inputs that are one tensor of fractions take the type, if one is given; nested ones are left as they are.
+    """
+    if isinstance(given, dict):
+        if not {"x", "y"} <= given.keys():
+            raise ValueError(f"a batch that is a dictionary needs 'x' and 'y', got {sorted(map(str, given))}")
+        parts = [given["x"], given["y"], given.get("weight")]
+    elif isinstance(given, (tuple, list)) and len(given) in (2, 3):
+        parts = [*given, None][:3]
+    else:
+        raise TypeError(f"a batch must be (x, y) or (x, y, weight), got {type(given).__name__}")
+    x, y, weight = (_moved(part, device) for part in parts)
+    if dtype is not None and isinstance(x, Tensor) and x.is_floating_point():
+        x = x.to(dtype)
+    return Batch(x, y, weight)
+
+
+def _moved(part: Any, device: torch.device) -> Any:
+    if isinstance(part, Tensor):
+        return part.to(device, non_blocking=True)
+    if isinstance(part, (tuple, list)):
+        return type(part)(_moved(each, device) for each in part)
+    if isinstance(part, dict):
+        return {key: _moved(each, device) for key, each in part.items()}
+    return part
+
+
+def share_of(batch: Numbers, rank: int, ranks: int) -> Numbers:
+    """The samples of a batch that a rank takes: every so many-th, for a stratified batch is sorted by class."""
+    return batch[rank::ranks]
