@@ -53,7 +53,7 @@ class MetricAsCoded(nn.Module):
     >>> from metricfit.steps import Linear
     >>> loss = MetricAsCoded("f1", Linear(0.2))
     >>> round(loss(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).item(), 3)
-    0.1
+    0.135
     """
 
     thresholds: Tensor

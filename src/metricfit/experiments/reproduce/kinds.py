@@ -1,4 +1,4 @@
-"""What rows are made of: populations of networks, and whatever else is registered here."""
+"""What rows are made of: populations of networks. Other kinds are beside it, all of them in registry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Job:
     def values(self, trial: Trial, test: Tensor, watched: Tensor) -> Values:
         """A trial's numbers, from its logits of test and validation rows."""
         raw = self.protocol.thresholded == "outputs" and self.row.outputs == "logits"
-        given = [logits.detach().cpu().reshape(-1).double() for logits in (test, watched)]
+        given = [of_positive(logits.detach().cpu().double()) for logits in (test, watched)]
         scores = given if raw else [torch.sigmoid(each) for each in given]
         labels = trial.y[trial.test], trial.y[trial.validation]
         (on_test, on_watched) = zip(scores, labels, strict=True)
@@ -55,19 +55,29 @@ class Trained:
     seconds_an_epoch: float = 0.0
 
 
+def of_positive(logits: Tensor) -> Tensor:
+    """One logit a sample; of two outputs, one a class, their difference, whose sigmoid is the softmax.
+
+    >>> of_positive(torch.tensor([[1.0, 3.0]])), of_positive(torch.tensor([[2.0]]))
+    (tensor([2.]), tensor([2.]))
+    """
+    return logits[:, 1] - logits[:, 0] if logits.dim() == 2 and logits.shape[1] == 2 else logits.reshape(-1)
+
+
 Kind = Callable[[Job, Sequence[Trial]], list[Trained]]
 
 
 def networks(job: Job, trials: Sequence[Trial]) -> list[Trained]:
     """All trials as one population; as several, where their inputs differ in width."""
     found: dict[int, Trained] = {}
-    for group in _of_equal_width(trials):
+    for group in of_equal_width(trials):
         for trial, trained in zip(group, _population(job, group), strict=True):
             found[trial.number] = trained
     return [found[trial.number] for trial in trials]
 
 
-def _of_equal_width(trials: Sequence[Trial]) -> Iterator[list[Trial]]:
+def of_equal_width(trials: Sequence[Trial]) -> Iterator[list[Trial]]:
+    """Trials whose inputs can be stacked."""
     for width in sorted({trial.x.shape[1] for trial in trials}):
         yield [trial for trial in trials if trial.x.shape[1] == width]
 
@@ -93,7 +103,7 @@ def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
             lr=training.lr,
             epochs=training.epochs,
             batch_size=training.batch_size or max(len(trial.train) for trial in trials),
-            optimizer=partial(_optimizer, training.optimizer),
+            optimizer=partial(optimizer_of, training.optimizer),
             monitor=training.monitor,
             patience=training.patience or None,
             start_at_prior=False,
@@ -106,7 +116,7 @@ def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
     each = results[0].seconds / sum(epochs)
     if not watching:
         for at, result in enumerate(results):
-            checkpoints.look(at, *(_logits(result.model, rows) for rows in checkpoints.inputs[at]))
+            checkpoints.look(at, *(logits_of(result.model, rows) for rows in checkpoints.inputs[at]))
     return [Trained(checkpoints.values[at], count, each) for at, count in enumerate(epochs)]
 
 
@@ -155,14 +165,13 @@ def _class_weights(wanted: str, y: Tensor, trials: Sequence[Trial], offsets: Seq
     return weight
 
 
-def _optimizer(text: str, parameters: Any, lr: float) -> Any:
+def optimizer_of(text: str, parameters: Any, lr: float) -> Any:
+    """The optimiser that a text names."""
     return made(text, known.OPTIMIZERS, params=parameters, lr=lr)
 
 
 @torch.no_grad()
-def _logits(model: torch.nn.Module, x: Tensor, chunk: int = 65536) -> Tensor:
+def logits_of(model: torch.nn.Module, x: Tensor, chunk: int = 65536) -> Tensor:
+    """A model's outputs, on the CPU."""
     device = next(model.parameters()).device
     return torch.cat([model.eval()(part.to(device)) for part in torch.split(x, chunk)]).cpu()
-
-
-KINDS: dict[str, Kind] = {"network": networks}

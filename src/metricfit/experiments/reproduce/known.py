@@ -10,8 +10,9 @@ import torch
 from metricfit import losses, models
 from metricfit.core import steps
 from metricfit.data import catalogue, published
-from metricfit.experiments.reproduce import as_coded
+from metricfit.experiments.reproduce import as_coded, squared
 from metricfit.experiments.reproduce.reading import Section
+from metricfit.experiments.reproduce.small_batches import OnSmallBatches
 from metricfit.metrics import get_metric
 
 
@@ -30,14 +31,15 @@ AS_CODED = {
 LOSSES: dict[str, Callable[..., Any]] = {
     name: getattr(losses, name) for name in losses.__all__ if name.endswith("Loss") or name == "Mix"
 }
-LOSSES |= STEPS | AS_CODED | {"T": tenths}
+LOSSES |= STEPS | AS_CODED | {"T": tenths, "OnSmallBatches": OnSmallBatches}
+LOSSES |= {each.__name__: each for each in (squared.AdalineLoss, squared.SquaredErrorLoss)}
 NETWORKS: dict[str, Callable[..., Any]] = {
     name: getattr(models, name) for name in ("mlp", "btg_mlp", "multiclass_mlp", "study_mlp", "perceptron")
 }
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     name: getattr(torch.optim, name) for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")
 }
-DATASETS: dict[str, Callable[..., Any]] = {"two_blobs": published.two_blobs}
+DATASETS: dict[str, Callable[..., Any]] = {"two_blobs": published.two_blobs, "breast_cancer": published.breast_cancer}
 
 #: Columns that are no metric of decisions.
 RANKINGS = ("auroc", "average_precision")

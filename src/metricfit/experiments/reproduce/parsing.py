@@ -10,8 +10,8 @@ from typing import Any
 
 from metricfit.experiments.reproduce import known
 from metricfit.experiments.reproduce.expressions import check
-from metricfit.experiments.reproduce.kinds import KINDS
 from metricfit.experiments.reproduce.reading import Section, SpecError, read_toml
+from metricfit.experiments.reproduce.registry import KINDS, TRAINED
 from metricfit.experiments.reproduce.spec import (
     AUROC,
     CHECKPOINTS,
@@ -202,7 +202,7 @@ def _row(name: str, given: Section, usual: Section, protocols: dict[str, Protoco
     losses = _losses(given, only, protocols)
     own = given.take("training", dict, {})
     training: dict[str, Training] = {}
-    if of is None and kind == "network":
+    if of is None and kind in TRAINED:
         lacking = [each for each in only if each not in losses]
         if lacking:
             raise given.error("loss", f"is missing for {', '.join(lacking)}; give it, or name the row's protocols")

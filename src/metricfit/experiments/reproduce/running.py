@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from metricfit.experiments import cells
-from metricfit.experiments.reproduce.kinds import KINDS, Job
+from metricfit.experiments.reproduce.kinds import Job
 from metricfit.experiments.reproduce.known import SECONDS
+from metricfit.experiments.reproduce.registry import KINDS
 from metricfit.experiments.reproduce.spec import Row, TableSpec
 from metricfit.experiments.reproduce.trials import content_of, trials_of
 

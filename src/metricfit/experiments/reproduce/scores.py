@@ -34,9 +34,9 @@ def scored(
         auroc_of: "scores", or thresholded "labels", whose AUROC is the mean of TPR and TNR.
 
     >>> import torch
-    >>> both = torch.tensor([0.2, 0.35, 0.9]), torch.tensor([0, 1, 1])
+    >>> both = torch.tensor([0.2, 0.3, 0.35, 0.9]), torch.tensor([0, 0, 1, 1])
     >>> scored(both, both, {"accuracy": "accuracy"}, ["half", "tuned f1"])
-    {'half': {'accuracy': 0.6666666666666666}, 'tuned f1': {'accuracy': 1.0}}
+    {'half': {'accuracy': 0.75}, 'tuned f1': {'accuracy': 1.0}}
     """
     scores, labels = test[0].double(), test[1]
     rankings = _rankings(scores, labels, metrics, auroc_of)

@@ -47,8 +47,8 @@ def machine() -> str:
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
     """Of the trials; the deviation of one trial is not a number.
 
-    >>> mean_and_std([0.5, 0.7])
-    (0.6, 0.1414213562373095)
+    >>> mean_and_std([0.0, 2.0])
+    (1.0, 1.4142135623730951)
     """
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
 

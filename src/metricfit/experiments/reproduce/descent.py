@@ -1,0 +1,84 @@
+"""Gradient descent on all training rows at once, a fixed number of steps, judged at the last weights."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.utils.rnn import pad_sequence
+
+from metricfit.experiments.reproduce import known
+from metricfit.experiments.reproduce.expressions import made
+from metricfit.experiments.reproduce.kinds import Job, Trained, logits_of, of_equal_width, optimizer_of
+from metricfit.experiments.reproduce.networks import network
+from metricfit.experiments.reproduce.spec import Training
+from metricfit.experiments.reproduce.trials import Trial
+
+
+def descended(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """All trials as one stack; as several, where their inputs differ in width.
+
+    `fit_population` could do it: for a step on all rows it copies the rows, measures them a second time and keeps the
+    best weights. Here rows are laid out once, and the last weights are judged, as papers without validation rows do.
+    """
+    assert job.training is not None
+    found: dict[int, Trained] = {}
+    for group in of_equal_width(trials):
+        began = time.perf_counter()
+        stack = Stack(job.training, job.loss, group, job.device)
+        for _ in range(job.training.epochs):
+            stack.step()
+        each = (time.perf_counter() - began) / job.training.epochs / len(group)
+        for trial, model in zip(group, stack.models(), strict=True):
+            values = job.values(
+                trial, logits_of(model, trial.test_rows()[0]), logits_of(model, trial.validation_rows()[0])
+            )
+            found[trial.number] = Trained(values, job.training.epochs, each)
+    return [found[trial.number] for trial in trials]
+
+
+class Stack:
+    """The networks of several trials, each with its own training rows; ``step`` moves all of them once."""
+
+    def __init__(self, training: Training, loss: str | None, trials: Sequence[Trial], device: str | None) -> None:
+        assert loss is not None
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        width = trials[0].x.shape[1]
+        self.members = [network(training.network, width, trial.number).to(where) for trial in trials]
+        self.x = pad_sequence([trial.x[trial.train] for trial in trials], batch_first=True).to(where)
+        self.y = pad_sequence([trial.y[trial.train] for trial in trials], batch_first=True).to(where)
+        lengths = torch.tensor([len(trial.train) for trial in trials])
+        self.real = (torch.arange(self.x.shape[1]) < lengths.unsqueeze(1)).to(where, self.x.dtype)
+        weights, self.buffers = stack_module_state(self.members)
+        self.weights = {name: given.detach().clone().requires_grad_() for name, given in weights.items()}
+        self.optimizer = optimizer_of(training.optimizer, list(self.weights.values()), training.lr)
+        skeleton = copy.deepcopy(self.members[0]).to("meta").train()
+        objective: nn.Module = made(loss, known.LOSSES).to(where)
+        self.losses = vmap(_of_member(skeleton, objective), randomness="different")
+
+    def step(self) -> None:
+        """One step of the optimiser."""
+        self.optimizer.zero_grad()
+        self.losses(self.weights, self.buffers, self.x, self.y, self.real).sum().backward()
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def models(self) -> list[nn.Module]:
+        """The networks, with the weights they have now."""
+        for at, model in enumerate(self.members):
+            for name, given in model.named_parameters():
+                given.copy_(self.weights[name][at])
+        return self.members
+
+
+def _of_member(skeleton: nn.Module, objective: nn.Module) -> Callable[..., Tensor]:
+    def loss(weights: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor, real: Tensor) -> Tensor:
+        logits = functional_call(skeleton, {**weights, **buffers}, (x,))
+        value: Tensor = objective(logits.squeeze(-1), y, weight=real)
+        return value
+
+    return loss

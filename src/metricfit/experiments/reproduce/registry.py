@@ -1,0 +1,10 @@
+"""All kinds of rows, by name."""
+
+from __future__ import annotations
+
+from metricfit.experiments.reproduce.descent import descended
+from metricfit.experiments.reproduce.kinds import Kind, networks
+
+#: Kinds that minimise a row's loss as its training says.
+TRAINED: dict[str, Kind] = {"network": networks, "descent": descended}
+KINDS: dict[str, Kind] = {**TRAINED}

@@ -1,0 +1,35 @@
+"""Losses whose cost grows faster than the batch, on a whole validation set."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class OnSmallBatches(nn.Module):
+    """A loss as it is while training; in eval mode its mean over batches of a size, drawn once and for all.
+
+    For AdversarialLoss, whose game over a validation set of thousands would not end. The published code, too, watches
+    the mean over batches.
+
+    >>> from metricfit.losses import MetricLoss
+    >>> loss = OnSmallBatches(MetricLoss("f1"), 1).eval()
+    >>> logits, labels = torch.tensor([9.0, 9.0, -9.0, -9.0]), torch.tensor([1, 1, 0, 0])
+    >>> loss(logits, labels)  # of the two batches without positives F1 is 0
+    tensor(0.5000)
+    """
+
+    def __init__(self, loss: nn.Module, size: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise ValueError(f"a batch has at least one sample, got size={size}")
+        self.loss, self.size = loss, size
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of the batch, or the mean over parts of it."""
+        if self.training:
+            whole: Tensor = self.loss(logits, target)
+            return whole
+        order = torch.randperm(len(target), generator=torch.Generator().manual_seed(0)).to(target.device)
+        parts = [self.loss(logits[part], target[part]) for part in torch.split(order, self.size)]
+        return torch.stack(parts).mean()
