@@ -46,6 +46,15 @@ def test_every_method_has_a_value_a_fold(found):
     assert all(0 <= row.held <= 2 for row in comparison.rows)
 
 
+def test_the_default_keeps_every_members_losses(found):
+    histories = found[0].histories
+    assert [len(each) for each in histories] == [3] * 4  # epochs, of two members in each of two folds
+    assert all(row["train_loss"] > 0 and row["validation_loss"] > 0 for each in histories for row in each)
+    assert module._by_member([{"member": 0, "train_loss": math.nan}]) == [
+        [{"train_loss": None, "validation_loss": None}]
+    ]
+
+
 def test_the_defaults_values_are_scikit_learns_of_its_scores(found):
     comparison, folder = found
     X, y = table()

@@ -115,7 +115,8 @@ def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
         Row(REFERENCE, theirs, interval_of_mean(theirs, f1), 3.25, 4, None),
     ]
     scores, labels = np.linspace(0, 1, 40), np.repeat([0, 1], [30, 10])
-    found = Comparison("f1", lines, "Use <it>.", scores, labels, 0.5)
+    losses = [{"train_loss": 0.5, "validation_loss": 0.6}, {"train_loss": 0.4, "validation_loss": None}]
+    found = Comparison("f1", lines, "Use <it>.", scores, labels, 0.5, {"network": "mlp", "epochs": 2}, [losses] * 8)
     path = pages.of_comparison(
         found, "t.csv", "y", ["recall >= 0.2"], tmp_path / "p.html", group="site", classes=("no", "<yes>")
     )
@@ -123,6 +124,8 @@ def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
     low, high = interval_of_mean(ours, f1)
     assert f"{DEFAULT} {np.mean(ours):.3f} {low:.3f} to {high:.3f} +0.080" in text
     assert "3 of 4 folds 12.5 s" in text
+    assert "Training and validation loss by epoch, of 8 members, a line each." in text
+    assert "Networks all alike: network mlp, epochs 2" in text
     assert "40, of them 10 “<yes>” (25.0 %)" in text
     assert "copies of a row stay together, and so do rows of one “site”" in text
     counts = Counts.from_labels(torch.from_numpy((scores >= 0.5).astype(int)), torch.from_numpy(labels))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,7 @@ def of_comparison(
     best = found.rows[0]
     extreme = "lowest" if get_metric(found.metric).minimize else "highest"
     positives = int(found.labels.sum())
+    curves = f"The losses of “{DEFAULT}”: a line for each member of each fold."
     together = "" if group is None else f", and so do rows of one “{group}”"
     page = report.Report(
         f"{data}: {target}",
@@ -111,6 +112,7 @@ def of_comparison(
                 lead=f"The scores of “{DEFAULT}”, each row's by the model that had not seen it. The chosen threshold "
                 "is the mean of the folds' thresholds, so its value here is not quite the mean in the table.",
             ),
+            *([report.learning_curves(found.histories, lead=curves)] if found.histories else []),
         ],
         {
             "Data": f"{data}, column “{target}”",
@@ -120,6 +122,7 @@ def of_comparison(
             "Differences": "paired by fold; intervals and tests by Nadeau and Bengio's corrected t, since the folds' "
             "training rows overlap",
         }
+        | ({"Networks": _effort(found.effort)} if found.effort else {})
         | _required(subject_to)
         | made_by(),
     )
@@ -232,6 +235,11 @@ def _interval(ends: tuple[float, float] | None) -> str:
 
 def _required(subject_to: Sequence[str]) -> dict[str, str]:
     return {"Required": " and ".join(map(str, subject_to))} if subject_to else {}
+
+
+def _effort(effort: Mapping[str, Any]) -> str:
+    """What every network of a comparison was given."""
+    return "all alike: " + ", ".join(f"{name} {value}" for name, value in effort.items())
 
 
 def _listed(subject_to: Any) -> list[Any]:

@@ -63,6 +63,7 @@ class Comparison:
         scores: the default method's, each row's by the model that had not seen it.
         threshold: the mean of the folds' thresholds.
         effort: network, epochs at most and members, the same for every network and fold.
+        histories: the default method's losses by epoch, a list for each member of each fold.
     """
 
     metric: str
@@ -72,6 +73,7 @@ class Comparison:
     labels: NDArray[np.int64]
     threshold: float
     effort: Mapping[str, Any] = field(default_factory=dict)
+    histories: Sequence[Sequence[Mapping[str, Any]]] = ()
 
 
 def compare(
@@ -119,13 +121,14 @@ def compare(
     found = cells.run(every, on.judge, folder, jobs=jobs, backend=backend, watch=watch)
     rows = _rows(found, name, several, parts, get_metric(metric))
     scores = np.empty(len(y))
-    thresholds = []
+    thresholds, histories = [], []
     for at, (_, part) in enumerate(on.outer):
         of_fold = found[name, DEFAULT, f"fold {at}"]
         scores[part] = of_fold["scores"]
         thresholds.append(of_fold["threshold"])
+        histories += of_fold.get("histories", [])  # cells from before they were kept have none
     said = verdict(rows, metric, required=bool(subject_to))
-    return Comparison(metric, rows, said, scores, y, statistics.fmean(thresholds), effort)
+    return Comparison(metric, rows, said, scores, y, statistics.fmean(thresholds), effort, histories)
 
 
 @dataclass(frozen=True)
@@ -169,12 +172,23 @@ class _Task:
                     bool(parse_requirement(each).holds(counts).all()) for each in cell.spec["subject_to"]
                 )
         if method.name == DEFAULT:
-            found["scores"] = scores.tolist()
+            found |= {"scores": scores.tolist(), "histories": _by_member(fitted.model.history_)}
         return found
 
     def _how(self, cell: cells.Cell, rest: NDArray[np.int64]) -> dict[str, Any]:
         settings = {key: value for key, value in cell.spec.items() if key not in ("data", "parts")}
         return settings | {"groups": None if self.groups is None else np.asarray(self.groups)[rest]}
+
+
+def _by_member(history: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Each member's losses by epoch; None in place of what is not finite, which JSON cannot hold."""
+    members: dict[int, list[dict[str, Any]]] = {}
+    for row in history:
+        losses = {name: row.get(name) for name in ("train_loss", "validation_loss")}
+        members.setdefault(row["member"], []).append(
+            {name: value if value is not None and math.isfinite(value) else None for name, value in losses.items()}
+        )
+    return list(members.values())
 
 
 def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: int, metric: Metric) -> list[Row]:
