@@ -1,4 +1,4 @@
-"""Sets as papers prepare or define them: Tsoi et al. 2022, "Bridging the Gap"."""
+"""Sets as papers prepare or define them: Tsoi et al. 2022, "Bridging the Gap"; Han et al. 2024, "AnyLoss"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_breast_cancer, make_blobs
 
 from metricfit.data.table import Table
 
@@ -60,3 +60,14 @@ def two_blobs(keep: float, seed: int = 42) -> Table:
     rows = np.sort(np.concatenate([np.flatnonzero(labels == 0), kept]))
     frame = pd.DataFrame(points[rows], columns=["x0", "x1", "x2"])
     return Table(f"two_blobs_{keep:g}", frame, labels[rows].astype(np.int64), "the second blob", "made here")
+
+
+def breast_cancer() -> Table:
+    """Wisconsin's breast cancer set, from scikit-learn; one of Han et al. 2024, whose positives are the malignant.
+
+    >>> breast_cancer()
+    Table('breast_cancer', 569 x 30, 37.26% positive: malignant)
+    """
+    given = load_breast_cancer(as_frame=True)
+    malignant = (given.target == list(given.target_names).index("malignant")).to_numpy().astype(np.int64)
+    return Table("breast_cancer", given.data, malignant, "malignant", "scikit-learn")

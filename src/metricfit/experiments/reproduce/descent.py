@@ -63,7 +63,7 @@ class Stack:
     def step(self) -> None:
         """One step of the optimiser."""
         self.optimizer.zero_grad()
-        self.losses(self.weights, self.buffers, self.x, self.y, self.real).sum().backward()
+        self.losses(self.weights, self.buffers, self.x, self.y, self.real).sum().backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
 
     @torch.no_grad()
