@@ -8,6 +8,7 @@ import pytest
 
 from metricfit.data import STUDY, Table, bridging_the_gap, fetch, load, names, two_blobs
 from metricfit.data.catalogue import CATALOGUE
+from metricfit.data.loading import download
 
 
 def write(frame, folder, file):
@@ -89,12 +90,12 @@ def test_btg_knows_its_own_sets_alone():
 def test_a_missing_file_says_what_where_and_whence(tmp_path):
     with pytest.raises(FileNotFoundError) as error:
         load("adult", tmp_path)
-    for part in ("tabular/adult", ".parquet", str(tmp_path), "archive.ics.uci.edu", "fetch('adult')"):
+    for part in ("tabular/adult", ".parquet", str(tmp_path), "archive.ics.uci.edu", "download('adult', "):
         assert part in str(error.value)
     with pytest.raises(FileNotFoundError) as error:
         load("oil", tmp_path)
     assert "zenodo.org/records/61452" in str(error.value)
-    assert "fetch('oil')" not in str(error.value)
+    assert "download('oil'" not in str(error.value)
 
 
 def test_another_file_than_expected_is_refused(tmp_path):
@@ -172,6 +173,18 @@ def test_openml_s_copy_is_verified(openml):
     openml({310: pd.DataFrame({"x": [1.0, 2.0], "class": ["-1", "1"]})})
     with pytest.raises(ValueError, match="should have 11183 rows"):
         fetch("mammography")
+
+
+def test_a_downloaded_set_is_where_load_looks(openml, tmp_path):
+    frame = pd.DataFrame({"V1": [1.0, 2.5, 3.0], "Amount": [0.0, 1.0, 2.0], "Class": ["0", "1", "0"]})
+    asked = openml({1597: frame})
+    path = download("creditcard", tmp_path, verify=False)
+    assert path == tmp_path / "tabular" / "creditcard.csv"
+    table = load("creditcard", tmp_path, verify=False)
+    assert table.y.tolist() == [0, 1, 0]
+    pd.testing.assert_frame_equal(table.X, frame.drop(columns="Class"))
+    assert download("creditcard", tmp_path, verify=False) == path
+    assert len(asked) == 1  # what is there is not fetched again
 
 
 def test_a_set_that_openml_lacks_is_refused_with_its_source():

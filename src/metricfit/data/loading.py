@@ -48,15 +48,37 @@ def fetch(name: str, folder: str | PathLike[str] | None = None, *, verify: bool 
     return _table(name, known, bunch.frame, f"https://www.openml.org/d/{known.openml}", verify)
 
 
+def download(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Path:
+    """Fetch the dataset ``name`` from OpenML and write it where `load` looks for it in ``folder``; the file's path.
+
+    For those that `fetch` knows. A file that is there already is left alone.
+    """
+    known = entry(name)
+    there = next((path for path in _places(known, Path(folder)) if path.is_file()), None)
+    if there is not None:
+        return there
+    table = fetch(name, verify=verify)
+    path = Path(folder) / f"{known.file}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    table.X.assign(target=table.y).to_csv(unfinished, index=False)
+    unfinished.replace(path)
+    return path
+
+
+def _places(known: Entry, folder: Path) -> list[Path]:
+    return [folder / (known.file + suffix) for suffix in SUFFIXES]
+
+
 def _read(name: str, known: Entry, folder: Path) -> Any:
-    for suffix in SUFFIXES:
-        path = folder / (known.file + suffix)
+    for path in _places(known, folder):
         if path.is_file():
-            return pd.read_parquet(path) if suffix == ".parquet" else pd.read_csv(path)
-    openml = f", or call fetch({name!r})" if known.openml is not None else ""
+            return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    own = "" if known.label == "target" else f" or in the origin's {known.label!r}"
+    openml = f"; or call metricfit.data.loading.download({name!r}, {str(folder)!r})" if known.openml is not None else ""
     raise FileNotFoundError(
-        f"{name} is not in {folder}: no file {known.file} with the ending {', '.join(SUFFIXES)}. "
-        f"Download it from {known.source} and put it there, labels in a column 'target' of 0 and 1{openml}"
+        f"{name} is not in {folder}: no file {known.file} with the ending {', '.join(SUFFIXES)}. Download it from "
+        f"{known.source} and put it there, labels in a column 'target' of 0 and 1{own}{openml}"
     )
 
 

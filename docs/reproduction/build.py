@@ -1,0 +1,252 @@
+"""The pages of reproduced tables, from results that runs left behind.
+
+    python docs/reproduction/build.py --from metricfit-reproduce    # take a run folder's results, then write the pages
+    python docs/reproduction/build.py                               # write the pages from docs/reproduction/results
+
+A table's results are in ``results/NAME.json``: for each protocol, dataset and row the values of every trial and the run
+they come from. Rows that were run again replace those of as many trials or fewer. What holds is written by hand, in
+``verdicts/NAME.md`` and, claim by claim, in ``verdicts/claims.md``; nothing here judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from metricfit.experiments import reproduce
+from metricfit.experiments.reproduce import TableSpec, writing
+
+HERE = Path(__file__).resolve().parent
+RESULTS, VERDICTS, IMAGES = HERE / "results", HERE / "verdicts", HERE.parent / "img"
+MANY = 6
+WRITTEN = "<!-- Written by docs/reproduction/build.py: edit the results or the verdicts, not this page. -->"
+
+Results = dict[str, Any]
+
+
+def take(folder: Path, results: Path = RESULTS) -> list[str]:
+    """Merge a run folder's results into those kept; the names of the tables."""
+    taken = []
+    for name in sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name != "cells"):
+        path = results / f"{name}.json"
+        kept: Results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"table": name}
+        for found in sorted((folder / name).glob("*.json")):
+            merge(kept, json.loads(found.read_text(encoding="utf-8")))
+        results.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        taken.append(name)
+    return taken
+
+
+def merge(kept: Results, plain: dict[str, Any]) -> None:
+    """Add a run's rows, each with the run it comes from."""
+    run = {key: plain[key] for key in ("command", "machine", "trials", "smaller", "versions")}
+    protocol = kept.setdefault("protocols", {}).setdefault(plain["protocol"], {})
+    for dataset, rows in plain["datasets"].items():
+        for row, measured in rows.items():
+            before = protocol.setdefault(dataset, {}).get(row)
+            if before is None or _size(before["run"]) <= _size(run):
+                protocol[dataset][row] = measured | {"run": run}
+
+
+def _size(run: dict[str, Any]) -> tuple[int, bool]:
+    return run["trials"], "epochs" not in run["smaller"]
+
+
+def build(results: Path = RESULTS, verdicts: Path = VERDICTS, pages: Path = HERE, images: Path = IMAGES) -> list[Path]:
+    """A page for each paper, and the summary."""
+    specs = [reproduce.find(name) for name in reproduce.names()]
+    found = {spec.name: _read(results / f"{spec.name}.json") for spec in specs}
+    written = []
+    for paper in dict.fromkeys(spec.paper for spec in specs):
+        mine = [spec for spec in specs if spec.paper == paper]
+        parts = [WRITTEN, f"# {paper}", *_read_text(verdicts / f"{slug(paper)}.md")]
+        for spec in mine:
+            parts += list(table_page(spec, found[spec.name], verdicts, images))
+        written.append(pages / f"{slug(paper)}.md")
+        written[-1].write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    written.append(pages / "index.md")
+    written[-1].write_text("\n\n".join(summary(specs, found, verdicts)) + "\n", encoding="utf-8")
+    return written
+
+
+def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
+    """A table's part of its paper's page."""
+    yield f"## {spec.where.split(',')[0]}: {spec.title[0].lower()}{spec.title[1:]} {{ #{spec.name} }}"
+    yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
+    if found is None:
+        yield "Not run yet."
+        return
+    yield from _read_text(verdicts / f"{spec.name}.md")
+    picture = plot(spec, found, images / f"reproduction-{spec.name}.svg")
+    yield f"![Published and measured]({picture})"
+    for protocol, datasets in found["protocols"].items():
+        yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
+        yield " ".join(spec.protocols[protocol].says.split())
+        shown = _in_order(spec, {"protocol": protocol, "datasets": datasets})
+        for dataset in shown["datasets"]:
+            yield writing.table(spec, shown, dataset)
+        yield "\n".join(f"- {line}" for line in runs_of(spec, shown["datasets"]))
+    notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
+    if notes:
+        yield "\n".join(f"- {note}" for note in notes)
+
+
+def _in_order(spec: TableSpec, plain: dict[str, Any]) -> dict[str, Any]:
+    """Datasets and rows in the order of the table's file."""
+    datasets = {
+        name: {row: plain["datasets"][name][row] for row in spec.rows if row in plain["datasets"][name]}
+        for name in spec.datasets
+        if name in plain["datasets"]
+    }
+    return plain | {"datasets": datasets}
+
+
+def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
+    """Each run: its command, trials, machine and seconds, and where it was smaller than the table."""
+    grouped: dict[str, dict[str, Any]] = {}
+    for dataset, rows in datasets.items():
+        for row, measured in rows.items():
+            run = measured["run"]
+            group = grouped.setdefault(json.dumps(run, sort_keys=True), {"run": run, "datasets": {}, "seconds": 0.0})
+            group["datasets"].setdefault(spec.datasets[dataset].title, []).append(spec.rows[row].title)
+            group["seconds"] += measured["seconds"] if spec.rows[row].of is None else 0.0
+    for group in grouped.values():
+        run = group["run"]
+        smaller = f" **Smaller than the table: {run['smaller']}.**" if run["smaller"] else ""
+        minutes = group["seconds"] / 60
+        yield (
+            f"{', '.join(group['datasets'])}: {run['trials']} trials, {minutes:.1f} minutes of training on "
+            f"{run['machine']}, torch {run['versions']['torch']}: `{run['command']}`.{smaller}"
+        )
+
+
+def plot(spec: TableSpec, found: Results, path: Path) -> str:
+    """Dots with deviations: a panel a dataset, a line a row; crosses are published. Of many datasets, their mean."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams["svg.hashsalt"] = spec.name  # the same picture from the same numbers
+    column, title = next((key, column.title) for key, column in spec.columns.items())
+    datasets = [name for name in spec.datasets if any(name in of for of in found["protocols"].values())]
+    panels = [datasets] if len(datasets) > MANY else [[name] for name in datasets]
+    rows = [
+        row
+        for row in spec.rows
+        if any(row in of.get(name, {}) for of in found["protocols"].values() for name in datasets)
+    ]
+    height = 0.9 + 0.26 * len(rows)
+    figure, axes = pyplot.subplots(
+        1, len(panels), figsize=(2.2 + 2.1 * len(panels), height), sharey=True, squeeze=False
+    )
+    for axis, names in zip(axes[0], panels, strict=True):
+        published = [_mean_published(spec, names, row, column) for row in rows]
+        axis.plot(published, range(len(rows)), "x", color="black", label="published", zorder=3)
+        for at, (protocol, of) in enumerate(found["protocols"].items()):
+            points = [_mean_measured(of, names, row, column) for row in rows]
+            there = [(y, point) for y, point in enumerate(points) if point is not None]
+            axis.errorbar(
+                [mean for _, (mean, _) in there],
+                [y + 0.18 * (at - 1) for y, _ in there],
+                xerr=[std for _, (_, std) in there],
+                fmt="o",
+                markersize=4,
+                elinewidth=1,
+                label=protocol,
+            )
+        axis.set_title(spec.datasets[names[0]].title if len(names) == 1 else f"mean of {len(names)} sets", fontsize=9)
+        axis.set_xlabel(title, fontsize=9)
+        axis.set_yticks(range(len(rows)), [spec.rows[row].title for row in rows], fontsize=8)
+        axis.tick_params(axis="x", labelsize=8)
+        axis.grid(axis="x", linewidth=0.3)
+    axes[0][0].invert_yaxis()
+    figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=4, loc="lower center", fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.5 / height, 1, 1))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return f"../img/{path.name}"
+
+
+def _mean_published(spec: TableSpec, names: list[str], row: str, column: str) -> float:
+    given = [spec.published[name, row, column].mean for name in names if (name, row, column) in spec.published]
+    return statistics.fmean(given) if given else float("nan")
+
+
+def _mean_measured(of: dict[str, Any], names: list[str], row: str, column: str) -> tuple[float, float] | None:
+    values = [of[name][row]["values"][column] for name in names if row in of.get(name, {})]
+    if not values:
+        return None
+    trials = [statistics.fmean(each) for each in zip(*values, strict=False)]
+    return statistics.fmean(trials), statistics.stdev(trials) if len(trials) > 1 else 0.0
+
+
+def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
+    """What was run, how large and how long; then the verdicts, claim by claim."""
+    yield WRITTEN
+    yield "# The papers' tables, run again"
+    yield (
+        "Each table is one file and one command: `metricfit reproduce NAME`. Up to three protocols: **paper**, what "
+        "the text says; **code**, what the published code does, its errors included; **corrected**, as it should be. "
+        "[How to add a table](add-a-table.md), [where the data come from](data.md)."
+    )
+    yield from _read_text(verdicts / "claims.md")
+    yield "## What was run"
+    lines = ["| table | published | protocols run | datasets | trials | training |", "|---|---|---|---|---|---:|"]
+    for spec in specs:
+        lines.append(_run_line(spec, found[spec.name]))
+    yield "\n".join(lines)
+
+
+def _run_line(spec: TableSpec, found: Results | None) -> str:
+    name = f"[{spec.name}]({slug(spec.paper)}.md#{spec.name})"
+    where = f"{spec.paper.split(' (')[0]}, {spec.where}"
+    if found is None:
+        return f"| {name} | {where} | not run | | | |"
+    rows = [
+        (dataset, row, measured)
+        for of in found["protocols"].values()
+        for dataset, several in of.items()
+        for row, measured in several.items()
+    ]
+    datasets = {dataset for dataset, _, _ in rows}
+    trials = sorted({measured["run"]["trials"] for _, _, measured in rows})
+    seconds = sum(measured["seconds"] for _, row, measured in rows if spec.rows[row].of is None)
+    of = f"{len(datasets)} of {len(spec.datasets)}"
+    number = " or ".join(map(str, trials)) + f" of {spec.trials}"
+    return f"| {name} | {where} | {', '.join(found['protocols'])} | {of} | {number} | {seconds / 60:.0f} min |"
+
+
+def slug(paper: str) -> str:
+    """A page's name: the paper's without its authors."""
+    return re.sub(r"[^a-z0-9]+", "-", paper.split(" (")[0].lower()).strip("-")
+
+
+def _read(path: Path) -> Results | None:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _read_text(path: Path) -> list[str]:
+    return [path.read_text(encoding="utf-8").strip()] if path.exists() else []
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--from", dest="folder", type=Path, action="append", default=[], help="a folder of runs; may be repeated"
+    )
+    for folder in parser.parse_args(arguments).folder:
+        print(f"taken from {folder}: {', '.join(take(folder))}")
+    for path in build():
+        print(path.relative_to(HERE.parent.parent))
+
+
+if __name__ == "__main__":
+    main()

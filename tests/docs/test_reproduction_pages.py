@@ -1,0 +1,91 @@
+"""The pages of reproduced tables, from results made up here."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from metricfit.experiments import reproduce
+
+SCRIPT = Path(__file__).parents[2] / "docs" / "reproduction" / "build.py"
+
+
+@pytest.fixture(scope="module")
+def pages():
+    module = importlib.util.spec_from_file_location("reproduction_build", SCRIPT)
+    made = importlib.util.module_from_spec(module)
+    module.loader.exec_module(made)
+    return made
+
+
+def a_run(trials=10, smaller="", value=0.5, dataset="mammography", **changes):
+    values = {"f1": [value] * trials, "accuracy": [0.9] * trials, "auroc": [0.8] * trials}
+    measured = {"values": values, "seconds": 60.0, "epochs": [9] * trials, "device": "CPU"}
+    run = {
+        "table": "btg-1",
+        "protocol": "paper",
+        "trials": trials,
+        "smaller": smaller,
+        "command": "metricfit reproduce btg-1",
+        "machine": "2 CPU cores",
+        "versions": {"torch": "2.13", "metricfit": "0", "python": "3.11"},
+        "datasets": {dataset: {"BCE": measured, "F1*": measured}},
+    }
+    return run | changes
+
+
+def write(folder, run, name="paper"):
+    path = folder / run["table"]
+    path.mkdir(parents=True, exist_ok=True)
+    (path / f"{name}.json").write_text(json.dumps(run))
+
+
+def test_larger_runs_replace_smaller_ones_and_not_the_other_way_round(pages, tmp_path):
+    small = a_run(2, "2 of 10 trials", value=0.1)
+    write(tmp_path / "one", a_run(value=0.6))
+    write(tmp_path / "one", small, "paper, 2 of 10 trials")
+    write(tmp_path / "two", a_run(dataset="adult", machine="a GPU", value=0.7))
+    (tmp_path / "one" / "cells").mkdir()
+    for folder in ("one", "two"):
+        assert pages.take(tmp_path / folder, tmp_path / "results") == ["btg-1"]
+    kept = json.loads((tmp_path / "results" / "btg-1.json").read_text())["protocols"]["paper"]
+    assert kept["mammography"]["BCE"]["values"]["f1"] == [0.6] * 10
+    assert kept["adult"]["BCE"]["run"]["machine"] == "a GPU"
+    write(tmp_path / "three", a_run(value=0.65))
+    pages.take(tmp_path / "three", tmp_path / "results")
+    kept = json.loads((tmp_path / "results" / "btg-1.json").read_text())["protocols"]["paper"]
+    assert kept["mammography"]["BCE"]["values"]["f1"] == [0.65] * 10
+
+
+def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_run(pages, tmp_path):
+    write(tmp_path / "out", a_run(2, "2 of 10 trials", value=0.123))
+    pages.take(tmp_path / "out", tmp_path / "results")
+    verdicts = tmp_path / "verdicts"
+    verdicts.mkdir()
+    (verdicts / "btg-1.md").write_text("What holds, by hand.")
+    where = tmp_path / "pages"
+    where.mkdir()
+    written = pages.build(tmp_path / "results", verdicts, where, tmp_path / "img")
+    assert {path.name for path in written} >= {"bridging-the-gap.md", "index.md"}
+    page = (where / "bridging-the-gap.md").read_text()
+    assert "| BCE | 0.56 ± 0.11 | 0.123 ± 0.000 | 0.99 ± 0.00 | 0.900 ± 0.000 |" in page
+    assert "Smaller than the table: 2 of 10 trials" in page
+    assert "What holds, by hand." in page
+    assert page.count("Not run yet.") == len([name for name in reproduce.names() if name.startswith("btg-")]) - 1
+    picture = re.search(r"\]\(\.\./img/(.*?)\)", page).group(1)
+    assert (tmp_path / "img" / picture).read_text().startswith("<?xml")
+    summary = (where / "index.md").read_text()
+    assert "[btg-1](bridging-the-gap.md#btg-1)" in summary
+    assert "| 1 of 4 | 2 of 10 |" in summary
+    assert "not run" in summary
+
+
+def test_the_same_results_give_the_same_picture(pages, tmp_path):
+    kept = {}
+    pages.merge(kept, a_run())
+    spec = reproduce.find("btg-1")
+    for name in ("a.svg", "b.svg"):
+        pages.plot(spec, kept, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
