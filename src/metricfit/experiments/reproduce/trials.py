@@ -86,8 +86,8 @@ def _table(dataset: Dataset, folder: str | None, beside: str) -> Table:
         return _own_table(dataset, folder, beside)
     if folder is None:
         raise ValueError(
-            f"{dataset.title} is read from a folder: give --data FOLDER. The page 'The data of the tables' says which file "
-            "goes where and how to get it"
+            f"{dataset.title} is read from a folder: give --data FOLDER. The page 'The data of the tables' says which "
+            "file goes where and how to get it"
         )
     return load(dataset.name, folder)
 
