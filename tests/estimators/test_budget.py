@@ -7,13 +7,14 @@ import torch
 
 from metricfit import MetricClassifier
 from metricfit.estimators import training
-from metricfit.estimators.budget import affordable, full_epochs
+from metricfit.estimators.budget import affordable, fewest_epochs, full_epochs
 
 
 def test_full_training_where_there_is_time():
     assert affordable(0.001, 10, 1, epochs=None, members=8, budget=None).epochs == full_epochs(10) == 250
     assert affordable(0.001, 10, 1, epochs=None, members=8, budget=1000).members == 8
     assert (full_epochs(1), full_epochs(1000)) == (500, 40)
+    assert [fewest_epochs(steps) for steps in (1, 100, 200, 10_000)] == [10, 10, 5, 2]
 
 
 def test_epochs_are_lowered_first_then_members(caplog):

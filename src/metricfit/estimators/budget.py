@@ -15,7 +15,7 @@ from metricfit.train.stage import Objective, Stage
 
 log = logging.getLogger("metricfit.estimators")
 
-FEWEST_EPOCHS = 10
+FEWEST_STEPS = 1000
 FEWEST_MEMBERS = 3
 
 
@@ -38,10 +38,15 @@ def full_epochs(steps: int) -> int:
     return max(40, min(500, 2500 // max(1, steps)))
 
 
+def fewest_epochs(steps: int) -> int:
+    """No fewer than these, whatever the budget: 1,000 steps, but at most 10 epochs and at least 2."""
+    return max(2, min(10, -(-FEWEST_STEPS // max(1, steps))))
+
+
 def affordable(
     seconds_per_step: float, steps: int, stages: int, *, epochs: int | None, members: int, budget: float | None
 ) -> Effort:
-    """Full training, or what the budget allows of it: fewer epochs, down to 10, then fewer members, down to 3.
+    """Full training, or what the budget allows of it: fewer epochs, then fewer members, down to 3.
 
     Epochs the user asked for are kept. The estimate is of training that never stops early.
 
@@ -53,7 +58,7 @@ def affordable(
     most, several = wanted, members
     if budget is not None and per_epoch * wanted * members > budget:
         if epochs is None:
-            most = min(wanted, max(FEWEST_EPOCHS, int(budget / (per_epoch * members) + 1e-9)))
+            most = min(wanted, max(fewest_epochs(steps), int(budget / (per_epoch * members) + 1e-9)))
         several = min(members, max(FEWEST_MEMBERS, int(budget / (per_epoch * most) + 1e-9)))
     estimate = per_epoch * most * several
     if (most, several) != (wanted, members):
