@@ -28,7 +28,7 @@ demo: $(VENV)/.with-demo
 	rm -rf demo-report
 	$(BIN)/python examples/diabetes.py demo-report/diabetes.csv
 	$(BIN)/metricfit compare demo-report/diabetes.csv --target progression --metric "fbeta(beta=2)" --out demo-report \
-		--jobs 2 --network embedded --members 4 --epochs 50
+		--jobs 2 --network embedded --members 4 --epochs 40
 
 test: $(VENV)/.with-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --doctest-modules src tests \

@@ -1,7 +1,8 @@
-"""The pages' code runs: every ```python block of a page, in order, in one namespace.
+"""The pages' code runs: every ```python block of a page, in order, in one namespace, and every metricfit command of a
+```bash block titled "Terminal", in one folder.
 
 A block titled "Output" after it is what it prints, to the letter; "Output (about)" is what training gives, whose
-numbers may differ a little from one machine to the next.
+numbers may differ a little from one machine to the next; "Output (about, in part)" has some of its lines.
 """
 
 from __future__ import annotations
@@ -9,15 +10,21 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r'^```(python|text title="Output(?: \(about\))?")\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r'^```(python|bash title="Terminal"|text title="Output(?: \(about(?:, in part)?\))?")\n(.*?)^```$',
+    re.MULTILINE | re.DOTALL,
+)
 NUMBER = re.compile(r"-?\d+\.\d+")
 ABOUT = 0.08
 
+#: Pages that train for longer than `make test` should take.
+SLOW = {"first-hour.md"}
 NOT_PAGES = {"studies", "figures", "hooks"}
 
 
@@ -26,7 +33,39 @@ def pages_with_code() -> list[Path]:
     return [page for page in (ROOT / "README.md", *pages) if "```python" in page.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("page", pages_with_code(), ids=lambda page: str(page.relative_to(ROOT)))
+def run_commands(lines: str) -> str:
+    """What the commands print, run in this process."""
+    from typer.testing import CliRunner
+
+    from metricfit.cli.app import app
+
+    printed = ""
+    for line in lines.replace("\\\n", " ").splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == "metricfit", f"a Terminal block has metricfit commands only, got: {line}"
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code == 0, f"{line}\n{found.output}"
+        printed += found.stdout
+    return printed
+
+
+def in_order(lines: list[str], among: list[str]) -> list[str]:
+    """The lines of ``among`` that are like the given ones but for their decimals, one after the other."""
+    rest = iter(among)
+    return [
+        next((each.rstrip() for each in rest if about(each) == about(line)), f"no line like: {line}") for line in lines
+    ]
+
+
+def about(text: str) -> str:
+    return NUMBER.sub("#", text.rstrip())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in pages_with_code()],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_code_of_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
@@ -35,6 +74,9 @@ def test_code_of_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     for block in BLOCK.finditer(text):
         kind, body = block.groups()
         line = text[: block.start(2)].count("\n")
+        if kind.startswith("bash"):
+            printed = io.StringIO(run_commands(body))
+            continue
         if kind == "python":
             printed = io.StringIO()
             code = compile("\n" * line + body, str(page), "exec")
@@ -46,7 +88,9 @@ def test_code_of_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
         if "about" not in kind:
             assert got == expected, f"{page.name}:{line}"
             continue
-        assert NUMBER.sub("#", got) == NUMBER.sub("#", expected), f"{page.name}:{line}"
+        if "in part" in kind:
+            got = "\n".join(in_order(expected.splitlines(), got.splitlines()))
+        assert about(got) == about(expected), f"{page.name}:{line}"
         for told, found in zip(NUMBER.findall(expected), NUMBER.findall(got), strict=True):
             assert float(found) == pytest.approx(float(told), abs=ABOUT), f"{page.name}:{line}"
 

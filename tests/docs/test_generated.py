@@ -36,6 +36,12 @@ def test_table_of_metrics_is_the_registrys(monkeypatch: pytest.MonkeyPatch) -> N
     assert between(page, module.MARK) == module.metrics_table(), "run: python docs/figures/metrics_table.py"
 
 
+def test_the_commands_page_is_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(DOCS / "figures" / "cli_reference.py", monkeypatch)
+    page = (DOCS / module.PAGE).read_text(encoding="utf-8")
+    assert between(page, module.MARK) == module.cli_reference(), "run: python docs/figures/cli_reference.py"
+
+
 @pytest.mark.parametrize(("mark", "function"), [("saturation", "saturation"), ("zero", "zero_over_zero")])
 def test_tables_of_numerics_are_measured(mark: str, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = load(DOCS / "figures" / "numerics.py", monkeypatch)
@@ -48,9 +54,10 @@ def test_every_picture_is_shown_and_every_shown_picture_is_there() -> None:
     shown = {
         (page.parent / link).resolve()
         for page in pages
-        for link in re.findall(r"!\[[^]]*\]\(([^)]+\.svg)\)", page.read_text(encoding="utf-8"))
+        for link in re.findall(r"!\[[^]]*\]\(([^)]+\.(?:svg|webp))\)", page.read_text(encoding="utf-8"))
     }
-    assert shown == {path.resolve() for path in (DOCS / "img").glob("*.svg")}
+    assert shown == {path.resolve() for path in (DOCS / "img").iterdir()}
+    assert all(path.stat().st_size < 200_000 for path in (DOCS / "img").glob("*.webp"))
 
 
 def test_formulas_become_mathml(monkeypatch: pytest.MonkeyPatch) -> None:

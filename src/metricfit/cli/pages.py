@@ -100,7 +100,7 @@ def of_comparison(
                 reference=REFERENCE,
                 folds=folds,
                 lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had "
-                "not seen; each chose its threshold inside its training rows.",
+                "not seen. Each chose its threshold inside its training rows, but for the one at 0.5.",
             ),
             report.scores(
                 found.scores,

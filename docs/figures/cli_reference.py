@@ -1,0 +1,54 @@
+"""Write the commands' arguments and options into docs/cli.md, from the commands themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from page import fill
+
+from metricfit.cli.app import app
+
+PAGE, MARK = "cli.md", "commands"
+
+
+def cli_reference() -> str:
+    """A heading, what it does, its usage and a table of options, for each command."""
+    group: Any = typer.main.get_command(app)
+    return "\n\n".join(_command(name, command) for name, command in group.commands.items())
+
+
+def _command(name: str, command: Any) -> str:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option"]
+    usage = " ".join(["metricfit", name, *(each.name.upper() for each in arguments)])
+    needed = "".join(f" {each.opts[0]} {_value(each)}" for each in options if each.required)
+    lines = [f"## {name}", " ".join((command.help or "").split()), f"```text\n{usage}{needed} [OPTIONS]\n```"]
+    rows = ["| | | by default |", "|---|---|---|"]
+    rows += [f"| `{each.name.upper()}` | {_help(each)} | required |" for each in arguments]
+    rows += [f"| `{each.opts[0]}{_given(each)}` | {_help(each)} | {_default(each)} |" for each in options]
+    return "\n\n".join([*lines, "\n".join(rows)]) if len(rows) > 2 else "\n\n".join(lines)
+
+
+def _given(option: Any) -> str:
+    return "" if option.is_flag else f" {_value(option)}"
+
+
+def _value(option: Any) -> str:
+    return str(option.opts[0]).removeprefix("--").upper()
+
+
+def _help(parameter: Any) -> str:
+    return " ".join((parameter.help or "").split()).replace("|", "\\|")
+
+
+def _default(option: Any) -> str:
+    if option.required:
+        return "required"
+    if option.is_flag or option.default in (None, (), []):
+        return ""
+    return f"`{option.default}`"
+
+
+if __name__ == "__main__":
+    fill(PAGE, MARK, cli_reference())
