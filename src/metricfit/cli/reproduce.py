@@ -17,6 +17,7 @@ from metricfit.cli.printing import bar, show
 from metricfit.experiments import reproduce as tables
 from metricfit.experiments.backends import BACKENDS
 from metricfit.experiments.reproduce import writing
+from metricfit.experiments.reproduce.spec import ALL
 from metricfit.train.folder import RunFolder
 
 
@@ -89,8 +90,8 @@ def _write(spec: tables.TableSpec, plain: dict[str, Any], to: Path) -> Path:
 def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
     protocol = spec.protocols[plain["protocol"]]
     lines: list[str | Table] = [f"{spec.title}. {protocol.name}: {protocol.says}"]
-    for dataset in plain["datasets"]:
-        made = Table("", "", title=spec.datasets[dataset].title)
+    for dataset in [ALL] if "average" in plain else plain["datasets"]:
+        made = Table("", "", title=writing.title_of(spec, plain, dataset))
         for column in [*(column.title for column in spec.columns.values()), "seconds"]:
             made.add_column(column, no_wrap=True, justify="right")
         for title, published, measured, seconds in writing.lines_of(spec, plain, dataset):

@@ -13,6 +13,7 @@ from metricfit.experiments.reproduce.expressions import check
 from metricfit.experiments.reproduce.reading import Section, SpecError, read_toml
 from metricfit.experiments.reproduce.registry import KINDS, TRAINED
 from metricfit.experiments.reproduce.spec import (
+    ALL,
     AUROC,
     CHECKPOINTS,
     HALF,
@@ -198,11 +199,11 @@ def _row(name: str, given: Section, usual: Section, protocols: dict[str, Protoco
     only = tuple(given.take("protocols", list, list(protocols)))
     for each in only:
         _check_protocol(given, "protocols", each, protocols)
-    of = given.take("of", str, None)
+    of, gathers = given.take("of", str, None), given.take("gathers", dict, {})
     losses = _losses(given, only, protocols)
     own = given.take("training", dict, {})
     training: dict[str, Training] = {}
-    if of is None and kind in TRAINED:
+    if of is None and not gathers and kind in TRAINED:
         lacking = [each for each in only if each not in losses]
         if lacking:
             raise given.error("loss", f"is missing for {', '.join(lacking)}; give it, or name the row's protocols")
@@ -215,6 +216,7 @@ def _row(name: str, given: Section, usual: Section, protocols: dict[str, Protoco
         loss=losses,
         outputs=given.one_of("outputs", OUTPUTS, "probabilities"),
         of=of,
+        gathers=gathers,
         decided=given.checked("decided", str, _check_decided, None),
         class_weight=given.checked("class_weight", str, _check_class_weight, None),
         oversample=given.take("oversample", float, None),
@@ -277,8 +279,8 @@ def _training(row: Section, settings: dict[str, Any]) -> Training:
 
 def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, str, str], Published]]:
     for dataset, rows in section.sections():
-        if dataset not in spec.datasets:
-            raise section.error(dataset, f"is none of the datasets {', '.join(spec.datasets)}")
+        if dataset not in (*spec.datasets, ALL):
+            raise section.error(dataset, f"is neither {ALL!r} nor one of the datasets {', '.join(spec.datasets)}")
         for row, values in rows.sections():
             if row not in spec.rows:
                 raise rows.error(row, f"is none of the rows {', '.join(spec.rows)}")
@@ -293,7 +295,18 @@ def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, s
 
 def _check_references(spec: TableSpec) -> None:
     for row in spec.rows.values():
+        if row.gathers:
+            _check_gathered(spec, row)
         if row.of is not None and (row.of not in spec.rows or spec.rows[row.of].of is not None):
             raise SpecError(f"{spec.file}: rows.{row.name}.of: should be a row that is trained, got {row.of!r}")
         if row.of is not None and row.decided is None:
             raise SpecError(f"{spec.file}: rows.{row.name}.decided: is missing; a row 'of' another differs by it alone")
+
+
+def _check_gathered(spec: TableSpec, row: Row) -> None:
+    where = f"{spec.file}: rows.{row.name}.gathers"
+    if set(row.gathers) != set(spec.columns):
+        raise SpecError(f"{where}: should name a row for each of the columns {', '.join(spec.columns)}")
+    for column, name in row.gathers.items():
+        if name not in spec.rows or spec.rows[name].gathers:
+            raise SpecError(f"{where}.{column}: should be another row with numbers of its own, got {name!r}")

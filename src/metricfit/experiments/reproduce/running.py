@@ -88,7 +88,8 @@ def run_table(
     datasets = [name for name in spec.datasets if not only or name in only]
     shown = [row for row in spec.shown(protocol) if not rows or row.name in rows]
     shown = [row for row in shown if row.name not in without and not set(row.tags) & set(without)]
-    trained = list(dict.fromkeys(row.of or row.name for row in shown))
+    own = [spec.rows[name] for name in dict.fromkeys(name for row in shown for name in _with_numbers(row))]
+    trained = list(dict.fromkeys(row.of or row.name for row in own))
     where = None if data is None else str(data)
     every = {
         (dataset, row): _cell(spec, protocol, dataset, spec.rows[row], number, epochs, where)
@@ -100,9 +101,27 @@ def run_table(
     measured = {
         (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
         for dataset in datasets
-        for row in shown
+        for row in own
     }
-    return Result(spec, protocol, number, epochs, measured)
+    for dataset in datasets:
+        for row in shown:
+            if row.gathers:
+                of_columns = {column: measured[dataset, name] for column, name in row.gathers.items()}
+                measured[dataset, row.name] = _gathered(of_columns)
+    rows_shown = {(dataset, row.name): measured[dataset, row.name] for dataset in datasets for row in shown}
+    return Result(spec, protocol, number, epochs, rows_shown)
+
+
+def _with_numbers(row: Row) -> Collection[str]:
+    """The rows whose numbers a row shows."""
+    return row.gathers.values() if row.gathers else [row.name]
+
+
+def _gathered(of_columns: dict[str, Measured]) -> Measured:
+    """Each column from its own row; what these took, together, and the epochs of the first."""
+    rows = list({id(each): each for each in of_columns.values()}.values())
+    values = {column: each.values[column] for column, each in of_columns.items()}
+    return replace(rows[0], values=values, seconds=sum(each.seconds for each in rows))
 
 
 def _cell(

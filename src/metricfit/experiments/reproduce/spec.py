@@ -14,6 +14,8 @@ AUROC = ("scores", "labels")
 CHECKPOINTS = ("best validation", "best test")
 MEAN, HALF, TUNED = "mean", "half", "tuned "
 VALIDATION_IS_TRAIN = 0.0
+#: In place of a dataset: the mean over all of them.
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Row:
         loss: for each protocol, as text.
         outputs: what the network of the published code puts out.
         of: the row whose trials these are, decided elsewhere; then there is nothing to train.
+        gathers: for each column the row whose numbers it shows; then there is nothing to train either.
         decided: as of Protocol; None is the protocol's.
         training: by protocol.
         tags: what ``--without`` goes by.
@@ -86,6 +89,7 @@ class Row:
     loss: Mapping[str, str] = field(default_factory=dict)
     outputs: str = "probabilities"
     of: str | None = None
+    gathers: Mapping[str, str] = field(default_factory=dict)
     decided: str | None = None
     class_weight: str | None = None
     oversample: float | None = None
@@ -138,9 +142,14 @@ class TableSpec:
     published: Mapping[tuple[str, str, str], Published]
     notes: tuple[str, ...] = ()
 
+    @property
+    def averaged(self) -> bool:
+        """The paper gives means over all datasets."""
+        return any(dataset == ALL for dataset, _, _ in self.published)
+
     def trained(self, protocol: str) -> list[Row]:
         """The rows of a protocol that need work of their own."""
-        return [row for row in self.shown(protocol) if row.of is None]
+        return [row for row in self.shown(protocol) if row.of is None and not row.gathers]
 
     def shown(self, protocol: str) -> list[Row]:
         """The rows of a protocol."""
@@ -155,7 +164,7 @@ class TableSpec:
         """All that a cell's numbers depend on, as plain values."""
         training = row.training.get(protocol)
         settings = asdict(row) | {"loss": row.loss.get(protocol), "training": training and asdict(training)}
-        for key in ("title", "note", "tags", "decided", "of", "protocols"):
+        for key in ("title", "note", "tags", "decided", "of", "gathers", "protocols"):
             del settings[key]
         how = asdict(self.protocols[protocol])
         for key in ("says", "decided"):

@@ -13,7 +13,7 @@ import torch
 
 from metricfit._version import __version__
 from metricfit.experiments.reproduce.running import Result
-from metricfit.experiments.reproduce.spec import HALF, MEAN, Published, TableSpec
+from metricfit.experiments.reproduce.spec import ALL, HALF, MEAN, Published, TableSpec
 
 
 def as_plain(result: Result, command: str) -> dict[str, Any]:
@@ -26,6 +26,7 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
             "epochs": measured.epochs,
             "device": measured.device,
         }
+    average = {"average": average_of(datasets)} if result.spec.averaged else {}
     return {
         "table": result.spec.name,
         "protocol": result.protocol,
@@ -35,7 +36,24 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
         "machine": machine(),
         "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "datasets": datasets,
+        **average,
     }
+
+
+def average_of(datasets: dict[str, Any]) -> dict[str, Any]:
+    """For each row the mean of each column, set by set, and the seconds of all sets.
+
+    >>> row = {"values": {"f1": [0.5, 0.7]}, "seconds": 2.0}
+    >>> average_of({"one": {"BCE": row}, "two": {"BCE": row}})
+    {'BCE': {'values': {'f1': [0.6, 0.6]}, 'seconds': 4.0}}
+    """
+    first = next(iter(datasets.values()))
+    found: dict[str, Any] = {}
+    for name, of_first in first.items():
+        rows = [rows[name] for rows in datasets.values()]
+        values = {key: [round(statistics.fmean(row["values"][key]), 6) for row in rows] for key in of_first["values"]}
+        found[name] = {"values": values, "seconds": round(sum(row["seconds"] for row in rows), 1)}
+    return found
 
 
 def machine() -> str:
@@ -66,12 +84,17 @@ def number(values: Sequence[float]) -> str:
 def published_number(given: Published | None) -> str:
     """As the paper prints it; a dash where it has none.
 
-    >>> published_number(Published(0.5, None)), published_number(None)
-    ('0.50', '-')
+    >>> published_number(Published(0.5, None)), published_number(Published(0.727, 0.01)), published_number(None)
+    ('0.50', '0.727 ± 0.01', '-')
     """
     if given is None:
         return "-"
-    return f"{given.mean:.2f}" if given.std is None else f"{given.mean:.2f} ± {given.std:.2f}"
+    return " ± ".join(_as_printed(each) for each in (given.mean, given.std) if each is not None)
+
+
+def _as_printed(value: float) -> str:
+    """With all its digits, two after the point at least."""
+    return f"{value:.2f}" if round(value, 2) == value else f"{value:g}"
 
 
 def decided(view: str) -> str:
@@ -85,13 +108,26 @@ def markdown(spec: TableSpec, plain: dict[str, Any]) -> str:
     parts = [f"# {spec.title}", f"{spec.paper}, {spec.where}.", f"**{protocol.name}**: {protocol.says}"]
     smaller = f" Smaller than the table: {plain['smaller']}." if plain["smaller"] else ""
     parts.append(f"{plain['trials']} trials, on {plain['machine']}: `{plain['command']}`.{smaller}")
-    parts += [table(spec, plain, dataset) for dataset in plain["datasets"]]
+    parts += [table(spec, plain, dataset) for dataset in shown_sets(plain)]
     return "\n\n".join(parts) + "\n"
 
 
+def shown_sets(plain: dict[str, Any]) -> list[str]:
+    """The datasets; before them the mean over all, where the paper gives it."""
+    return [*([ALL] if "average" in plain else []), *plain["datasets"]]
+
+
+def title_of(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
+    """A dataset's title, or that of the mean over all."""
+    return f"Mean over {len(plain['datasets'])} sets" if dataset == ALL else spec.datasets[dataset].title
+
+
 def lines_of(spec: TableSpec, plain: dict[str, Any], dataset: str) -> Iterator[tuple[str, list[str], list[str], str]]:
-    """A dataset's rows: title, published and measured numbers in the order of the columns, and seconds, as texts."""
-    for name, measured in plain["datasets"][dataset].items():
+    """A dataset's rows: title, published and measured numbers in the order of the columns, and seconds, as texts.
+
+    For the mean over all sets the deviation is that between sets.
+    """
+    for name, measured in (plain["average"] if dataset == ALL else plain["datasets"][dataset]).items():
         published = [published_number(spec.published.get((dataset, name, column))) for column in spec.columns]
         numbers = [number(measured["values"][column]) for column in spec.columns]
         yield spec.rows[name].title, published, numbers, f"{measured['seconds']:.0f}"
@@ -106,7 +142,7 @@ def table(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
     for title, published, measured, seconds in lines_of(spec, plain, dataset):
         pairs = [text for pair in zip(published, measured, strict=True) for text in pair]
         lines.append(_line([title, *pairs, seconds]))
-    return "\n".join([f"**{spec.datasets[dataset].title}**", "", *lines])
+    return "\n".join([f"**{title_of(spec, plain, dataset)}**", "", *lines])
 
 
 def _line(cells: Sequence[str]) -> str:
