@@ -27,11 +27,11 @@ NAMES = {
         Preparation STUDY Table bridging_the_gap fetch folds load names split two_blobs
     """,
     "metricfit.estimators": """
-        MetricClassifier
+        MetricClassifier SVMPerf
     """,
     "metricfit.losses": """
-        AdditiveLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss MBAUCLoss
-        MSFELoss MarginLoss MetricLoss Mix PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts
+        AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss
+        MBAUCLoss MSFELoss MarginLoss MetricLoss Mix PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts
         SoftAUROCLoss SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss
         WeightedCrossEntropyLoss backward_in_chunks
     """,

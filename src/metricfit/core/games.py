@@ -1,7 +1,7 @@
 """A zero-sum game over label vectors: a predictor against an adversary who is paid for high scores.
 
-Both choose label vectors of n samples at random, the predictor to make the expected loss small, the adversary to make it
-plus the sum of the scores of its positives large. Where the loss is affine in tp at fixed numbers of predicted
+Both choose label vectors of n samples at random, the predictor to make the expected loss small, the adversary to make
+it plus the sum of the scores of its positives large. Where the loss is affine in tp at fixed numbers of predicted
 positives k and true ones l, all that matters of a strategy are its marginals for each number of positives, n^2 numbers
 instead of 2^n (Fathony and Kolter 2020, after Wang et al. 2015).
 
@@ -54,7 +54,7 @@ class Answer:
 
 
 def solve(game: Game, tol: float) -> Answer:
-    """The adversary's side of the equilibrium, to within ``tol`` of the game's value; a warning where it is not reached.
+    """The adversary's side of the equilibrium, to within ``tol`` of the game's value; a warning where that failed.
 
     One sample, and a loss of 1 for a wrong label: with a score of 0 the predictor may as well guess.
 
@@ -88,8 +88,8 @@ def solve(game: Game, tol: float) -> Answer:
     assert best is not None
     if best.gap > tol:
         warnings.warn(
-            f"the adversary's game over {n} samples was solved to {best.gap:.1e} only, not to tol={tol:g}; the gradient "
-            "is that of a near-optimal adversary. Raise tol, or loosen a requirement that barely can be met",
+            f"the adversary's game over {n} samples was solved to {best.gap:.1e} only, not to tol={tol:g}; the "
+            "gradient is that of a near-optimal adversary. Raise tol, or loosen a requirement that barely can be met",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -138,9 +138,9 @@ def _checked(
     price = found.prices
     against_predictor = scores.unsqueeze(1) + found.predictor @ game.slope[predictor[0]]
     over = _best_of_each_size(against_predictor, s @ game.offset)
-    against_adversary = game.truth.unsqueeze(1) * (price @ game.rule_slope) - found.adversary @ game.slope[
-        :, adversary[0]
-    ].T
+    against_adversary = (
+        game.truth.unsqueeze(1) * (price @ game.rule_slope) - found.adversary @ game.slope[:, adversary[0]].T
+    )
     under = -_best_of_each_size(against_adversary, price @ game.rule_offset - game.offset @ r)
     q = found.adversary.sum(1) + r[n]
     under = under + scores @ q

@@ -1,7 +1,7 @@
 """An interior-point method for zero-sum games over label vectors, by marginals: O(n m^3) a step, 10 to 40 steps.
 
-n samples, m columns. A player's mixed strategy is, for each of its columns of size c, the mass M_c of label vectors with
-exactly c positives, and the marginals 0 <= v_ic <= M_c with sum_i v_ic = c M_c: the probability that the vector
+n samples, m columns. A player's mixed strategy is, for each of its columns of size c, the mass M_c of label vectors
+with exactly c positives, and the marginals 0 <= v_ic <= M_c with sum_i v_ic = c M_c: the probability that the vector
 has c positives and sample i is one of them. Masses sum to 1. The columns of size 0 and n need no marginals.
 
 Let both players maximise, the adversary the payoff and the predictor its negative. Their gradients are then S applied
@@ -12,14 +12,15 @@ to the marginals and T to the masses, with S and T skew-symmetric, plus what is 
     sum_i v_i = c M,   sum M = 1 for each player,   truth (v a') + M b' = sigma,   lambda sigma = 0
 
 with everything in the complementary products at least 0. lambda prices requirements on the predictor. Each step is
-Newton's on these equations with the products set to mu, predictor and corrector (Mehrotra 1992). Sample i meets the others only
-through M, nu and lambda, so its m equations are solved first (one batched inverse) and 2 m + 6 remain.
+Newton's on these equations with the products set to mu, predictor and corrector (Mehrotra 1992). Sample i meets the
+others only through M, nu and lambda, so its m equations are solved first (one batched inverse) and 2 m + 6 remain.
 
 Written here because this package's losses need torch alone, which has no linear programming.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -102,7 +103,7 @@ class _System:
         uniform = self.side.T @ (1.0 / self.side.sum(1))
         v = (uniform[: self.m] * self.sizes / self.n).expand(self.n, self.m)
         self.mass = uniform
-        #: What is to stay above 0: v, M - v, M of the columns without marginals, sigma. Then its partners x, y, z, lambda.
+        #: What is to stay above 0: v, M - v, M of the columns without marginals, sigma. Then x, y, z and lambda.
         self.low = torch.cat(
             [v.flatten(), (uniform[: self.m] - v).flatten(), uniform[self.m :], uniform.new_full((self.rules,), 0.1)]
         )
@@ -111,21 +112,21 @@ class _System:
         self.parts = [self.n * self.m, self.n * self.m, 4, self.rules]
 
     def _constant_part(self) -> None:
-        """What of the equations for mass, nu, tau and lambda does not change; unknowns in rows, equations in columns."""
+        """What stays the same of the equations for mass, nu, tau, lambda: unknowns in rows, equations in columns."""
         m, masses = self.m, self.m + 4
-        self.at = torch.arange(2 * m + 6 + self.rules).split([masses, m, 2, self.rules])
-        mass, nu, tau, price = (slice(int(each[0]), int(each[-1]) + 1) if len(each) else slice(0, 0) for each in self.at)
-        fixed = self.mass.new_zeros(2 * m + 6 + self.rules, 2 * m + 6 + self.rules)
+        ends = [0, masses, masses + m, masses + m + 2, masses + m + 2 + self.rules]
+        mass, nu, tau, price = self.slices = tuple(slice(*each) for each in itertools.pairwise(ends))
+        fixed = self.mass.new_zeros(ends[-1], ends[-1])
         fixed[mass, mass] = self.mass_skew
         fixed[tau, mass], fixed[mass, tau] = -self.side, self.side.T
         if m:
             fixed[nu, :m], fixed[:m, nu] = torch.diag(self.sizes), -torch.diag(self.sizes)
         if self.rules:
             fixed[price, mass], fixed[mass, price] = self.rule_offset, self.rule_offset.T
-        self.fixed, self.slices = fixed, (mass, nu, tau, price)
+        self.fixed = fixed
 
     def _split(self, flat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        v, u, edge, rule = flat.split(self.parts)
+        v, u, edge, rule = torch.split(flat, self.parts)
         return v.view(self.n, self.m), u.view(self.n, self.m), edge, rule
 
     def measure(self) -> None:
@@ -134,7 +135,9 @@ class _System:
         x, y, z, price = self._split(self.high)
         self.of_marginals = self.linear + v @ self.skew + x - y - self.nu + self.truth * (price @ self.rule_slope)
         local = torch.cat([y.sum(0) + self.sizes * self.nu, z])
-        of_mass = self.mass @ self.mass_skew + self.mass_linear - self.tau @ self.side + price @ self.rule_offset + local
+        of_mass = (
+            self.mass @ self.mass_skew + self.mass_linear - self.tau @ self.side + price @ self.rule_offset + local
+        )
         of_sizes = v.sum(0) - self.sizes * self.mass[: self.m]
         of_rules = self.rule_slope @ (self.truth * v).sum(0) + self.rule_offset @ self.mass - slack
         self.of_rest = torch.cat([of_mass, of_sizes, self.side @ self.mass - 1.0, of_rules])
@@ -170,7 +173,7 @@ class _System:
         self.inverse = torch.linalg.inv(self.skew - torch.diag_embed(x / v + self.ratio))
         rows, columns = self.ratio.unsqueeze(2), self.ratio.unsqueeze(1)
         right, left = self.inverse * columns, self.inverse * rows
-        mass, nu, _, prices = self.slices
+        _, nu, _, prices = self.slices
         matrix = self.fixed.clone()
         matrix[:m, :m] -= (left * columns).sum(0)
         matrix.diagonal()[: m + 4] -= torch.cat([self.ratio.sum(0), z / edge])

@@ -2,6 +2,7 @@
 
 try:
     from metricfit.estimators.classifier import MetricClassifier
+    from metricfit.estimators.svm_perf import SVMPerf
 except ModuleNotFoundError as error:
     missing = (error.name or "").partition(".")[0]
     if missing not in ("numpy", "scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors"):
@@ -10,4 +11,4 @@ except ModuleNotFoundError as error:
         f"metricfit.estimators needs {missing}, which is not installed: pip install metricfit[estimators]", name=missing
     ) from error
 
-__all__ = ["MetricClassifier"]
+__all__ = ["MetricClassifier", "SVMPerf"]

@@ -18,9 +18,9 @@ def affine_in_tp(metric: Metric, n: int) -> tuple[Tensor, Tensor]:
     """``slope`` and ``offset`` ``(n + 1, n + 1)`` with value = slope[k, l] tp + offset[k, l], found by probing.
 
     Of n samples k are predicted to be positive and l are; the rest of the table follows from tp, since
-    tn = n - k - l + tp. The formula is evaluated at every pair of margins and up to 9 values of tp, all of
-    them for n < 18; one that is no straight line is refused. F1 is one, 2 tp / (k + l), and so are MCC and kappa; the G-mean
-    is not, nor is the Jaccard index. Where k or l is 0 or n there is one tp, and the slope is 0.
+    tn = n - k - l + tp. The formula is evaluated at every pair of margins and up to 9 values of tp, all of them for
+    n < 18; one that is no straight line is refused. F1 is one, 2 tp / (k + l), and so are MCC and kappa; the G-mean is
+    not, nor is the Jaccard index. Where k or l is 0 or n there is one tp, and the slope is 0.
 
     >>> from metricfit.metrics import f1
     >>> slope, offset = affine_in_tp(f1, 4)
@@ -45,8 +45,8 @@ def affine_in_tp(metric: Metric, n: int) -> tuple[Tensor, Tensor]:
         at = int(bend.argmax())
         raise ValueError(
             f"{metric.name} is not affine in the true positives at fixed margins: with {at // (n + 1)} predicted and "
-            f"{at % (n + 1)} true positives of {n} samples it is {float(bend.max()):.2g} off a straight line. Adversarial "
-            "prediction is for metrics such as accuracy, f1, fbeta, precision, recall, specificity, balanced_accuracy, "
-            "mcc and kappa; MetricLoss takes any"
+            f"{at % (n + 1)} true positives of {n} samples it is {float(bend.max()):.2g} off a straight line. "
+            "Adversarial prediction is for metrics such as accuracy, f1, fbeta, precision, recall, specificity, "
+            "balanced_accuracy, mcc and kappa; MetricLoss takes any"
         )
     return slope, offset
