@@ -10,9 +10,10 @@ import torch
 from metricfit import losses, models
 from metricfit.core import steps
 from metricfit.data import catalogue, published
-from metricfit.experiments.reproduce import as_coded, squared
+from metricfit.experiments.reproduce import as_coded
 from metricfit.experiments.reproduce.reading import Section
 from metricfit.experiments.reproduce.small_batches import OnSmallBatches
+from metricfit.experiments.reproduce.squared import SquaredErrorLoss
 from metricfit.metrics import get_metric
 
 
@@ -31,8 +32,7 @@ AS_CODED = {
 LOSSES: dict[str, Callable[..., Any]] = {
     name: getattr(losses, name) for name in losses.__all__ if name.endswith("Loss") or name == "Mix"
 }
-LOSSES |= STEPS | AS_CODED | {"T": tenths, "OnSmallBatches": OnSmallBatches}
-LOSSES |= {each.__name__: each for each in (squared.AdalineLoss, squared.SquaredErrorLoss)}
+LOSSES |= STEPS | AS_CODED | {"T": tenths, "OnSmallBatches": OnSmallBatches, "SquaredErrorLoss": SquaredErrorLoss}
 NETWORKS: dict[str, Callable[..., Any]] = {
     name: getattr(models, name) for name in ("mlp", "btg_mlp", "multiclass_mlp", "study_mlp", "perceptron")
 }

@@ -1,4 +1,4 @@
-"""Squared errors, the baselines of AnyLoss (Han et al. 2024)."""
+"""The squared error of probabilities, a baseline of AnyLoss (Han et al. 2024)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,3 @@ class SquaredErrorLoss(PointwiseLoss):
     def of_negative(self, logits: Tensor) -> Tensor:
         """p^2."""
         return tails(logits)[0] ** 2
-
-
-class AdalineLoss(PointwiseLoss):
-    """Half the mean of (t - x)^2, x the output itself and t = 1 or -1: the "MSE" of AnyLoss's perceptron.
-
-    Positive is an output above 0, which is a probability above 0.5.
-
-    >>> AdalineLoss()(torch.tensor([0.5, 0.0]), torch.tensor([1, 0]))
-    tensor(0.3125)
-    """
-
-    def of_positive(self, logits: Tensor) -> Tensor:
-        """(1 - x)^2 / 2."""
-        return (1 - logits) ** 2 / 2
-
-    def of_negative(self, logits: Tensor) -> Tensor:
-        """(1 + x)^2 / 2."""
-        return (1 + logits) ** 2 / 2
