@@ -95,6 +95,7 @@ def test_the_page_of_a_fit_with_several_classes_shows_out_of_fold_decisions(seve
     called = (held_out.logits + torch.from_numpy(model.offsets_)).argmax(1)
     np.testing.assert_array_equal(matrix(path, 3), confusion_matrix(held_out.y, called))
     assert f"macro f1 {model.value_:.3f} on 160 samples of 3 classes." in shown(path)
+    assert f"macro f1 is {model.value_:.3f}, on rows held out of training." in shown(path)
 
 
 def test_the_page_of_a_fit_tells_its_intervals(rows, tmp_path, monkeypatch):

@@ -26,6 +26,12 @@ def plain_metrics() -> list[str]:
     return [name for name in names() if isinstance(getattr(metrics, name, None), metrics.Metric)]
 
 
+def called(model: MetricClassifier) -> str:
+    """The judged metric's name, of several classes with its average where it has one."""
+    metric = get_metric(model.metric)
+    return metric.name if len(model.classes_) == 2 or metric.whole_matrix else f"{model.average} {metric.name}"
+
+
 def counts_of(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> Counts:
     """The counts of a model's decisions: of two classes at a threshold, its own by default."""
     if len(model.classes_) > 2:
@@ -131,11 +137,11 @@ def of_comparison(
 
 def of_model(model: MetricClassifier, data: str, target: str, path: Path) -> Path:
     """The page of ``fit``: out-of-fold decisions, and how training went."""
-    metric, members = get_metric(model.metric), _by_member(model.history_)
+    members = _by_member(model.history_)
     lead = "Out of fold: each row scored by the member that did not train on it."
     page = report.Report(
         f"{data}: {target}",
-        f"{metric.name} is {words.value(model.value_)}{_interval(model.value_interval_)}{_at(model)}, on rows held "
+        f"{called(model)} is {words.value(model.value_)}{_interval(model.value_interval_)}{_at(model)}, on rows held "
         "out of training.",
         "The decision was tuned on the same rows, so expect a little less on new ones. For an honest comparison with "
         "simpler methods run metricfit compare.",
@@ -165,7 +171,7 @@ def of_evaluation(
             metric=metric,
             average=model.average,
         )
-        headline, verdict = f"{model.average} {metric.name} is {value} on {len(y):,} rows.", ""
+        headline, verdict = f"{called(model)} is {value} on {len(y):,} rows.", ""
     else:
         at = model.threshold_ if threshold is None else threshold
         scores, labels = scores_of(model, X), labels_of(model, y)
