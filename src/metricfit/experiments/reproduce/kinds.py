@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from metricfit.experiments.reproduce.scores import Values, best_of, scored
 from metricfit.experiments.reproduce.spec import Protocol, Row, Training
 from metricfit.experiments.reproduce.trials import Trial
 from metricfit.losses import DeadGradientWarning
-from metricfit.train import Callback, fit_population
+from metricfit.train import Callback, FitResult, fit_population
 from metricfit.train.callbacks import Outputs
 from metricfit.train.class_weight import of_classes
 from metricfit.train.order import seed_of
@@ -48,11 +48,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Trained:
-    """A trial's numbers, how many epochs it took, and the seconds each of them cost."""
+    """A trial's numbers, how many epochs it took, the seconds each of them cost, and what a search chose for it."""
 
     values: Values
     epochs: int = 0
     seconds_an_epoch: float = 0.0
+    chosen: Mapping[str, Any] = field(default_factory=dict)
 
 
 def of_positive(logits: Tensor) -> Tensor:
@@ -83,24 +84,37 @@ def of_equal_width(trials: Sequence[Trial]) -> Iterator[list[Trial]]:
 
 
 def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    checkpoints = Checkpoints(job, trials)
+    watching = job.protocol.checkpoint == "best test"
+    results = fitted(job, trials, callbacks=[checkpoints] if watching else [])
+    epochs = [len(result.history) for result in results]
+    each = results[0].seconds / sum(epochs)
+    if not watching:
+        for at, result in enumerate(results):
+            checkpoints.look(at, *(logits_of(result.model, rows) for rows in checkpoints.inputs[at]))
+    return [Trained(checkpoints.values[at], count, each) for at, count in enumerate(epochs)]
+
+
+def fitted(
+    job: Job, trials: Sequence[Trial], *, lr: Sequence[float] | None = None, callbacks: Sequence[Callback] = ()
+) -> list[FitResult]:
+    """The trials' networks, trained as one population; ``lr`` gives each its own rate."""
     training = job.training
     assert training is not None
     assert job.loss is not None
     x, y, offsets = _together(trials)
     weights = [] if job.row.class_weight is None else [_class_weights(job.row.class_weight, y, trials, offsets)]
     models = [network(training.network, x.shape[1], trial.number) for trial in trials]
-    checkpoints = Checkpoints(job, trials)
-    watching = job.protocol.checkpoint == "best test"
     with warnings.catch_warnings():
         # Some published losses do stop learning; their numbers show it.
         warnings.simplefilter("ignore", DeadGradientWarning)
-        results = fit_population(
+        return fit_population(
             models,
             (x, y, *weights),
             made(job.loss, known.LOSSES),
             splits=[(trial.train + at, trial.validation + at) for trial, at in zip(trials, offsets, strict=True)],
             seeds=[seed_of("order", trial.number) for trial in trials],
-            lr=training.lr,
+            lr=training.lr if lr is None else lr,
             epochs=training.epochs,
             batch_size=training.batch_size or max(len(trial.train) for trial in trials),
             optimizer=partial(optimizer_of, training.optimizer),
@@ -109,15 +123,9 @@ def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
             start_at_prior=False,
             oversample=job.row.oversample,
             device=job.device,
-            callbacks=[checkpoints] if watching else [],
+            callbacks=callbacks,
             progress=False,
         )
-    epochs = [len(result.history) for result in results]
-    each = results[0].seconds / sum(epochs)
-    if not watching:
-        for at, result in enumerate(results):
-            checkpoints.look(at, *(logits_of(result.model, rows) for rows in checkpoints.inputs[at]))
-    return [Trained(checkpoints.values[at], count, each) for at, count in enumerate(epochs)]
 
 
 class Checkpoints(Callback):

@@ -11,6 +11,7 @@ from metricfit import losses, models
 from metricfit.core import steps
 from metricfit.data import catalogue, published
 from metricfit.experiments.reproduce import as_coded
+from metricfit.experiments.reproduce.anyloss_mlp import anyloss_mlp
 from metricfit.experiments.reproduce.reading import Section
 from metricfit.experiments.reproduce.small_batches import OnSmallBatches
 from metricfit.experiments.reproduce.squared import SquaredErrorLoss
@@ -36,6 +37,7 @@ LOSSES |= STEPS | AS_CODED | {"T": tenths, "OnSmallBatches": OnSmallBatches, "Sq
 NETWORKS: dict[str, Callable[..., Any]] = {
     name: getattr(models, name) for name in ("mlp", "btg_mlp", "multiclass_mlp", "study_mlp", "perceptron")
 }
+NETWORKS |= {"anyloss_mlp": anyloss_mlp}
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     name: getattr(torch.optim, name) for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")
 }
@@ -44,18 +46,18 @@ DATASETS: dict[str, Callable[..., Any]] = {"two_blobs": published.two_blobs, "br
 #: Columns that are no metric of decisions.
 RANKINGS = ("auroc", "average_precision")
 SECONDS = "seconds an epoch"
+TIMES_BCE = "seconds, times BCE"
+OTHERS = (*RANKINGS, SECONDS, TIMES_BCE)
 
 
 def check_column(metric: str) -> None:
     """Refuse what is neither a metric nor one of the other columns."""
-    if metric in (*RANKINGS, SECONDS):
+    if metric in OTHERS:
         return
     try:
         get_metric(metric)
     except ValueError as error:
-        raise ValueError(
-            f"{error}. A column, but no metric of decisions, are {', '.join((*RANKINGS, SECONDS))}"
-        ) from None
+        raise ValueError(f"{error}. A column, but no metric of decisions, are {', '.join(OTHERS)}") from None
 
 
 def check_dataset(section: Section, name: str) -> None:

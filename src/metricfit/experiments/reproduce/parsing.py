@@ -74,6 +74,7 @@ def parse(path: Path) -> TableSpec:
         trials=_at_least_one(file, "trials"),
         prepare=file.one_of("prepare", list(PREPARATIONS)),
         notes=tuple(file.take("notes", list, [])),
+        averaged=file.take("average", bool, False),
         datasets={name: _dataset(name, given) for name, given in _datasets(file.section("datasets"))},
         columns={name: _column(given) for name, given in file.section("columns").sections()},
         protocols=protocols,

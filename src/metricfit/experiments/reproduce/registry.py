@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from metricfit.experiments.reproduce.descent import descended
 from metricfit.experiments.reproduce.kinds import Kind, networks
+from metricfit.experiments.reproduce.searching import searched
+from metricfit.experiments.reproduce.shares import in_shares
 from metricfit.experiments.reproduce.svm import svm_perf
+from metricfit.experiments.reproduce.timing import timed
 
 #: Kinds that minimise a row's loss as its training says.
-TRAINED: dict[str, Kind] = {"network": networks, "descent": descended}
+TRAINED: dict[str, Kind] = {
+    "network": networks,
+    "shares": in_shares,
+    "searched": searched,
+    "descent": descended,
+    "timed": timed,
+}
 KINDS: dict[str, Kind] = {**TRAINED, "svm-perf": svm_perf}

@@ -28,7 +28,7 @@ class Measured:
     values: dict[str, list[float]]
     seconds: float
     epochs: list[int]
-    device: str
+    machine: str
     data: str
 
 
@@ -155,21 +155,24 @@ def work_on(spec: TableSpec, protocol: str, data: str | None, device: str | None
     return {
         "values": values,
         "epochs": [each.epochs for each in trained],
-        "device": _device(device),
+        "chosen": dict(trained[0].chosen),
+        "machine": machine(device),
         "data": hashlib.sha256(trials[0].x.numpy().tobytes()).hexdigest()[:16],
     }
 
 
 def _measured(spec: TableSpec, protocol: str, row: Row, report: dict[str, Any]) -> Measured:
     view = row.decided_under(spec.protocols[protocol])
-    settled = {key: report[key] for key in ("seconds", "epochs", "device", "data")}
+    settled = {key: report[key] for key in ("seconds", "epochs", "machine", "data")}
     return Measured(values=report["values"][view], **settled)
 
 
-def _device(device: str | None) -> str:
+def machine(device: str | None = None) -> str:
+    """The kind of machine, in words: its GPU, unless networks are trained on the CPU, and its cores."""
+    cores = f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} CPU cores"
     if device == "cpu" or not torch.cuda.is_available():
-        return "CPU"
-    return str(torch.cuda.get_device_name())
+        return cores
+    return f"{torch.cuda.get_device_name()}, {cores}"
 
 
 def _check_words(

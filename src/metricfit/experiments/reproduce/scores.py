@@ -8,7 +8,7 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.experiments.reproduce.as_coded import TENTHS
-from metricfit.experiments.reproduce.known import RANKINGS, SECONDS
+from metricfit.experiments.reproduce.known import OTHERS, RANKINGS
 from metricfit.experiments.reproduce.spec import HALF, MEAN, TUNED
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import auroc, average_precision, best_threshold
@@ -45,7 +45,7 @@ def scored(
         counts = counts_at(scores, labels, _thresholds(view, watched))
         found[view] = dict(rankings)
         for column, metric in metrics.items():
-            if column not in rankings and metric != SECONDS:
+            if column not in rankings and (metric == "auroc" or metric not in OTHERS):
                 of_labels = "balanced_accuracy" if metric == "auroc" else metric
                 found[view][column] = get_metric(of_labels)(counts).mean().item()
     return found

@@ -141,11 +141,7 @@ class TableSpec:
     rows: Mapping[str, Row]
     published: Mapping[tuple[str, str, str], Published]
     notes: tuple[str, ...] = ()
-
-    @property
-    def averaged(self) -> bool:
-        """The paper gives means over all datasets."""
-        return any(dataset == ALL for dataset, _, _ in self.published)
+    averaged: bool = False
 
     def trained(self, protocol: str) -> list[Row]:
         """The rows of a protocol that need work of their own."""
