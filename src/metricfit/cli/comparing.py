@@ -12,7 +12,7 @@ from rich.table import Table
 from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
 from metricfit.cli.printing import bar, show
-from metricfit.cli.rows import check_words, positive_of, rows_of
+from metricfit.cli.rows import check_folder, check_words, positive_of, rows_of
 from metricfit.experiments.backends import BACKENDS
 from metricfit.experiments.compare import Comparison, Row
 from metricfit.experiments.compare import compare as compare_methods
@@ -39,6 +39,7 @@ def compare(
 ) -> None:
     """Compare ways to train and to choose a threshold, on identical folds; say which to use."""
     check_words(metric, subject_to)
+    check_folder(to)
     X, y, groups = rows_of(data, target, group)
     if y.nunique() != 2:
         raise UserError(

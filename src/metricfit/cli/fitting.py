@@ -10,7 +10,7 @@ import typer
 from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
 from metricfit.cli.printing import show, working
-from metricfit.cli.rows import check_words, positive_of, rows_of
+from metricfit.cli.rows import check_folder, check_words, positive_of, rows_of
 from metricfit.estimators import MetricClassifier
 
 
@@ -32,6 +32,7 @@ def fit(
 ) -> None:
     """Train a classifier for the metric, choose its threshold, write the model and a report."""
     check_words(metric, subject_to)
+    check_folder(to)
     if to.exists() and any(to.iterdir()):
         raise UserError(f"{to} is not empty; give a new folder.")
     X, y, groups = rows_of(data, target, group)

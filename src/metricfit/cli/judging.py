@@ -10,9 +10,10 @@ import typer
 
 from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
-from metricfit.cli.printing import show, working
+from metricfit.cli.printing import say, show, working
 from metricfit.cli.tables import read_table, split_target
 from metricfit.estimators import MetricClassifier
+from metricfit.estimators.columns import Number
 from metricfit.metrics import averaged, get_metric
 
 
@@ -46,6 +47,10 @@ def predict(
     quiet: options.Quiet = False,
 ) -> None:
     """Labels and probabilities for new rows."""
+    if to.is_dir():
+        raise UserError(f"{to} is a folder; give a file to --out.")
+    if not to.parent.is_dir():
+        raise UserError(f"There is no folder {to.parent}; make it first.")
     loaded = _model(model)
     X = _known_columns(loaded, read_table(data), data)
     with working("Predicting ...", quiet):
@@ -72,13 +77,40 @@ def _known_columns(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> 
     if missing:
         shown = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise UserError(f"{data} lacks {len(missing)} of the columns the model was trained on: {shown}.")
-    return frame[wanted]
+    return _with_numbers(model, frame[wanted], data)
+
+
+def _with_numbers(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
+    """The table with text read as numbers where the model learnt from numbers; what does not read is missing, and told.
+
+    A column of which nothing reads is another column than the model's.
+    """
+    kinds = model.encoder_.columns or [Number()] * frame.shape[1]
+    texts = [
+        name
+        for name, kind in zip(frame.columns, kinds, strict=True)
+        if isinstance(kind, Number) and not pd.api.types.is_numeric_dtype(frame[name])
+    ]
+    read = {}
+    for name in texts:
+        read[name] = pd.Series(Number().transform(frame[name])[:, 0], index=frame.index)
+        strange = frame[name][read[name].isna() & frame[name].notna()]
+        if len(strange) and read[name].isna().all():
+            raise UserError(
+                f"The column {name!r} of {data} holds text such as {strange.iloc[0]!r}; the model learnt from numbers "
+                "there. Mend the column, or train a model on such tables."
+            )
+        if len(strange):
+            say(f"Warning: {name!r} holds {len(strange)} entries that are no numbers, taken as missing.")
+    return frame.assign(**read)
 
 
 def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> dict[str, Any]:
+    """The counts and every metric at the threshold; of several classes the model's own metric."""
     unknown = sorted(set(y.unique()) - set(model.classes_), key=str)
     if unknown:
-        raise UserError(f"Labels that the model does not know: {', '.join(map(str, unknown[:5]))}.")
+        shown, known = (", ".join(map(str, several[:5])) for several in (unknown, list(model.classes_)))
+        raise UserError(f"Labels that the model does not know: {shown}. It was trained on {known}.")
     judged, counts = get_metric(model.metric), pages.counts_of(model, X, y, threshold)
     found: dict[str, Any] = {"rows": len(y)}
     if len(model.classes_) == 2:
@@ -86,12 +118,11 @@ def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: 
         found |= {"threshold": at} | {
             key: int(value) for key, value in zip(("tp", "fp", "fn", "tn"), counts, strict=True)
         }
-        shown = dict.fromkeys([judged, *map(get_metric, pages.plain_metrics())])
-        return found | {each.name: float(each(counts)) for each in shown}
+        shown_first = dict.fromkeys([judged, *map(get_metric, pages.plain_metrics())])
+        return found | {each.name: float(each(counts)) for each in shown_first}
     if threshold is not None:
         raise UserError("--threshold is for two classes; of several, the largest score decides.")
-    called = judged.name if judged.whole_matrix else f"{model.average} {judged.name}"
-    return found | {called: float(averaged(judged, counts, model.average))}
+    return found | {pages.called(model): float(averaged(judged, counts, model.average))}
 
 
 def _short(value: Any) -> str:

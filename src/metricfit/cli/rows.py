@@ -30,7 +30,26 @@ def rows_of(data: Path, target: str, group: str | None) -> tuple[pd.DataFrame, p
         return X, y, None
     if group not in X.columns:
         raise UserError(f"{data} has no column {group!r} to group by.")
+    missing = int(X[group].isna().sum())
+    if missing:
+        raise UserError(
+            f"The column {group!r} to group by is missing in {missing} of {len(X)} rows of {data}. Remove those rows, "
+            "or give each a group."
+        )
+    if X[group].nunique() == 1:
+        raise UserError(
+            f"All rows of {data} have one value of {group!r}: one group cannot be parted. Leave --group out."
+        )
     return X.drop(columns=group), y, X[group].to_numpy()
+
+
+def check_folder(to: Path) -> None:
+    """A folder that can be made there, or is there."""
+    for each in (to, *to.parents):
+        if each.exists():
+            if not each.is_dir():
+                raise UserError(f"{each} is a file; give a new folder to --out.")
+            return
 
 
 def positive_of(y: pd.Series, positive: str | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import os
@@ -13,9 +14,15 @@ import pandas as pd
 
 from metricfit.cli.errors import UserError
 
-#: The most bytes that a compressed file may unpack to.
-LARGEST = 8 * 2**30
+#: A compressed file may unpack to a hundred times its size, and always to the first, but never to more than the second.
+ALWAYS, LARGEST = 2**30, 8 * 2**30
 MOST_COLUMNS = 20_000
+DISGUISED = {
+    b"PAR1": ("Parquet", ".parquet"),
+    b"ARROW1": ("Arrow", ".arrow"),
+    b"\x1f\x8b": ("gzip", ".csv.gz"),
+    b"PK\x03\x04": ("spreadsheet or zip", ".csv once saved as CSV"),
+}
 CHUNK = 2**22
 
 KINDS = {
@@ -52,9 +59,9 @@ def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataF
     """The columns to learn from, and the labels; rows without a label are an error."""
     if target not in frame.columns:
         near = [name for name in frame.columns if name.strip().lower() == target.strip().lower()]
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = f" Did you mean {near[0]!r}?" if near else _separator_hint(frame)
         shown = ", ".join(repr(name) for name in frame.columns[:12]) + (", ..." if frame.shape[1] > 12 else "")
-        raise UserError(f"{where} has no column {target!r}.{hint} It has {frame.shape[1]}: {shown}.")
+        raise UserError(f"{where} has no column {target!r}. It has {frame.shape[1]}: {shown}.{hint}")
     labels = frame[target]
     missing = int(labels.isna().sum())
     if missing:
@@ -106,6 +113,8 @@ def _check_file(where: Path) -> None:
             raise UserError(f"{where} is a folder; give a file.")
         if not where.exists():
             raise UserError(f"There is no file {where}.")
+        if not where.is_file():
+            raise UserError(f"{where} is not a regular file; write its content to one first.")
         if where.stat().st_size == 0:
             raise UserError(f"{where} is empty.")
         with open(where, "rb"):
@@ -121,12 +130,16 @@ def _bytes(where: Path, packed: bool) -> io.BytesIO:
     if not packed:
         return io.BytesIO(where.read_bytes())
     content = io.BytesIO()
+    most = min(LARGEST, max(ALWAYS, 100 * where.stat().st_size))
     try:
         with gzip.open(where, "rb") as file:
             while part := file.read(CHUNK):
                 content.write(part)
-                if content.tell() > LARGEST:
-                    raise UserError(f"{where} unpacks to more than {LARGEST // 2**30} GiB; unpack it, and give a part.")
+                if content.tell() > most:
+                    raise UserError(
+                        f"{where} unpacks to more than {most / 2**30:.3g} GiB, from {where.stat().st_size / 2**20:.3g} "
+                        "MiB. If that is meant, unpack it and give the file inside."
+                    )
     except (EOFError, OSError, ValueError) as error:
         raise UserError(f"{where} is not a whole gzip file: {error}.") from None
     content.seek(0)
@@ -136,14 +149,16 @@ def _bytes(where: Path, packed: bool) -> io.BytesIO:
 def _csv(where: Path, packed: bool, separator: str) -> pd.DataFrame:
     content = _bytes(where, packed)
     start = content.getvalue()[: 2**20]
-    if b"\x00" in start:
+    for magic, (kind, ending) in DISGUISED.items():
+        if start.startswith(magic):
+            raise UserError(f"{where} is a {kind} file by its first bytes, not CSV: name it {ending}.")
+    if b"\x00" in content.getvalue():
         hint = " It looks like UTF-16: save it as UTF-8." if start[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
         raise UserError(f"{where} holds NUL bytes, which a text file does not.{hint}")
-    header = start.split(b"\n", 1)[0]
-    if header.count(separator.encode()) > MOST_COLUMNS:
-        raise UserError(_too_wide(where, header.count(separator.encode()) + 1))
-    names = pd.read_csv(io.BytesIO(header), sep=separator, header=None, dtype=str, encoding_errors="replace")
-    _check_names([str(name) for name in names.iloc[0]] if len(names) else [], where)
+    names = _header(start, separator)
+    if len(names) > MOST_COLUMNS:
+        raise UserError(_too_wide(where, len(names)))
+    _check_names([name for name in names if name], where)  # pandas names those without a name
     try:
         return pd.read_csv(content, sep=separator, low_memory=False, index_col=False)
     except UnicodeDecodeError as error:
@@ -155,6 +170,15 @@ def _csv(where: Path, packed: bool, separator: str) -> pd.DataFrame:
         raise UserError(f"{where} has no columns.") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError) as error:
         raise UserError(f"{where} is not a table: {_first_line(error)}.") from None
+
+
+def _header(start: bytes, separator: str) -> list[str]:
+    """The names in the first line that has any; pandas would number those that are there twice."""
+    lines = csv.reader(io.StringIO(start.decode("utf-8-sig", errors="replace"), newline=""), delimiter=separator)
+    try:
+        return next((names for names in lines if names), [])
+    except csv.Error:  # a quote that never ends, which pandas tells better
+        return []
 
 
 def _columnar(where: Path, reader: Callable[[Path], pd.DataFrame], kind: str) -> pd.DataFrame:
@@ -208,6 +232,20 @@ def _too_wide(where: Path, columns: int) -> str:
     return (
         f"{where} has {columns} columns; the most is {MOST_COLUMNS}. Choose those that matter, or put features in rows."
     )
+
+
+def _separator_hint(frame: pd.DataFrame) -> str:
+    """For a table whose columns were not told apart."""
+    if frame.shape[1] > 1:
+        return ""
+    for mark, called, remedy in (
+        (";", "semicolons", "save it with commas"),
+        ("\t", "tabs", "name it .tsv"),
+        ("|", "bars", "save it with commas"),
+    ):
+        if mark in frame.columns[0]:
+            return f" Its columns seem to be parted by {called}: {remedy}."
+    return ""
 
 
 def _shown(value: object) -> str:

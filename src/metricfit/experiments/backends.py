@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -15,6 +16,20 @@ import joblib
 
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
 _followed: set[int] = set()
+
+
+def check(jobs: int, backend: str) -> None:
+    """Raise if cells cannot be run so."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if jobs < 1 and jobs != -1:
+        raise ValueError(f"jobs is how many cells at a time, 1 or more, or -1 for one a core; got {jobs}")
+
+
+def threads_each(jobs: int) -> int | None:
+    """How many threads a cell may use beside the others; None for as many as it likes, where it is alone."""
+    several = joblib.effective_n_jobs(jobs)
+    return None if several == 1 else max(1, joblib.cpu_count() // several)
 
 
 @contextmanager
@@ -91,7 +106,8 @@ def _dask(jobs: int) -> Iterator[None]:
         distributed.get_client()
     except ValueError:
         several = joblib.cpu_count() if jobs == -1 else jobs
-        with distributed.Client(n_workers=several, threads_per_worker=1, dashboard_address=None):
+        quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
+        with distributed.Client(n_workers=several, threads_per_worker=1, **quiet):
             yield
     else:
         yield

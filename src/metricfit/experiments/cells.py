@@ -6,6 +6,7 @@ both are whole. A run that was killed is run again from its start, the others ar
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -22,11 +23,12 @@ import torch
 
 from metricfit._version import __version__
 from metricfit.experiments.backends import BACKENDS as BACKENDS
-from metricfit.experiments.backends import deaf_children, follow, joined
+from metricfit.experiments.backends import check, deaf_children, follow, joined, threads_each
 from metricfit.experiments.failures import deliberate
 from metricfit.train.folder import RunFolder
 from metricfit.train.spec import differences
 
+BATCH = 4  # cells a job before Ray tells of them
 Work = Callable[["Cell"], Mapping[str, Any]]
 Watch = Callable[["Progress"], None]
 
@@ -88,7 +90,7 @@ def run(
         cells: what to run, their names all different.
         work: makes a cell's report, plain values and finite numbers alone; called in another process if there are
             several jobs.
-        folder: where the cells are kept.
+        folder: where the cells are kept; with several machines, on a file system they share.
         jobs: how many at a time; -1 for as many as there are cores.
         backend: joblib's: "loky" for processes on this machine, "ray" or "dask" for several machines.
         watch: called after every cell.
@@ -102,10 +104,7 @@ def run(
     every = list(cells)
     if len({cell.name for cell in every}) < len(every):
         raise ValueError("two cells have one name; name them apart")
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if jobs < 1 and jobs != -1:
-        raise ValueError(f"jobs is how many cells at a time, 1 or more, or -1 for one a core; got {jobs}")
+    check(jobs, backend)
     root = Path(folder)
     found = {cell.name: read(cell, root) for cell in every}
     left = [cell for cell in every if found[cell.name] is None]
@@ -148,12 +147,6 @@ def _is_done(path: Path) -> bool:
     return (path / "finished").exists()
 
 
-def threads_each(jobs: int) -> int | None:
-    """How many threads a cell may use beside the others; None for as many as it likes, where it is alone."""
-    several = joblib.effective_n_jobs(jobs)
-    return None if several == 1 else max(1, joblib.cpu_count() // several)
-
-
 def _finished(
     left: Sequence[Cell], work: Work, root: Path, jobs: int, backend: str
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
@@ -166,6 +159,11 @@ def _finished(
     threads, parent = threads_each(jobs), os.getpid() if backend == "loky" else None
     tasks = (joblib.delayed(_work_on)(cell, work, root, threads, parent) for cell in left)
     with joined(backend, jobs):
+        if backend == "ray":  # it gives no result before the last: a few at a time, for the sake of progress
+            with joblib.Parallel(n_jobs=jobs) as several:
+                while some := list(itertools.islice(tasks, BATCH * joblib.effective_n_jobs(jobs))):
+                    yield from several(some)
+            return
         with deaf_children():  # the workers are started here
             results = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(tasks)
         yield from results

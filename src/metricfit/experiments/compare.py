@@ -21,6 +21,7 @@ from metricfit import stats
 from metricfit.core.counts import Counts
 from metricfit.data import folds
 from metricfit.experiments import cells
+from metricfit.experiments.backends import check, threads_each
 from metricfit.experiments.effort import shared_effort, threads
 from metricfit.experiments.methods import DEFAULT, REFERENCE, Method, load_training, methods, train
 from metricfit.metrics import Metric, get_metric, parse_requirement
@@ -109,12 +110,13 @@ def compare(
         watch: called after every cell.
         settings: of MetricClassifier, such as network, members and time_budget.
     """
+    check(jobs, backend)
     several = methods(bool(subject_to))
     on = _Task(X, y, groups, folds(X, y, parts, seed=seed, groups=groups), {each.name: each for each in several})
     spec: dict[str, Any] = {"data": _fingerprint(X, y, groups), "metric": metric, "subject_to": list(subject_to)}
     spec |= {"parts": parts, "seed": seed}
     first = cells.Cell((name, "effort"), spec | settings)
-    with threads(cells.threads_each(jobs)):
+    with threads(threads_each(jobs)):
         effort = cells.run([first], on.plan, folder)[first.name]["effort"]
     same = settings | effort | {"time_budget": None}
     every = [cells.Cell((name, each.name, f"fold {at}"), spec | same) for each in several for at in range(parts)]

@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from metricfit.estimators.networks import NAMES
 from metricfit.experiments.methods import Method, network_of
 
 
