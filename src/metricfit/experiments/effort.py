@@ -10,7 +10,6 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from metricfit.estimators.networks import NAMES
 from metricfit.experiments.methods import Method, network_of
 
 
@@ -28,8 +27,8 @@ def shared_effort(
     """The network, epochs and members that every network of these methods can afford on these rows.
 
     A step of each is timed; the least that any of them can afford is what all of them get. One network for all: where
-    a blend cannot be trained by one method, none has it. What is found goes into the settings of
-    all folds, so that results depend neither on the load of the machine nor on where a run was interrupted.
+    a blend cannot be trained by one method, none has it. What is found goes into the settings of all folds, so that
+    results depend neither on the load of the machine nor on where a run was interrupted.
     """
     networks = [method for method in several if method.trees is None]
 
