@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from metricfit.experiments import reproduce
-from metricfit.experiments.reproduce import TableSpec, writing
+from metricfit.experiments.reproduce import TableSpec, averages, writing
+from metricfit.experiments.reproduce.spec import ALL
 
 HERE = Path(__file__).resolve().parent
 RESULTS, VERDICTS, IMAGES = HERE / "results", HERE / "verdicts", HERE.parent / "img"
@@ -45,13 +46,13 @@ def take(folder: Path, results: Path = RESULTS) -> list[str]:
 
 def merge(kept: Results, plain: dict[str, Any]) -> None:
     """Add a run's rows, each with the run it comes from."""
-    run = {key: plain[key] for key in ("command", "machine", "trials", "smaller", "versions")}
+    run = {key: plain[key] for key in ("command", "trials", "smaller", "versions")}
     protocol = kept.setdefault("protocols", {}).setdefault(plain["protocol"], {})
     for dataset, rows in plain["datasets"].items():
         for row, measured in rows.items():
             before = protocol.setdefault(dataset, {}).get(row)
             if before is None or _size(before["run"]) <= _size(run):
-                protocol[dataset][row] = measured | {"run": run}
+                protocol[dataset][row] = measured | {"run": run | {"machine": measured["machine"]}}
 
 
 def _size(run: dict[str, Any]) -> tuple[int, bool]:
@@ -89,12 +90,31 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
         yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
         yield " ".join(spec.protocols[protocol].says.split())
         shown = _in_order(spec, {"protocol": protocol, "datasets": datasets})
-        for dataset in shown["datasets"]:
+        if spec.averaged:
+            yield from over_sets(spec, shown)
+        for dataset in [] if spec.averaged else shown["datasets"]:
             yield writing.table(spec, shown, dataset)
         yield "\n".join(f"- {line}" for line in runs_of(spec, shown["datasets"]))
     notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
     if notes:
         yield "\n".join(f"- {note}" for note in notes)
+
+
+def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
+    """Means over the sets, rows against one of them, the sets with published numbers, and all sets column by column."""
+    everywhere = set.intersection(*(set(rows) for rows in shown["datasets"].values()))
+    sets = {name: {row: rows[row] for row in rows if row in everywhere} for name, rows in shown["datasets"].items()}
+    shown = shown | {"datasets": sets, "average": writing.average_of(sets)}
+    yield writing.table(spec, shown, ALL)
+    yield averages.against(spec, shown)
+    main = [row.name for row in averages.main_rows(spec, shown)]
+    for dataset in sets:
+        if any(name == dataset for name, _, _ in spec.published):
+            untagged = {row: sets[dataset][row] for row in main}
+            yield writing.table(spec, shown | {"datasets": {dataset: untagged}}, dataset)
+    yield "**Set by set**"
+    for column in spec.columns:
+        yield averages.by_set(spec, shown, column)
 
 
 def _in_order(spec: TableSpec, plain: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +135,7 @@ def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
             run = measured["run"]
             group = grouped.setdefault(json.dumps(run, sort_keys=True), {"run": run, "datasets": {}, "seconds": 0.0})
             group["datasets"].setdefault(spec.datasets[dataset].title, []).append(spec.rows[row].title)
-            group["seconds"] += measured["seconds"] if spec.rows[row].of is None else 0.0
+            group["seconds"] += measured["seconds"] if spec.rows[row].own_trials else 0.0
     for group in grouped.values():
         run = group["run"]
         smaller = f" **Smaller than the table: {run['smaller']}.**" if run["smaller"] else ""
@@ -218,7 +238,7 @@ def _run_line(spec: TableSpec, found: Results | None) -> str:
     ]
     datasets = {dataset for dataset, _, _ in rows}
     trials = sorted({measured["run"]["trials"] for _, _, measured in rows})
-    seconds = sum(measured["seconds"] for _, row, measured in rows if spec.rows[row].of is None)
+    seconds = sum(measured["seconds"] for _, row, measured in rows if spec.rows[row].own_trials)
     of = f"{len(datasets)} of {len(spec.datasets)}"
     number = " or ".join(map(str, trials)) + f" of {spec.trials}"
     return f"| {name} | {where} | {', '.join(found['protocols'])} | {of} | {number} | {seconds / 60:.0f} min |"

@@ -90,7 +90,7 @@ def test_a_bad_file_is_told_with_its_key_and_the_remedy(mine, change, says):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("nothing",), "no table is called 'nothing'; there are btg-1"),
+        (("nothing",), "no table is called 'nothing'; there are "),
         (("no/such.toml",), "there is no file no/such.toml"),
         ((), "Name a table, such as btg-1"),
         (("btg-1",), "CocktailParty is read from a folder: give --data FOLDER"),

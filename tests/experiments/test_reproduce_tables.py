@@ -9,18 +9,22 @@ import pandas as pd
 import pytest
 
 from metricfit.data import Table, load
+from metricfit.data.catalogue import CATALOGUE
 from metricfit.experiments import reproduce
 from metricfit.experiments.reproduce import known, trials, writing
 
 SIZE = 96
 FIRST = "btg-1"  # whose protocols the paper's other tables share
+TIMES = "anyloss-time"  # where a threshold changes nothing
+EVERY = {"btg-5": 4, "anyloss-perceptron": 5, "anyloss-mlp": 7}  # of many rows of one kind, every so manieth
+UNPUBLISHED = (TIMES, "anyloss-mlp")  # whose published numbers are no target, see their notes
 
 
 def pairs():
-    """Every table under every protocol; in the fast suite each under its first, and one under all."""
+    """Every table under every protocol; in the fast suite this paper's, each under its first, and one under all."""
     for name in reproduce.names():
         for at, protocol in enumerate(reproduce.find(name).protocols):
-            fast = at == 0 or name == FIRST
+            fast = name == FIRST or (at == 0 and name.startswith("btg-"))
             yield pytest.param(name, protocol, marks=() if fast else pytest.mark.slow)
 
 
@@ -34,15 +38,18 @@ def tiny_tables():
     )
     card = plain.assign(Time=range(SIZE), Amount=rng.uniform(0, 9, SIZE))
     pairs = plain.assign(frame=np.arange(SIZE) // 4, timestamp_us=0, person1=1, person2=2, imputed=0)
-    return {"mammography": plain, "adult": adult, "creditcard": card, "cocktailparty_dyads": pairs}
+    every = {entry.file: plain for entry in CATALOGUE.values()}
+    own = {"adult": adult, "creditcard": card, "cocktailparty_dyads": pairs}
+    return every | {f"tabular/{name}": frame for name, frame in own.items()}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     where = tmp_path_factory.mktemp("data")
-    (where / "tabular").mkdir()
-    for name, frame in tiny_tables().items():
-        frame.to_csv(where / "tabular" / f"{name}.csv", index=False)
+    for file, frame in tiny_tables().items():
+        path = where / f"{file}.csv"
+        path.parent.mkdir(exist_ok=True)
+        frame.to_csv(path, index=False)
     return where
 
 
@@ -51,7 +58,7 @@ def tiny(monkeypatch):
     """Data of any size are taken, and blobs are small."""
 
     def blobs(keep):
-        frame = tiny_tables()["mammography"]
+        frame = tiny_tables()["tabular/mammography"]
         return Table(f"blobs {keep}", frame.drop(columns="target"), frame["target"].to_numpy(), "1", "made")
 
     trials._table.cache_clear()
@@ -65,7 +72,7 @@ def tiny(monkeypatch):
 def test_every_row_of_every_table_has_numbers(name, protocol, folder, tmp_path):
     spec = reproduce.find(name)
     only = [next(iter(spec.datasets))]
-    shown = spec.shown(protocol)[:: 4 if name == "btg-5" else 1]  # of its four batch sizes one
+    shown = spec.shown(protocol)[:: EVERY.get(name, 1)]
     small = {"data": folder, "trials": 2, "epochs": 2, "only": only, "device": "cpu"}
     result = reproduce.run_table(spec, protocol, tmp_path, rows=[row.name for row in shown], **small)
     assert {row for _, row in result.rows} == {row.name for row in shown}
@@ -74,16 +81,16 @@ def test_every_row_of_every_table_has_numbers(name, protocol, folder, tmp_path):
         assert all(len(each) == 2 and all(map(math.isfinite, each)) for each in measured.values.values())
     plain = json.loads(json.dumps(writing.as_plain(result, "a command"), allow_nan=False))
     page = writing.markdown(spec, plain)
-    assert "2 of 10 trials, at most 2 epochs" in page
+    assert f"2 of {spec.trials} trials, at most 2 epochs" in page
     assert all(row.title in page for row in shown)
 
 
-@pytest.mark.parametrize("name", reproduce.names())
+@pytest.mark.parametrize("name", [name for name in reproduce.names() if name.startswith("btg-")])
 def test_every_published_number_has_a_place_and_every_table_a_tuned_bce(name):
     spec = reproduce.find(name)
-    assert spec.published
+    assert spec.published or name in UNPUBLISHED
     assert {dataset for dataset, _, _ in spec.published} == set(spec.datasets)
-    assert any(row.of is not None and row.decided.startswith("tuned ") for row in spec.rows.values())
+    assert name == TIMES or any(row.of is not None and row.decided.startswith("tuned ") for row in spec.rows.values())
 
 
 def test_the_four_tables_of_one_protocol_with_all_datasets(folder, tmp_path):
@@ -127,7 +134,7 @@ def test_trials_differ_as_the_protocol_says(folder):
 def test_the_published_test_rows_of_adult(folder):
     spec = reproduce.find("btg-1")
     made = trials.trials_of(spec.datasets["adult"], str(folder), spec.prepare, spec.protocols["code"], 2, "")
-    chosen = np.flatnonzero(tiny_tables()["adult"]["split"] == "test")
+    chosen = np.flatnonzero(tiny_tables()["tabular/adult"]["split"] == "test")
     for each in made:
         np.testing.assert_array_equal(each.test, chosen)
     assert made[0].train.tolist() != made[1].train.tolist()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from metricfit.experiments import reproduce as tables
 from metricfit.experiments.backends import BACKENDS
 from metricfit.experiments.reproduce import writing
 from metricfit.experiments.reproduce.spec import ALL
-from metricfit.train.folder import RunFolder
 
 
 def reproduce(
@@ -70,21 +68,10 @@ def reproduce(
                 watch=watch,
             )
         plain = writing.as_plain(result, f"metricfit {shlex.join(sys.argv[1:])}")
-        path = _write(spec, plain, to)
+        path = writing.write(spec, plain, to)
         found.append(plain | {"file": str(path)})
         shown += [*_shown(spec, plain), f"Written: {path}"]
     show({"table": spec.name, "protocols": found}, as_json, shown)
-
-
-def _write(spec: tables.TableSpec, plain: dict[str, Any], to: Path) -> Path:
-    """The Markdown file; the JSON file is beside it."""
-    size = f", {plain['smaller']}" if plain["smaller"] else ""
-    folder = to / spec.name
-    folder.mkdir(parents=True, exist_ok=True)
-    files, stem = RunFolder(folder), f"{plain['protocol']}{size}"
-    files.write(f"{stem}.json", json.dumps(plain, indent=1).encode())
-    files.write(f"{stem}.md", writing.markdown(spec, plain).encode())
-    return folder / f"{stem}.md"
 
 
 def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:

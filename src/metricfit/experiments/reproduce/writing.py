@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import platform
 import statistics
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +17,9 @@ import torch
 from metricfit._version import __version__
 from metricfit.experiments.reproduce.running import Result
 from metricfit.experiments.reproduce.spec import ALL, HALF, MEAN, Published, TableSpec
+from metricfit.train.folder import RunFolder
+
+FEW = 4
 
 
 def as_plain(result: Result, command: str) -> dict[str, Any]:
@@ -24,7 +30,7 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
             "values": {column: [round(each, 6) for each in of] for column, of in measured.values.items()},
             "seconds": round(measured.seconds, 1),
             "epochs": measured.epochs,
-            "device": measured.device,
+            "machine": measured.machine,
         }
     average = {"average": average_of(datasets)} if result.spec.averaged else {}
     return {
@@ -33,7 +39,6 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
         "trials": result.trials,
         "smaller": result.smaller,
         "command": command,
-        "machine": machine(),
         "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "datasets": datasets,
         **average,
@@ -56,10 +61,29 @@ def average_of(datasets: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def machine() -> str:
-    """The kind of machine, in words."""
-    cores = f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} CPU cores"
-    return f"{torch.cuda.get_device_name()}, {cores}" if torch.cuda.is_available() else cores
+def write(spec: TableSpec, plain: dict[str, Any], folder: str | os.PathLike[str]) -> Path:
+    """The results as Markdown, and as JSON beside it; runs of other sizes and parts of the table have other names."""
+    stem = ", ".join([plain["protocol"], *([plain["smaller"]] if plain["smaller"] else []), *_parts(spec, plain)])
+    where = Path(folder) / spec.name
+    where.mkdir(parents=True, exist_ok=True)
+    files = RunFolder(where)
+    files.write(f"{stem}.json", json.dumps(plain, indent=1, ensure_ascii=False).encode())
+    files.write(f"{stem}.md", markdown(spec, plain).encode())
+    return where / f"{stem}.md"
+
+
+def _parts(spec: TableSpec, plain: dict[str, Any]) -> Iterator[str]:
+    """Which datasets, and a hash of which rows, where they are not all."""
+    datasets = list(plain["datasets"])
+    if datasets != list(spec.datasets):
+        yield "+".join(datasets) if len(datasets) <= FEW else f"{len(datasets)} datasets {_digest(datasets)}"
+    rows = list(next(iter(plain["datasets"].values())))
+    if rows != [row.name for row in spec.shown(plain["protocol"])]:
+        yield f"rows {_digest(rows)}"
+
+
+def _digest(names: Sequence[str]) -> str:
+    return hashlib.sha256("/".join(names).encode()).hexdigest()[:8]
 
 
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
@@ -107,7 +131,8 @@ def markdown(spec: TableSpec, plain: dict[str, Any]) -> str:
     protocol = spec.protocols[plain["protocol"]]
     parts = [f"# {spec.title}", f"{spec.paper}, {spec.where}.", f"**{protocol.name}**: {protocol.says}"]
     smaller = f" Smaller than the table: {plain['smaller']}." if plain["smaller"] else ""
-    parts.append(f"{plain['trials']} trials, on {plain['machine']}: `{plain['command']}`.{smaller}")
+    machines = {row["machine"] for rows in plain["datasets"].values() for row in rows.values()}
+    parts.append(f"{plain['trials']} trials, on {' and '.join(sorted(machines))}: `{plain['command']}`.{smaller}")
     parts += [table(spec, plain, dataset) for dataset in shown_sets(plain)]
     return "\n\n".join(parts) + "\n"
 
@@ -138,12 +163,13 @@ def table(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
     head = ["row"]
     for column in spec.columns.values():
         head += [f"{column.title}, published", "measured"]
-    lines = [_line([*head, "seconds"]), _line(["---", *["---:"] * len(head)])]
+    lines = [line([*head, "seconds"]), line(["---", *["---:"] * len(head)])]
     for title, published, measured, seconds in lines_of(spec, plain, dataset):
         pairs = [text for pair in zip(published, measured, strict=True) for text in pair]
-        lines.append(_line([title, *pairs, seconds]))
+        lines.append(line([title, *pairs, seconds]))
     return "\n".join([f"**{title_of(spec, plain, dataset)}**", "", *lines])
 
 
-def _line(cells: Sequence[str]) -> str:
+def line(cells: Sequence[str]) -> str:
+    """One of a Markdown table."""
     return "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"
