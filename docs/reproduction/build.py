@@ -106,7 +106,7 @@ def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
     sets = {name: {row: rows[row] for row in rows if row in everywhere} for name, rows in shown["datasets"].items()}
     shown = shown | {"datasets": sets, "average": writing.average_of(sets)}
     yield writing.table(spec, shown, ALL)
-    yield averages.against(spec, shown)
+    yield from filter(None, [averages.against(spec, shown)])
     main = [row.name for row in averages.main_rows(spec, shown)]
     for dataset in sets:
         if any(name == dataset for name, _, _ in spec.published):

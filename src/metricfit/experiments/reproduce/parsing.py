@@ -74,7 +74,7 @@ def parse(path: Path) -> TableSpec:
         trials=_at_least_one(file, "trials"),
         prepare=file.one_of("prepare", list(PREPARATIONS)),
         notes=tuple(file.take("notes", list, [])),
-        averaged=file.take("average", bool, False),
+        against=file.take("against", str, None),
         datasets={name: _dataset(name, given) for name, given in _datasets(file.section("datasets"))},
         columns={name: _column(given) for name, given in file.section("columns").sections()},
         protocols=protocols,
@@ -295,6 +295,8 @@ def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, s
 
 
 def _check_references(spec: TableSpec) -> None:
+    if spec.against is not None and spec.against not in spec.rows:
+        raise SpecError(f"{spec.file}: against: is none of the rows {', '.join(spec.rows)}, got {spec.against!r}")
     for row in spec.rows.values():
         if row.gathers:
             _check_gathered(spec, row)

@@ -99,6 +99,11 @@ class Row:
     tags: tuple[str, ...] = ()
     note: str = ""
 
+    @property
+    def own_trials(self) -> bool:
+        """Whether there is anything to train."""
+        return self.of is None and not self.gathers
+
     def decided_under(self, protocol: Protocol) -> str:
         """Where decisions are made."""
         return self.decided or protocol.decided
@@ -141,11 +146,16 @@ class TableSpec:
     rows: Mapping[str, Row]
     published: Mapping[tuple[str, str, str], Published]
     notes: tuple[str, ...] = ()
-    averaged: bool = False
+    against: str | None = None
+
+    @property
+    def averaged(self) -> bool:
+        """Means over all datasets are shown, and rows against one of them."""
+        return self.against is not None
 
     def trained(self, protocol: str) -> list[Row]:
         """The rows of a protocol that need work of their own."""
-        return [row for row in self.shown(protocol) if row.of is None and not row.gathers]
+        return [row for row in self.shown(protocol) if row.own_trials]
 
     def shown(self, protocol: str) -> list[Row]:
         """The rows of a protocol."""
