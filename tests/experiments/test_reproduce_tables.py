@@ -101,6 +101,14 @@ def test_the_four_tables_of_one_protocol_with_all_datasets(folder, tmp_path):
         assert [dataset for dataset, _ in result.rows] == list(spec.datasets)
 
 
+def test_the_row_of_adversarial_prediction(folder, tmp_path):
+    small = {"data": folder, "trials": 1, "epochs": 1, "only": ["mammography"], "device": "cpu"}
+    result = reproduce.run_table(reproduce.find("btg-1"), "paper", tmp_path, rows=["F1†"], **small)
+    assert 0 <= result.rows["mammography", "F1†"].values["f1"][0] <= 1
+    with pytest.raises(ValueError, match="no row or tag 'ap_perf'; it has .*ap-perf"):
+        reproduce.run_table(reproduce.find("btg-1"), "paper", tmp_path, without=["ap_perf"], **small)
+
+
 def test_what_is_finished_is_not_run_again_and_tables_share_rows(folder, tmp_path, monkeypatch):
     small = {"data": folder, "trials": 2, "epochs": 1, "only": ["mammography"], "device": "cpu"}
     first = reproduce.run_table(reproduce.find("btg-1"), "paper", tmp_path, rows=["BCE"], **small)
