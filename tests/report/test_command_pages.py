@@ -104,6 +104,8 @@ def test_the_page_of_a_fit_tells_its_intervals(rows, tmp_path, monkeypatch):
     text = shown(pages.of_model(model, "old.csv", "kind", tmp_path / "page.html"))
     low, high = model.value_interval_
     assert f"f1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
+    low, high = model.threshold_interval_
+    assert f"Threshold {model.threshold_:.4g}; as firmly as the rows determine it, {low:.3f} to {high:.3f}" in text
     assert "Command metricfit fit 'a b.csv' --subject-to 'recall >= 0.5' Versions metricfit" in text
 
 

@@ -151,6 +151,7 @@ def of_model(model: MetricClassifier, data: str, target: str, path: Path) -> Pat
             "Rows": f"{len(model.held_out_.y):,}, in {len(members)} folds; copies of a row stay together",
             "Model": f"{len(members)} members, network {model.network_.name}, recipe {model.recipe}",
         }
+        | _how_firm(model)
         | _required(_listed(model.subject_to))
         | made_by(),
     )
@@ -233,6 +234,13 @@ def _at(model: MetricClassifier) -> str:
     if model.threshold_ is None:
         return ""
     return f" at threshold {model.threshold_:.4g}"
+
+
+def _how_firm(model: MetricClassifier) -> dict[str, str]:
+    if model.threshold_interval_ is None:
+        return {}
+    ends = words.between(model.threshold_interval_)
+    return {"Threshold": f"{model.threshold_:.4g}; as firmly as the rows determine it, {ends} (95 % interval)"}
 
 
 def _interval(ends: tuple[float, float] | None) -> str:
