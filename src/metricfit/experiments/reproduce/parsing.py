@@ -6,22 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from metricfit.experiments.reproduce import known
 from metricfit.experiments.reproduce.expressions import check
 from metricfit.experiments.reproduce.reading import Section, SpecError, read_toml
-from metricfit.experiments.reproduce.registry import KINDS, TRAINED
+from metricfit.experiments.reproduce.row_parsing import at_least, check_decided, rows_of
 from metricfit.experiments.reproduce.spec import (
     ALL,
     AUROC,
     CHECKPOINTS,
-    HALF,
-    MEAN,
-    OUTPUTS,
     SPLITS,
     THRESHOLDED,
-    TUNED,
     VARIED,
     Column,
     Dataset,
@@ -29,10 +24,8 @@ from metricfit.experiments.reproduce.spec import (
     Published,
     Row,
     TableSpec,
-    Training,
 )
 from metricfit.experiments.reproduce.trials import PREPARATIONS
-from metricfit.metrics import get_metric
 
 #: What a table may leave to another one.
 SHARED = ("paper", "trials", "prepare", "training", "protocols")
@@ -71,14 +64,14 @@ def parse(path: Path) -> TableSpec:
         title=file.take("title", str),
         paper=file.take("paper", str),
         where=file.take("where", str),
-        trials=_at_least_one(file, "trials"),
+        trials=at_least(file, "trials"),
         prepare=file.one_of("prepare", list(PREPARATIONS)),
         notes=tuple(file.take("notes", list, [])),
         against=file.take("against", str, None),
         datasets={name: _dataset(name, given) for name, given in _datasets(file.section("datasets"))},
         columns={name: _column(given) for name, given in file.section("columns").sections()},
         protocols=protocols,
-        rows={row.name: row for row in _rows(file, protocols)},
+        rows={row.name: row for row in rows_of(file, protocols)},
         published={},
     )
     published = dict(_published(file.section("published", optional=True), spec))
@@ -105,13 +98,6 @@ def _by_number(name: str) -> tuple[str, int, str]:
     paper, _, number = name.rpartition("-")
     digits = "".join(each for each in number if each.isdigit())
     return paper, int(digits or 0), name
-
-
-def _at_least_one(section: Section, key: str, default: Any = None, least: int = 1) -> int:
-    value: int = section.take(key, int) if default is None else section.take(key, int, default)
-    if value < least:
-        raise section.error(key, f"should be at least {least}, got {value}")
-    return value
 
 
 def _datasets(section: Section) -> Iterator[tuple[str, Section]]:
@@ -146,13 +132,7 @@ def _column(given: Section) -> Column:
 def _protocol(name: str, given: Section) -> Protocol:
     usual = Protocol(name, given.take("says", str))
     fractions = given.take("fractions", list, list(usual.fractions))
-    if (
-        len(fractions) != 3
-        or abs(sum(fractions) - 1) > 1e-6
-        or min(fractions) < 0
-        or not fractions[0]
-        or not fractions[2]
-    ):
+    if not _are_fractions(fractions):
         raise given.error("fractions", f"are of training, validation and test rows and add up to 1, got {fractions}")
     found = replace(
         usual,
@@ -163,119 +143,15 @@ def _protocol(name: str, given: Section) -> Protocol:
         thresholded=given.one_of("thresholded", THRESHOLDED, usual.thresholded),
         auroc=given.one_of("auroc", AUROC, usual.auroc),
         checkpoint=given.one_of("checkpoint", CHECKPOINTS, usual.checkpoint),
-        decided=given.checked("decided", str, _check_decided, usual.decided),
+        decided=given.checked("decided", str, check_decided, usual.decided),
     )
     given.done()
     return found
 
 
-def _check_decided(text: str) -> None:
-    if text in (MEAN, HALF):
-        return
-    if not text.startswith(TUNED):
-        raise ValueError(f"should be {MEAN!r}, {HALF!r} or '{TUNED}METRIC', such as '{TUNED}f1'; got {text!r}")
-    get_metric(text.removeprefix(TUNED))
-
-
-def _rows(file: Section, protocols: dict[str, Protocol]) -> Iterator[Row]:
-    usual = file.section("training", optional=True)
-    variants = list(file.section("variants", optional=True).sections())
-    given_rows = list(file.section("rows").sections())
-    if not given_rows:
-        raise file.error("rows", "needs at least one, such as [rows.BCE]")
-    for name, given in given_rows:
-        row = _row(name, given, usual, protocols, {})
-        if not variants:
-            yield row
-        for title, variant in variants:
-            changed = dict(variant.given)
-            made = _row(name, Section(given.file, given.path, given.whole), usual, protocols, changed)
-            yield replace(
-                made, name=f"{name}, {title}", title=f"{made.title}, {title}", of=made.of and f"{made.of}, {title}"
-            )
-
-
-def _row(name: str, given: Section, usual: Section, protocols: dict[str, Protocol], variant: dict[str, Any]) -> Row:
-    kind = given.one_of("kind", list(KINDS), "network")
-    only = tuple(given.take("protocols", list, list(protocols)))
-    for each in only:
-        _check_protocol(given, "protocols", each, protocols)
-    of, gathers = given.take("of", str, None), given.take("gathers", dict, {})
-    losses = _losses(given, only, protocols)
-    own = given.take("training", dict, {})
-    training: dict[str, Training] = {}
-    if of is None and not gathers and kind in TRAINED:
-        lacking = [each for each in only if each not in losses]
-        if lacking:
-            raise given.error("loss", f"is missing for {', '.join(lacking)}; give it, or name the row's protocols")
-        layers = (usual.whole, own)
-        training = {each: _training(given, _merged(layers, each, protocols) | variant) for each in only}
-    found = Row(
-        name=name,
-        title=given.take("title", str, name),
-        kind=kind,
-        loss=losses,
-        outputs=given.one_of("outputs", OUTPUTS, "probabilities"),
-        of=of,
-        gathers=gathers,
-        decided=given.checked("decided", str, _check_decided, None),
-        class_weight=given.checked("class_weight", str, _check_class_weight, None),
-        oversample=given.take("oversample", float, None),
-        training=training,
-        settings=given.take("settings", dict, {}),
-        protocols=only,
-        tags=tuple(given.take("tags", list, [])),
-        note=given.take("note", str, ""),
-    )
-    given.done()
-    return found
-
-
-def _losses(given: Section, only: tuple[str, ...], protocols: dict[str, Protocol]) -> dict[str, str]:
-    """The loss under each protocol: one text for all, or one each."""
-    texts = given.take("loss", (str, dict), {})
-    by_protocol = texts if isinstance(texts, dict) else dict.fromkeys(only, texts)
-    for protocol, text in by_protocol.items():
-        _check_protocol(given, f"loss.{protocol}", protocol, protocols)
-        try:
-            check(text, known.LOSSES)
-        except ValueError as error:
-            raise given.error(f"loss.{protocol}", str(error)) from error
-    return by_protocol
-
-
-def _merged(layers: tuple[dict[str, Any], ...], protocol: str, protocols: dict[str, Protocol]) -> dict[str, Any]:
-    """Settings for all protocols, then those of this one, layer by layer."""
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        merged |= {key: value for key, value in layer.items() if key not in protocols}
-        merged |= layer.get(protocol, {})
-    return merged
-
-
-def _check_protocol(given: Section, key: str, protocol: str, protocols: dict[str, Protocol]) -> None:
-    if protocol not in protocols:
-        raise given.error(key, f"there is no protocol {protocol!r}; there are {', '.join(protocols)}")
-
-
-def _check_class_weight(text: str) -> None:
-    if text != "balanced":
-        raise ValueError(f"should be 'balanced', got {text!r}")
-
-
-def _training(row: Section, settings: dict[str, Any]) -> Training:
-    given = Section(row.file, f"{row.path}.training", settings)
-    found = Training(
-        network=given.checked("network", str, lambda text: check(text, known.NETWORKS)),
-        optimizer=given.checked("optimizer", str, lambda text: check(text, known.OPTIMIZERS), "Adam"),
-        lr=given.take("lr", float),
-        batch_size=_at_least_one(given, "batch_size", least=0),
-        epochs=_at_least_one(given, "epochs"),
-        patience=_at_least_one(given, "patience", 0, least=0),
-        monitor=given.take("monitor", str, "loss"),
-    )
-    given.done()
-    return found
+def _are_fractions(given: list[object]) -> bool:
+    shares = [each for each in given if isinstance(each, (int, float)) and each >= 0]
+    return len(given) == len(shares) == 3 and abs(sum(shares) - 1) < 1e-6 and shares[0] > 0 and shares[2] > 0
 
 
 def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, str, str], Published]]:
