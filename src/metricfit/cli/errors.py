@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import traceback
@@ -42,7 +43,7 @@ def told(command: Callable[..., None]) -> Callable[..., None]:
             if os.environ.get(DEBUG):
                 traceback.print_exc()
             if _is_the_users(error):
-                say(f"Error: {str(error) or type(error).__name__}")
+                say(f"Error: {_words(error)}")
                 raise typer.Exit(2) from None
             say(_of_ours(error))
             raise typer.Exit(1) from None
@@ -54,6 +55,15 @@ def _is_the_users(error: Exception) -> bool:
     if isinstance(error, CellError):
         return error.details is None
     return isinstance(error, (UserError, OSError, ModuleNotFoundError)) or deliberate(error)
+
+
+def _words(error: Exception) -> str:
+    """What the error says; of what the system reports, with the file and the remedy, without a number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    where = "A file cannot be read or written" if error.filename is None else f"{error.filename} cannot be used"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return f"{where}: {error.strerror}." + " Make room on the disk, or give another --out." * full
 
 
 def _of_ours(error: Exception) -> str:
