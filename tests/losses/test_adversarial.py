@@ -177,9 +177,9 @@ def test_equals_the_linear_program_over_marginals(scale):
 
 
 def test_the_default_tolerance_holds_and_is_not_missed_by_far():
-    """Small scores in a batch of 40 need many columns."""
-    for seed in range(3):
-        x, y = a_batch(40, seed, 0.06)
+    """Small scores need many columns."""
+    for seed in range(2):
+        x, y = a_batch(30, seed, 0.06)
         exact = AdversarialLoss("f1", tol=1e-6)(x, y).item()
         assert exact - 1e-3 <= AdversarialLoss("f1")(x, y).item() <= exact + 1e-6
 
@@ -188,7 +188,7 @@ def test_the_default_tolerance_holds_and_is_not_missed_by_far():
 @pytest.mark.parametrize("name", ["f1", "cost(fp=1,fn=4)", "mcc"])
 def test_gradient_by_finite_differences(name, rules):
     loss = AdversarialLoss(name, subject_to=rules, tol=1e-9)
-    x, y = a_batch(8, 3, 0.4)
+    x, y = a_batch(5, 3, 0.4)
     y[0] = 1
     _, gradient = value_and_gradient(loss, x, y)
     step = 1e-4

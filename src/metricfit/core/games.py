@@ -21,9 +21,10 @@ from torch import Tensor
 
 from metricfit.core.interior_point import Restricted, Strategies, equilibrium
 
-#: How many numbers of positives come in at a time, for each player.
+#: How many numbers of positives come in at a time, for each player, their neighbours not counted.
 NEWCOMERS = 6
 MOST_ROUNDS = 40
+SMALL = 64
 
 
 @dataclass(frozen=True)
@@ -157,11 +158,13 @@ def _best_of_each_size(gain: Tensor, base: Tensor) -> Tensor:
 
 
 def _newcomers(gain: Tensor, present: list[int], n: int, least: float) -> list[int]:
-    """Of the sizes from 1 to n - 1 that are not present those that gain most, and more than their neighbours."""
+    """Of the sizes from 1 to n - 1 that are not present those that gain most, and more than their neighbours.
+
+    In small batches the neighbours come too: fewer rounds, where larger games cost little.
+    """
     values = gain.tolist()
-    peaks = [
-        size
-        for size in range(1, n)
-        if values[size] > least and size not in present and values[size] >= max(values[size - 1], values[size + 1])
-    ]
-    return sorted(peaks, key=lambda size: -values[size])[:NEWCOMERS]
+    away = {size for size in range(1, n) if values[size] > least} - set(present)
+    peaks = [size for size in away if values[size] >= max(values[size - 1], values[size + 1])]
+    chosen = sorted(peaks, key=lambda size: -values[size])[:NEWCOMERS]
+    beside = {size + step for size in chosen for step in (-1, 1)} & away if n <= SMALL else set()
+    return sorted({*chosen, *beside})
