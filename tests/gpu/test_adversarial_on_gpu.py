@@ -1,4 +1,4 @@
-"""AdversarialLoss with logits on a CUDA device: the game is solved on the CPU, the gradient arrives where the logits are."""
+"""AdversarialLoss on a CUDA device: the game is solved on the CPU, the gradient arrives where the logits are."""
 
 import pytest
 import torch
