@@ -45,7 +45,7 @@ class AdversarialLoss(nn.Module):
             (``special_case_positive`` and ``special_case_negative``); with small batches of rare positives it teaches
             more.
         tol: how far the value may be from the game's. It is checked; a RuntimeWarning says where it was not reached.
-            (The package's 100 steps of ADMM leave 0.002 to 0.04 on batches of 6 to 20.)
+            (The package's 100 steps of ADMM left 0.004 to 0.04 on batches of 6 to 20.)
 
     For binary logits and labels 0 or 1. The loss is not a mean: a batch is one game, whose first part is the metric's
     and whose second is a sum over samples, so learning rates depend on the batch size. The game is solved on the CPU,
