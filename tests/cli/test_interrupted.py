@@ -39,7 +39,7 @@ def processes_of(session):
     return found
 
 
-def waited(condition, seconds=120):
+def waited(condition, seconds=300):
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:
         time.sleep(0.02)
@@ -78,7 +78,7 @@ def test_an_interrupted_comparison_goes_on_and_ends_as_if_it_had_not_been(data, 
             os.killpg(child.pid, how)  # as a terminal does: the workers get it too
         else:
             child.send_signal(how)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=120)
         assert out == ""
         if how == signal.SIGINT:
             assert child.returncode == 130
