@@ -132,3 +132,12 @@ def test_an_expression_is_of_literals_and_known_names():
         made("dict(a=1 + 1)", {"dict": dict})
     with pytest.raises(ExpressionError, match="write the arguments out"):
         made("dict(**{'a': 1})", {"dict": dict})
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_numbers_of_one(mine, tmp_path):
+    spec = reproduce.find(str(mine))
+    small = {"trials": 2, "epochs": 3, "device": "cpu"}
+    one = reproduce.run_table(spec, "paper", tmp_path / "one", **small)
+    two = reproduce.run_table(spec, "paper", tmp_path / "two", jobs=2, **small)
+    assert {key: row.values for key, row in one.rows.items()} == {key: row.values for key, row in two.rows.items()}
