@@ -154,13 +154,14 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
     from matplotlib import pyplot
 
     matplotlib.rcParams["svg.hashsalt"] = spec.name  # the same picture from the same numbers
-    column, title = next((key, column.title) for key, column in spec.columns.items())
+    column = _drawn(spec)
     datasets = [name for name in spec.datasets if any(name in of for of in found["protocols"].values())]
-    panels = [datasets] if len(datasets) > MANY else [[name] for name in datasets]
+    panels = [datasets] if spec.averaged or len(datasets) > MANY else [[name] for name in datasets]
     rows = [
         row
-        for row in spec.rows
-        if any(row in of.get(name, {}) for of in found["protocols"].values() for name in datasets)
+        for row, given in spec.rows.items()
+        if not (spec.averaged and given.tags)
+        and any(row in of.get(name, {}) for of in found["protocols"].values() for name in datasets)
     ]
     height = 0.9 + 0.26 * len(rows)
     figure, axes = pyplot.subplots(
@@ -182,7 +183,7 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
                 label=protocol,
             )
         axis.set_title(spec.datasets[names[0]].title if len(names) == 1 else f"mean of {len(names)} sets", fontsize=9)
-        axis.set_xlabel(title, fontsize=9)
+        axis.set_xlabel(spec.columns[column].title, fontsize=9)
         axis.set_yticks(range(len(rows)), [spec.rows[row].title for row in rows], fontsize=8)
         axis.tick_params(axis="x", labelsize=8)
         axis.grid(axis="x", linewidth=0.3)
@@ -195,7 +196,16 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
     return f"../img/{path.name}"
 
 
+def _drawn(spec: TableSpec) -> str:
+    """The first column; of means over sets, the first with a published one."""
+    of_all = [column for name, _, column in spec.published if name == ALL]
+    return next((column for column in spec.columns if column in of_all), next(iter(spec.columns)))
+
+
 def _mean_published(spec: TableSpec, names: list[str], row: str, column: str) -> float:
+    if spec.averaged:
+        there = spec.published.get((ALL, row, column))
+        return float("nan") if there is None else there.mean
     given = [spec.published[name, row, column].mean for name in names if (name, row, column) in spec.published]
     return statistics.fmean(given) if given else float("nan")
 
