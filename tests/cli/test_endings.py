@@ -6,6 +6,7 @@ import re
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,11 @@ from metricfit.cli.errors import UserError, told
 from metricfit.experiments import Cell, CellError, run
 from metricfit.experiments.failures import deliberate
 from metricfit.metrics import get_metric
+
+
+@pytest.fixture(autouse=True)
+def tracebacks_go_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def ending(error, **environment):
@@ -74,11 +80,10 @@ def test_an_error_is_one_paragraph_and_a_code(error, code, says):
     assert found.stdout == ""
 
 
-def test_a_mistake_of_ours_leaves_its_traceback_in_a_file(tmp_path):
-    found = ending(unforeseen, TMPDIR=str(tmp_path))
+def test_a_mistake_of_ours_leaves_its_traceback_in_a_file():
+    found = ending(unforeseen)
     file = Path(re.search(r"traceback in (\S+)\.$", found.stderr.strip()).group(1))
     assert "in unforeseen" in file.read_text()
-    file.unlink()
 
 
 def test_debugging_shows_the_traceback():
@@ -93,7 +98,6 @@ def test_a_mistake_inside_a_cell_is_told_apart_too(tmp_path):
     assert found.exit_code == 1
     file = Path(re.search(r"traceback in (\S+)\.$", found.stderr.strip()).group(1))
     assert "in unforeseen" in file.read_text()
-    file.unlink()
 
 
 def test_only_our_own_raise_is_deliberate():
