@@ -75,6 +75,7 @@ def test_a_row_gathers_the_columns_of_others(run):
         assert found["ours"].values["f1"] == found["for F1"].values["f1"]
         assert found["ours"].values["recall"] == found["for recall"].values["recall"]
         assert found["ours"].seconds == found["for F1"].seconds + found["for recall"].seconds
+        assert rows[name, "BCE, tuned"].seconds == rows[name, "BCE"].seconds  # trained once, decided twice
 
 
 def test_a_gathering_row_alone_runs_what_it_needs_and_shows_itself(file, tmp_path, run):

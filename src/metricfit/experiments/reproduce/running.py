@@ -107,7 +107,8 @@ def run_table(
         for row in shown:
             if row.gathers:
                 of_columns = {column: measured[dataset, name] for column, name in row.gathers.items()}
-                measured[dataset, row.name] = _gathered(of_columns)
+                once = {spec.rows[name].of or name: measured[dataset, name] for name in row.gathers.values()}
+                measured[dataset, row.name] = _gathered(of_columns, sum(each.seconds for each in once.values()))
     rows_shown = {(dataset, row.name): measured[dataset, row.name] for dataset in datasets for row in shown}
     return Result(spec, protocol, number, epochs, rows_shown)
 
@@ -117,11 +118,10 @@ def _with_numbers(row: Row) -> Collection[str]:
     return row.gathers.values() if row.gathers else [row.name]
 
 
-def _gathered(of_columns: dict[str, Measured]) -> Measured:
-    """Each column from its own row; what these took, together, and the epochs of the first."""
-    rows = list({id(each): each for each in of_columns.values()}.values())
+def _gathered(of_columns: dict[str, Measured], seconds: float) -> Measured:
+    """Each column from its own row; the epochs of the first."""
     values = {column: each.values[column] for column, each in of_columns.items()}
-    return replace(rows[0], values=values, seconds=sum(each.seconds for each in rows))
+    return replace(next(iter(of_columns.values())), values=values, seconds=seconds)
 
 
 def _cell(
