@@ -119,7 +119,7 @@ def test_a_verdict_under_requirements_says_how_often_they_held():
     rows.insert(0, replace(row("cross-entropy at 0.5", [0.8] * 4 + [0.9], BASE), held=1))
     said = verdict(rows, "f1", required=True)
     assert "held on 5 of 5 folds" in said
-    assert "cross-entropy at 0.5: 0.820; its requirements held on 1 of 5 folds" in said
+    assert "cross-entropy at 0.5: 0.820; with it the requirements held on 1 of 5 folds" in said
 
 
 def test_the_interval_of_a_mean_is_that_of_nadeau_and_bengio():

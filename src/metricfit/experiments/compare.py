@@ -251,10 +251,10 @@ def verdict(rows: Sequence[Row], metric: str, *, required: bool = False) -> str:
     mine, best, minimize = by_name[DEFAULT], rows[0], get_metric(metric).minimize
     first = _beside_reference(mine, metric, minimize)
     if required:
-        first += f" Its requirements held on {mine.held} of {len(mine.values)} folds."
+        first += f" With metricfit's default the requirements held on {mine.held} of {len(mine.values)} folds."
     if best.name in (DEFAULT, REFERENCE):
         return first
-    held = f"; its requirements held on {best.held} of {len(best.values)} folds" if required else ""
+    held = f"; with it the requirements held on {best.held} of {len(best.values)} folds" if required else ""
     return f"{first} The {'lowest' if minimize else 'highest'} mean is that of {best.name}: {best.mean:.3f}{held}."
 
 
