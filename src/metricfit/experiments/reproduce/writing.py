@@ -20,6 +20,7 @@ from metricfit.experiments.reproduce.spec import ALL, HALF, MEAN, Published, Tab
 from metricfit.train.folder import RunFolder
 
 FEW = 4
+SMALL = 0.01
 
 
 def as_plain(result: Result, command: str) -> dict[str, Any]:
@@ -98,11 +99,12 @@ def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
 def number(values: Sequence[float]) -> str:
     """Mean and standard deviation of the trials.
 
-    >>> number([0.5, 0.7])
-    '0.600 ± 0.141'
+    >>> number([0.5, 0.7]), number([0.0012, 0.0014])
+    ('0.600 ± 0.141', '0.00130 ± 0.000141')
     """
     mean, std = mean_and_std(values)
-    return f"{mean:.3f}" if math.isnan(std) else f"{mean:.3f} ± {std:.3f}"
+    places = "#.3g" if 0 < abs(mean) < SMALL else ".3f"
+    return f"{mean:{places}}" if math.isnan(std) else f"{mean:{places}} ± {std:{places}}"
 
 
 def published_number(given: Published | None) -> str:
