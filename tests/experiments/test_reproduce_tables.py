@@ -105,7 +105,7 @@ def test_the_row_of_adversarial_prediction(folder, tmp_path):
     small = {"data": folder, "trials": 1, "epochs": 1, "only": ["mammography"], "device": "cpu"}
     result = reproduce.run_table(reproduce.find("btg-1"), "paper", tmp_path, rows=["F1†"], **small)
     assert 0 <= result.rows["mammography", "F1†"].values["f1"][0] <= 1
-    with pytest.raises(ValueError, match="no row or tag 'ap_perf'; it has .*ap-perf"):
+    with pytest.raises(ValueError, match=r"no row or tag 'ap_perf'; it has .*ap-perf"):
         reproduce.run_table(reproduce.find("btg-1"), "paper", tmp_path, without=["ap_perf"], **small)
 
 
