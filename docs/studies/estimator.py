@@ -4,8 +4,8 @@
     python docs/studies/estimator.py                                    # write the page's tables from what was measured
 
 ``MetricClassifier("f1")`` with no time limit and nothing else said; the same with ``recipe="bce"``: the same network,
-the same folds, a threshold tuned on the same out-of-fold scores; and the same with other networks. LightGBM and the
-plain MLP with cross-entropy, both tuned, are recipes.py's, on the same splits.
+the same folds, a threshold tuned on the same out-of-fold scores. LightGBM and the plain MLP with cross-entropy, both
+tuned, are recipes.py's, on the same splits.
 """
 
 from __future__ import annotations
@@ -29,13 +29,7 @@ from metricfit.stats import SplitComparison, compare, compare_splits
 RESULTS = RECIPES.with_name("estimator.json")
 PAGE = DOCS / "estimator-study.md"
 SPLITS = 10
-WAYS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "cross-entropy": {"recipe": "bce"},
-    "mlp": {"network": "mlp"},
-    "embedded": {"network": "embedded"},
-    "tabm": {"network": "tabm"},
-}
+WAYS: dict[str, dict[str, Any]] = {"default": {}, "cross-entropy": {"recipe": "bce"}}
 
 
 def work(folder: Path, device: str | None, cell: Cell) -> dict[str, Any]:
@@ -96,13 +90,9 @@ def values() -> dict[str, dict[str, list[float]]]:
 NAMES = {
     "default": "MetricClassifier",
     "cross-entropy": 'with recipe="bce"',
-    "mlp": 'with network="mlp"',
-    "embedded": 'with network="embedded"',
-    "tabm": 'with network="tabm"',
     "plain": "plain MLP, cross-entropy",
     "trees": "LightGBM",
 }
-SHOWN = ("default", "cross-entropy", "plain", "trees")
 
 
 def means(found: dict[str, dict[str, list[float]]]) -> str:
@@ -123,9 +113,9 @@ def tables(found: dict[str, dict[str, list[float]]]) -> str:
     """Each table's means, and the default's difference to the trees and to cross-entropy with its interval."""
     rows = []
     for name, of in found.items():
-        cells = [f"{statistics.fmean(of[way]):.3f}" for way in SHOWN]
+        cells = [f"{statistics.fmean(of[way]):.3f}" for way in NAMES]
         rows.append([name, *cells, *(_difference(of["default"], of[way]) for way in ("trees", "cross-entropy"))])
-    head = ["table", *(NAMES[way] for way in SHOWN), "difference to LightGBM", 'difference to recipe="bce"']
+    head = ["table", *NAMES.values(), "difference to LightGBM", 'difference to recipe="bce"']
     return table(head, rows)
 
 
