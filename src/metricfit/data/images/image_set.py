@@ -35,7 +35,7 @@ class ImageSet:
     """A set of images: those to train on, those to test on, and what its classes are called.
 
     ``torch.from_numpy(images.train.pixels)`` is what networks of this library take after a layer that makes numbers of
-    bytes, `metricfit.models.Centred`. `published` says how many training images the origin has.
+    bytes, `metricfit.models.pictures.Centred`. `published` says how many training images the origin has.
 
     >>> few = Images(np.zeros((2, 1, 4, 4), np.uint8), np.array([0, 1]))
     >>> ImageSet("stripes", ("rows", "columns"), few, few, published=2)
