@@ -79,7 +79,7 @@ def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
     lines: list[str | Table] = [f"{spec.title}. {protocol.name}: {protocol.says}"]
     for dataset in [ALL] if "average" in plain else plain["datasets"]:
         made = Table("", "", title=writing.title_of(spec, plain, dataset))
-        for column in [*(column.title for column in spec.columns.values()), "seconds"]:
+        for column in [*(column.title for column in spec.shown_columns.values()), "seconds"]:
             made.add_column(column, no_wrap=True, justify="right")
         for title, published, measured, seconds in writing.lines_of(spec, plain, dataset):
             made.add_row(title, "published", *published)

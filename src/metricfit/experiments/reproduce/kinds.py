@@ -96,22 +96,33 @@ def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
 
 
 def fitted(
-    job: Job, trials: Sequence[Trial], *, lr: Sequence[float] | None = None, callbacks: Sequence[Callback] = ()
+    job: Job,
+    trials: Sequence[Trial],
+    *,
+    lr: Sequence[float] | None = None,
+    callbacks: Sequence[Callback] = (),
+    objective: torch.nn.Module | None = None,
+    models: Sequence[torch.nn.Module] | None = None,
 ) -> list[FitResult]:
-    """The trials' networks, trained as one population; ``lr`` gives each its own rate."""
+    """The trials' networks, trained as one population.
+
+    ``lr`` gives each its own rate; ``objective`` is another loss than the job's, and ``models`` are networks that have
+    begun already.
+    """
     training = job.training
     assert training is not None
     assert job.loss is not None
     x, y, offsets = _together(trials)
     weights = [] if job.row.class_weight is None else [_class_weights(job.row.class_weight, y, trials, offsets)]
-    models = [network(training.network, x.shape[1], trial.number) for trial in trials]
+    if models is None:
+        models = [network(training.network, x.shape[1], trial.number) for trial in trials]
     with warnings.catch_warnings():
         # Some published losses do stop learning; their numbers show it.
         warnings.simplefilter("ignore", DeadGradientWarning)
         return fit_population(
             models,
             (x, y, *weights),
-            made(job.loss, known.LOSSES),
+            made(job.loss, known.LOSSES) if objective is None else objective,
             splits=[(trial.train + at, trial.validation + at) for trial, at in zip(trials, offsets, strict=True)],
             seeds=[seed_of("order", trial.number) for trial in trials],
             lr=training.lr if lr is None else lr,

@@ -10,8 +10,9 @@ import torch
 from metricfit import losses, models
 from metricfit.core import steps
 from metricfit.data import catalogue, published
-from metricfit.experiments.reproduce import as_coded
+from metricfit.experiments.reproduce import as_coded, image_networks
 from metricfit.experiments.reproduce.anyloss_mlp import anyloss_mlp
+from metricfit.experiments.reproduce.image_tasks import CifarPair
 from metricfit.experiments.reproduce.reading import Section
 from metricfit.experiments.reproduce.small_batches import OnSmallBatches
 from metricfit.experiments.reproduce.squared import SquaredErrorLoss
@@ -37,17 +38,32 @@ LOSSES |= STEPS | AS_CODED | {"T": tenths, "OnSmallBatches": OnSmallBatches, "Sq
 NETWORKS: dict[str, Callable[..., Any]] = {
     name: getattr(models, name) for name in ("mlp", "btg_mlp", "multiclass_mlp", "study_mlp", "perceptron")
 }
-NETWORKS |= {"anyloss_mlp": anyloss_mlp}
+NETWORKS |= {"anyloss_mlp": anyloss_mlp, "small_cnn": image_networks.small_cnn}
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     name: getattr(torch.optim, name) for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")
 }
-DATASETS: dict[str, Callable[..., Any]] = {"two_blobs": published.two_blobs, "breast_cancer": published.breast_cancer}
+DATASETS: dict[str, Callable[..., Any]] = {
+    "two_blobs": published.two_blobs,
+    "breast_cancer": published.breast_cancer,
+    "cifar10_pair": CifarPair,
+}
 
 #: Columns that are no metric of decisions.
 RANKINGS = ("auroc", "average_precision")
 SECONDS = "seconds an epoch"
 TIMES_BCE = "seconds, times BCE"
-OTHERS = (*RANKINGS, SECONDS, TIMES_BCE)
+#: Columns of ensembles, on the test images or on all there are of both classes.
+FPR_AT = {"fpr at tpr 1": 1.0, "fpr at tpr 0.95": 0.95, "fpr at tpr 0.9": 0.9}
+AUROC_OF_ONE = "auroc of one"
+DELONG = "p of DeLong's test"
+ON_ALL = ", all test images"
+OF_ENSEMBLES = tuple(
+    metric + where
+    for metric in ("auroc", *FPR_AT, AUROC_OF_ONE, DELONG)
+    for where in ("", ON_ALL)
+    if metric + where != "auroc"
+)
+OTHERS = (*RANKINGS, SECONDS, TIMES_BCE, *OF_ENSEMBLES)
 
 
 def check_column(metric: str) -> None:

@@ -25,10 +25,10 @@ from metricfit.experiments.reproduce.spec import (
     Row,
     TableSpec,
 )
-from metricfit.experiments.reproduce.trials import PREPARATIONS
+from metricfit.experiments.reproduce.trials import PIXELS, PREPARATIONS
 
 #: What a table may leave to another one.
-SHARED = ("paper", "trials", "prepare", "training", "protocols")
+SHARED = ("paper", "trials", "prepare", "datasets", "training", "protocols", "rows")
 FOLDER = Path(str(resources.files("metricfit.experiments"))) / "tables"
 
 
@@ -65,7 +65,7 @@ def parse(path: Path) -> TableSpec:
         paper=file.take("paper", str),
         where=file.take("where", str),
         trials=at_least(file, "trials"),
-        prepare=file.one_of("prepare", list(PREPARATIONS)),
+        prepare=file.one_of("prepare", [*PREPARATIONS, PIXELS]),
         notes=tuple(file.take("notes", list, [])),
         against=file.take("against", str, None),
         datasets={name: _dataset(name, given) for name, given in _datasets(file.section("datasets"))},
@@ -124,7 +124,7 @@ def _dataset(name: str, given: Section) -> Dataset:
 
 def _column(given: Section) -> Column:
     metric = given.checked("metric", str, known.check_column)
-    found = Column(given.take("title", str, metric), metric)
+    found = Column(given.take("title", str, metric), metric, given.take("shown", bool, True))
     given.done()
     return found
 
@@ -173,7 +173,10 @@ def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, s
 def _check_references(spec: TableSpec) -> None:
     if spec.against is not None and spec.against not in spec.rows:
         raise SpecError(f"{spec.file}: against: is none of the rows {', '.join(spec.rows)}, got {spec.against!r}")
+    of_ensembles = [key for key, column in spec.columns.items() if column.metric in known.OF_ENSEMBLES]
     for row in spec.rows.values():
+        if of_ensembles and row.own_trials and row.kind != "ensemble":
+            raise SpecError(f"{spec.file}: columns.{of_ensembles[0]}: is measured of rows of kind 'ensemble' alone")
         if row.gathers:
             _check_gathered(spec, row)
         if row.of is not None and (row.of not in spec.rows or spec.rows[row.of].of is not None):

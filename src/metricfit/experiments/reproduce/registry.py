@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from metricfit.experiments.reproduce.descent import descended
+from metricfit.experiments.reproduce.ensembles import ensembled
 from metricfit.experiments.reproduce.kinds import Kind, networks
 from metricfit.experiments.reproduce.searching import searched
 from metricfit.experiments.reproduce.shares import in_shares
@@ -16,5 +17,6 @@ TRAINED: dict[str, Kind] = {
     "searched": searched,
     "descent": descended,
     "timed": timed,
+    "ensemble": ensembled,
 }
 KINDS: dict[str, Kind] = {**TRAINED, "svm-perf": svm_perf}

@@ -10,7 +10,7 @@ from metricfit.experiments.reproduce import known
 from metricfit.experiments.reproduce.expressions import check
 from metricfit.experiments.reproduce.reading import Section
 from metricfit.experiments.reproduce.registry import KINDS, TRAINED
-from metricfit.experiments.reproduce.spec import HALF, MEAN, OUTPUTS, TUNED, Protocol, Row, Training
+from metricfit.experiments.reproduce.spec import HALF, MEAN, OUTPUTS, TUNED, UNCONSTRAINED, Protocol, Row, Training
 from metricfit.metrics import get_metric
 
 
@@ -125,7 +125,7 @@ def at_least(section: Section, key: str, default: Any = None, least: int = 1) ->
 
 def check_decided(text: str) -> None:
     """Refuse what is no way to decide."""
-    if text in (MEAN, HALF):
+    if text in (MEAN, HALF, UNCONSTRAINED):
         return
     if not text.startswith(TUNED):
         raise ValueError(f"should be {MEAN!r}, {HALF!r} or '{TUNED}METRIC', such as '{TUNED}f1'; got {text!r}")

@@ -15,7 +15,7 @@ import torch
 
 from metricfit.experiments import cells
 from metricfit.experiments.reproduce.kinds import Job
-from metricfit.experiments.reproduce.known import SECONDS
+from metricfit.experiments.reproduce.known import DELONG, SECONDS
 from metricfit.experiments.reproduce.registry import KINDS
 from metricfit.experiments.reproduce.spec import Row, TableSpec
 from metricfit.experiments.reproduce.trials import content_of, trials_of
@@ -150,7 +150,9 @@ def work_on(spec: TableSpec, protocol: str, data: str | None, device: str | None
     for view, of_view in values.items():
         for column, metric in metrics.items():
             of_view[column] = [
-                each.seconds_an_epoch if metric == SECONDS else each.values[view][column] for each in trained
+                each.seconds_an_epoch if metric == SECONDS else each.values[view][column]
+                for each in trained
+                if not metric.startswith(DELONG) or column in each.values[view]  # there may be nothing to compare with
             ]
     return {
         "values": values,

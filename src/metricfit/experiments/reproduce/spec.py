@@ -13,6 +13,8 @@ OUTPUTS = ("probabilities", "logits")
 AUROC = ("scores", "labels")
 CHECKPOINTS = ("best validation", "best test")
 MEAN, HALF, TUNED = "mean", "half", "tuned "
+#: In place of where decisions are made: the networks before a constraint was added.
+UNCONSTRAINED = "unconstrained"
 VALIDATION_IS_TRAIN = 0.0
 #: In place of a dataset: the mean over all of them.
 ALL = "all"
@@ -20,10 +22,14 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Column:
-    """What is measured: a metric of decisions by its name, or "auroc", "average_precision", "seconds an epoch"."""
+    """What is measured: a metric of decisions by its name, or one of ``known.OTHERS``, such as "auroc".
+
+    One that is not ``shown`` is measured for another table, which then has its numbers for nothing.
+    """
 
     title: str
     metric: str
+    shown: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,11 @@ class TableSpec:
     published: Mapping[tuple[str, str, str], Published]
     notes: tuple[str, ...] = ()
     against: str | None = None
+
+    @property
+    def shown_columns(self) -> dict[str, Column]:
+        """Those that are not measured for another table alone."""
+        return {key: column for key, column in self.columns.items() if column.shown}
 
     @property
     def averaged(self) -> bool:

@@ -18,6 +18,7 @@ from torch import Tensor
 from metricfit.data import Preparation, Table, bridging_the_gap, folds, load, split
 from metricfit.experiments.reproduce import known
 from metricfit.experiments.reproduce.expressions import made
+from metricfit.experiments.reproduce.image_tasks import CifarPair
 from metricfit.experiments.reproduce.spec import Dataset, Protocol
 
 Rows = NDArray[np.int64]
@@ -34,6 +35,12 @@ class Trial:
     train: Tensor
     validation: Tensor
     test: Tensor
+    every_test: Tensor | None = None
+
+    @property
+    def every_test_rows(self) -> Tensor:
+        """Numbers of the test rows and, where a task has more of them, of those too; in order."""
+        return self.test if self.every_test is None else self.every_test
 
     def test_rows(self) -> tuple[Tensor, Tensor]:
         """Inputs and labels."""
@@ -57,6 +64,9 @@ def trials_of(
         trials: how many.
         beside: the folder of the table's file, where a user's data file may be.
     """
+    task = _image_task(dataset)
+    if task is not None:
+        return _trials_of_images(task, _given(folder, dataset), trials)
     table = table_of(dataset, folder, beside)
     y = torch.tensor(table.y)  # a copy: pandas may lend an array that must not be written to
     numbers = PREPARATIONS[prepare](table)
@@ -72,6 +82,27 @@ def trials_of(
     return found
 
 
+def _trials_of_images(task: CifarPair, folder: str, trials: int) -> list[Trial]:
+    """Trials that share all images, as bytes."""
+    x, y = map(torch.from_numpy, task.images(folder))
+    drawn = enumerate(task.trials(folder, trials))
+    return [Trial(number, x, y, *map(torch.from_numpy, each)) for number, each in drawn]
+
+
+def _image_task(dataset: Dataset) -> CifarPair | None:
+    found = None if dataset.made is None else made(dataset.made, known.DATASETS)
+    return found if isinstance(found, CifarPair) else None
+
+
+def _given(folder: str | None, dataset: Dataset) -> str:
+    if folder is None:
+        raise ValueError(
+            f"{dataset.title} is read from a folder: give --data FOLDER. The page 'The data of the tables' says which "
+            "file goes where and how to get it"
+        )
+    return folder
+
+
 def table_of(dataset: Dataset, folder: str | None, beside: str) -> Table:
     """The dataset's table, read once."""
     return _table(dataset, folder, beside)
@@ -84,16 +115,14 @@ def _table(dataset: Dataset, folder: str | None, beside: str) -> Table:
         return table
     if dataset.file is not None:
         return _own_table(dataset, folder, beside)
-    if folder is None:
-        raise ValueError(
-            f"{dataset.title} is read from a folder: give --data FOLDER. The page 'The data of the tables' says which "
-            "file goes where and how to get it"
-        )
-    return load(dataset.name, folder)
+    return load(dataset.name, _given(folder, dataset))
 
 
 def content_of(dataset: Dataset, folder: str | None, beside: str) -> str | None:
-    """A hash of a user's file; the sets that are known by name are known to be as they should."""
+    """A hash of a user's file, or how much of an image set is there; others are known to be as they should."""
+    task = _image_task(dataset)
+    if task is not None:
+        return task.content(_given(folder, dataset))
     if dataset.file is None:
         return None
     return hashlib.sha256(_own_file(dataset, folder, beside).read_bytes()).hexdigest()[:16]
@@ -198,4 +227,6 @@ def _one_hot(table: Table) -> Numbers:
     return lambda train: Preparation().fit(table.X.iloc[train]).transform(table.X)
 
 
+#: How images are prepared: not at all, their networks take bytes.
+PIXELS = "pixels"
 PREPARATIONS: dict[str, Callable[[Table], Numbers]] = {"bridging the gap": _as_bridging_the_gap, "one-hot": _one_hot}

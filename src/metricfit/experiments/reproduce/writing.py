@@ -16,7 +16,7 @@ import torch
 
 from metricfit._version import __version__
 from metricfit.experiments.reproduce.running import Result
-from metricfit.experiments.reproduce.spec import ALL, HALF, MEAN, Published, TableSpec
+from metricfit.experiments.reproduce.spec import ALL, HALF, MEAN, UNCONSTRAINED, Published, TableSpec
 from metricfit.train.folder import RunFolder
 
 FEW = 4
@@ -97,11 +97,13 @@ def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
 
 
 def number(values: Sequence[float]) -> str:
-    """Mean and standard deviation of the trials.
+    """Mean and standard deviation of the trials; a dash where there are none, as of a test with nothing to compare.
 
     >>> number([0.5, 0.7]), number([0.0012, 0.0014])
     ('0.600 ± 0.141', '0.00130 ± 0.000141')
     """
+    if not values:
+        return "-"
     mean, std = mean_and_std(values)
     places = "#.3g" if 0 < abs(mean) < SMALL else ".3f"
     return f"{mean:{places}}" if math.isnan(std) else f"{mean:{places}} ± {std:{places}}"
@@ -125,7 +127,8 @@ def _as_printed(value: float) -> str:
 
 def decided(view: str) -> str:
     """Where decisions are made, in words."""
-    return {MEAN: "mean over thresholds 0.1 to 0.9", HALF: "threshold 0.5"}.get(view, f"threshold {view} on validation")
+    words = {MEAN: "mean over thresholds 0.1 to 0.9", HALF: "threshold 0.5", UNCONSTRAINED: "before the constraint"}
+    return words.get(view, f"threshold {view} on validation")
 
 
 def markdown(spec: TableSpec, plain: dict[str, Any]) -> str:
@@ -155,15 +158,15 @@ def lines_of(spec: TableSpec, plain: dict[str, Any], dataset: str) -> Iterator[t
     For the mean over all sets the deviation is that between sets.
     """
     for name, measured in (plain["average"] if dataset == ALL else plain["datasets"][dataset]).items():
-        published = [published_number(spec.published.get((dataset, name, column))) for column in spec.columns]
-        numbers = [number(measured["values"][column]) for column in spec.columns]
+        published = [published_number(spec.published.get((dataset, name, column))) for column in spec.shown_columns]
+        numbers = [number(measured["values"][column]) for column in spec.shown_columns]
         yield spec.rows[name].title, published, numbers, f"{measured['seconds']:.0f}"
 
 
 def table(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
     """One dataset's table in Markdown, published and measured side by side."""
     head = ["row"]
-    for column in spec.columns.values():
+    for column in spec.shown_columns.values():
         head += [f"{column.title}, published", "measured"]
     lines = [line([*head, "seconds"]), line(["---", *["---:"] * len(head)])]
     for title, published, measured, seconds in lines_of(spec, plain, dataset):

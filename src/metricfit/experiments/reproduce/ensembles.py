@@ -1,0 +1,165 @@
+"""Networks of several splits as one: settings chosen on validation AUC, a constraint added, logits averaged.
+
+Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
+
+- ``grid``: lists of the loss's arguments to choose from; "N/3" is a third of the negatives for each positive;
+- ``class_counts``: true for losses that take the numbers of negatives and positives;
+- ``constraint``: ``mu``, ``rho`` and ``margin``, lists to choose from, and ``without``, pairs of mu and rho left out.
+  Each base network is then trained on with a RankingConstraint as an AugmentedLagrangian: first mu and rho are chosen,
+  at the first margin, then the margin.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.constraints import AugmentedLagrangian, RankingConstraint
+from metricfit.experiments.reproduce import known
+from metricfit.experiments.reproduce.expressions import made
+from metricfit.experiments.reproduce.kinds import Job, Trained, fitted, logits_of, of_positive
+from metricfit.experiments.reproduce.spec import UNCONSTRAINED
+from metricfit.experiments.reproduce.trials import Trial
+from metricfit.metrics.curves import auroc, fpr_at_tpr
+from metricfit.stats import delong_test
+from metricfit.train import FitResult
+
+SETTINGS = ("grid", "class_counts", "constraint")
+CONSTRAINT = ("mu", "rho", "margin", "without")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The networks of one setting, one a trial."""
+
+    setting: Mapping[str, Any]
+    results: Sequence[FitResult]
+
+    @property
+    def value(self) -> float:
+        """How good it is on the validation images, the mean over the trials."""
+        return statistics.fmean(each.best for each in self.results)
+
+    @property
+    def epochs(self) -> int:
+        """The most that a trial took."""
+        return max(len(each.history) for each in self.results)
+
+
+def ensembled(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """One set of numbers, those of all trials' networks together; "unconstrained" are the base networks'."""
+    assert job.training is not None
+    assert job.loss is not None
+    if job.training.monitor != "auroc":
+        raise ValueError(
+            f'a row of kind ensemble is chosen by training.monitor = "auroc", got {job.training.monitor!r}'
+        )
+    _check(job.row.settings)
+    base = _best([_base(job, trials, setting) for setting in _grid(job.row.settings.get("grid", {}))])
+    chosen: dict[str, Any] = {"base": dict(base.setting), "validation AUC of the base": base.value}
+    final = base
+    wanted = job.row.settings.get("constraint")
+    if wanted is not None:
+        pairs = [pair for pair in product(wanted["mu"], wanted["rho"]) if list(pair) not in wanted.get("without", [])]
+        first, *others = wanted["margin"]
+        final = _best([_constrained(job, trials, base, mu, rho, first) for mu, rho in pairs])
+        mu, rho = final.setting["mu"], final.setting["rho"]
+        final = _best([final, *(_constrained(job, trials, base, mu, rho, margin) for margin in others)])
+        chosen |= {"constraint": dict(final.setting), "validation AUC": final.value}
+    together, alone = (_outputs(each, trials) for each in (final, base))
+    with_constraint = _numbers(job, trials[0], together, None if wanted is None else alone)
+    without = _numbers(job, trials[0], alone, None)
+    values = {view: without if view == UNCONSTRAINED else with_constraint for view in job.views}
+    epochs = base.epochs + (0 if wanted is None else final.epochs)
+    each = base.results[0].seconds / sum(len(result.history) for result in base.results)
+    return [Trained(values, epochs, each, chosen)]
+
+
+def _best(candidates: Sequence[Candidate]) -> Candidate:
+    return max(candidates, key=lambda each: each.value)
+
+
+def _base(job: Job, trials: Sequence[Trial], setting: Mapping[str, Any]) -> Candidate:
+    return Candidate(setting, fitted(job, trials, objective=_loss(job, trials, setting)))
+
+
+def _loss(job: Job, trials: Sequence[Trial], setting: Mapping[str, Any]) -> nn.Module:
+    assert job.loss is not None
+    positives = int(trials[0].y[trials[0].train].sum())
+    negatives = len(trials[0].train) - positives
+    given = {name: in_ratios(value, round(negatives / positives)) for name, value in setting.items()}
+    if job.row.settings.get("class_counts"):
+        given["class_counts"] = (negatives, positives)
+    loss: nn.Module = made(job.loss, known.LOSSES, **given)
+    return loss
+
+
+def in_ratios(value: Any, ratio: int) -> Any:
+    """A number as it is; "N" is the ratio, "2N/3" two thirds of it.
+
+    >>> in_ratios("2N/3", 9), in_ratios("N", 9), in_ratios(0.5, 9)
+    (6.0, 9.0, 0.5)
+    """
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"(\d*)N(?:/(\d+))?", value)
+    if found is None:
+        raise ValueError(f"a grid's texts are like N, N/3 or 2N/3, got {value!r}")
+    return int(found[1] or 1) * ratio / int(found[2] or 1)
+
+
+def _constrained(job: Job, trials: Sequence[Trial], base: Candidate, mu: float, rho: float, margin: float) -> Candidate:
+    """Trained on from the base networks."""
+    objective = AugmentedLagrangian(
+        _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho
+    )
+    models = [copy.deepcopy(result.model).train() for result in base.results]
+    return Candidate({"mu": mu, "rho": rho, "margin": margin}, fitted(job, trials, objective=objective, models=models))
+
+
+def _outputs(candidate: Candidate, trials: Sequence[Trial]) -> Tensor:
+    """Each network's logits of all test images, ``(networks, images)``."""
+    inputs = trials[0].x[trials[0].every_test_rows]
+    return torch.stack([of_positive(logits_of(each.model, inputs)).double() for each in candidate.results])
+
+
+def _numbers(job: Job, trial: Trial, outputs: Tensor, before: Tensor | None) -> dict[str, float]:
+    """Every column; without the p of DeLong's test where there is nothing to compare with."""
+    every = trial.every_test_rows
+    few = torch.searchsorted(every, trial.test)
+    score, labels = outputs.mean(0), trial.y[every]
+    found: dict[str, float] = {}
+    for column, metric in job.metrics.items():
+        rows = slice(None) if metric.endswith(known.ON_ALL) else few
+        kind = metric.removesuffix(known.ON_ALL)
+        if kind == "auroc":
+            found[column] = auroc(score[rows], labels[rows])
+        elif kind in known.FPR_AT:
+            found[column] = fpr_at_tpr(score[rows], labels[rows], known.FPR_AT[kind])
+        elif kind == known.AUROC_OF_ONE:
+            found[column] = statistics.fmean(auroc(each[rows], labels[rows]) for each in outputs)
+        elif kind == known.DELONG and before is not None:
+            found[column] = delong_test(score[rows], before.mean(0)[rows], labels[rows]).p_value
+    return found
+
+
+def _grid(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for values in product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
+def _check(settings: Mapping[str, Any]) -> None:
+    unknown = [key for key in settings if key not in SETTINGS]
+    constraint = settings.get("constraint")
+    if unknown:
+        raise ValueError(f"the settings of an ensemble are {', '.join(SETTINGS)}, got {', '.join(unknown)}")
+    if constraint is not None and not set(CONSTRAINT[:3]) <= set(constraint) <= set(CONSTRAINT):
+        raise ValueError(f"a constraint's settings are lists of {', '.join(CONSTRAINT)}, got {dict(constraint)}")
