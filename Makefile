@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all check bench bench-peers docs clean
+.PHONY: help demo test test-all coverage check bench bench-peers docs clean
 
 help:
 	@echo "make demo      metricfit compare on a real table that comes with scikit-learn; its report goes to demo-report/"
 	@echo "make test      the tests (a few minutes)"
 	@echo "make test-all  the tests, slow ones included"
+	@echo "make coverage  the tests, and which lines they reach (slower)"
 	@echo "make check     formatting, lint, types, import layers"
 	@echo "make bench     the speed table of docs/speed.md, measured here"
 	@echo "make bench-peers  other libraries' segmentation and ranking losses beside ours, in an environment of their own"
@@ -31,6 +32,9 @@ demo: $(VENV)/.with-demo
 		--jobs 2 --network embedded --members 4 --epochs 40
 
 test: $(VENV)/.with-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --durations=15 --doctest-modules src tests
+
+coverage: $(VENV)/.with-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --doctest-modules src tests \
 		--cov --cov-report=term:skip-covered
 
