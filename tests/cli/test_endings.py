@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from metricfit._version import __version__
-from metricfit.cli.app import app
+from metricfit.cli.app import COMMANDS, app
 from metricfit.cli.errors import UserError, told
 from metricfit.experiments import Cell, CellError, run
 from metricfit.experiments.failures import deliberate
@@ -28,14 +28,14 @@ def tracebacks_go_to(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def ending(error, **environment):
+def ending(error, resumes=False, **environment):
     """A command that fails so."""
 
     def command():
         raise error if isinstance(error, BaseException) else error()
 
     failing = typer.Typer()
-    failing.command()(told(command))
+    failing.command()(told(command, resumes=resumes))
     return CliRunner().invoke(failing, [], env=environment)
 
 
@@ -66,7 +66,7 @@ def caught(function):
         (UserError("mend\nthis"), 2, "Error: mend this"),
         (FileNotFoundError(2, "No such file", "t.csv"), 2, "Error: t.csv cannot be used: No such file."),
         (foreseen, 2, "Error: there is no metric 'f3'"),
-        (KeyboardInterrupt(), 130, "Interrupted. What was finished is kept"),
+        (KeyboardInterrupt(), 130, "Interrupted. Nothing is kept to go on from"),
         (unforeseen, 1, "mistake in metricfit, not in your table"),
         (ValueError("from nowhere"), 1, "mistake in metricfit"),
         (lambda: np.zeros(2) + np.zeros(3), 1, "ValueError: operands could not be broadcast.*mistake in metricfit"),
@@ -78,6 +78,11 @@ def test_an_error_is_one_paragraph_and_a_code(error, code, says):
     assert re.match(says, found.stderr) or re.search(says, found.stderr)
     assert found.stderr.count("\n") == 1
     assert found.stdout == ""
+
+
+def test_what_is_kept_is_said_of_commands_that_go_on_alone():
+    assert "What was finished is kept; run the same command again" in ending(KeyboardInterrupt(), resumes=True).stderr
+    assert {name for name, entry in COMMANDS.items() if entry.resumes} == {"compare", "reproduce"}
 
 
 def test_a_mistake_of_ours_leaves_its_traceback_in_a_file():

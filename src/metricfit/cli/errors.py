@@ -13,8 +13,6 @@ from typing import Any
 import typer
 
 from metricfit.cli.printing import say
-from metricfit.experiments.cells import CellError
-from metricfit.experiments.failures import deliberate
 
 DEBUG = "METRICFIT_DEBUG"
 
@@ -23,8 +21,8 @@ class UserError(Exception):
     """Something about the files or options given; the message says what, and what to do."""
 
 
-def told(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose errors end in one paragraph.
+def told(command: Callable[..., None], *, resumes: bool = False) -> Callable[..., None]:
+    """A command whose errors end in one paragraph; one that resumes says so when it is interrupted.
 
     An error that this library raised in words of its own, or that the system reports of a file, is the user's to mend.
     Any other is a mistake of ours and is called so; its traceback goes to a file, or is shown with METRICFIT_DEBUG=1.
@@ -37,7 +35,8 @@ def told(command: Callable[..., None]) -> Callable[..., None]:
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            say("Interrupted. What was finished is kept; run the same command again to go on.")
+            kept = "What was finished is kept; run the same command again to go on."
+            say(f"Interrupted. {kept if resumes else 'Nothing is kept to go on from; run it again from the start.'}")
             raise typer.Exit(130) from None
         except Exception as error:
             if os.environ.get(DEBUG):
@@ -52,6 +51,9 @@ def told(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _is_the_users(error: Exception) -> bool:
+    from metricfit.experiments.cells import CellError  # loads what most commands do not need to start
+    from metricfit.experiments.failures import deliberate
+
     if isinstance(error, CellError):
         return error.details is None
     return isinstance(error, (UserError, OSError, ModuleNotFoundError)) or deliberate(error)

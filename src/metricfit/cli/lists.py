@@ -7,7 +7,6 @@ from typing import Any
 
 from metricfit.cli.options import AsJson
 from metricfit.cli.printing import show
-from metricfit.data.catalogue import CATALOGUE, names
 from metricfit.metrics import registry
 
 
@@ -21,6 +20,8 @@ def metrics(as_json: AsJson = False) -> None:
 
 def datasets(as_json: AsJson = False) -> None:
     """The datasets that metricfit.data.load and fetch know: their size, what is positive, where to get them."""
+    from metricfit.data.catalogue import CATALOGUE, names  # its package loads pandas and more, metrics needs none
+
     found = []
     for name in names():
         entry = CATALOGUE[name]

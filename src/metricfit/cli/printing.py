@@ -9,13 +9,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from metricfit.experiments.cells import Progress as CellProgress
+if TYPE_CHECKING:
+    from metricfit.experiments.cells import Progress as CellProgress
 
 WIDTH_OF_FILES = 160  # where no terminal says how wide it is
 

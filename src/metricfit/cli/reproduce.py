@@ -104,7 +104,7 @@ def _list(as_json: bool) -> None:
 def main() -> None:
     """The command alone."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(told(reproduce))
+    app.command()(told(reproduce, resumes=True))
     app()
 
 
