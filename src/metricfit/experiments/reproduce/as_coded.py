@@ -1,7 +1,7 @@
 """The losses of "Bridging the Gap" (Tsoi et al. 2022) as its published code computes them, errors included.
 
 They show where published numbers come from, and are of no other use. Right are ``MetricLoss``, ``SoftAUROCLoss`` and
-``WMWLoss``. Read from the authors' repository, nathantsoi/btg; written anew.
+``WMWLoss``. Read from the authors' repository; written anew.
 """
 
 from __future__ import annotations
