@@ -13,12 +13,14 @@ from metricfit.experiments.reproduce import ensembles, image_tasks, known, writi
 from metricfit.experiments.reproduce.image_networks import small_cnn
 from metricfit.experiments.reproduce.image_tasks import CifarPair
 from metricfit.experiments.reproduce.networks import network
+from metricfit.experiments.reproduce.spec import Protocol
 from metricfit.experiments.reproduce.trials import trials_of
 from metricfit.losses import MarginLoss
 from metricfit.stats import delong_test
 from metricfit.train import fit_population
 from metricfit.train.order import seed_of
 
+SPLITS = Protocol("paper", "says", varied="splits")
 FEW = {"negatives": 12, "watched": 8}
 EACH = 32
 
@@ -35,15 +37,15 @@ def folder(tmp_path_factory):
         rows = np.concatenate([labels[:, None], pixels.astype(np.uint8)], axis=1)
         (where / "cifar-10-batches-bin" / f"{name}.bin").write_bytes(rows.tobytes())
     yield str(where)
-    image_tasks.read_cifar10.cache_clear()
+    image_tasks.read.cache_clear()
 
 
 def test_trials_are_drawn_as_the_paper_says(folder):
     task = CifarPair(0, 1, 4, **FEW)
     pixels, labels = task.images(folder)
-    train, test = (image_tasks.read_cifar10(folder).train, image_tasks.read_cifar10(folder).test)
+    train, test = (image_tasks.read("cifar10", folder).train, image_tasks.read("cifar10", folder).test)
     first = np.isin(train.labels, (0, 1)).sum()
-    drawn = list(task.trials(folder, 3))
+    drawn = list(task.trials(folder, 3, SPLITS))
     assert task.content(folder) == "160 training images"
     for each in drawn:
         counts = [np.bincount(labels[rows]).tolist() for rows in (each.train, each.validation)]
@@ -58,7 +60,7 @@ def test_trials_are_drawn_as_the_paper_says(folder):
     assert set(drawn[0].test) < set(drawn[0].every_test)
     np.testing.assert_array_equal(pixels[first:], test.pixels[np.isin(test.labels, (0, 1))])
     with pytest.raises(ValueError, match="images of a class are wanted, there are"):
-        next(CifarPair(0, 1, 1, negatives=90).trials(folder, 1))
+        next(CifarPair(0, 1, 1, negatives=90).trials(folder, 1, SPLITS))
 
 
 TOML = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from metricfit.core import steps
 from metricfit.data import catalogue, published
 from metricfit.experiments.reproduce import as_coded, image_networks
 from metricfit.experiments.reproduce.anyloss_mlp import anyloss_mlp
-from metricfit.experiments.reproduce.image_tasks import CifarPair
+from metricfit.experiments.reproduce.image_tasks import CifarPair, whole_cifar10, whole_fashion_mnist
 from metricfit.experiments.reproduce.reading import Section
 from metricfit.experiments.reproduce.small_batches import OnSmallBatches
 from metricfit.experiments.reproduce.squared import SquaredErrorLoss
@@ -38,7 +39,7 @@ LOSSES |= STEPS | AS_CODED | {"T": tenths, "OnSmallBatches": OnSmallBatches, "Sq
 NETWORKS: dict[str, Callable[..., Any]] = {
     name: getattr(models, name) for name in ("mlp", "btg_mlp", "multiclass_mlp", "study_mlp", "perceptron")
 }
-NETWORKS |= {"anyloss_mlp": anyloss_mlp, "small_cnn": image_networks.small_cnn}
+NETWORKS |= {"anyloss_mlp": anyloss_mlp, **image_networks.NETWORKS}
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     name: getattr(torch.optim, name) for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")
 }
@@ -46,6 +47,8 @@ DATASETS: dict[str, Callable[..., Any]] = {
     "two_blobs": published.two_blobs,
     "breast_cancer": published.breast_cancer,
     "cifar10_pair": CifarPair,
+    "cifar10": whole_cifar10,
+    "fashion_mnist": whole_fashion_mnist,
 }
 
 #: Columns that are no metric of decisions.
@@ -63,15 +66,35 @@ OF_ENSEMBLES = tuple(
     for where in ("", ON_ALL)
     if metric + where != "auroc"
 )
-OTHERS = (*RANKINGS, SECONDS, TIMES_BCE, *OF_ENSEMBLES)
+#: Columns of paths.
+PEARSON = "r of loss and metric"
+BEST_WATCHED = "best watched value"
+OTHERS = (*RANKINGS, SECONDS, TIMES_BCE, *OF_ENSEMBLES, PEARSON, BEST_WATCHED)
+#: Columns of several classes: of one of them, and the mean over all.
+OF_CLASS = r"(.+) of class (\d+)"
+MACRO = "macro "
+
+
+def kind_of_column(metric: str) -> str | None:
+    """The only kind of row that has such a column; None if all have.
+
+    >>> kind_of_column("recall of class 5"), kind_of_column("f1")
+    ('classes', None)
+    """
+    if metric in OF_ENSEMBLES:
+        return "ensemble"
+    if metric in (PEARSON, BEST_WATCHED):
+        return "paths"
+    return "classes" if metric.startswith(MACRO) or re.fullmatch(OF_CLASS, metric) else None
 
 
 def check_column(metric: str) -> None:
     """Refuse what is neither a metric nor one of the other columns."""
     if metric in OTHERS:
         return
+    of_class = re.fullmatch(OF_CLASS, metric)
     try:
-        get_metric(metric)
+        get_metric(of_class[1] if of_class else metric.removeprefix(MACRO))
     except ValueError as error:
         raise ValueError(f"{error}. A column, but no metric of decisions, are {', '.join(OTHERS)}") from None
 

@@ -173,10 +173,11 @@ def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, s
 def _check_references(spec: TableSpec) -> None:
     if spec.against is not None and spec.against not in spec.rows:
         raise SpecError(f"{spec.file}: against: is none of the rows {', '.join(spec.rows)}, got {spec.against!r}")
-    of_ensembles = [key for key, column in spec.columns.items() if column.metric in known.OF_ENSEMBLES]
     for row in spec.rows.values():
-        if of_ensembles and row.own_trials and row.kind != "ensemble":
-            raise SpecError(f"{spec.file}: columns.{of_ensembles[0]}: is measured of rows of kind 'ensemble' alone")
+        for key, column in spec.columns.items() if row.own_trials else ():
+            kind = known.kind_of_column(column.metric)
+            if kind not in (None, row.kind):
+                raise SpecError(f"{spec.file}: columns.{key}: is measured of rows of kind {kind!r} alone")
         if row.gathers:
             _check_gathered(spec, row)
         if row.of is not None and (row.of not in spec.rows or spec.rows[row.of].of is not None):

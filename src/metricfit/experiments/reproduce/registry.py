@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from metricfit.experiments.reproduce.classes import of_classes
 from metricfit.experiments.reproduce.descent import descended
 from metricfit.experiments.reproduce.ensembles import ensembled
 from metricfit.experiments.reproduce.kinds import Kind, networks
+from metricfit.experiments.reproduce.paths import followed
 from metricfit.experiments.reproduce.searching import searched
 from metricfit.experiments.reproduce.shares import in_shares
 from metricfit.experiments.reproduce.svm import svm_perf
@@ -18,5 +20,7 @@ TRAINED: dict[str, Kind] = {
     "descent": descended,
     "timed": timed,
     "ensemble": ensembled,
+    "paths": followed,
+    "classes": of_classes,
 }
 KINDS: dict[str, Kind] = {**TRAINED, "svm-perf": svm_perf}

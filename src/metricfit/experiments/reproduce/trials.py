@@ -18,7 +18,7 @@ from torch import Tensor
 from metricfit.data import Preparation, Table, bridging_the_gap, folds, load, split
 from metricfit.experiments.reproduce import known
 from metricfit.experiments.reproduce.expressions import made
-from metricfit.experiments.reproduce.image_tasks import CifarPair
+from metricfit.experiments.reproduce.image_tasks import ImageTask
 from metricfit.experiments.reproduce.spec import Dataset, Protocol
 
 Rows = NDArray[np.int64]
@@ -66,7 +66,7 @@ def trials_of(
     """
     task = _image_task(dataset)
     if task is not None:
-        return _trials_of_images(task, _given(folder, dataset), trials)
+        return _trials_of_images(task, _given(folder, dataset), trials, protocol)
     table = table_of(dataset, folder, beside)
     y = torch.tensor(table.y)  # a copy: pandas may lend an array that must not be written to
     numbers = PREPARATIONS[prepare](table)
@@ -82,16 +82,16 @@ def trials_of(
     return found
 
 
-def _trials_of_images(task: CifarPair, folder: str, trials: int) -> list[Trial]:
+def _trials_of_images(task: ImageTask, folder: str, trials: int, protocol: Protocol) -> list[Trial]:
     """Trials that share all images, as bytes."""
     x, y = map(torch.from_numpy, task.images(folder))
-    drawn = enumerate(task.trials(folder, trials))
+    drawn = enumerate(task.trials(folder, trials, protocol))
     return [Trial(number, x, y, *map(torch.from_numpy, each)) for number, each in drawn]
 
 
-def _image_task(dataset: Dataset) -> CifarPair | None:
+def _image_task(dataset: Dataset) -> ImageTask | None:
     found = None if dataset.made is None else made(dataset.made, known.DATASETS)
-    return found if isinstance(found, CifarPair) else None
+    return found if isinstance(found, ImageTask) else None
 
 
 def _given(folder: str | None, dataset: Dataset) -> str:
