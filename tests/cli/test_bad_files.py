@@ -116,6 +116,31 @@ def rows(**columns):
     return good().assign(**columns)
 
 
+def unnamed():
+    """As R's write.table writes it: row names, and no name for them."""
+    return "a,b,y\n" + "".join(f"row{k},{k / 7:.3f},{k % 3},{int(k % 4 == 0)}\n" for k in range(80))
+
+
+def categories(path):
+    good().assign(y=pd.Categorical(good()["y"], ["no", "yes", "never"])).to_parquet(path)
+
+
+def dated(path):
+    good().assign(y=np.where(good()["y"] == "yes", days[1], days[0])).to_parquet(path)
+
+
+def in_parquet(found):
+    return list(pd.read_parquet(found["file"]).columns) == ["predicted", "probability of no", "probability of yes"]
+
+
+def positive(label):
+    return lambda found: found["positive"] == label
+
+
+def counted(**expected):
+    return lambda found: found["classes"] == {name.strip("_"): rows for name, rows in expected.items()}
+
+
 FIT = "fit DATA --target y --out OUT"
 BOTH = " --subject-to precision>=1 --subject-to recall>=1"
 EVALUATE = "evaluate MODEL DATA --target y"
@@ -145,6 +170,8 @@ CASES = [
     Case("latin-1", "t.csv", text_of(good()).replace("Ulm", "Grün").encode("latin-1"), "not UTF-8.*iconv"),
     Case("UTF-16", "t.csv", text_of(good()).encode("utf-16"), "UTF-16: save it as UTF-8"),
     Case("ragged rows", "t.csv", "a,b,y\n1,2,no\n1,2,no,4,5\n", "is not a table: .*line 3"),
+    Case("a field more than names", "t.csv", unnamed(), "3 names in its header and more fields in its rows.*write.csv"),
+    Case("decimal commas", "t.csv", "a;y\n" + "1,5;0\n2,5;1\n" * 20, "more fields.*semicolons"),
     Case("an open quote", "t.csv", 'a,b,y\n1,2,no\n1,"2,no\n3,4,yes\n', "not a table"),
     Case("semicolons", "t.csv", text_of(good(), sep=";"), "no column 'y'.*semicolon"),
     Case("tabs", "t.csv", text_of(good(), sep="\t"), "no column 'y'.*tab"),
@@ -177,6 +204,9 @@ CASES = [
     Case("names to predict", "t.csv", rows(y=[f"n{k}" for k in range(80)]), "look like names.*Choose another column"),
     Case("three rows", "t.csv", good().iloc[[0, 1, 2]].assign(y=["no", "yes", "no"]), "'yes' has a single row"),
     Case("compare three classes", "t.csv", classes("a", "b", "c"), "compare is for two classes.*use fit", COMPARE),
+    Case("NA among numbers", "t.csv", rows(y=["0", "1", "1", "NA"] * 20), "missing in 20 of 80.*words such as NA"),
+    Case("--positive of three", "t.csv", classes("a", "b", "c"), "--positive is for two", FIT + " --positive a"),
+    Case("--subject-to of three", "t.csv", classes("a", "b", "c"), "--subject-to is for two", FIT + BOTH),
     Case("labels of lists", "t.jsonl", '{"a": 1, "y": [0]}\n{"a": 2, "y": [1]}\n', "lists or objects"),
     # Groups and requirements.
     Case("no such group", "t.csv", good(), "no column 'site' to group by", COMPARE + " --group site"),
@@ -198,6 +228,10 @@ CASES = [
     Case("out inside a file", "t.csv", in_the_way, "[Nn]ot a directory|is a file", FIT + " --out HERE/taken/x"),
     Case("compare into a file", "t.csv", in_the_way, "is a file", "compare DATA --target y --folds 2 --out HERE/taken"),
     Case("predict into no folder", "t.csv", good(), "There is no folder", "predict MODEL DATA --out HERE/none/p.csv"),
+    Case("predict onto its table", "t.csv", good(), "is there already", "predict MODEL DATA --out DATA"),
+    Case("predict to a spreadsheet", "t.csv", good(), ".csv or .parquet", "predict MODEL DATA --out HERE/p.xlsx"),
+    Case("a report into no folder", "t.csv", good(), "There is no folder", EVALUATE + " --report HERE/none/r.html"),
+    Case("a report onto a table", "t.csv", good(), "is there already", EVALUATE + " --report DATA"),
     Case("predict into a folder", "t.csv", in_the_way, "is a folder", "predict MODEL DATA --out HERE/full"),
     # Models, and rows unlike those they learnt from.
     Case("no model", "t.csv", good(), "There is no model", "predict HERE/none DATA --out OUT.csv"),
@@ -210,6 +244,7 @@ CASES = [
     Case("a column missing at predict", "t.csv", good()[["a", "town"]], "lacks 1 of the columns.*'b'", PREDICT),
     Case("text where numbers were", "t.csv", rows(b="high"), "'b'.*number", PREDICT),
     # What is odd, and right.
+    Case("predict to Parquet", "t.csv", good(), None, "predict MODEL DATA --out HERE/p.parquet", in_parquet),
     Case("new category at predict", "t.csv", rows(town="Rome"), None, PREDICT, lambda found: found["rows"] == 80),
     Case("extra column at predict", "t.csv", rows(more=1), None, PREDICT, lambda found: found["rows"] == 80),
     Case("one class at evaluate", "t.csv", classes("no"), None, EVALUATE, lambda found: found["tp"] + found["fn"] == 0),
@@ -229,6 +264,12 @@ CASES = [
     Case("a column without a name", "t.csv", good().rename(columns={"a": ""})),
     Case("line breaks in cells", "t.csv", rows(town="Ulm\nBonn")),
     Case("true and false", "t.csv", rows(y=good()["y"] == "yes")),
+    Case("true for True", "t.csv", rows(y=good()["y"] == "yes"), None, FIT + " --positive true", positive(True)),
+    Case("1 for 1.0", "t.csv", rows(y=1.0 * (good()["y"] == "yes")), None, FIT + " --positive 1", positive(1.0)),
+    Case("NA and None for labels", "t.csv", classes("NA", "None", "x"), holds=counted(NA=27, None_=27, x=26)),
+    Case("a comma at the end of rows", "t.csv", text_of(good()).replace("no\n", "no,\n").replace("yes\n", "yes,\n")),
+    Case("categories without rows", "t.parquet", categories, holds=counted(no=61, yes=19)),
+    Case("dates for labels", "t.parquet", dated, holds=lambda found: found["positive"] == "2024-01-02"),
     Case("labels 1 and 2", "t.csv", rows(y=1 + (good()["y"] == "yes"))),
     Case("labels 0.0 and 1.0", "t.csv", rows(y=1.0 * (good()["y"] == "yes"))),
     Case("three classes", "t.csv", classes("a", "b", "c"), holds=lambda found: found["threshold"] is None),

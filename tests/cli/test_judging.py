@@ -5,7 +5,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import f1_score, fbeta_score
+from sklearn.metrics import (
+    accuracy_score,
+    confusion_matrix,
+    f1_score,
+    fbeta_score,
+    precision_recall_fscore_support,
+)
 from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
@@ -52,8 +58,92 @@ def test_several_classes_are_averaged_and_have_no_threshold(table, tmp_path):
     model = MetricClassifier("f1", **TINY).fit(frame[["a", "b"]], frame["three"])
     model.save(tmp_path / "model")
     printed = json.loads(call("evaluate", tmp_path / "model", path, "--target", "three", "--json").stdout)
-    expected = f1_score(frame["three"], model.predict(frame[["a", "b"]]), average="macro")
-    assert printed == {"rows": 120, "macro f1": pytest.approx(expected)}
+    called = model.predict(frame[["a", "b"]])
+    assert list(printed)[:2] == ["rows", "macro f1"]
+    assert printed["macro f1"] == pytest.approx(f1_score(frame["three"], called, average="macro"))
+    assert printed["accuracy"] == pytest.approx(accuracy_score(frame["three"], called))
+    by_class = precision_recall_fscore_support(frame["three"], called, zero_division=0)
+    for name, values in zip(("precision", "recall", "f1", "rows"), by_class, strict=True):
+        assert [each[name] for each in printed["classes"].values()] == pytest.approx(values.tolist())
+    matrix = [[printed["confusion"][true][given] for given in "xyz"] for true in "xyz"]
+    assert matrix == confusion_matrix(frame["three"], called, labels=list("xyz")).tolist()
+    lines = call("evaluate", tmp_path / "model", path, "--target", "three").stdout
+    assert f"accuracy: {printed['accuracy']:.4g}" in lines
+    assert "true / predicted" in lines
     refused = call("evaluate", tmp_path / "model", path, "--target", "three", "--threshold", "0.5")
     assert refused.exit_code == 2
     assert "--threshold is for two classes" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def fitted(table, tmp_path_factory):
+    """As fit leaves it: the model in a folder of the folder."""
+    frame, folder = table[1], tmp_path_factory.mktemp("fitted")
+    MetricClassifier("f1", **TINY | {"epochs": 40}).fit(frame[["a", "b"]], frame["two"]).save(folder / "model")
+    return folder
+
+
+def test_the_folder_that_fit_was_given_is_a_model_too(fitted, table, tmp_path):
+    for folder, name in ((fitted, "a.csv"), (fitted / "model", "b.csv")):
+        assert call("predict", folder, table[0], "--out", tmp_path / name).exit_code == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    outer, inner = (
+        call("evaluate", each, table[0], "--target", "two", "--json") for each in (fitted, fitted / "model")
+    )
+    assert outer.exit_code == 0
+    assert outer.stdout == inner.stdout
+
+
+def test_predictions_are_of_the_kind_their_name_says(fitted, table, tmp_path):
+    for name in ("p.csv", "p.parquet"):
+        assert call("predict", fitted, table[0], "--out", tmp_path / name).exit_code == 0
+    parquet, csv = pd.read_parquet(tmp_path / "p.parquet"), pd.read_csv(tmp_path / "p.csv")
+    pd.testing.assert_frame_equal(parquet, csv, check_dtype=False)
+    refused = call("predict", fitted, table[0], "--out", tmp_path / "p.feather")
+    assert refused.exit_code == 2
+    assert "written as .csv or .parquet; 'p.feather' ends in neither" in refused.stderr
+
+
+def test_no_file_is_overwritten(fitted, table, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(table[0].read_bytes())
+    for arguments in (["predict", "--out", rows], ["evaluate", "--target", "two", "--report", rows]):
+        refused = call(arguments[0], fitted, rows, *arguments[1:])
+        assert refused.exit_code == 2
+        assert "is there already" in " ".join(refused.stderr.split())
+    assert rows.read_bytes() == table[0].read_bytes()
+
+
+def test_a_class_without_rows_is_told(fitted, table, tmp_path):
+    whole = call("evaluate", fitted, table[0], "--target", "two", "--json")
+    assert whole.stderr == ""
+    table[1].query("two == 'no'").to_csv(tmp_path / "one.csv", index=False)
+    found = call("evaluate", fitted, tmp_path / "one.csv", "--target", "two", "--json", "--report", tmp_path / "r.html")
+    assert found.exit_code == 0
+    assert "no row has the class 'yes'" in found.stderr
+    assert "all of one class" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("swapped", "verdict"), [(False, "In line with training"), (True, "Worse than in training")])
+def test_the_page_says_whether_the_model_does_as_in_training(fitted, table, tmp_path, swapped, verdict):
+    frame = table[1].copy()
+    if swapped:
+        frame["two"] = frame["two"].map({"yes": "no", "no": "yes"})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    page = tmp_path / "r.html"
+    found = call("evaluate", fitted, tmp_path / "rows.csv", "--target", "two", "--report", page)
+    assert found.exit_code == 0, found.output
+    assert verdict in page.read_text(encoding="utf-8")
+
+
+def test_fit_names_the_classes_and_the_metric_as_evaluate_does(table, tmp_path):
+    small = ("--network", "mlp", "--members", "2", "--epochs", "2", "--quiet")
+    three = call("fit", table[0], "--target", "three", "--out", tmp_path / "three", *small)
+    assert three.exit_code == 0, three.output
+    lines = three.stdout.splitlines()
+    assert lines[1].startswith("macro f1 ")
+    for label, rows in table[1]["three"].value_counts().items():
+        assert f"'{label}' ({rows} rows)" in lines[0]
+    two = json.loads(call("fit", table[0], "--target", "two", "--out", tmp_path / "two", "--json", *small).stdout)
+    assert two["classes"] == dict(table[1]["two"].value_counts())
+    assert two["positive"] == "yes"

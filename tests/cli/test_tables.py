@@ -51,6 +51,8 @@ BAD = {
     "header.csv": (b"a,b\n", "a header and no rows"),
     "twice.csv": (b"a,a\n1,2\n", "more than one column named 'a'"),
     "ragged.csv": (b"a,b\n1,2\n1,2,3,4\n", "is not a table"),
+    "unnamed.csv": (b"a,b,y\nr1,1,2,0\nr2,3,4,1\n", "3 names in its header and more fields in its rows.*Name every"),
+    "decimal.csv": (b"a;y\n1,5;0\n2,5;1\n", "more fields in its rows.*parted by semicolons"),
     "latin.csv": ("a,b\nGrün,1\n".encode("latin1"), "is not UTF-8 text"),
     "nul.csv": (b"a,b\n1,\x00\n", "NUL bytes"),
     "utf16.csv": ("a,b\n1,2\n".encode("utf-16"), "looks like UTF-16"),
@@ -99,6 +101,45 @@ def test_odd_but_right_tables(tmp_path):
     assert list(frame.columns) == ["n", "huge", "mixed", "gone"]  # no byte order mark
     assert np.isnan(frame["gone"][0])
     assert len(frame) == 2
+
+
+def test_a_comma_at_the_end_of_every_row_is_no_column(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"a,b,y\n1,2,NA,\n3,4,no,\n")
+    expected = pd.DataFrame({"a": [1, 3], "b": [2, 4], "y": ["NA", "no"]})
+    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", "y"), expected)
+
+
+def test_words_for_missing_are_labels_among_words(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("a,y\nNA,None\n1,NA\n2,x\n3,NA\n4,\n")
+    found = read_table(tmp_path / "t.csv", "y")
+    assert found["y"].tolist()[:4] == ["None", "NA", "x", "NA"]
+    assert found["y"].isna().tolist() == [False] * 4 + [True]  # an empty cell is missing
+    assert found["a"].isna().tolist() == [True] + [False] * 4  # elsewhere the words are
+    assert "'NA' stands in 2 rows of the target 'y'; it is a label" in capsys.readouterr().err
+    assert read_table(tmp_path / "t.csv")["y"].isna().sum() == 4
+
+
+def test_words_for_missing_are_missing_among_numbers(tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n1,0\n2,NA\n3,1\n")
+    frame = read_table(tmp_path / "t.csv", "y")
+    with pytest.raises(UserError, match=r"missing in 1 of 3 rows .*words such as NA among numbers"):
+        split_target(frame, "y", "t.csv")
+
+
+def test_categories_without_rows_are_no_classes():
+    frame = pd.DataFrame({"a": range(6), "y": pd.Categorical(list("ppqqpq"), list("pqr"))})
+    labels = split_target(frame, "y", "t.parquet")[1]
+    check_classes(labels, "t.parquet")
+    assert dict(labels.value_counts()) == {"p": 3, "q": 3}
+
+
+def test_dates_for_labels_read_the_same_whatever_is_beside_them():
+    days = pd.to_datetime(["2020-01-01", "2020-01-02 06:30", "2020-01-01"], format="ISO8601")
+    frame = pd.DataFrame({"a": range(3), "y": days})
+    assert split_target(frame, "y", "t.parquet")[1].tolist() == ["2020-01-01", "2020-01-02 06:30:00", "2020-01-01"]
+    assert split_target(frame.iloc[[0]], "y", "t.parquet")[1].tolist() == ["2020-01-01"]
+    frame["y"] = frame["y"].dt.date
+    assert split_target(frame, "y", "t.parquet")[1].tolist() == ["2020-01-01", "2020-01-02", "2020-01-01"]
 
 
 def test_the_target_is_taken_out():

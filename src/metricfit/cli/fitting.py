@@ -10,7 +10,7 @@ import typer
 from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
 from metricfit.cli.printing import show, working
-from metricfit.cli.rows import check_folder, check_words, positive_of, rows_of
+from metricfit.cli.rows import check_folder, check_several, check_words, in_words, positive_of, rows_of
 from metricfit.estimators import MetricClassifier
 
 
@@ -36,6 +36,8 @@ def fit(
     if to.exists() and any(to.iterdir()):
         raise UserError(f"{to} is not empty; give a new folder.")
     X, y, groups = rows_of(data, target, group)
+    check_several(y, positive, subject_to)
+    chosen, counts = positive_of(y, positive), y.value_counts()
     model = MetricClassifier(
         metric,
         subject_to=subject_to or None,
@@ -43,7 +45,7 @@ def fit(
         members=members,
         epochs=epochs,
         time_budget=time_budget if epochs is None else None,
-        pos_label=positive_of(y, positive),
+        pos_label=chosen,
         random_state=seed,
     )
     with working("Training ...", quiet):
@@ -52,6 +54,7 @@ def fit(
     report = pages.of_model(model, data.name, target, to / "report.html")
     found = {"metric": metric, "out_of_fold": model.value_, "threshold": model.threshold_}
     found |= {"interval": model.threshold_interval_, "model": str(to / "model"), "report": str(report)}
+    found |= {"positive": chosen, "classes": {str(label): int(rows) for label, rows in counts.items()}}
     at = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
-    headline = f"{metric} {model.value_:.3f}{at}, on rows each model had not seen."
-    show(found, as_json, [headline, f"Model: {to / 'model'}", f"Report: {report}"])
+    headline = f"{pages.called(model)} {model.value_:.3f}{at}, on rows each model had not seen."
+    show(found, as_json, [in_words(counts, chosen), headline, f"Model: {to / 'model'}", f"Report: {report}"])

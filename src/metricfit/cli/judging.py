@@ -7,14 +7,23 @@ from typing import Annotated, Any
 
 import pandas as pd
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
 from metricfit.cli.printing import say, show, working
-from metricfit.cli.tables import read_table, split_target
+from metricfit.cli.rows import check_file
+from metricfit.cli.tables import read_table, shown, split_target
 from metricfit.estimators import MetricClassifier
 from metricfit.estimators.columns import Number
 from metricfit.metrics import averaged, get_metric
+
+WIDEST = 12  # classes side by side
+WRITERS = {
+    ".csv": lambda frame, path: frame.to_csv(path, index=False),
+    ".parquet": lambda frame, path: frame.to_parquet(path, index=False),
+}
 
 
 def evaluate(
@@ -29,28 +38,30 @@ def evaluate(
     quiet: options.Quiet = False,
 ) -> None:
     """A model's metrics on labelled rows."""
+    if report is not None:
+        check_file(report, "--report")
     loaded = _model(model)
-    features, y = split_target(read_table(data), target, str(data))
+    features, y = split_target(read_table(data, target), target, str(data))
     X = _known_columns(loaded, features, data)
     with working("Judging ...", quiet):
+        _check_labels(loaded, y)
         found = _metrics(loaded, X, y, threshold)
         if report is not None:
             found["report"] = str(pages.of_evaluation(loaded, X, y, data.name, threshold, report))
-    show(found, as_json, [f"{name}: {_short(value)}" for name, value in found.items()])
+    show(found, as_json, _lines(found))
 
 
 def predict(
     model: options.ModelFolder,
     data: options.Data,
-    to: Annotated[Path, typer.Option("--out", help="A CSV file for the predictions.")],
+    to: Annotated[Path, typer.Option("--out", help="A new file for the predictions, .csv or .parquet.")],
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Labels and probabilities for new rows."""
-    if to.is_dir():
-        raise UserError(f"{to} is a folder; give a file to --out.")
-    if not to.parent.is_dir():
-        raise UserError(f"There is no folder {to.parent}; make it first.")
+    check_file(to, "--out")
+    if to.suffix.lower() not in WRITERS:
+        raise UserError(f"Predictions are written as {' or '.join(WRITERS)}; {to.name!r} ends in neither.")
     loaded = _model(model)
     X = _known_columns(loaded, read_table(data), data)
     with working("Predicting ...", quiet):
@@ -59,7 +70,7 @@ def predict(
     for label, column in zip(loaded.classes_, probabilities.T, strict=True):
         frame[f"probability of {label}"] = column
     unfinished = to.with_name(f".{to.name}.unfinished")
-    frame.to_csv(unfinished, index=False)
+    WRITERS[to.suffix.lower()](frame, unfinished)
     unfinished.replace(to)
     show({"rows": len(frame), "file": str(to)}, as_json, [f"{len(frame)} rows: {to}"])
 
@@ -67,7 +78,8 @@ def predict(
 def _model(path: Path) -> MetricClassifier:
     if not path.exists():
         raise UserError(f"There is no model {path}.")
-    return MetricClassifier.load(path)
+    inside = path / "model"  # where fit puts it in the folder that it was given
+    return MetricClassifier.load(inside if inside.is_dir() else path)
 
 
 def _known_columns(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
@@ -105,24 +117,64 @@ def _with_numbers(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> p
     return frame.assign(**read)
 
 
-def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> dict[str, Any]:
-    """The counts and every metric at the threshold; of several classes the model's own metric."""
+def _check_labels(model: MetricClassifier, y: pd.Series) -> None:
+    """Labels that the model knows; of those, a class without a row is told."""
     unknown = sorted(set(y.unique()) - set(model.classes_), key=str)
     if unknown:
-        shown, known = (", ".join(map(str, several[:5])) for several in (unknown, list(model.classes_)))
-        raise UserError(f"Labels that the model does not know: {shown}. It was trained on {known}.")
+        listed, known = (", ".join(map(str, several[:5])) for several in (unknown, list(model.classes_)))
+        raise UserError(f"Labels that the model does not know: {listed}. It was trained on {known}.")
+    absent = [shown(each) for each in model.classes_.tolist() if not (y == each).any()]
+    if absent:
+        say(
+            f"Warning: no row has the class {' or '.join(absent)}; metrics that divide by its rows are 0 here, and say "
+            "nothing about the model."
+        )
+
+
+def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> dict[str, Any]:
+    """The counts and every metric, the judged one first; of several classes also class by class."""
+    if threshold is not None and len(model.classes_) > 2:
+        raise UserError("--threshold is for two classes; of several, the largest score decides.")
     judged, counts = get_metric(model.metric), pages.counts_of(model, X, y, threshold)
+    every = dict.fromkeys([judged, *map(get_metric, pages.plain_metrics())])
     found: dict[str, Any] = {"rows": len(y)}
     if len(model.classes_) == 2:
         at = model.threshold_ if threshold is None else threshold
         found |= {"threshold": at} | {
             key: int(value) for key, value in zip(("tp", "fp", "fn", "tn"), counts, strict=True)
         }
-        shown_first = dict.fromkeys([judged, *map(get_metric, pages.plain_metrics())])
-        return found | {each.name: float(each(counts)) for each in shown_first}
-    if threshold is not None:
-        raise UserError("--threshold is for two classes; of several, the largest score decides.")
-    return found | {pages.called(model): float(averaged(judged, counts, model.average))}
+        return found | {each.name: float(each(counts)) for each in every}
+    found |= {pages.called(model, each): float(averaged(each, counts, model.average)) for each in every}
+    labels, predicted = [str(each) for each in model.classes_], model.predict(X)
+    of_class = dict.fromkeys([judged, *map(get_metric, ("precision", "recall", "f1"))])
+    values = {each.name: each(counts).tolist() for each in of_class if not each.whole_matrix}
+    found["classes"] = {
+        label: {"rows": int(counts.positives[at]), "predicted": int(counts.predicted[at])}
+        | {name: each[at] for name, each in values.items()}
+        for at, label in enumerate(labels)
+    }
+    crossed = pd.crosstab(y.to_numpy(), predicted).reindex(index=model.classes_, columns=model.classes_, fill_value=0)
+    found["confusion"] = {
+        true: dict(zip(labels, row, strict=True)) for true, row in zip(labels, crossed.to_numpy().tolist(), strict=True)
+    }
+    return found
+
+
+def _lines(found: dict[str, Any]) -> list[str | Table]:
+    """Each value on a line; class by class in tables."""
+    lines: list[str | Table] = [
+        f"{name}: {_short(value)}" for name, value in found.items() if not isinstance(value, dict)
+    ]
+    for name, corner in (("classes", "class"), ("confusion", "true / predicted")):
+        by_class = found.get(name, {})
+        if name == "confusion" and len(by_class) > WIDEST:
+            lines.append(f"The confusion matrix of {len(by_class)} classes is too wide to print; --json has it.")
+        elif by_class:
+            table = Table(corner, *map(escape, next(iter(by_class.values()))))
+            for label, values in by_class.items():
+                table.add_row(escape(label), *map(_short, values.values()))
+            lines.append(table)
+    return lines
 
 
 def _short(value: Any) -> str:

@@ -26,9 +26,9 @@ def plain_metrics() -> list[str]:
     return [name for name in names() if isinstance(getattr(metrics, name, None), metrics.Metric)]
 
 
-def called(model: MetricClassifier) -> str:
-    """The judged metric's name, of several classes with its average where it has one."""
-    metric = get_metric(model.metric)
+def called(model: MetricClassifier, metric: metrics.Metric | None = None) -> str:
+    """The judged metric's name, or another's, of several classes with its average where it has one."""
+    metric = get_metric(model.metric if metric is None else metric)
     return metric.name if len(model.classes_) == 2 or metric.whole_matrix else f"{model.average} {metric.name}"
 
 
@@ -172,7 +172,10 @@ def of_evaluation(
             metric=metric,
             average=model.average,
         )
-        headline, verdict = f"{called(model)} is {value} on {len(y):,} rows.", ""
+        headline, verdict = (
+            f"{called(model)} is {value} on {len(y):,} rows.",
+            f"Out of fold, in training, it was {words.value(model.value_)}.",
+        )
     else:
         at = model.threshold_ if threshold is None else threshold
         scores, labels = scores_of(model, X), labels_of(model, y)
@@ -187,7 +190,7 @@ def of_evaluation(
         drawn = stats.bootstrap(scores, labels, metric, threshold=at) if 0 < labels.sum() < len(labels) else None
         interval = _interval(None if drawn is None else drawn.interval)
         headline = f"{metric.name} is {value}{interval} at threshold {at:.4g}, on {len(y):,} rows."
-        verdict = _told(model, threshold, counts)
+        verdict = _told(model, threshold, counts, None if drawn is None else drawn.interval)
     facts = {"Data": f"{data}, column “{y.name}”", "Rows": f"{len(y):,}"} | _required(_listed(model.subject_to))
     return report.write(report.Report(data, headline, verdict, [section], facts | made_by()), path)
 
@@ -217,17 +220,33 @@ def _held_out(model: MetricClassifier, lead: str) -> report.Section:
     )
 
 
-def _told(model: MetricClassifier, threshold: float | None, counts: Counts) -> str:
-    """Whose threshold it is, and whether the requirements hold there."""
-    whose = (
-        "At the model's own threshold."
-        if threshold is None
-        else f"At the threshold that was given; the model's own is {model.threshold_:.4g}."
-    )
+def _told(
+    model: MetricClassifier, threshold: float | None, counts: Counts, interval: tuple[float, float] | None
+) -> str:
+    """What these rows say of the model: whether it does as in training, and whether the requirements hold."""
+    if interval is None:
+        said = "These rows are all of one class, so they do not say how the model tells classes apart."
+    elif threshold is not None:
+        said = f"At the threshold that was given; the model's own is {model.threshold_:.4g}."
+    else:
+        said = _beside_training(model, interval)
     for each in _listed(model.subject_to):
         holds = bool(parse_requirement(each).holds(counts).all())
-        whose += f" The requirement {each} {'holds' if holds else 'does not hold'}."
-    return whose
+        said += f" The requirement {each} {'holds' if holds else 'does not hold'} here."
+    return said
+
+
+def _beside_training(model: MetricClassifier, interval: tuple[float, float]) -> str:
+    """Whether the value found in training is one that these rows allow."""
+    before, (low, high) = model.value_, interval
+    if low <= before <= high:
+        return f"In line with training, where it was {words.value(before)} out of fold: no reason to doubt the model."
+    better = (before < low) != get_metric(model.metric).minimize
+    advice = "" if better else " Look for what differs in these rows before relying on it."
+    return (
+        f"{'Better' if better else 'Worse'} than in training, where it was {words.value(before)} out of fold, outside "
+        f"the interval of these rows.{advice}"
+    )
 
 
 def _at(model: MetricClassifier) -> str:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from metricfit.cli.errors import UserError
+from metricfit.cli.printing import say
 
 #: A compressed file may unpack to a hundred times its size, and always to the first, but never to more than the second.
 ALWAYS, LARGEST = 2**30, 8 * 2**30
@@ -38,14 +40,17 @@ KINDS = {
 }
 
 
-def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """A table from a file, by the ending of its name; column names are text, and all different."""
+def read_table(path: str | os.PathLike[str], target: str | None = None) -> pd.DataFrame:
+    """A table from a file, by the ending of its name; column names are text, and all different.
+
+    Words such as NA are missing in a text file, but in the target where labels are words too.
+    """
     where = Path(path)
     kind, packed = _kind(where)
     _check_file(where)
     readers: dict[str, Callable[[Path, bool], pd.DataFrame]] = {
-        "csv": lambda where, packed: _csv(where, packed, ","),
-        "tsv": lambda where, packed: _csv(where, packed, "\t"),
+        "csv": lambda where, packed: _csv(where, packed, ",", target),
+        "tsv": lambda where, packed: _csv(where, packed, "\t", target),
         "parquet": lambda where, packed: _columnar(where, pd.read_parquet, "Parquet"),
         "arrow": lambda where, packed: _arrow(where),
         "json lines": _json_lines,
@@ -59,15 +64,15 @@ def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataF
     """The columns to learn from, and the labels; rows without a label are an error."""
     if target not in frame.columns:
         near = [name for name in frame.columns if name.strip().lower() == target.strip().lower()]
-        hint = f" Did you mean {near[0]!r}?" if near else _separator_hint(frame)
+        hint = f" Did you mean {near[0]!r}?" if near else _separator_hint(list(frame.columns))
         shown = ", ".join(repr(name) for name in frame.columns[:12]) + (", ..." if frame.shape[1] > 12 else "")
         raise UserError(f"{where} has no column {target!r}. It has {frame.shape[1]}: {shown}.{hint}")
-    labels = frame[target]
+    labels = _plain(frame[target])
     missing = int(labels.isna().sum())
     if missing:
         raise UserError(
-            f"The target {target!r} is missing in {missing} of {len(frame)} rows of {where}. Remove those rows, or "
-            "give them a label."
+            f"The target {target!r} is missing in {missing} of {len(frame)} rows of {where} (empty cells, or words "
+            "such as NA among numbers). Remove those rows, or give them a label."
         )
     features = frame.drop(columns=target)
     if features.shape[1] == 0:
@@ -75,12 +80,21 @@ def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataF
     return features, labels
 
 
+def _plain(labels: pd.Series) -> pd.Series:
+    """Categories as what they name, those in use alone; dates as text, the same text whatever dates are beside them."""
+    if isinstance(labels.dtype, pd.CategoricalDtype):
+        labels = labels.astype(labels.cat.categories.dtype)
+    if pd.api.types.infer_dtype(labels, skipna=True) in ("datetime64", "datetime", "date"):
+        return labels.map(lambda day: str(day).removesuffix(" 00:00:00"), na_action="ignore").astype("str")
+    return labels
+
+
 def check_classes(labels: pd.Series, where: str) -> None:
     """Labels that can be learnt: at least two classes, and not a number for every row."""
     classes = labels.nunique()
     if classes < 2:
         raise UserError(
-            f"All {len(labels)} rows of {where} have the same target, {_shown(labels.iloc[0])}: there is nothing to "
+            f"All {len(labels)} rows of {where} have the same target, {shown(labels.iloc[0])}: there is nothing to "
             "tell apart."
         )
     if classes > max(20, len(labels) // 5):
@@ -92,7 +106,7 @@ def check_classes(labels: pd.Series, where: str) -> None:
     rarest = labels.value_counts()
     if int(rarest.iloc[-1]) < 2:
         raise UserError(
-            f"The class {_shown(rarest.index[-1])} has a single row in {where}; a class needs at least two, one to "
+            f"The class {shown(rarest.index[-1])} has a single row in {where}; a class needs at least two, one to "
             "learn from and one to check on. Merge it with another, or remove it."
         )
 
@@ -146,7 +160,7 @@ def _bytes(where: Path, packed: bool) -> io.BytesIO:
     return content
 
 
-def _csv(where: Path, packed: bool, separator: str) -> pd.DataFrame:
+def _csv(where: Path, packed: bool, separator: str, target: str | None) -> pd.DataFrame:
     content = _bytes(where, packed)
     start = content.getvalue()[: 2**20]
     for magic, (kind, ending) in DISGUISED.items():
@@ -160,7 +174,9 @@ def _csv(where: Path, packed: bool, separator: str) -> pd.DataFrame:
         raise UserError(_too_wide(where, len(names)))
     _check_names([name for name in names if name], where)  # pandas names those without a name
     try:
-        return pd.read_csv(content, sep=separator, low_memory=False, index_col=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # of fields without a name, which it would drop
+            frame = pd.read_csv(content, sep=separator, low_memory=False, index_col=False)
     except UnicodeDecodeError as error:
         raise UserError(
             f"{where} is not UTF-8 text (byte {error.start}); convert it, for instance with "
@@ -168,8 +184,32 @@ def _csv(where: Path, packed: bool, separator: str) -> pd.DataFrame:
         ) from None
     except pd.errors.EmptyDataError:
         raise UserError(f"{where} has no columns.") from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError) as error:
-        raise UserError(f"{where} is not a table: {_first_line(error)}.") from None
+    except pd.errors.ParserWarning:
+        hint = _separator_hint(names) or " Name every column, also that of row names (in R: write.csv)."
+        raise UserError(
+            f"{where} has {len(names)} names in its header and more fields in its rows: which name is whose is not "
+            f"known.{hint}"
+        ) from None
+    except (pd.errors.ParserError, ValueError) as error:
+        raise UserError(f"{where} is not a table: {_first_line(error)}.{_separator_hint(names)}") from None
+    if target is not None and target in frame.columns and frame[target].isna().any():
+        frame[target] = _as_it_stands(content, separator, frame, target)
+    return frame
+
+
+def _as_it_stands(content: io.BytesIO, separator: str, frame: pd.DataFrame, target: str) -> pd.Series:
+    """The target with an empty cell missing, and a word such as NA a label among labels that are words."""
+    if pd.api.types.infer_dtype(frame[target], skipna=True) not in ("string", "empty"):
+        return frame[target]
+    content.seek(0)
+    place = frame.columns.get_loc(target)
+    found = pd.read_csv(
+        content, sep=separator, index_col=False, usecols=[place], dtype=str, keep_default_na=False, na_values=[""]
+    ).iloc[:, 0]
+    taken = found[frame[target].isna() & found.notna()]
+    for word, rows in taken.value_counts().items():
+        say(f"Warning: {word!r} stands in {rows} rows of the target {target!r}; it is a label, not a missing one.")
+    return found
 
 
 def _header(start: bytes, separator: str) -> list[str]:
@@ -234,21 +274,22 @@ def _too_wide(where: Path, columns: int) -> str:
     )
 
 
-def _separator_hint(frame: pd.DataFrame) -> str:
+def _separator_hint(names: list[str]) -> str:
     """For a table whose columns were not told apart."""
-    if frame.shape[1] > 1:
+    if len(names) != 1:
         return ""
     for mark, called, remedy in (
         (";", "semicolons", "save it with commas"),
         ("\t", "tabs", "name it .tsv"),
         ("|", "bars", "save it with commas"),
     ):
-        if mark in frame.columns[0]:
+        if mark in names[0]:
             return f" Its columns seem to be parted by {called}: {remedy}."
     return ""
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A label as it can be told from others: text in quotes."""
     return repr(value) if isinstance(value, str) else str(value)
 
 
