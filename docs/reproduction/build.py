@@ -20,6 +20,7 @@ from typing import Any
 
 from metricfit.experiments import reproduce
 from metricfit.experiments.reproduce import TableSpec, averages, writing
+from metricfit.experiments.reproduce.choices import choices
 from metricfit.experiments.reproduce.spec import ALL
 
 HERE = Path(__file__).resolve().parent
@@ -86,6 +87,9 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
     yield from _read_text(verdicts / f"{spec.name}.md")
     picture = plot(spec, found, images / f"reproduction-{spec.name}.svg")
     yield f"![Published and measured]({picture})"
+    if any(row.kind == "paths" for row in spec.rows.values()):
+        paths = plot_paths(spec, found, images / f"reproduction-{spec.name}-paths.svg")
+        yield f"![Each epoch's loss and metric, the first trial]({paths})"
     for protocol, datasets in found["protocols"].items():
         yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
         yield " ".join(spec.protocols[protocol].says.split())
@@ -94,6 +98,7 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
             yield from over_sets(spec, shown)
         for dataset in [] if spec.averaged else shown["datasets"]:
             yield writing.table(spec, shown, dataset)
+        yield from filter(None, [choices(spec, shown["datasets"])])
         yield "\n".join(f"- {line}" for line in runs_of(spec, shown["datasets"]))
     notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
     if notes:
@@ -196,10 +201,43 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
     return f"../img/{path.name}"
 
 
+def plot_paths(spec: TableSpec, found: Results, path: Path) -> str:
+    """A panel a row: each epoch of the first trial a dot, its metric over its loss, later ones darker."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams["svg.hashsalt"] = spec.name
+    paths = {
+        row: rows[row]["chosen"]["path"]
+        for of in found["protocols"].values()
+        for rows in of.values()
+        for row in spec.rows
+        if "path" in rows.get(row, {}).get("chosen", {})
+    }
+    across = 4
+    down = -(-len(paths) // across)
+    figure, axes = pyplot.subplots(down, across, figsize=(2.3 * across, 2.1 * down), squeeze=False)
+    for axis, (row, drawn) in zip(axes.flat, paths.items(), strict=False):
+        axis.scatter(drawn["loss"], drawn["metric"], c=range(len(drawn["loss"])), cmap="Blues", vmin=-20, s=8)
+        axis.set_title(spec.rows[row].title, fontsize=8)
+        axis.tick_params(labelsize=7)
+    for axis in axes.flat[len(paths) :]:
+        axis.set_axis_off()
+    figure.supxlabel("loss", fontsize=9)
+    figure.supylabel("the row's metric", fontsize=9)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return f"../img/{path.name}"
+
+
 def _drawn(spec: TableSpec) -> str:
     """The first column; of means over sets, the first with a published one."""
     of_all = [column for name, _, column in spec.published if name == ALL]
-    return next((column for column in spec.columns if column in of_all), next(iter(spec.columns)))
+    return next((column for column in spec.columns if column in of_all), next(iter(spec.shown_columns)))
 
 
 def _mean_published(spec: TableSpec, names: list[str], row: str, column: str) -> float:

@@ -112,3 +112,29 @@ def test_a_table_of_many_sets_shows_means_and_differences(pages, tmp_path):
     assert "| phoneme | 0.540 | 0.620 | 0.600 |" in page
     assert "**ecoli**" not in page
     assert "6.0 minutes of training" in page  # of BCE and AnyLoss for F1 on three sets; what gathers costs nothing
+
+
+def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chose(pages, tmp_path):
+    spec = reproduce.find("surrogate-2")
+    path = {"loss": [0.9, 0.5, 0.4], "metric": [0.1, 0.4, 0.6], "f1": [0.1, 0.4, 0.6]}
+    values = {column: [0.5] for column in spec.columns}
+    measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU"}
+    run = a_run(1) | {"table": spec.name, "command": "metricfit reproduce surrogate-2"}
+    run["datasets"] = {"tshirt": {row: measured | {"chosen": {"path": path}} for row in ("surrogate F1", "MAE")}}
+    write(tmp_path / "one", run)
+    table = reproduce.find("constrained-6")
+    values = {column: [] if column.endswith("p") else [0.5] for column in table.columns}
+    chosen = {"base": {}, "constraint": {"mu": 0.3, "rho": 2}, "validation AUC": 0.9}
+    measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU"}
+    run = a_run(10) | {"table": table.name}
+    run["datasets"] = {"airplane-automobile-9": {"ALM with BCE": measured | {"chosen": chosen}, "BCE": measured}}
+    write(tmp_path / "one", run)
+    pages.take(tmp_path / "one", tmp_path / "results")
+    pages.build(tmp_path / "results", tmp_path, tmp_path, tmp_path / "img")
+    page = (tmp_path / "surrogate-f-beta.md").read_text(encoding="utf-8")
+    assert "reproduction-surrogate-2-paths.svg" in page
+    drawn = (tmp_path / "img" / "reproduction-surrogate-2-paths.svg").read_text(encoding="utf-8")
+    assert drawn.count("<use ") > 6
+    page = (tmp_path / "constrained-training.md").read_text(encoding="utf-8")
+    assert "| airplane v automobile, 1:9 | ALM with BCE | constraint: mu 0.3, rho 2; validation AUC 0.9 |" in page
+    assert "| BCE | 0.9236 | 0.500 | 0.79 | 0.500 |" in page

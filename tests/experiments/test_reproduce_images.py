@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.experiments import CellError, reproduce
 from metricfit.experiments.reproduce import ensembles, image_tasks, known, writing
+from metricfit.experiments.reproduce.choices import choices
 from metricfit.experiments.reproduce.image_networks import small_cnn
 from metricfit.experiments.reproduce.image_tasks import CifarPair
 from metricfit.experiments.reproduce.networks import network
@@ -174,6 +175,10 @@ def test_an_ensemble_is_the_protocol_written_out(mine, folder, tmp_path):
     assert f'"mu": {chosen["mu"]}' in report
     page = writing.markdown(spec, writing.as_plain(result, "a command"))
     assert page.count("\n| without |") == 1
+    told = choices(spec, writing.as_plain(result, "a command")["datasets"])
+    assert told.count("\n| pair |") == 1  # once for both rows
+    assert f"base: margin {chosen['margin']:g}; " in told
+    assert f"constraint: mu {chosen['mu']:g}, rho {chosen['rho']}, margin {chosen['delta']:g}" in told
     assert "| - | - |" in page  # the p of a row without anything to compare with
 
 
@@ -196,7 +201,20 @@ def test_settings_that_cannot_be_are_told(mine, folder, tmp_path, change, says):
 
 def test_columns_of_ensembles_are_refused_of_other_rows(mine):
     mine.write_text(TOML + '[rows.plain]\nloss = "WeightedBCELoss"\n')
-    with pytest.raises(reproduce.SpecError, match=r"columns.fpr: is measured of rows of kind 'ensemble' alone"):
+    with pytest.raises(
+        reproduce.SpecError, match=r"columns.fpr: .* is not measured of rows of kind 'network', as 'plain'"
+    ):
+        reproduce.find(str(mine))
+    mine.write_text(TOML.replace('auc = { metric = "auroc" }', 'auc = { metric = "f1" }'))
+    with pytest.raises(reproduce.SpecError, match=r"columns.auc: 'f1' is not measured of rows of kind 'ensemble'"):
+        reproduce.find(str(mine))
+    rows = TOML[TOML.index('[rows."with"]') : TOML.index("[rows.without]")]
+    text = TOML.replace(rows, '[rows."with"]\nloss = "WeightedBCELoss"\n')
+    columns = text[text.index("fpr = ") : text.index("[training]")]
+    mine.write_text(text.replace(columns, ""))
+    with pytest.raises(
+        reproduce.SpecError, match=r"rows.with.kind: where a row or protocol is 'unconstrained', all are"
+    ):
         reproduce.find(str(mine))
 
 

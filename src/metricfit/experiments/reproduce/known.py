@@ -69,23 +69,27 @@ OF_ENSEMBLES = tuple(
 #: Columns of paths.
 PEARSON = "r of loss and metric"
 BEST_WATCHED = "best watched value"
-OTHERS = (*RANKINGS, SECONDS, TIMES_BCE, *OF_ENSEMBLES, PEARSON, BEST_WATCHED)
+OF_PATHS = (PEARSON, BEST_WATCHED)
+OTHERS = (*RANKINGS, SECONDS, TIMES_BCE, *OF_ENSEMBLES, *OF_PATHS)
 #: Columns of several classes: of one of them, and the mean over all.
 OF_CLASS = r"(.+) of class (\d+)"
 MACRO = "macro "
 
 
-def kind_of_column(metric: str) -> str | None:
-    """The only kind of row that has such a column; None if all have.
+def measures(kind: str, metric: str) -> bool:
+    """Whether rows of a kind have such a column.
 
-    >>> kind_of_column("recall of class 5"), kind_of_column("f1")
-    ('classes', None)
+    >>> measures("network", "f1"), measures("network", "recall of class 5"), measures("classes", "f1")
+    (True, False, False)
     """
-    if metric in OF_ENSEMBLES:
-        return "ensemble"
-    if metric in (PEARSON, BEST_WATCHED):
-        return "paths"
-    return "classes" if metric.startswith(MACRO) or re.fullmatch(OF_CLASS, metric) else None
+    if metric == SECONDS:
+        return True
+    of_classes = metric.startswith(MACRO) or re.fullmatch(OF_CLASS, metric) is not None
+    if kind == "ensemble":
+        return metric == "auroc" or metric in OF_ENSEMBLES
+    if kind == "classes":
+        return of_classes
+    return not of_classes and metric not in OF_ENSEMBLES and (kind == "paths" or metric not in OF_PATHS)
 
 
 def check_column(metric: str) -> None:

@@ -17,6 +17,7 @@ from metricfit.experiments.reproduce.spec import (
     CHECKPOINTS,
     SPLITS,
     THRESHOLDED,
+    UNCONSTRAINED,
     VARIED,
     Column,
     Dataset,
@@ -175,9 +176,16 @@ def _check_references(spec: TableSpec) -> None:
         raise SpecError(f"{spec.file}: against: is none of the rows {', '.join(spec.rows)}, got {spec.against!r}")
     for row in spec.rows.values():
         for key, column in spec.columns.items() if row.own_trials else ():
-            kind = known.kind_of_column(column.metric)
-            if kind not in (None, row.kind):
-                raise SpecError(f"{spec.file}: columns.{key}: is measured of rows of kind {kind!r} alone")
+            if not known.measures(row.kind, column.metric):
+                raise SpecError(
+                    f"{spec.file}: columns.{key}: {column.metric!r} is not measured of rows of kind {row.kind!r}, "
+                    f"as {row.name!r} is"
+                )
+        if UNCONSTRAINED in spec.views() and row.own_trials and row.kind != "ensemble":
+            raise SpecError(
+                f"{spec.file}: rows.{row.name}.kind: where a row or protocol is {UNCONSTRAINED!r}, all are ensembles, "
+                f"got {row.kind!r}"
+            )
         if row.gathers:
             _check_gathered(spec, row)
         if row.of is not None and (row.of not in spec.rows or spec.rows[row.of].of is not None):

@@ -33,6 +33,8 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
             "epochs": measured.epochs,
             "machine": measured.machine,
         }
+        if measured.chosen and result.spec.rows[row].own_trials:
+            datasets[dataset][row]["chosen"] = _rounded(measured.chosen)
     average = {"average": average_of(datasets)} if result.spec.averaged else {}
     return {
         "table": result.spec.name,
@@ -44,6 +46,15 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
         "datasets": datasets,
         **average,
     }
+
+
+def _rounded(given: Any) -> Any:
+    """Plain values with their fractions rounded."""
+    if isinstance(given, dict):
+        return {key: _rounded(value) for key, value in given.items()}
+    if isinstance(given, list):
+        return [_rounded(value) for value in given]
+    return round(given, 6) if isinstance(given, float) else given
 
 
 def average_of(datasets: dict[str, Any]) -> dict[str, Any]:
