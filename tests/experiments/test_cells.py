@@ -75,6 +75,24 @@ def test_progress_tells_what_is_left(tmp_path):
     assert seen[-1].last == "table / method 1 / 3"
 
 
+@pytest.mark.parametrize(("jobs", "backend"), [(1, "loky"), (2, "threading")])
+def test_what_is_prepared_is_no_cells_time(tmp_path, jobs, backend):
+    seen: list[Progress] = []
+    waits = iter([0.5] * jobs)
+    found = run(
+        cells(6),
+        lambda cell: time.sleep(0.01) or {},
+        tmp_path,
+        jobs=jobs,
+        backend=backend,
+        prepare=lambda: time.sleep(next(waits, 0)),
+        watch=seen.append,
+    )
+    assert all(0.01 <= report["seconds"] < 0.3 for report in found.values())
+    assert max(each.seconds_left for each in seen) < 0.3 * 5 / jobs
+    assert seen[0].seconds_left >= 0.01 * 5 / jobs
+
+
 def test_other_settings_are_not_taken_for_these(tmp_path):
     run(cells(1, lr=0.1), Counted(tmp_path / "notes"), tmp_path / "runs")
     with pytest.raises(CellError, match=r"other settings \(.*lr.*give another folder"):

@@ -1,8 +1,6 @@
 """compare: identical folds, values recomputed, finished cells read back."""
 
 import math
-import re
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,9 +11,9 @@ from sklearn.metrics import f1_score, recall_score
 from metricfit.data import folds
 from metricfit.experiments import compare as module
 from metricfit.experiments import methods as ways
-from metricfit.experiments.compare import Row, compare, interval_of_mean, verdict
+from metricfit.experiments.compare import compare
+from metricfit.experiments.standings import interval_of_mean
 from metricfit.metrics import get_metric
-from metricfit.stats import compare_splits
 
 SMALL = {"network": "mlp", "members": 2, "epochs": 3, "time_budget": None}
 
@@ -78,50 +76,6 @@ def test_again_it_only_reads(found, monkeypatch):
     np.testing.assert_array_equal(again.scores, comparison.scores)
 
 
-def row(name, values, reference=None):
-    versus = None if reference is None else compare_splits(values, reference, test_fraction=0.2)
-    return Row(name, tuple(values), interval_of_mean(values, get_metric("f1")), 1.0, 5, versus)
-
-
-BASE = [0.50, 0.52, 0.48, 0.51, 0.49]
-
-
-@pytest.mark.parametrize(
-    ("mine", "says"),
-    [
-        ([0.70, 0.73, 0.68, 0.71, 0.70], "default is better"),
-        ([0.30, 0.33, 0.28, 0.31, 0.30], "is better here .* use it"),
-        ([0.51, 0.50, 0.49, 0.52, 0.48], "does as well here"),
-    ],
-)
-def test_the_verdict_is_what_the_interval_says(mine, says):
-    rows = sorted([row(ways.DEFAULT, mine, BASE), row(ways.REFERENCE, BASE)], key=lambda each: -each.mean)
-    assert re.search(says, verdict(rows, "f1"))
-
-
-@pytest.mark.parametrize(("by", "says"), [(-0.2, "default is better"), (0.2, "Cross-entropy .* is better here")])
-def test_where_lower_is_better_a_lower_mean_wins(by, says):
-    mine = [each + by + step for each, step in zip(BASE, (0.01, 0, 0.02, 0, 0.01), strict=True)]
-    rows = sorted([row(ways.DEFAULT, mine, BASE), row(ways.REFERENCE, BASE)], key=lambda each: each.mean)
-    assert re.search(says, verdict(rows, "fnr"))
-
-
-def test_the_same_difference_on_every_fold_is_not_called_certain():
-    with pytest.warns(UserWarning, match="estimated variance of 0"):
-        mine = row(ways.DEFAULT, [each + 0.25 for each in BASE], BASE)
-    said = verdict([mine, row(ways.REFERENCE, BASE)], "f1")
-    assert "+0.250 on every fold" in said
-    assert "better" not in said
-
-
-def test_a_verdict_under_requirements_says_how_often_they_held():
-    rows = [row(ways.DEFAULT, [0.70, 0.73, 0.68, 0.71, 0.70], BASE), row(ways.REFERENCE, BASE)]
-    rows.insert(0, replace(row("cross-entropy at 0.5", [0.8] * 4 + [0.9], BASE), held=1))
-    said = verdict(rows, "f1", required=True)
-    assert "held on 5 of 5 folds" in said
-    assert "cross-entropy at 0.5: 0.820; with it the requirements held on 1 of 5 folds" in said
-
-
 def test_the_interval_of_a_mean_is_that_of_nadeau_and_bengio():
     values = np.array([0.70, 0.74, 0.69, 0.72, 0.75])
     error = math.sqrt(values.var(ddof=1) * (1 / 5 + 0.2 / 0.8))
@@ -135,8 +89,3 @@ def test_the_interval_of_a_mean_stays_within_the_metrics_bounds():
     assert low == 0.0
     assert 1 < high <= 10
     assert interval_of_mean([1.0, 1.0, 1.0], get_metric("f1")) is None
-
-
-def test_another_winner_is_named():
-    rows = [row("boosted trees", [0.9] * 4 + [0.91], BASE), row(ways.DEFAULT, [0.5, 0.51, 0.52, 0.49, 0.5], BASE)]
-    assert "boosted trees: 0.902" in verdict([*rows, row(ways.REFERENCE, BASE)], "f1")

@@ -12,8 +12,9 @@ from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, get_metric
 from metricfit.cli import pages
-from metricfit.experiments.compare import Comparison, Row, interval_of_mean
+from metricfit.experiments.compare import Comparison
 from metricfit.experiments.methods import DEFAULT, REFERENCE
+from metricfit.experiments.standings import Row, interval_of_mean
 from metricfit.stats import compare_splits
 
 TINY = {"network": "mlp", "members": 2, "epochs": 4, "time_budget": None, "random_state": 0}

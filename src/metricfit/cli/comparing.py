@@ -14,8 +14,9 @@ from metricfit.cli.errors import UserError
 from metricfit.cli.printing import bar, show
 from metricfit.cli.rows import check_folder, check_words, positive_of, rows_of
 from metricfit.experiments.backends import BACKENDS
-from metricfit.experiments.compare import Comparison, Row
+from metricfit.experiments.compare import Comparison
 from metricfit.experiments.compare import compare as compare_methods
+from metricfit.experiments.standings import Row
 
 
 def compare(
@@ -95,13 +96,14 @@ def table_of(found: Comparison, required: bool) -> Table:
     if required:
         table.add_column("required held")
     for row in found.rows:
-        mean = f"{row.mean:.3f}" + (
-            "" if row.interval is None else f" ({row.interval[0]:.3f} to {row.interval[1]:.3f})"
+        mean = "" if row.interval is None else f" ({row.interval[0]:.3f} to {row.interval[1]:.3f})"
+        mean = (
+            f"not reachable on {len(row.unreached)} of {folds} folds" if row.mean is None else f"{row.mean:.3f}{mean}"
         )
-        versus, p_value = "", ""
-        if row.versus is not None:
-            low, high = row.versus.interval
-            versus, p_value = f"{row.versus.difference:+.3f} ({low:+.3f} to {high:+.3f})", f"{row.versus.p_value:.2g}"
+        versus = "" if row.difference is None else f"{row.difference:+.3f}"
+        if row.difference_interval is not None:
+            versus += f" ({row.difference_interval.low:+.3f} to {row.difference_interval.high:+.3f})"
+        p_value = "" if row.p_value is None else f"{row.p_value:.2g}"
         held = [f"{row.held} of {folds}"] if required else []
         table.add_row(row.name, mean, versus, p_value, f"{row.seconds:.1f}", *held)
     return table
@@ -110,10 +112,10 @@ def table_of(found: Comparison, required: bool) -> Table:
 def _row(row: Row, required: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"name": row.name, "mean": row.mean, "interval": row.interval, "values": row.values}
     found |= {"seconds": row.seconds, "versus_reference": None}
-    if row.versus is not None:
+    if row.difference is not None:
         found["versus_reference"] = {
-            "difference": row.versus.difference,
-            "interval": row.versus.interval,
-            "p_value": row.versus.p_value,
+            "difference": row.difference,
+            "interval": row.difference_interval,
+            "p_value": row.p_value,
         }
-    return found | ({"held": row.held} if required else {})
+    return found | ({"held": row.held, "not_reachable": row.unreached} if required else {})

@@ -17,6 +17,7 @@ from metricfit.core.counts import Counts
 from metricfit.estimators import MetricClassifier
 from metricfit.experiments.compare import Comparison
 from metricfit.experiments.methods import DEFAULT, REFERENCE
+from metricfit.experiments.verdicts import headline
 from metricfit.metrics import averaged, get_metric, names, parse_requirement
 from metricfit.report import words
 
@@ -82,42 +83,38 @@ def of_comparison(
             row.name,
             row.mean,
             interval=None if row.interval is None else (row.interval.low, row.interval.high),
-            difference=None if row.versus is None else row.versus.difference,
-            difference_interval=None if row.versus is None else (row.versus.interval.low, row.versus.interval.high),
-            p_value=None if row.versus is None else row.versus.p_value,
+            difference=row.difference,
+            difference_interval=row.difference_interval,
+            p_value=row.p_value,
             seconds=row.seconds,
             held=row.held if subject_to else None,
         )
         for row in found.rows
+        if row.mean is not None
     ]
-    best = found.rows[0]
-    extreme = "lowest" if get_metric(found.metric).minimize else "highest"
+    missing = "".join(
+        f" Not in the table is {row.name}: on the training rows of {len(row.unreached)} of {folds} folds no threshold "
+        "met the requirements."
+        for row in found.rows
+        if row.mean is None
+    )
     positives = int(found.labels.sum())
     curves = f"The losses of “{DEFAULT}”: a line for each member of each fold."
     together = "" if group is None else f", and so do rows of one “{group}”"
     page = report.Report(
         f"{data}: {target}",
-        f"The {extreme} mean {found.metric} is that of {best.name}: {words.value(best.mean)}.",
+        headline(found.rows, found.metric, required=bool(subject_to)),
         found.verdict,
         [
             report.comparison(
                 rows,
                 found.metric,
-                reference=REFERENCE,
+                reference=REFERENCE if REFERENCE in [row.name for row in rows] else None,
                 folds=folds,
                 lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had "
-                "not seen. Each chose its threshold inside its training rows, but for the one at 0.5.",
+                "not seen. Each chose its threshold inside its training rows, but for the one at 0.5." + missing,
             ),
-            report.scores(
-                found.scores,
-                found.labels,
-                threshold=found.threshold,
-                metric=found.metric,
-                requirements=list(subject_to) or None,
-                classes=classes,
-                lead=f"The scores of “{DEFAULT}”, each row's by the model that had not seen it. The chosen threshold "
-                "is the mean of the folds' thresholds, so its value here is not quite the mean in the table.",
-            ),
+            *_explorer(found, subject_to, classes),
             *([report.learning_curves(found.histories, lead=curves)] if found.histories else []),
         ],
         {
@@ -133,6 +130,29 @@ def of_comparison(
         | made_by(),
     )
     return report.write(page, path)
+
+
+def _explorer(found: Comparison, subject_to: Sequence[str], classes: tuple[str, str]) -> list[report.Section]:
+    """The default method's scores, of the folds that it could be tuned on, if there are any."""
+    if found.threshold is None:
+        return []
+    scored = np.isfinite(found.scores)
+    left_out = "" if scored.all() else " Rows of folds where no threshold met the requirements are left out."
+    lead = (
+        f"The scores of “{DEFAULT}”, each row's by the model that had not seen it. The chosen threshold is the mean of "
+        f"the folds' thresholds, so its value here is not quite the mean in the table.{left_out}"
+    )
+    return [
+        report.scores(
+            found.scores[scored],
+            found.labels[scored],
+            threshold=found.threshold,
+            metric=found.metric,
+            requirements=list(subject_to) or None,
+            classes=classes,
+            lead=lead,
+        )
+    ]
 
 
 def of_model(model: MetricClassifier, data: str, target: str, path: Path) -> Path:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import platform
+import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +32,7 @@ from metricfit.train.spec import differences
 
 BATCH = 4  # cells a job before Ray tells of them
 Work = Callable[["Cell"], Mapping[str, Any]]
+Prepare = Callable[[], None]
 Watch = Callable[["Progress"], None]
 
 
@@ -82,6 +85,7 @@ def run(
     *,
     jobs: int = 1,
     backend: str = "loky",
+    prepare: Prepare | None = None,
     watch: Watch | None = None,
 ) -> dict[tuple[str, ...], dict[str, Any]]:
     """Run every cell that is not finished, and return all reports by name.
@@ -93,7 +97,8 @@ def run(
         folder: where the cells are kept; with several machines, on a file system they share.
         jobs: how many at a time; -1 for as many as there are cores.
         backend: joblib's: "loky" for processes on this machine, "ray" or "dask" for several machines.
-        watch: called after every cell.
+        prepare: called before each cell, in its process: what is slow the first time, such as imports, and no cell's.
+        watch: called after every cell; the seconds left are those of the finished cells for each of the others.
 
     >>> import tempfile
     >>> several = [Cell(("square", str(n)), {"n": n}) for n in range(3)]
@@ -108,13 +113,15 @@ def run(
     root = Path(folder)
     found = {cell.name: read(cell, root) for cell in every}
     left = [cell for cell in every if found[cell.name] is None]
-    before, began = len(every) - len(left), time.perf_counter()
+    before, took = len(every) - len(left), list[float]()
+    at_a_time = jobs if jobs > 0 else joblib.effective_n_jobs(jobs)
     if watch is not None and before:
         watch(Progress(before, len(every), before, None, ""))
-    for done, (name, report) in enumerate(_finished(left, work, root, jobs, backend), start=1):
+    for done, (name, report) in enumerate(_finished(left, work, root, jobs, backend, prepare), start=1):
         found[name] = report
+        took.append(report["seconds"])
         if watch is not None:
-            seconds = (time.perf_counter() - began) / done * (len(left) - done)
+            seconds = statistics.fmean(took) * math.ceil((len(left) - done) / at_a_time)
             watch(Progress(before + done, len(every), before, seconds, " / ".join(name)))
     return {name: report for name, report in found.items() if report is not None}
 
@@ -148,16 +155,16 @@ def _is_done(path: Path) -> bool:
 
 
 def _finished(
-    left: Sequence[Cell], work: Work, root: Path, jobs: int, backend: str
+    left: Sequence[Cell], work: Work, root: Path, jobs: int, backend: str, prepare: Prepare | None
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     if not left:
         return
     if jobs == 1 and backend in ("loky", "sequential"):
         for cell in left:
-            yield _work_on(cell, work, root)
+            yield _work_on(cell, work, root, prepare)
         return
     threads, parent = threads_each(jobs), os.getpid() if backend == "loky" else None
-    tasks = (joblib.delayed(_work_on)(cell, work, root, threads, parent) for cell in left)
+    tasks = (joblib.delayed(_work_on)(cell, work, root, prepare, threads, parent) for cell in left)
     with joined(backend, jobs):
         if backend == "ray":  # it gives no result before the last: a few at a time, for the sake of progress
             with joblib.Parallel(n_jobs=jobs) as several:
@@ -170,7 +177,12 @@ def _finished(
 
 
 def _work_on(
-    cell: Cell, work: Work, root: Path, threads: int | None = None, parent: int | None = None
+    cell: Cell,
+    work: Work,
+    root: Path,
+    prepare: Prepare | None = None,
+    threads: int | None = None,
+    parent: int | None = None,
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     if parent is not None:
         follow(parent)
@@ -180,16 +192,18 @@ def _work_on(
     path.mkdir(parents=True, exist_ok=True)
     files = RunFolder(path)
     files.write("spec.json", json.dumps(_plain(cell.spec), indent=1, sort_keys=True).encode())
-    began = time.perf_counter()
     try:
+        if prepare is not None:
+            prepare()
+        began = time.perf_counter()
         result = dict(work(cell))
+        seconds = time.perf_counter() - began
         json.dumps(result, allow_nan=False)
     except Exception as error:
         if deliberate(error):
             raise CellError(f"{cell}: {error}") from error
         details = "".join(traceback.format_exception(error))
         raise CellError(f"{cell}: {type(error).__name__}: {error}", details) from error
-    seconds = time.perf_counter() - began
     versions = {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()}
     report = {"result": result, "seconds": seconds, "versions": versions}
     files.write("report.json", json.dumps(report, indent=1).encode())

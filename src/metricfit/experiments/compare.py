@@ -7,7 +7,6 @@ import math
 import os
 import statistics
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,41 +16,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from metricfit import stats
 from metricfit.core.counts import Counts
 from metricfit.data import folds
 from metricfit.experiments import cells
 from metricfit.experiments.backends import check, threads_each
 from metricfit.experiments.effort import shared_effort, threads
-from metricfit.experiments.methods import DEFAULT, REFERENCE, Method, load_training, methods, train
-from metricfit.metrics import Metric, get_metric, parse_requirement
-
-TIE = 0.01
-
-
-@dataclass(frozen=True)
-class Row:
-    """A method's values, one a fold, and what they say.
-
-    Attributes:
-        interval: of the mean, 95 %, by the corrected t of Nadeau & Bengio (2003), within the bounds of the metric; None
-            where all folds have one value, for then nothing says how far it is to be trusted.
-        seconds: of training, over all folds.
-        held: on how many folds the requirements held.
-        versus: the method beside the reference; None for the reference itself and what equals it on every fold.
-    """
-
-    name: str
-    values: tuple[float, ...]
-    interval: stats.Interval | None
-    seconds: float
-    held: int
-    versus: stats.SplitComparison | None
-
-    @property
-    def mean(self) -> float:
-        """Over folds."""
-        return statistics.fmean(self.values)
+from metricfit.experiments.methods import DEFAULT, Method, load_training, methods, train
+from metricfit.experiments.standings import Row, standings
+from metricfit.experiments.verdicts import verdict
+from metricfit.metrics import get_metric, parse_requirement
+from metricfit.metrics.curves import InfeasibleError
 
 
 @dataclass(frozen=True)
@@ -61,8 +35,9 @@ class Comparison:
     Attributes:
         rows: one a method.
         verdict: what to do, in a sentence or two.
-        scores: the default method's, each row's by the model that had not seen it.
-        threshold: the mean of the folds' thresholds.
+        scores: the default method's, each row's by the model that had not seen it; NaN on folds where no threshold met
+            the requirements.
+        threshold: the mean of the default's thresholds, one a fold; None where no fold has one.
         effort: network, epochs at most and members, the same for every network and fold.
         histories: the default method's losses by epoch, a list for each member of each fold.
     """
@@ -72,7 +47,7 @@ class Comparison:
     verdict: str
     scores: NDArray[np.float64]
     labels: NDArray[np.int64]
-    threshold: float
+    threshold: float | None
     effort: Mapping[str, Any] = field(default_factory=dict)
     histories: Sequence[Sequence[Mapping[str, Any]]] = ()
 
@@ -120,17 +95,20 @@ def compare(
         effort = cells.run([first], on.plan, folder)[first.name]["effort"]
     same = settings | effort | {"time_budget": None}
     every = [cells.Cell((name, each.name, f"fold {at}"), spec | same) for each in several for at in range(parts)]
-    found = cells.run(every, on.judge, folder, jobs=jobs, backend=backend, watch=watch)
-    rows = _rows(found, name, several, parts, get_metric(metric))
-    scores = np.empty(len(y))
+    found = cells.run(every, on.judge, folder, jobs=jobs, backend=backend, prepare=load_training, watch=watch)
+    reports = {each.name: [found[name, each.name, f"fold {at}"] for at in range(parts)] for each in several}
+    rows = standings(reports, get_metric(metric))
+    scores = np.full(len(y), np.nan)
     thresholds, histories = [], []
-    for at, (_, part) in enumerate(on.outer):
-        of_fold = found[name, DEFAULT, f"fold {at}"]
-        scores[part] = of_fold["scores"]
-        thresholds.append(of_fold["threshold"])
+    for (_, part), of_fold in zip(on.outer, reports[DEFAULT], strict=True):
+        if "scores" in of_fold:
+            scores[part] = of_fold["scores"]
+        if of_fold["threshold"] is not None:
+            thresholds.append(of_fold["threshold"])
         histories += of_fold.get("histories", [])  # cells from before they were kept have none
     said = verdict(rows, metric, required=bool(subject_to))
-    return Comparison(metric, rows, said, scores, y, statistics.fmean(thresholds), effort, histories)
+    threshold = statistics.fmean(thresholds) if thresholds else None
+    return Comparison(metric, rows, said, scores, y, threshold, effort, histories)
 
 
 @dataclass(frozen=True)
@@ -153,26 +131,39 @@ class _Task:
         }
 
     def judge(self, cell: cells.Cell) -> dict[str, Any]:
-        """A method, trained on all folds but one and judged on that one."""
+        """A method, trained on all folds but one and judged on that one.
+
+        Where no threshold meets the requirements on the training rows, that is the method's result. Its decisions at
+        0.5 ask for none, so they are those of the same method trained without requirements.
+        """
         _, method_name, fold = cell.name
         method = self.by_name[method_name]
         rest, part = self.outer[int(fold.removeprefix("fold "))]
-        load_training()
+        how, found = self._how(cell, rest), dict[str, Any]()
+        thresholds: dict[str, float] = {}
         began = time.perf_counter()
-        fitted = train(method, self.X.iloc[rest], self.y[rest], **self._how(cell, rest))
-        seconds = time.perf_counter() - began
-        scores = fitted.scores(self.X.iloc[part])
-        # No threshold decides where none is finite: nothing is positive.
-        found: dict[str, Any] = {"threshold": fitted.threshold if math.isfinite(fitted.threshold) else None}
-        found |= {"training_seconds": seconds, "values": {}, "held": {}}
-        truth = torch.from_numpy(self.y[part])
-        for called, threshold in ((method.name, fitted.threshold), (method.at_half, 0.5)):
-            if called is not None:
-                counts = Counts.from_labels(torch.from_numpy((scores >= threshold).astype(int)), truth)
-                found["values"][called] = get_metric(cell.spec["metric"])(counts).item()
-                found["held"][called] = all(
-                    bool(parse_requirement(each).holds(counts).all()) for each in cell.spec["subject_to"]
-                )
+        try:
+            fitted = train(method, self.X.iloc[rest], self.y[rest], **how)
+            thresholds[method.name] = fitted.threshold
+        except InfeasibleError as error:
+            found |= {"not_reachable": str(error), "threshold": None, "values": {method.name: None}}
+            found |= {"held": {method.name: False}, "training_seconds": time.perf_counter() - began}
+            if method.at_half is None:
+                return found
+            fitted = train(method, self.X.iloc[rest], self.y[rest], **how | {"subject_to": []})
+        else:
+            found |= {"values": {}, "held": {}, "training_seconds": time.perf_counter() - began}
+            # No threshold decides where none is finite: nothing is positive.
+            found["threshold"] = fitted.threshold if math.isfinite(fitted.threshold) else None
+        if method.at_half is not None:
+            thresholds[method.at_half] = 0.5
+        scores, truth = fitted.scores(self.X.iloc[part]), torch.from_numpy(self.y[part])
+        for called, threshold in thresholds.items():
+            counts = Counts.from_labels(torch.from_numpy((scores >= threshold).astype(int)), truth)
+            found["values"][called] = get_metric(cell.spec["metric"])(counts).item()
+            found["held"][called] = all(
+                bool(parse_requirement(each).holds(counts).all()) for each in cell.spec["subject_to"]
+            )
         if method.name == DEFAULT:
             found |= {"scores": scores.tolist(), "histories": _by_member(fitted.model.history_)}
         return found
@@ -191,88 +182,6 @@ def _by_member(history: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]
             {name: value if value is not None and math.isfinite(value) else None for name, value in losses.items()}
         )
     return list(members.values())
-
-
-def _rows(found: dict[Any, Any], name: str, several: Sequence[Method], parts: int, metric: Metric) -> list[Row]:
-    values: dict[str, list[float]] = {}
-    held: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    for method in several:
-        for at in range(parts):
-            report = found[name, method.name, f"fold {at}"]
-            for called, value in report["values"].items():
-                values.setdefault(called, []).append(value)
-                held[called] = held.get(called, 0) + report["held"][called]
-                seconds[called] = seconds.get(called, 0.0) + report["training_seconds"]
-    rows = [
-        Row(
-            called,
-            tuple(of),
-            interval_of_mean(of, metric),
-            seconds[called],
-            held[called],
-            _versus(called, of, values[REFERENCE], parts, metric.minimize),
-        )
-        for called, of in values.items()
-    ]
-    return sorted(rows, key=lambda row: row.mean if metric.minimize else -row.mean)
-
-
-def interval_of_mean(values: Sequence[float], metric: Metric) -> stats.Interval | None:
-    """The 95 % interval of the mean over the folds of a cross-validation, a value each.
-
-    The folds' training rows overlap, so Student's interval of the mean would be far too short: the variance is that of
-    Nadeau & Bengio (2003), with as many folds as values. Cut at the metric's bounds, which the mean cannot pass; None
-    where all values are equal.
-
-    >>> interval_of_mean([0.70, 0.74, 0.69, 0.72, 0.75], get_metric("f1"))
-    (0.6725, 0.7675)
-    """
-    if len(set(values)) == 1:
-        return None
-    from_zero = stats.compare_splits(values, [0.0] * len(values), test_fraction=1 / len(values))
-    low, high = metric.bounds
-    return stats.Interval(max(low, from_zero.interval.low), min(high, from_zero.interval.high))
-
-
-def _versus(
-    name: str, values: Sequence[float], reference: Sequence[float], parts: int, minimize: bool
-) -> stats.SplitComparison | None:
-    if name == REFERENCE or list(values) == list(reference):
-        return None
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the values differ by .* on every split")  # the verdict says so in its words
-        return stats.compare_splits(values, reference, test_fraction=1 / parts, rope=TIE, minimize=minimize)
-
-
-def verdict(rows: Sequence[Row], metric: str, *, required: bool = False) -> str:
-    """What the numbers say, in plain words; ``required`` if requirements were to hold."""
-    by_name = {row.name: row for row in rows}
-    mine, best, minimize = by_name[DEFAULT], rows[0], get_metric(metric).minimize
-    first = _beside_reference(mine, metric, minimize)
-    if required:
-        first += f" With metricfit's default the requirements held on {mine.held} of {len(mine.values)} folds."
-    if best.name in (DEFAULT, REFERENCE):
-        return first
-    held = f"; with it the requirements held on {best.held} of {len(best.values)} folds" if required else ""
-    return f"{first} The {'lowest' if minimize else 'highest'} mean is that of {best.name}: {best.mean:.3f}{held}."
-
-
-def _beside_reference(mine: Row, metric: str, minimize: bool) -> str:
-    if mine.versus is None:
-        return f"Cross-entropy with a tuned threshold does exactly as well here ({metric} {mine.mean:.3f}); use it."
-    low, high = mine.versus.interval
-    if low == high:
-        return (
-            f"The difference to cross-entropy with a tuned threshold is {low:+.3f} on every fold, too few values to "
-            "say how sure that is; ask for other folds, or more of them."
-        )
-    between = f"{mine.versus.difference:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}"
-    if low <= 0 <= high:
-        return f"Cross-entropy with a tuned threshold does as well here ({between}); use it, it is simpler."
-    if (high < 0) == minimize:
-        return f"metricfit's default is better than cross-entropy with a tuned threshold here ({between})."
-    return f"Cross-entropy with a tuned threshold is better here ({between}); use it."
 
 
 def _fingerprint(X: pd.DataFrame, y: NDArray[np.int64], groups: Any) -> str:

@@ -10,22 +10,21 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import metricfit.train as engine  # its fit_folds is loaded when first used
 from metricfit.data import folds
 from metricfit.estimators import MetricClassifier
+from metricfit.estimators.table import TableEncoder
 from metricfit.metrics.curves import best_threshold
 
 #: The method others are compared with: what one would do without this library.
 REFERENCE = "cross-entropy, tuned threshold"
 DEFAULT = "metricfit"
+#: Trees stop early by a tenth of their rows; with a rarest class below this, too few of it would be among them.
+ENOUGH_TO_STOP_BY = 20
 
 
 @dataclass(frozen=True)
@@ -87,13 +86,27 @@ def train(
         return Fitted(model, model.threshold_)
     inner = min(settings.get("members", 8), int(np.bincount(y).min()))
     parts = folds(X, y, inner, seed=seed, groups=groups)
+    encoder = TableEncoder()
+    x = encoder.fit(X).astype(np.float64)
     held_out = np.empty(len(y))
     for rest, part in parts:
-        held_out[part] = _classical(method.trees, seed).fit(X.iloc[rest], y[rest]).predict_proba(X.iloc[part])[:, 1]
+        held_out[part] = _classical(method.trees, y[rest], seed).fit(x[rest], y[rest]).predict_proba(x[part])[:, 1]
     chosen = best_threshold(
         torch.from_numpy(held_out), torch.from_numpy(y), metric, subject_to=list(subject_to) or None
     )
-    return Fitted(_classical(method.trees, seed).fit(X, y), chosen.threshold)
+    return Fitted(_OfTables(encoder, _classical(method.trees, y, seed).fit(x, y)), chosen.threshold)
+
+
+@dataclass(frozen=True)
+class _OfTables:
+    """A model of numbers behind the encoding that the networks have, so that all take the same tables."""
+
+    encoder: TableEncoder
+    model: Any
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self.model.predict_proba(self.encoder.transform(X).astype(np.float64))
+        return found
 
 
 def load_training() -> None:
@@ -110,18 +123,8 @@ def network_of(
     )
 
 
-def _classical(trees: bool, seed: int) -> BaseEstimator:
-    numbers, rest = make_column_selector(dtype_include="number"), make_column_selector(dtype_exclude="number")
-    if trees:
-        codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-        table = make_column_transformer(("passthrough", numbers), (_texts(codes), rest))
-        return make_pipeline(table, HistGradientBoostingClassifier(early_stopping=True, random_state=seed))
-    table = make_column_transformer(
-        (make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()), numbers),
-        (_texts(OneHotEncoder(handle_unknown="ignore", max_categories=50)), rest),
-    )
-    return make_pipeline(table, LogisticRegression(max_iter=1000))
-
-
-def _texts(encoder: BaseEstimator) -> BaseEstimator:
-    return make_pipeline(SimpleImputer(strategy="constant", fill_value="missing"), encoder)
+def _classical(trees: bool, y: NDArray[np.int64], seed: int) -> ClassifierMixin:
+    if not trees:
+        return LogisticRegression(max_iter=1000)
+    enough = int(np.bincount(y).min()) >= ENOUGH_TO_STOP_BY
+    return HistGradientBoostingClassifier(early_stopping=enough, random_state=seed)
