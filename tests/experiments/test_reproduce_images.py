@@ -1,6 +1,7 @@
 """Tables of images: how trials are drawn, ensembles against a twin written out, and the tables of the package."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -182,11 +183,31 @@ def test_an_ensemble_is_the_protocol_written_out(mine, folder, tmp_path):
     assert "| - | - |" in page  # the p of a row without anything to compare with
 
 
+def test_settings_of_the_training_are_chosen_with_the_loss(mine, folder, tmp_path):
+    text = TOML[: TOML.index("settings.grid")].replace("MarginLoss(asymmetric=True)", "WeightedBCELoss")
+    mine.write_text(text + "settings.training = { lr = [1e-9, 0.03], batch_size = [5, 10] }\n")
+    spec = reproduce.find(str(mine))
+    result = reproduce.run_table(spec, "paper", tmp_path, data=folder, device="cpu")
+    chosen = result.rows["pair", "with"].chosen
+    values = {}
+    for lr, size in itertools.product((1e-9, 0.03), (5, 10)):
+        mine.write_text(text.replace("lr = 0.01", f"lr = {lr}").replace("batch_size = 8", f"batch_size = {size}"))
+        alone = reproduce.run_table(reproduce.find(str(mine)), "paper", tmp_path, data=folder, device="cpu")
+        values[lr, size] = alone.rows["pair", "with"].chosen["validation AUC of the base"]
+    best = max(values, key=values.get)
+    assert chosen["training"] == {"lr": best[0], "batch_size": best[1]}
+    assert chosen["validation AUC of the base"] == pytest.approx(values[best])
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        (("settings.grid", "settings.training = { rate = [1] }\nsettings.grid"), "are lists of network, optimizer, lr"),
         (('monitor = "auroc"', 'monitor = "loss"'), "chosen by training.monitor = \"auroc\", got 'loss'"),
-        (("settings.grid", "settings.gird"), "settings of an ensemble are grid, class_counts, constraint, got gird"),
+        (
+            ("settings.grid", "settings.gird"),
+            "settings of an ensemble are training, grid, class_counts, constraint, got gird",
+        ),
         (("margin = [1.0, 2.0], ", ""), "a constraint's settings are lists of mu, rho, margin, without"),
         (("margin = [0.5, 4.0]", 'margin = ["third"]'), "a grid's texts are like N, N/3 or 2N/3, got 'third'"),
     ],

@@ -160,7 +160,8 @@ def test_the_tables_of_the_package_have_numbers(name, protocol, rows, folder, tm
 
 def test_every_image_table_is_run_by_a_test():
     images = {name for name in reproduce.names() if reproduce.find(name).prepare == trials.PIXELS}
-    assert images == {name for name, _, _ in SAMPLES} | {"constrained-2", "constrained-5", "constrained-6"}
+    ensembles = {f"constrained-{which}" for which in ("2", "5", "6", "settings")}  # see test_reproduce_images
+    assert images == {name for name, _, _ in SAMPLES} | ensembles
 
 
 def changed(folder, old, new):
@@ -189,6 +190,7 @@ def test_a_row_of_paths_needs_a_metric(folder, tmp_path, tiny):
         reproduce.run_table(spec, "paper", tmp_path, data=folder, rows=["MAE"], device="cpu")
 
 
+@pytest.mark.slow
 def test_a_residual_network_with_batch_norm_and_augmentation_trains_as_a_population(folder):
     pixels, labels = map(torch.from_numpy, WholeSet("fashion_mnist", (0, 1, 2)).images(folder))
 

@@ -2,6 +2,7 @@
 
 Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
 
+- ``training``: lists of settings of the training to choose from, such as ``lr`` and ``batch_size``;
 - ``grid``: lists of the loss's arguments to choose from; "N/3" is a third of the negatives for each positive;
 - ``class_counts``: true for losses that take the numbers of negatives and positives;
 - ``constraint``: ``mu``, ``rho`` and ``margin``, lists to choose from, and ``without``, pairs of mu and rho left out.
@@ -15,7 +16,7 @@ import copy
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
@@ -26,20 +27,21 @@ from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.experiments.reproduce import known
 from metricfit.experiments.reproduce.expressions import made
 from metricfit.experiments.reproduce.kinds import Job, Trained, fitted, logits_of, of_positive
-from metricfit.experiments.reproduce.spec import UNCONSTRAINED
+from metricfit.experiments.reproduce.spec import UNCONSTRAINED, Training
 from metricfit.experiments.reproduce.trials import Trial
 from metricfit.metrics.curves import auroc, fpr_at_tpr
 from metricfit.stats import delong_test
 from metricfit.train import FitResult
 
-SETTINGS = ("grid", "class_counts", "constraint")
+SETTINGS = ("training", "grid", "class_counts", "constraint")
 CONSTRAINT = ("mu", "rho", "margin", "without")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The networks of one setting, one a trial."""
+    """The networks of one setting, one a trial, and the job with which they were trained."""
 
+    job: Job
     setting: Mapping[str, Any]
     results: Sequence[FitResult]
 
@@ -63,8 +65,15 @@ def ensembled(job: Job, trials: Sequence[Trial]) -> list[Trained]:
             f'a row of kind ensemble is chosen by training.monitor = "auroc", got {job.training.monitor!r}'
         )
     _check(job.row.settings)
-    base = _best([_base(job, trials, setting) for setting in _grid(job.row.settings.get("grid", {}))])
-    chosen: dict[str, Any] = {"base": dict(base.setting), "validation AUC of the base": base.value}
+    tried = {key: list(_grid(job.row.settings.get(key, {}))) for key in ("training", "grid")}
+    jobs = [(replace(job, training=replace(job.training, **how)), how) for how in tried["training"]]
+    base, how = max(
+        ((_base(each, trials, setting), how) for each, how in jobs for setting in tried["grid"]),
+        key=lambda one: one[0].value,
+    )
+    job = base.job
+    chosen: dict[str, Any] = {"training": how} if how else {}
+    chosen |= {"base": dict(base.setting), "validation AUC of the base": base.value}
     final = base
     wanted = job.row.settings.get("constraint")
     if wanted is not None:
@@ -88,7 +97,7 @@ def _best(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def _base(job: Job, trials: Sequence[Trial], setting: Mapping[str, Any]) -> Candidate:
-    return Candidate(setting, fitted(job, trials, objective=_loss(job, trials, setting)))
+    return Candidate(job, setting, fitted(job, trials, objective=_loss(job, trials, setting)))
 
 
 def _loss(job: Job, trials: Sequence[Trial], setting: Mapping[str, Any]) -> nn.Module:
@@ -121,8 +130,10 @@ def _constrained(job: Job, trials: Sequence[Trial], base: Candidate, mu: float, 
     objective = AugmentedLagrangian(
         _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho
     )
-    models = [copy.deepcopy(result.model).train() for result in base.results]
-    return Candidate({"mu": mu, "rho": rho, "margin": margin}, fitted(job, trials, objective=objective, models=models))
+    models = [copy.deepcopy(result.model).cpu().train() for result in base.results]  # where fitted expects new ones
+    return Candidate(
+        job, {"mu": mu, "rho": rho, "margin": margin}, fitted(job, trials, objective=objective, models=models)
+    )
 
 
 def _outputs(candidate: Candidate, trials: Sequence[Trial]) -> Tensor:
@@ -159,6 +170,11 @@ def _grid(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def _check(settings: Mapping[str, Any]) -> None:
     unknown = [key for key in settings if key not in SETTINGS]
     constraint = settings.get("constraint")
+    names = [field.name for field in fields(Training)]
+    if not set(settings.get("training", {})) <= set(names):
+        raise ValueError(
+            f"settings.training of an ensemble are lists of {', '.join(names)}, got {settings['training']}"
+        )
     if unknown:
         raise ValueError(f"the settings of an ensemble are {', '.join(SETTINGS)}, got {', '.join(unknown)}")
     if constraint is not None and not set(CONSTRAINT[:3]) <= set(constraint) <= set(CONSTRAINT):
