@@ -5,9 +5,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 DIGITS = 4
+EXACTLY = Context(prec=400, rounding=ROUND_HALF_UP)  # digits enough for any double
+
+
+def fixed(number: float, decimals: int) -> str:
+    """So many decimals, halves away from zero, as a page's script rounds them: the two write numbers side by side.
+
+    >>> fixed(0.0625, 3), fixed(-0.0625, 3), fixed(1234.25, 1), fixed(float("nan"), 3)
+    ('0.063', '-0.063', '1,234.3', 'nan')
+    """
+    if not math.isfinite(number):
+        return str(number)
+    exact = EXACTLY.quantize(Decimal(number + 0.0), Decimal(1).scaleb(-decimals))  # + 0.0 takes the sign from -0.0
+    return f"{exact:,f}"
 
 
 def value(number: float) -> str:
@@ -18,7 +32,7 @@ def value(number: float) -> str:
     """
     if number != 0 and abs(number) < 0.0005:
         return f"{number:.2g}"
-    return f"{number:.3f}" if abs(number) < 10 else f"{number:,.1f}"
+    return fixed(number, 3 if abs(number) < 10 else 1)
 
 
 def signed(number: float) -> str:
@@ -71,7 +85,7 @@ def count(number: float) -> str:
     >>> count(284807.0), count(12.3456)
     ('284,807', '12.35')
     """
-    return f"{number:,.0f}" if number == round(number) else f"{number:,.2f}"
+    return fixed(number, 0 if number == round(number) else 2)
 
 
 def percent(share: float) -> str:
@@ -80,7 +94,7 @@ def percent(share: float) -> str:
     >>> percent(0.1234), percent(0.00012)
     ('12.3\xa0%', '0.012\xa0%')
     """
-    return (f"{100 * share:.1f}" if share == 0 or share >= 0.001 else f"{100 * share:.2g}") + "\u00a0%"
+    return (fixed(100 * share, 1) if share == 0 or share >= 0.001 else f"{100 * share:.2g}") + "\u00a0%"
 
 
 def threshold(exact: float, above: float = -math.inf) -> str:

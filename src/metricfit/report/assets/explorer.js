@@ -21,14 +21,15 @@
     return Float64Array.from({ length: bytes.length / 8 }, (_, i) => view.getFloat64(8 * i, true));
   };
   const unpackAll = (given) => new Map(Object.entries(given).map(([name, text]) => [name, unpack(text)]));
-  const grouped = (number, decimals) =>
-    number.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
-  const scientific = (number) => number.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2");
+  // Not toLocaleString, which rounds the shortest decimal that stands for a number and not the number itself.
+  const grouped = (number, decimals) => number.toFixed(decimals).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+  const scientific = (number) => number.toExponential(1).replace(".0e", "e").replace(/e([+-])(\d)$/, "e$10$2");
+  const small = (number) => (Math.abs(number) < 0.0001 ? scientific(number) : String(number));
 
   // The same forms as words.py writes.
   const written = {
     value: (v) => (v !== 0 && Math.abs(v) < 0.0005
-      ? (Math.abs(v) < 0.0001 ? scientific(v) : String(Number(v.toPrecision(2))))
+      ? small(Number(v.toPrecision(2)))
       : Math.abs(v) < 10 ? v.toFixed(3) : grouped(v, 1)),
     count: (v) => grouped(v, Number.isInteger(v) ? 0 : 2),
     percent: (v) => (v === 0 || v >= 0.001 ? `${(100 * v).toFixed(1)}\u00a0%` : `${Number((100 * v).toPrecision(2))}\u00a0%`),
