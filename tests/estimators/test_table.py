@@ -60,6 +60,44 @@ def test_new_categories_broken_dates_and_missing_entries_are_taken(messy):
     assert not np.array_equal(numbers, encoder.transform(frame.iloc[:3]))
 
 
+@pytest.mark.parametrize("column", ["number", "text number", "flag", "whole"])
+def test_text_in_a_column_of_numbers_is_refused_by_name(messy, column):
+    frame, _ = messy
+    encoder = TableEncoder()
+    encoder.fit(frame)
+    wrong = frame.iloc[:3].astype({column: object, "number": object, "whole": object})
+    wrong.loc[1, column] = "oops"
+    with pytest.raises(ValueError, match=rf"something else now: {column} \('oops'\)"):
+        encoder.transform(wrong)
+    wrong.loc[0, "number"] = wrong.loc[0, "whole"] = "worse"
+    with pytest.raises(ValueError, match=r"number \('worse'\).*whole \('worse'\)"):
+        encoder.transform(wrong)
+
+
+def test_numbers_and_yes_or_no_written_as_text_are_what_they_were(messy):
+    frame, _ = messy
+    encoder = TableEncoder()
+    numbers = encoder.fit(frame)
+    as_text = frame.copy()
+    for name in ("number", "flag", "whole", "same"):
+        as_text[name] = frame[name].astype(str)
+    assert np.array_equal(encoder.transform(as_text), numbers)
+    as_text["flag"] = as_text["flag"].str.lower()
+    assert np.array_equal(encoder.transform(as_text), numbers)
+
+
+def test_what_skrub_takes_for_missing_in_fit_is_missing_and_what_it_takes_for_a_number_is_one():
+    from skrub._clean_null_strings import STR_NA_VALUES
+
+    entries = [*STR_NA_VALUES, "  ", "1", " 2 ", "3e1", "-4"]
+    encoder = TableEncoder()
+    encoder.fit(pd.DataFrame({"amount": entries, "kind": (["a", "b"] * len(entries))[: len(entries)]}))
+    assert encoder.columns[0].kind == "number"
+    read = encoder.columns[0].transform(pd.Series(entries))[:, 0]
+    assert np.isnan(read[:-4]).all()
+    assert read[-4:].tolist() == [1, 2, 30, -4]
+
+
 def test_a_date_written_as_text_is_read_by_the_format_of_the_training_rows():
     days = pd.date_range("2021-01-01", periods=60)
     encoder = TableEncoder()

@@ -6,6 +6,7 @@ can be stored by pickle alone, and nothing here is unpickled.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -19,6 +20,10 @@ from sklearn.preprocessing import normalize
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
+#: What stands for a missing entry in text; skrub's, in any case.
+MISSING = frozenset({"", "null", "none", "nan", "-nan", "na", "n/a", "<na>", "#na", "#n/a", "#n/a n/a", "?", "..."})
+MISSING |= {"1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
+YES_NO = {"true": 1.0, "false": 0.0}
 TEXT_BUCKETS = 4096
 TEXT_COMPONENTS = 30
 
@@ -51,7 +56,11 @@ class Column(ABC):
 
 
 class Number(Column):
-    """A number, a yes or no, a duration in seconds, or text that reads as a number; what does not is missing."""
+    """A number, a yes or no, a duration in seconds, or text that reads as one of the first two.
+
+    Words for a missing entry, such as "n/a", are missing. Other text is refused: taken for missing it would change
+    predictions without a word.
+    """
 
     kind = "number"
 
@@ -64,8 +73,13 @@ class Number(Column):
         if pd.api.types.is_timedelta64_dtype(column):
             return np.asarray(column.dt.total_seconds(), dtype=np.float64)[:, None]
         numeric = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
-        read = column if numeric else pd.to_numeric(column.astype(object), errors="coerce")
-        return np.asarray(read.to_numpy(dtype=np.float64, na_value=np.nan))[:, None]
+        if numeric:
+            return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))[:, None]
+        entries = column.astype(object)
+        found: Floats = pd.to_numeric(entries, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        for at in np.flatnonzero(np.isnan(found) & column.notna().to_numpy()):
+            found[at] = _read(entries.iloc[at])
+        return found[:, None]
 
 
 class Category(Column):
@@ -174,6 +188,27 @@ class Text(Column):
             analyzer="char_wb", ngram_range=(3, 4), n_features=TEXT_BUCKETS, alternate_sign=False, norm=None
         )
         return hashing.transform([each or "" for each in as_text(column)])
+
+
+class NotANumber(ValueError):
+    """An entry of a column of numbers that reads as none."""
+
+
+def _read(entry: Any) -> float:
+    """A number of an entry that pandas reads as none, NaN for a word that says it is missing.
+
+    >>> _read("True"), _read("1_000"), _read("n/a")
+    (1.0, 1000.0, nan)
+    """
+    word = str(entry).strip().lower()
+    if word in MISSING:
+        return math.nan
+    if word in YES_NO:
+        return YES_NO[word]
+    try:
+        return float(entry)
+    except (TypeError, ValueError):
+        raise NotANumber(repr(entry)) from None
 
 
 KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Category, Date, Text)}

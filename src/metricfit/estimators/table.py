@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
-from metricfit.estimators.columns import KINDS, Arrays, Category, Column, Date, Floats, Number, Text
+from metricfit.estimators.columns import KINDS, Arrays, Category, Column, Date, Floats, NotANumber, Number, Text
 from metricfit.estimators.scaling import Scaling
 
 WIDE = 1024
@@ -63,10 +64,10 @@ class TableEncoder:
             parts = [np.asarray(X.toarray(), dtype=np.float64)]
         elif self.columns is not None:
             frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
-            pairs = zip(self.columns, range(frame.shape[1]), strict=True)
-            parts = [column.transform(frame.iloc[:, at]) for column, at in pairs if column is not None]
+            parts = _numbers_of(frame, self.columns)
         else:
-            parts = [_all_as_numbers(X) if isinstance(X, pd.DataFrame) else np.asarray(X, dtype=np.float64)]
+            known = isinstance(X, pd.DataFrame)
+            parts = _numbers_of(X, [Number()] * X.shape[1]) if known else [np.asarray(X, dtype=np.float64)]
         if any(np.isinf(part).any() for part in parts):
             raise ValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
         return parts or [np.zeros((len(X), 0))]
@@ -114,12 +115,21 @@ def _all_numbers(frame: Any) -> bool:
     return all(pd.api.types.is_numeric_dtype(each) or pd.api.types.is_bool_dtype(each) for each in frame.dtypes)
 
 
-def _all_as_numbers(frame: Any) -> Floats:
-    numbers = np.concatenate([Number().transform(frame.iloc[:, at]) for at in range(frame.shape[1])], axis=1)
-    unread = frame.columns[(np.isnan(numbers) & frame.notna().to_numpy()).any(axis=0)]
-    if len(unread):
-        raise ValueError(f"columns that held numbers in fit hold something else now: {', '.join(map(str, unread))}")
-    return numbers
+def _numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[Floats]:
+    """A part for each column of which something is known; all columns with an entry that is no number are named."""
+    parts, unread = [], []
+    for at, column in enumerate(columns):
+        try:
+            if column is not None:
+                parts.append(column.transform(frame.iloc[:, at]))
+        except NotANumber as error:
+            unread.append(f"{frame.columns[at]} ({error})")
+    if unread:
+        raise ValueError(
+            f"columns that held numbers in fit hold something else now: {', '.join(unread)}. Write them as numbers, or "
+            "leave an entry empty where it is not known"
+        )
+    return parts
 
 
 def _columns_of(frame: Any) -> list[Column | None]:
