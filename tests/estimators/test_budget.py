@@ -14,7 +14,8 @@ def test_full_training_where_there_is_time():
     assert affordable(0.001, 10, 1, epochs=None, members=8, budget=None).epochs == full_epochs(10) == 250
     assert affordable(0.001, 10, 1, epochs=None, members=8, budget=1000).members == 8
     assert (full_epochs(1), full_epochs(1000)) == (500, 40)
-    assert [fewest_epochs(steps) for steps in (1, 100, 200, 10_000)] == [10, 10, 5, 2]
+    assert [fewest_epochs(steps, 1000) for steps in (1, 100, 200, 10_000)] == [10, 10, 5, 2]
+    assert [fewest_epochs(steps, 100) for steps in (1, 18, 200)] == [10, 6, 2]
 
 
 def test_epochs_are_lowered_first_then_members(caplog):
@@ -27,8 +28,17 @@ def test_epochs_are_lowered_first_then_members(caplog):
     assert fewer_members.seconds <= 100
     caplog.clear()
     least = affordable(10.0, 10, 1, epochs=None, members=8, budget=100)
-    assert (least.epochs, least.members) == (10, 3)
-    assert "more than the time budget" in caplog.text
+    assert (least.epochs, least.members) == (10, 2)
+    assert "may take 2000 s, more than the time budget of 100 s" in caplog.text
+
+
+def test_a_short_budget_goes_below_what_is_worthwhile_before_it_is_overrun():
+    """20,000 rows in batches of 1,024, at 34 ms a step: 10 epochs of 3 members took 18 s against a budget of 4 s."""
+    enough = affordable(0.0333, 18, 1, epochs=None, members=8, budget=18)
+    assert (enough.epochs, enough.members) == (10, 3)
+    short = affordable(0.0333, 18, 1, epochs=None, members=8, budget=8)
+    assert (short.epochs, short.members) == (6, 2)
+    assert short.seconds <= 8
 
 
 def test_epochs_that_were_asked_for_are_kept():

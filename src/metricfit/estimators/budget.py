@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import time
 from dataclasses import dataclass
 
@@ -15,8 +16,8 @@ from metricfit.train.stage import Objective, Stage
 
 log = logging.getLogger("metricfit.estimators")
 
-FEWEST_STEPS = 1000
-FEWEST_MEMBERS = 3
+#: Steps and members that are kept where lowering one to them is enough, and those that are kept whatever the budget.
+WORTHWHILE, LEAST = (1000, 3), (100, 2)
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,19 @@ def full_epochs(steps: int) -> int:
     return max(40, min(500, 2500 // max(1, steps)))
 
 
-def fewest_epochs(steps: int) -> int:
-    """No fewer than these, whatever the budget: 1,000 steps, but at most 10 epochs and at least 2."""
-    return max(2, min(10, -(-FEWEST_STEPS // max(1, steps))))
+def fewest_epochs(steps: int, kept: int) -> int:
+    """The epochs of so many steps to be kept, but at most 10 epochs and at least 2."""
+    return max(2, min(10, -(-kept // max(1, steps))))
 
 
 def affordable(
     seconds_per_step: float, steps: int, stages: int, *, epochs: int | None, members: int, budget: float | None
 ) -> Effort:
-    """Full training, or what the budget allows of it: fewer epochs, then fewer members, down to 3.
+    """Full training, or what the budget allows of it: fewer epochs, then fewer members.
 
-    Epochs the user asked for are kept. The estimate is of training that never stops early.
+    First down to 1,000 steps and 3 members; where that takes too long, down to 100 steps and 2 members, and no further:
+    with less, what comes out is no model. Epochs the user asked for are kept. The estimate is of training that never
+    stops early.
 
     >>> affordable(0.01, 10, 1, epochs=None, members=8, budget=100.0)
     Effort(epochs=125, patience=20, members=8, seconds=100.0)
@@ -56,19 +59,37 @@ def affordable(
     wanted = full_epochs(steps) if epochs is None else epochs
     per_epoch = seconds_per_step * steps * stages
     most, several = wanted, members
-    if budget is not None and per_epoch * wanted * members > budget:
+    limit = math.inf if budget is None else budget
+    for kept_steps, kept_members in (WORTHWHILE, LEAST):
+        if per_epoch * most * several <= limit:
+            break
         if epochs is None:
-            most = min(wanted, max(fewest_epochs(steps), int(budget / (per_epoch * members) + 1e-9)))
-        several = min(members, max(FEWEST_MEMBERS, int(budget / (per_epoch * most) + 1e-9)))
+            most = min(most, max(fewest_epochs(steps, kept_steps), int(limit / (per_epoch * several) + 1e-9)))
+        several = min(several, max(kept_members, int(limit / (per_epoch * most) + 1e-9)))
     estimate = per_epoch * most * several
     if (most, several) != (wanted, members):
         log.info(
-            "time budget %.0f s: %d of %d epochs, %d of %d members (%.3g s a step)",
-            *(budget, most, wanted, several, members, seconds_per_step),
+            "time budget %s s: %d of %d epochs, %d of %d members (%.3g s a step)",
+            *(_few_digits(limit), most, wanted, several, members, seconds_per_step),
         )
-    if budget is not None and estimate > budget * 1.001:
-        log.warning("training may take %.0f s, more than the time budget of %.0f s", estimate, budget)
+    if estimate > limit * 1.001:
+        log.warning(
+            "training may take %s s, more than the time budget of %s s: %d epochs of %d steps and %d members are the "
+            "least; network='mlp'%s or fewer rows take less",
+            *(
+                _few_digits(estimate),
+                _few_digits(limit),
+                most,
+                steps,
+                several,
+                "" if epochs is None else ", fewer epochs",
+            ),
+        )
     return Effort(most, max(5, most // 6), several, estimate)
+
+
+def _few_digits(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def seconds_per_step(model: nn.Module, stage: Stage, x: Tensor, y: Tensor, device: torch.device) -> float:
