@@ -23,12 +23,13 @@ from metricfit.estimators.decisions import HeldOut, decided, held_out_of
 from metricfit.estimators.labels import classes_of, order_of, shares_of
 from metricfit.estimators.networks import OwnNetwork
 from metricfit.estimators.objectives import stages_for
+from metricfit.estimators.parameters import check_parameters
 from metricfit.estimators.table import TableEncoder
 from metricfit.estimators.training import Rows, Settings, plan, train
+from metricfit.estimators.undoing import unchanged_if_it_fails
 from metricfit.metrics.average import averaged
 from metricfit.metrics.base import Formula, Metric, get_metric
-from metricfit.metrics.curves import Requirements
-from metricfit.metrics.requirements import Requirement, parse_requirement
+from metricfit.metrics.curves import Requirements, as_requirements
 
 CHUNK = 1024
 
@@ -54,8 +55,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: rows a step.
         lr: the learning rate.
         time_budget: seconds of training, estimated from a timed step; epochs are lowered to meet it, then members.
-            None for no limit. What was lowered is logged. Timing varies from run to run: for results that repeat
-            exactly on another machine give what ``plan`` finds, and ``time_budget=None``.
+            None for no limit. What was lowered is logged. Two members and about 100 steps each, from 2 to 10 epochs,
+            are trained in any case; a warning is logged where those may take longer. Timing varies from run to run:
+            for results that repeat exactly on another machine give what ``plan`` finds, and ``time_budget=None``.
         device: where to train; by default a GPU if there is one.
         verbose: show a progress bar; what was decided is logged in any case, by the logger "metricfit.estimators".
         random_state: of folds, first weights and batches.
@@ -118,19 +120,20 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         ``X`` is an array (NaN is missing), a pandas or polars DataFrame with columns of any kind, or a sparse matrix.
         ``sample_weight`` counts in training, in calibration and in the choice of the threshold. Rows of one group, and
-        copies of a row, are held out together.
+        copies of a row, are held out together. A fit that fails leaves the model as it was.
         """
-        rows, weight, settings = self._prepared(X, y, sample_weight, groups)
-        found = train(rows, settings)
-        # In double precision a row's prediction does not depend on the rows beside it.
-        self.members_ = [each.double().eval() for each in found.members]
-        self.network_, self.history_ = found.network, found.history
-        weights = None if weight is None else torch.from_numpy(weight)
-        held_out = held_out_of(found.out_of_fold, rows.y, weights, rows.groups)
-        self.calibration_ = calibrated(held_out.logits, held_out.y, held_out.weight)
-        self.held_out_ = replace(held_out, logits=self.calibration_(held_out.logits))
-        self._seed = settings.seed
-        self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
+        with unchanged_if_it_fails(self):
+            rows, weight, settings = self._prepared(X, y, sample_weight, groups)
+            found = train(rows, settings)
+            # In double precision a row's prediction does not depend on the rows beside it.
+            self.members_ = [each.double().eval() for each in found.members]
+            self.network_, self.history_ = found.network, found.history
+            weights = None if weight is None else torch.from_numpy(weight)
+            held_out = held_out_of(found.out_of_fold, rows.y, weights, rows.groups)
+            self.calibration_ = calibrated(held_out.logits, held_out.y, held_out.weight)
+            self.held_out_ = replace(held_out, logits=self.calibration_(held_out.logits))
+            self._seed = settings.seed
+            self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
         return self
 
     def plan(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> dict[str, Any]:
@@ -157,6 +160,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             prevalence: the share of the positive class, or of each class by its label.
                 None goes back to the balance of the training rows.
+
+        Where the requirements cannot be met at that balance, InfeasibleError is raised and the model stays as it was.
         """
         check_is_fitted(self, "decision_")
         if prevalence is None:
@@ -233,9 +238,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any, groups: Any
     ) -> tuple[Rows, NDArray[np.float64] | None, Settings]:
         """The checked rows as numbers, their own weights, and how to train on them."""
-        if self.members < 2:
-            raise ValueError(f"members are folds, at least 2, got {self.members}")
-        metric, requirements = get_metric(self.metric), _requirements(self.subject_to)
+        check_parameters(self)
+        metric, requirements = get_metric(self.metric), as_requirements(self.subject_to)
         table = inputs.checked_table(self, X, reset=True)
         labels = inputs.checked_labels(self, y)
         check_consistent_length(table, labels)
@@ -283,14 +287,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rows, weight, settings
 
     def _decide(self, held_out: HeldOut, shift: torch.Tensor) -> None:
-        self.shift_ = shift
-        self.decision_ = decided(
+        decision = decided(
             held_out,
             get_metric(self.metric),
-            subject_to=_requirements(self.subject_to),
+            subject_to=as_requirements(self.subject_to),
             average=self.average,
             seed=self._seed,
         )
+        self.shift_, self.decision_ = shift, decision
         self._show_decision()
 
     def _show_decision(self) -> None:
@@ -336,8 +340,3 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _probability(logit: float) -> float:
     return float(torch.sigmoid(torch.tensor(logit, dtype=torch.float64)))
-
-
-def _requirements(subject_to: Requirements | None) -> list[Requirement]:
-    several = [] if subject_to is None else [subject_to] if isinstance(subject_to, (str, Requirement)) else subject_to
-    return [parse_requirement(each) for each in several]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metricfit.metrics.base import Metric
-from metricfit.metrics.curves import best_threshold
+from metricfit.metrics.curves import InfeasibleError, best_threshold, sweep, what_is_reachable
 from metricfit.metrics.offsets import best_offsets
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats import bootstrap
@@ -97,7 +97,12 @@ def decided(
         found = best_offsets(held_out.logits, y, metric, average=average, weight=weight)
         return Decision(found.value, offsets=found.offsets.double())
     scores = held_out.logits.squeeze(1)
-    threshold, value = best_threshold(scores, y, metric, list(subject_to), weight=weight)
+    try:
+        threshold, value = best_threshold(scores, y, metric, list(subject_to), weight=weight)
+    except InfeasibleError:
+        # The search is over logits, which stay apart where probabilities round to 0 or 1; people see probabilities.
+        thresholds, counts = sweep(scores, y, weight)
+        raise InfeasibleError(what_is_reachable(list(subject_to), torch.sigmoid(thresholds), counts)) from None
     drawn = bootstrap(
         scores.numpy(),
         y.numpy(),

@@ -16,9 +16,14 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """X as a float array, a sparse matrix or, where it holds more than numbers, a pandas DataFrame."""
+    if hasattr(X, "collect") and not hasattr(X, "to_pandas"):
+        raise TypeError(f"X is a {type(X).__name__}, a query that has no rows yet: X.collect() runs it")
     if hasattr(X, "to_pandas"):  # polars, pyarrow
         X = X.to_pandas()
     if isinstance(X, pd.DataFrame):
+        if not X.columns.is_unique:
+            twice = ", ".join(map(repr, X.columns[X.columns.duplicated()].unique()))
+            raise ValueError(f"X has several columns of one name, {twice}: rename or drop all but one")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         for size, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
             if not size:
@@ -50,7 +55,9 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
     """A weight for each row, at least 0; None where all weigh the same."""
     if sample_weight is None:
         return None
-    weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weight: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
+    )  # a copy, because torch takes no read-only array, as which polars lends its own
     if not (weight > 0).any():
         raise ValueError("all sample weights are 0, so no class has a row")
     return weight

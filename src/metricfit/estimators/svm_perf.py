@@ -18,6 +18,7 @@ from metricfit.core.counts import Counts
 from metricfit.estimators.cutting_planes import cut
 from metricfit.estimators.inputs import checked_labels
 from metricfit.estimators.labels import classes_of, order_of
+from metricfit.estimators.undoing import unchanged_if_it_fails
 from metricfit.estimators.violations import Array, Violations, WorstPairs, WorstTable
 from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import auroc
@@ -82,36 +83,12 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
 
     def fit(self, X: Any, y: Any) -> SVMPerf:
-        """Cut planes until none is violated by more than ``tol``."""
+        """Cut planes until none is violated by more than ``tol``. A fit that fails leaves the model as it was."""
         for name in ("C", "tol", "intercept_scaling", "max_iter"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"SVMPerf needs {name} above 0, got {getattr(self, name)}")
-        X = self._checked(X, reset=True)
-        labels = checked_labels(self, y)
-        check_consistent_length(X, labels)
-        self.classes_ = classes_of(labels)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. y has {len(self.classes_)} classes: SVMPerf needs 2"
-            )
-        self._order = order_of(self.classes_, self.pos_label)
-        positive = labels == self.classes_[self._order[1]]
-        by_pairs = self._is_auroc()
-        with_intercept = self.fit_intercept and not by_pairs
-        columns = self._with_constant(X) if with_intercept else X
-        violations: Violations = WorstPairs(positive) if by_pairs else WorstTable(self._metric(), positive)
-        found = cut(columns, violations, self.C * len(labels), self.tol, self.max_iter)
-        if found.excess > self.tol:
-            warnings.warn(
-                f"SVMPerf cut {found.cuts} planes and labels still violate by {found.excess:.2g}, more than "
-                f"tol={self.tol:g}: raise max_iter or tol, lower C, or standardise the columns",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        w = found.weights[: X.shape[1]]
-        b = found.weights[-1] * self.intercept_scaling if with_intercept else 0.0
-        self.coef_, self.intercept_ = w.reshape(1, -1), np.array([b])
-        self.n_iter_ = found.cuts
+        with unchanged_if_it_fails(self):
+            self._fit(X, y)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -134,6 +111,34 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric = self._metric()
         value = float(metric(Counts.from_labels(torch.from_numpy(scores > 0), positive)))
         return -value if metric.minimize else value
+
+    def _fit(self, X: Any, y: Any) -> None:
+        X = self._checked(X, reset=True)
+        labels = checked_labels(self, y)
+        check_consistent_length(X, labels)
+        self.classes_ = classes_of(labels)
+        if len(self.classes_) > 2:
+            raise ValueError(
+                f"Only binary classification is supported. y has {len(self.classes_)} classes: SVMPerf needs 2"
+            )
+        self._order = order_of(self.classes_, self.pos_label)
+        positive = labels == self.classes_[self._order[1]]
+        by_pairs = self._is_auroc()
+        with_intercept = self.fit_intercept and not by_pairs
+        columns = self._with_constant(X) if with_intercept else X
+        violations: Violations = WorstPairs(positive) if by_pairs else WorstTable(self._metric(), positive)
+        found = cut(columns, violations, self.C * len(labels), self.tol, self.max_iter)
+        if found.excess > self.tol:
+            warnings.warn(
+                f"SVMPerf cut {found.cuts} planes and labels still violate by {found.excess:.2g}, more than "
+                f"tol={self.tol:g}: raise max_iter or tol, lower C, or standardise the columns",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        w = found.weights[: X.shape[1]]
+        b = found.weights[-1] * self.intercept_scaling if with_intercept else 0.0
+        self.coef_, self.intercept_ = w.reshape(1, -1), np.array([b])
+        self.n_iter_ = found.cuts
 
     def _scores(self, X: Any) -> Array:
         """f(x), above 0 for the positive class."""

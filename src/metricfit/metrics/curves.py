@@ -158,7 +158,7 @@ def best_threshold(
     if requirements:
         feasible = torch.stack([given.forgives(one_class(given, counts)) for given in requirements]).all(0)
         if not bool(feasible.any()):
-            raise InfeasibleError(_what_is_reachable(requirements, thresholds, counts))
+            raise InfeasibleError(what_is_reachable(requirements, thresholds, counts))
         thresholds, value, better = thresholds[feasible], value[feasible], better[feasible]
     highest = better.max()
     # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
@@ -266,7 +266,7 @@ def _fpr_where(counts: Counts, allowed: Tensor) -> float:
     return float(rates.min())
 
 
-def _what_is_reachable(requirements: list[Requirement], thresholds: Tensor, counts: Counts) -> str:
+def what_is_reachable(requirements: list[Requirement], thresholds: Tensor, counts: Counts) -> str:
     """Per requirement the best it can be alone, and for several the threshold nearest to meeting all."""
     violations = [one_class(given, counts) for given in requirements]
     parts = []

@@ -1,0 +1,58 @@
+"""What a user can set wrongly, said in words before anything is trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from metricfit.metrics.average import AVERAGES
+from metricfit.metrics.requirements import Requirement
+
+if TYPE_CHECKING:
+    from metricfit.estimators.classifier import MetricClassifier
+
+
+def check_parameters(model: MetricClassifier) -> None:
+    """Raise a TypeError or a ValueError that names the parameter and what it can be.
+
+    The metric, the recipe, the network and the device are looked up by name where they are used, which says as much.
+    """
+    _whole("members", model.members, 2, "folds, each held out by one member")
+    _whole("batch_size", model.batch_size, 1, "rows a step")
+    if model.epochs is not None:
+        _whole("epochs", model.epochs, 1, "epochs a stage at most, or None to choose by the rows and the time")
+    if model.patience is not None:
+        _whole("patience", model.patience, 1, "epochs without a better value, or None for a sixth of the epochs")
+    _positive("lr", model.lr, "the learning rate")
+    if model.time_budget is not None:
+        _positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
+    if model.average is None or model.average not in AVERAGES:
+        named = ", ".join(repr(each) for each in AVERAGES if each is not None)
+        raise ValueError(f"average is one of {named}: one value is needed to choose by; got {model.average!r}")
+    if model.subject_to is not None:
+        _requirements(model.subject_to)
+
+
+def _whole(name: str, given: Any, least: int, what: str) -> None:
+    if not isinstance(given, Integral) or isinstance(given, bool):
+        raise TypeError(f"{name} is a whole number of {what}, at least {least}; got {given!r}")
+    if given < least:
+        raise ValueError(f"{name} is a whole number of {what}, at least {least}; got {given}")
+
+
+def _positive(name: str, given: Any, what: str) -> None:
+    if not isinstance(given, Real) or isinstance(given, bool):
+        raise TypeError(f"{name} is {what}, a number above 0; got {given!r}")
+    if not (float(given) > 0 and math.isfinite(given)):
+        raise ValueError(f"{name} is {what}, a number above 0; got {given}")
+
+
+def _requirements(given: Any) -> None:
+    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    for each in several:
+        if not isinstance(each, (str, Requirement)):
+            raise TypeError(
+                f"subject_to is a requirement such as 'recall >= 0.9', a list of them, or None; got {given!r}"
+            )
