@@ -19,6 +19,15 @@ np.save(sys.argv[3], model.predict_proba(pd.read_parquet(sys.argv[2])))
 """
 
 
+def rewrite(folder, found):
+    """Another model.json, and a manifest that vouches for it."""
+    content = json.dumps(found).encode()
+    (folder / "model.json").write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"]["model.json"] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
 @pytest.fixture
 def saved(tmp_path, quick, messy):
     frame, y = messy
@@ -125,13 +134,47 @@ def test_a_folder_with_a_new_manifest_can_name_only_what_this_package_builds(sav
         found["parameters"]["__class__"] = "os.system"
     else:
         found["members"] = 99
-    content = json.dumps(found).encode()
-    (folder / "model.json").write_bytes(content)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["sha256"]["model.json"] = hashlib.sha256(content).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(folder, found)
     with pytest.raises(ValueError, match=r"no model of this version|there is no network|Invalid parameter"):
         MetricClassifier.load(folder)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory, quick_settings, blobs):
+    """A model of two classes as a folder, and what its model.json holds."""
+    X, y = blobs
+    folder = tmp_path_factory.mktemp("small") / "model"
+    MetricClassifier(**{**quick_settings, "members": 2, "epochs": 2}).fit(X, y).save(folder)
+    return folder, (folder / "model.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "reason"),
+    [
+        ("classes.labels", [1], r"classes: 1 of at least 2"),
+        ("classes.labels", [1, 1], r"stands there twice"),
+        ("classes.labels", [0, 1, 2], r"1 outputs for 3 classes"),
+        ("parameters.metric.name", "f7", r"parameters: .*f7"),
+        ("parameters.subject_to", ["f7 >= 0.5"], r"parameters: .*f7"),
+        ("members", 1, r"members: 1 are named, the weights are of 2"),
+        ("features.number", 0, r"features: 0 of at least 1"),
+        ("features.names", ["a"], r"features: their names"),
+        ("temperature", -1.0, r"temperature -1"),
+        ("decision.threshold", None, r"decision: threshold None"),
+    ],
+)
+def test_parts_that_are_not_of_one_model_are_refused(small, where, value, reason):
+    folder, text = small
+    found = inside = json.loads(text)
+    *path, last = where.split(".")
+    for name in path:
+        inside = inside[name]
+    inside[last] = value
+    rewrite(folder, found)
+    with pytest.raises(ValueError, match=f"no whole model.*{reason}"):
+        MetricClassifier.load(folder)
+    rewrite(folder, json.loads(text))
+    MetricClassifier.load(folder)
 
 
 def test_a_folder_in_use_is_not_overwritten(saved):

@@ -24,6 +24,7 @@ from metricfit._version import __version__
 from metricfit.estimators.calibration import Calibration
 from metricfit.estimators.decisions import Decision, HeldOut
 from metricfit.estimators.networks import Network
+from metricfit.estimators.storage_checks import check_consistent
 from metricfit.estimators.table import TableEncoder
 from metricfit.metrics.base import get_metric
 
@@ -185,6 +186,7 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
     model.history_ = [
         {name: math.nan if value is None else value for name, value in row.items()} for row in found["history"]
     ]
+    check_consistent(model, arrays)
     model._show_decision()
 
 
