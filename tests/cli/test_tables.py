@@ -154,6 +154,7 @@ def test_the_target_is_taken_out():
         (FRAME, "Fraud", "no column 'Fraud'.*Did you mean 'fraud'"),
         (FRAME, "age", "missing in 1 of 3 rows"),
         (FRAME[["fraud"]], "fraud", "no column but the target"),
+        (FRAME.assign(fraud=pd.Categorical([0, 1, None])), "fraud", "missing in 1 of 3 rows"),
     ],
 )
 def test_a_wrong_target_is_told(frame, target, message):

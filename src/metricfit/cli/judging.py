@@ -33,7 +33,7 @@ def evaluate(
     threshold: Annotated[
         float | None, typer.Option("--threshold", min=0, max=1, help="A probability, in place of the model's own.")
     ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write a report here.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="A new HTML file for a report.")] = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:

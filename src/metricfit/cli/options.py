@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 Data = Annotated[Path, typer.Argument(help="CSV (also .gz), Parquet, Arrow or JSON lines.")]
-ModelFolder = Annotated[Path, typer.Argument(help="The folder of a model.")]
+ModelFolder = Annotated[Path, typer.Argument(help="The folder of a model, or what fit was given as --out.")]
 Target = Annotated[str, typer.Option("--target", help="The column to predict.")]
 MetricName = Annotated[str, typer.Option("--metric", help="What you are judged by, such as f1 or 'fbeta(beta=2)'.")]
 Requirements = Annotated[list[str] | None, typer.Option("--subject-to", help="'recall >= 0.9'; may be repeated.")]

@@ -67,8 +67,7 @@ def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataF
         hint = f" Did you mean {near[0]!r}?" if near else _separator_hint(list(frame.columns))
         shown = ", ".join(repr(name) for name in frame.columns[:12]) + (", ..." if frame.shape[1] > 12 else "")
         raise UserError(f"{where} has no column {target!r}. It has {frame.shape[1]}: {shown}.{hint}")
-    labels = _plain(frame[target])
-    missing = int(labels.isna().sum())
+    missing = int(frame[target].isna().sum())
     if missing:
         raise UserError(
             f"The target {target!r} is missing in {missing} of {len(frame)} rows of {where} (empty cells, or words "
@@ -77,15 +76,15 @@ def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataF
     features = frame.drop(columns=target)
     if features.shape[1] == 0:
         raise UserError(f"{where} has no column but the target {target!r}: there is nothing to learn from.")
-    return features, labels
+    return features, _plain(frame[target])
 
 
 def _plain(labels: pd.Series) -> pd.Series:
     """Categories as what they name, those in use alone; dates as text, the same text whatever dates are beside them."""
     if isinstance(labels.dtype, pd.CategoricalDtype):
         labels = labels.astype(labels.cat.categories.dtype)
-    if pd.api.types.infer_dtype(labels, skipna=True) in ("datetime64", "datetime", "date"):
-        return labels.map(lambda day: str(day).removesuffix(" 00:00:00"), na_action="ignore").astype("str")
+    if pd.api.types.infer_dtype(labels) in ("datetime64", "datetime", "date"):
+        return labels.map(lambda day: str(day).removesuffix(" 00:00:00")).astype("str")
     return labels
 
 
