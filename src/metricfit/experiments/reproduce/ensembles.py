@@ -7,7 +7,8 @@ Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
 - ``class_counts``: true for losses that take the numbers of negatives and positives;
 - ``constraint``: ``mu``, ``rho`` and ``margin``, lists to choose from, and ``without``, pairs of mu and rho left out.
   Each base network is then trained on with a RankingConstraint as an AugmentedLagrangian: first mu and rho are chosen,
-  at the first margin, then the margin.
+  at the first margin, then the margin;
+- ``again``: true to train the base networks on with their loss alone, for what training on does without a constraint.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from metricfit.metrics.curves import auroc, fpr_at_tpr
 from metricfit.stats import delong_test
 from metricfit.train import FitResult
 
-SETTINGS = ("training", "grid", "class_counts", "constraint")
+SETTINGS = ("training", "grid", "class_counts", "constraint", "again")
 CONSTRAINT = ("mu", "rho", "margin", "without")
 
 
@@ -83,11 +84,14 @@ def ensembled(job: Job, trials: Sequence[Trial]) -> list[Trained]:
         mu, rho = final.setting["mu"], final.setting["rho"]
         final = _best([final, *(_constrained(job, trials, base, mu, rho, margin) for margin in others)])
         chosen |= {"constraint": dict(final.setting), "validation AUC": final.value}
+    elif job.row.settings.get("again"):
+        final = _trained_on(job, trials, base, base.setting, _loss(job, trials, base.setting))
+        chosen |= {"validation AUC": final.value}
     together, alone = (_outputs(each, trials) for each in (final, base))
-    with_constraint = _numbers(job, trials[0], together, None if wanted is None else alone)
-    without = _numbers(job, trials[0], alone, None)
-    values = {view: without if view == UNCONSTRAINED else with_constraint for view in job.views}
-    epochs = base.epochs + (0 if wanted is None else final.epochs)
+    after = _numbers(job, trials[0], together, None if final is base else alone)
+    before = _numbers(job, trials[0], alone, None)
+    values = {view: before if view == UNCONSTRAINED else after for view in job.views}
+    epochs = base.epochs + (0 if final is base else final.epochs)
     each = base.results[0].seconds / sum(len(result.history) for result in base.results)
     return [Trained(values, epochs, each, chosen)]
 
@@ -130,10 +134,15 @@ def _constrained(job: Job, trials: Sequence[Trial], base: Candidate, mu: float, 
     objective = AugmentedLagrangian(
         _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho
     )
+    return _trained_on(job, trials, base, {"mu": mu, "rho": rho, "margin": margin}, objective)
+
+
+def _trained_on(
+    job: Job, trials: Sequence[Trial], base: Candidate, setting: Mapping[str, Any], objective: nn.Module
+) -> Candidate:
+    """The base networks' copies after more training."""
     models = [copy.deepcopy(result.model).cpu().train() for result in base.results]  # where fitted expects new ones
-    return Candidate(
-        job, {"mu": mu, "rho": rho, "margin": margin}, fitted(job, trials, objective=objective, models=models)
-    )
+    return Candidate(job, setting, fitted(job, trials, objective=objective, models=models))
 
 
 def _outputs(candidate: Candidate, trials: Sequence[Trial]) -> Tensor:
