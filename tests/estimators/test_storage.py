@@ -157,7 +157,7 @@ def small(tmp_path_factory, quick_settings, blobs):
         ("parameters.metric.name", "f7", r"parameters: .*f7"),
         ("parameters.subject_to", ["f7 >= 0.5"], r"parameters: .*f7"),
         ("members", 1, r"members: 1 are named, the weights are of 2"),
-        ("features.number", 0, r"features: 0 of at least 1"),
+        ("features.number", 3, r"features: 3, of a table of 4 columns"),
         ("features.names", ["a"], r"features: their names"),
         ("temperature", -1.0, r"temperature -1"),
         ("decision.threshold", None, r"decision: threshold None"),

@@ -33,6 +33,7 @@ def test_what_each_column_becomes(messy):
         "empty": None,
         "same": "number",
     }
+    assert encoder.features == frame.shape[1]
     assert numbers.dtype == np.float32
     assert np.isfinite(numbers).all()
     assert (np.abs(numbers) <= 3).all()
@@ -166,6 +167,7 @@ def test_a_wide_sparse_table_is_projected_and_restored():
     encoder = TableEncoder()
     numbers = encoder.fit(x)
     assert numbers.shape[1] <= 128
+    assert encoder.features == 5000
     assert np.array_equal(through_files(encoder).transform(x), numbers)
 
 

@@ -26,6 +26,7 @@ def _faults(model: MetricClassifier, arrays: dict[str, Tensor]) -> list[str]:
     classes, inputs, outputs = len(model.classes_), model.network_.in_features, model.network_.out_features
     places = sorted(model._order.tolist())
     stored = len({name.split(".")[1] for name in arrays if name.startswith("member.")})
+    columns = model.encoder_.features
     held_out, decision = model.held_out_, model.decision_
     rows = len(held_out.y)
     found = [
@@ -35,7 +36,7 @@ def _faults(model: MetricClassifier, arrays: dict[str, Tensor]) -> list[str]:
         ("network", outputs != (1 if classes == 2 else classes), f"{outputs} outputs for {classes} classes"),
         ("members", len(model.members_) != stored, f"{len(model.members_)} are named, the weights are of {stored}"),
         ("members", not stored, "there are none"),
-        ("features", not model.n_features_in_ > 0, f"{model.n_features_in_} of at least 1"),
+        ("features", model.n_features_in_ != columns, f"{model.n_features_in_}, of a table of {columns} columns"),
         ("features", model.encoder_.scaling.width != inputs, f"the network takes {inputs} numbers, they give others"),
         ("features", _names_differ(model), "their names are more or fewer than their number"),
         ("calibration", not model.calibration_.temperature > 0, f"temperature {model.calibration_.temperature}"),

@@ -38,6 +38,13 @@ class TableEncoder:
         self.directions: NDArray[np.float32] | None = None
         self.scaling = Scaling()
 
+    @property
+    def features(self) -> int:
+        """How many columns the training rows had."""
+        if self.columns is not None:
+            return len(self.columns)
+        return len(self.scaling.centre) if self.directions is None else self.directions.shape[1]
+
     def fit(self, X: Any) -> NDArray[np.float32]:
         """Learn from the training rows, and give them as numbers."""
         self.columns, self.directions = None, None
