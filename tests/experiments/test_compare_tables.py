@@ -58,6 +58,19 @@ def test_columns_of_every_kind(name, column):
     assert there > 0.2  # the other columns are learned from
 
 
+def test_trees_take_numbers_as_they_are_and_categories_as_codes():
+    X, y = table()
+    towns = gaps(["x", "y", "z"] * 30)
+    X["town"] = towns
+    X["flag"] = ["no", "yes"] * 45
+    X.loc[5, "a"] = np.nan
+    trees = next(each for each in methods(False) if each.trees)
+    found = train(trees, X, y, "f1", [], members=2).model.numbers(X)
+    np.testing.assert_array_equal(found[:, :3], X[["a", "b", "c"]].to_numpy())
+    np.testing.assert_array_equal(found[:, 3], [{"y": 1, "z": 2, None: 3}[each] for each in towns])
+    np.testing.assert_array_equal(found[:, 4], X["flag"] == "yes")
+
+
 @pytest.mark.parametrize(("rows", "positives"), [(60, 3), (150, 2)])
 def test_trees_of_few_positives(rows, positives):
     X, _ = table(rows)

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import metricfit.train as engine  # its fit_folds is loaded when first used
 from metricfit.data import folds
 from metricfit.estimators import MetricClassifier
+from metricfit.estimators.columns import Category, Number
 from metricfit.estimators.table import TableEncoder
 from metricfit.metrics.curves import best_threshold
 
@@ -87,26 +87,60 @@ def train(
     inner = min(settings.get("members", 8), int(np.bincount(y).min()))
     parts = folds(X, y, inner, seed=seed, groups=groups)
     encoder = TableEncoder()
-    x = encoder.fit(X).astype(np.float64)
+    encoder.fit(X)
+    whole = _OfTables(encoder, method.trees, seed)
+    x = whole.numbers(X)
     held_out = np.empty(len(y))
     for rest, part in parts:
-        held_out[part] = _classical(method.trees, y[rest], seed).fit(x[rest], y[rest]).predict_proba(x[part])[:, 1]
+        held_out[part] = _OfTables(encoder, method.trees, seed).fit(x[rest], y[rest]).of_numbers(x[part])[:, 1]
     chosen = best_threshold(
         torch.from_numpy(held_out), torch.from_numpy(y), metric, subject_to=list(subject_to) or None
     )
-    return Fitted(_OfTables(encoder, _classical(method.trees, y, seed).fit(x, y)), chosen.threshold)
+    return Fitted(whole.fit(x, y), chosen.threshold)
 
 
-@dataclass(frozen=True)
 class _OfTables:
-    """A model of numbers behind the encoding that the networks have, so that all take the same tables."""
+    """A model of scikit-learn's behind the networks' reading of a table, so that all methods take the same tables.
 
-    encoder: TableEncoder
-    model: Any
+    A logistic regression has the very numbers that the networks have. Trees have them before scaling, NaN where
+    missing, and categories as codes in place of columns, which is what suits them.
+    """
+
+    def __init__(self, encoder: TableEncoder, trees: bool, seed: int) -> None:
+        self.encoder, self.trees, self.seed = encoder, trees, seed
+
+    def numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """The table as the model takes it."""
+        if not self.trees:
+            return self.encoder.transform(X).astype(np.float64)
+        columns = [Number() for _ in X] if self.encoder.columns is None else self.encoder.columns
+        parts = []
+        for at, column in enumerate(columns):
+            if column is not None:
+                part = column.transform(X.iloc[:, at])
+                codes = np.arange(1.0, part.shape[1] + 1)[:, None]
+                parts.append(part @ codes if isinstance(column, Category) else part)
+        return np.concatenate(parts, axis=1)
+
+    def fit(self, x: NDArray[np.float64], y: NDArray[np.int64]) -> _OfTables:
+        """Train on the columns that have an entry in these rows: trees cannot be grown on others."""
+        self.there = ~np.isnan(x).all(axis=0)
+        enough = int(np.bincount(y).min()) >= ENOUGH_TO_STOP_BY
+        self.model = (
+            HistGradientBoostingClassifier(early_stopping=enough, random_state=self.seed)
+            if self.trees
+            else LogisticRegression(max_iter=1000)
+        ).fit(x[:, self.there], y)
+        return self
+
+    def of_numbers(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities by class."""
+        found: NDArray[np.float64] = self.model.predict_proba(x[:, self.there])
+        return found
 
     def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self.model.predict_proba(self.encoder.transform(X).astype(np.float64))
-        return found
+        """Probabilities by class, of rows of the table."""
+        return self.of_numbers(self.numbers(X))
 
 
 def load_training() -> None:
@@ -121,10 +155,3 @@ def network_of(
     return MetricClassifier(
         metric, subject_to=list(subject_to) or None, random_state=seed, **(settings | method.settings)
     )
-
-
-def _classical(trees: bool, y: NDArray[np.int64], seed: int) -> ClassifierMixin:
-    if not trees:
-        return LogisticRegression(max_iter=1000)
-    enough = int(np.bincount(y).min()) >= ENOUGH_TO_STOP_BY
-    return HistGradientBoostingClassifier(early_stopping=enough, random_state=seed)

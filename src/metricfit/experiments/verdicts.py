@@ -14,6 +14,7 @@ SURE = 0.95
 SHOWN = 0.0005  # what three decimals show as more than 0
 SIMPLER = "; use it, it is simpler."
 CALLED = {DEFAULT: "metricfit's default", REFERENCE: "cross-entropy with a tuned threshold"}
+SHORT = {DEFAULT: "metricfit's default", REFERENCE: "cross-entropy"}
 #: Decisions at 0.5 ask for no threshold that meets requirements, so they always have values.
 UNTUNED = {each.at_half for each in methods(True)} - {None}
 
@@ -74,7 +75,9 @@ def _of_two(mine: Row, reference: Row, metric: Metric, required: bool) -> Advice
     held += f", on {less.held} with {_called(less)}."
     if found.use is more:
         return replace(found, finding=f"{held} {found.finding}")
-    return Advice(more, False, f"{held} {found.finding}", f". As they are to hold, start with {_called(more)}.")
+    return Advice(
+        more, False, f"{held} {found.finding}", f". As the requirements are to hold, start with {_called(more)}."
+    )
 
 
 def _by_value(mine: Row, reference: Row, metric: Metric) -> Advice:
@@ -94,12 +97,12 @@ def _by_value(mine: Row, reference: Row, metric: Metric) -> Advice:
         return Advice(reference, True, f"{theirs} is better here ({between})", "; use it.")
     if outcome == "undecided":
         favoured = mine if (versus.difference < 0) == metric.minimize else reference
-        favour = f", in favour of {_called(favoured)}" if abs(versus.difference) >= SHOWN else ""
+        favour = f", in favour of {SHORT[favoured.name]}" if abs(versus.difference) >= SHOWN else ""
         finding = (
             f"{versus.splits} folds cannot tell metricfit's default from {CALLED[REFERENCE]}: the difference is "
             f"{_amount(versus)}{favour}"
         )
-        return Advice(reference, False, finding, f". {theirs} is simpler, so start there.")
+        return Advice(reference, False, finding, ". Cross-entropy is simpler, so start there.")
     least = "at least " if outcome == "no better" else ""
     return Advice(reference, True, f"{theirs} does {least}as well here ({between})", SIMPLER)
 
@@ -138,11 +141,12 @@ def _with_the_best(so_far: Advice, best: Row, use: Row, metric: Metric, required
     extreme, versus = "lowest" if metric.minimize else "highest", beside(best.values, use.values, metric)
     amount = "" if versus is None else f" (beside {_called(use)}: {_amount(versus)})"
     held = f"; with it the requirements held on {best.held} of {len(best.values)} folds" if required else ""
-    told = f"The {extreme} mean is that of {best.name}: {best.mean:.3f}{amount}{held}"
     clear = versus is not None and not constant(versus) and _outcome(versus, metric) == "better"
+    unclear = "" if clear else ", not clearly better"
+    told = f"The {extreme} mean is that of {best.name}: {best.mean:.3f}{amount}{unclear}{held}"
     if clear and not (required and best.held < use.held):
         return Advice(best, True, f"{so_far.finding}. {told}", "; that is clearly better, so use it.")
-    return replace(so_far, so=f"{so_far.so} {told}{'' if clear else ', not clearly better'}.")
+    return replace(so_far, so=f"{so_far.so} {told}.")
 
 
 def _amount(versus: SplitComparison) -> str:
