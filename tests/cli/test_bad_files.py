@@ -125,6 +125,10 @@ def categories(path):
     good().assign(y=pd.Categorical(good()["y"], ["no", "yes", "never"])).to_parquet(path)
 
 
+def nullable(path):
+    good().assign(y=(good()["y"] == "yes").astype("boolean")).to_parquet(path)
+
+
 def dated(path):
     good().assign(y=np.where(good()["y"] == "yes", days[1], days[0])).to_parquet(path)
 
@@ -268,6 +272,7 @@ CASES = [
     Case("1 for 1.0", "t.csv", rows(y=1.0 * (good()["y"] == "yes")), None, FIT + " --positive 1", positive(1.0)),
     Case("NA and None for labels", "t.csv", classes("NA", "None", "x"), holds=counted(NA=27, None_=27, x=26)),
     Case("a comma at the end of rows", "t.csv", text_of(good()).replace("no\n", "no,\n").replace("yes\n", "yes,\n")),
+    Case("labels that may be missing", "t.parquet", nullable, holds=positive(True)),
     Case("categories without rows", "t.parquet", categories, holds=counted(no=51, yes=29)),
     Case("dates for labels", "t.parquet", dated, holds=lambda found: found["positive"] == "2024-01-02"),
     Case("labels 1 and 2", "t.csv", rows(y=1 + (good()["y"] == "yes"))),

@@ -46,8 +46,9 @@ def test_what_is_for_two_classes_is_refused_of_three():
 
 
 def test_the_classes_in_words():
-    counts = pd.Series([1, 1, 1, 0, 0]).value_counts()
-    assert in_words(counts, 1) == "Classes: 1 (3 rows), 0 (2 rows); the positive one is 1."
+    for kind in ("int64", "Int64"):
+        counts = pd.Series([1, 1, 1, 0, 0], dtype=kind).value_counts()
+        assert in_words(counts, 1) == "Classes: 1 (3 rows), 0 (2 rows); the positive one is 1."
     assert in_words(pd.Series(dict.fromkeys(map(str, range(25)), 2)), None).endswith("'19' (2 rows) and 5 more.")
 
 

@@ -95,7 +95,7 @@ def in_words(counts: pd.Series, positive: Any) -> str:
     >>> in_words(pd.Series({"no": 90, "yes": 9, "yes ": 1}), None)
     "Classes: 'no' (90 rows), 'yes' (9 rows), 'yes ' (1 row)."
     """
-    each = [f"{shown(label)} ({rows} row{'s' * (rows != 1)})" for label, rows in counts.items()]
+    each = [f"{shown(label)} ({rows} {'row' if rows == 1 else 'rows'})" for label, rows in counts.items()]
     said = ", ".join(each[:20]) + (f" and {len(each) - 20} more" if len(each) > 20 else "")
     return f"Classes: {said}" + ("." if positive is None else f"; the positive one is {shown(positive)}.")
 
