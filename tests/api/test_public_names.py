@@ -41,8 +41,8 @@ NAMES = {
         parse_requirement precision ratio recall root share specificity tversky
     """,
     "metricfit.models": """
-        Blend PerMember ResNet TabM TinyDarknet btg_mlp embedded_mlp mlp multiclass_mlp perceptron periodic
-        piecewise_linear quantile_bins resnet18 resnet34 small_cnn study_mlp
+        Blend Centred CropAndFlip PerMember ResNet TabM TinyDarknet btg_mlp embedded_mlp mlp multiclass_mlp perceptron
+        periodic piecewise_linear quantile_bins resnet18 resnet34 small_cnn study_mlp
     """,
     "metricfit.report": """
         Method Report Section comparison learning_curves multiclass render scores table write

@@ -6,11 +6,14 @@ from metricfit.models.darknet import TinyDarknet
 from metricfit.models.dense import btg_mlp, mlp, multiclass_mlp, perceptron, study_mlp
 from metricfit.models.embeddings import embedded_mlp, periodic, piecewise_linear, quantile_bins
 from metricfit.models.members import PerMember
+from metricfit.models.pictures import Centred, CropAndFlip
 from metricfit.models.resnet import ResNet, resnet18, resnet34
 from metricfit.models.tabm import TabM
 
 __all__ = [
     "Blend",
+    "Centred",
+    "CropAndFlip",
     "PerMember",
     "ResNet",
     "TabM",
