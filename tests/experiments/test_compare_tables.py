@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import unescape
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from metricfit.data import folds
 from metricfit.experiments import compare as module
 from metricfit.experiments.compare import compare
 from metricfit.experiments.methods import DEFAULT, REFERENCE, methods, train
+from metricfit.experiments.verdicts import headline
 from metricfit.metrics.curves import InfeasibleError
 
 TINY = {"parts": 3, "network": "mlp", "members": 2, "epochs": 1, "time_budget": None}
@@ -124,14 +126,17 @@ def test_one_method_out_of_reach_on_one_fold(hard, tmp_path, capsys):
     page, printed = shown(found, tmp_path, capsys)
     assert re.search(r"boosted trees +│ not reachable on 1 of 3 folds", printed)
     assert "Not in the table is boosted trees: on the training rows of 1 of 3 folds" in page
+    assert headline(found.rows, "recall", required=True) in unescape(page)
+    assert "The highest mean recall" not in page  # it would be a second message beside the verdict's
     said = comparing._row(trees, True)
     assert (said["mean"], said["not_reachable"]) == (None, ("precision reaches 0.4",))
     again = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
     assert again.rows == found.rows
 
 
-@pytest.mark.parametrize("names", [{DEFAULT}, {REFERENCE}, {DEFAULT, REFERENCE}])
-@pytest.mark.parametrize("when", [0, 1])
+@pytest.mark.parametrize(
+    ("names", "when"), [({DEFAULT}, 0), ({DEFAULT}, 1), ({REFERENCE}, 1), ({DEFAULT, REFERENCE}, 0)]
+)
 def test_default_and_reference_out_of_reach(hard, tmp_path, capsys, names, when):
     hard[when].update(names)
     X, y = table()

@@ -1,0 +1,72 @@
+"""compare as a user runs it, on files that fit takes and that used to end it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from metricfit.cli.app import app
+from metricfit.experiments.methods import methods
+
+pytestmark = pytest.mark.slow
+
+SMALL = ["--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json"]
+
+
+def frame(n=60):
+    rng = np.random.default_rng(0)
+    found = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
+    return found.assign(y=(found["b"] + 0.5 * rng.normal(size=n) > 0.3).astype(int))
+
+
+def compared(path, *more):
+    result = CliRunner().invoke(
+        app, ["compare", str(path), "--target", "y", "--out", str(path.parent / "o"), *more, *SMALL]
+    )
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def mixed(path):
+    flags = [None if at % 3 == 0 else at % 2 == 0 for at in range(60)]
+    frame().assign(flag=flags, sure=[True, False] * 30, empty=None).to_csv(path, index=False)
+
+
+def dated(path):
+    frame().assign(date=pd.date_range("2020-01-01", periods=60).astype(str)).to_json(path, orient="records", lines=True)
+
+
+def nullable(path):
+    whole = pd.array([None, 1, 2] * 20, dtype="Int64")
+    words = pd.array([None, "u", "v"] * 20, dtype="string")
+    when = pd.date_range("2020-01-01", periods=60)
+    frame().assign(whole=whole, words=words, when=when).to_parquet(path)
+
+
+def rare(path):
+    frame().assign(y=(np.arange(60) < 4).astype(int)).to_csv(path, index=False)
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "folds"),
+    [(mixed, "t.csv", 2), (dated, "t.jsonl", 2), (nullable, "t.parquet", 2), (rare, "t.csv", 3)],
+)
+def test_every_method_has_a_value(write, name, folds, tmp_path):
+    write(tmp_path / name)
+    found = compared(tmp_path / name, "--folds", str(folds))
+    assert {each["name"] for each in found["methods"]} >= {each.name for each in methods(False)}
+    assert all(len(each["values"]) == folds and each["mean"] is not None for each in found["methods"])
+
+
+def test_requirements_out_of_reach_are_told_by_method(tmp_path):
+    rng = np.random.default_rng(0)
+    frame(90).assign(y=rng.integers(0, 2, 90)).to_csv(tmp_path / "t.csv", index=False)  # nothing to learn
+    found = compared(tmp_path / "t.csv", "--folds", "2", "--metric", "recall", "--subject-to", "precision >= 0.95")
+    missing = [each for each in found["methods"] if each["mean"] is None]
+    assert missing
+    assert all(each["values"].count(None) == len(each["not_reachable"]) > 0 for each in missing)
+    at_half = next(each for each in found["methods"] if each["name"] == "cross-entropy at 0.5")
+    assert None not in at_half["values"]
+    assert (tmp_path / "o" / "report.html").exists()
