@@ -58,10 +58,9 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
         text = shown(path)
         assert f"f1 is {value:.3f}" in text
         assert f"at threshold {at:.4g}, on 160 rows." in text
-        assert ("At the model's own threshold." in text) == (threshold is None)
         assert (f"the model's own is {model.threshold_:.4g}." in text) == (threshold is not None)
         recall = float(get_metric("recall")(pages.counts_of(model, *rows, threshold)))
-        assert f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'}." in text
+        assert f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'} here." in text
         explorer = decoded(carried(path.read_text(encoding="utf-8"))[0])
         assert explorer.thresholds[explorer.chosen] == at
 

@@ -48,6 +48,9 @@ def compare(
             "use fit, which takes several."
         )
     chosen = positive_of(y, positive)
+    rarest, rows = y.value_counts().index[-1], y.value_counts().iloc[-1]
+    if rows < folds:
+        raise UserError(f"The label {str(rarest)!r} has {rows} rows, fewer than --folds {folds}; give fewer folds.")
     labels = (y == chosen).to_numpy().astype(np.int64)
     with bar("comparing", quiet) as watch:
         found = compare_methods(

@@ -51,10 +51,10 @@ def split(
     sources = (count > 0).sum(0)
     if sources.min() < len(shares):
         rare, found = classes[sources.argmin()], sources.min()
-        leak = "; keep_duplicates_together=False counts copies apart, and leaks them" * keep_duplicates_together
+        copies = ", copies of a row counted as one" * keep_duplicates_together
         raise ValueError(
-            f"class {rare} has {found} rows or groups of rows that can be parted, each of {len(shares)} parts needs "
-            f"one: ask for fewer parts or gather more data{leak}"
+            f"class {rare} has {found} rows or groups of rows that can be parted{copies}; each of {len(shares)} parts "
+            "needs one: ask for fewer parts or gather more data"
         )
     part = _assign(count, shares / shares.sum(), np.random.default_rng(seed))[units]
     return [np.flatnonzero(part == each) for each in range(len(shares))]
