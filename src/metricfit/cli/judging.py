@@ -16,7 +16,6 @@ from metricfit.cli.printing import say, show, working
 from metricfit.cli.rows import check_file
 from metricfit.cli.tables import read_table, shown, split_target
 from metricfit.estimators import MetricClassifier
-from metricfit.estimators.columns import Number
 from metricfit.metrics import averaged, get_metric
 
 WIDEST = 12  # classes side by side
@@ -89,32 +88,7 @@ def _known_columns(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> 
     if missing:
         shown = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise UserError(f"{data} lacks {len(missing)} of the columns the model was trained on: {shown}.")
-    return _with_numbers(model, frame[wanted], data)
-
-
-def _with_numbers(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
-    """The table with text read as numbers where the model learnt from numbers; what does not read is missing, and told.
-
-    A column of which nothing reads is another column than the model's.
-    """
-    kinds = model.encoder_.columns or [Number()] * frame.shape[1]
-    texts = [
-        name
-        for name, kind in zip(frame.columns, kinds, strict=True)
-        if isinstance(kind, Number) and not pd.api.types.is_numeric_dtype(frame[name])
-    ]
-    read = {}
-    for name in texts:
-        read[name] = pd.Series(Number().transform(frame[name])[:, 0], index=frame.index)
-        strange = frame[name][read[name].isna() & frame[name].notna()]
-        if len(strange) and read[name].isna().all():
-            raise UserError(
-                f"The column {name!r} of {data} holds text such as {strange.iloc[0]!r}; the model learnt from numbers "
-                "there. Mend the column, or train a model on such tables."
-            )
-        if len(strange):
-            say(f"Warning: {name!r} holds {len(strange)} entries that are no numbers, taken as missing.")
-    return frame.assign(**read)
+    return frame[wanted]
 
 
 def _check_labels(model: MetricClassifier, y: pd.Series) -> None:
