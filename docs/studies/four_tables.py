@@ -86,7 +86,8 @@ def methods(found: dict[str, Any]) -> str:
         else:
             low, high = versus["interval"]
             cells += [f"{versus['difference']:+.3f} ({low:+.3f} to {high:+.3f})", f"{versus['p_value']:.2g}"]
-        rows.append([*cells, f"{method['seconds']:.0f}"])
+        seconds = method["seconds"]
+        rows.append([*cells, "paused in between" if seconds is None else f"{seconds:.0f}"])
     head = ["method", "F1 (95 %)", "against tuned cross-entropy (95 %)", "p", "seconds of training"]
     return table(head, rows) + f"\n\n> {found['verdict']}"
 
