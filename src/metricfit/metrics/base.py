@@ -80,7 +80,8 @@ class Metric:
         classes = counts.tp.shape[-1]
         if len(value) != classes:
             raise ValueError(f"{self.name} has {len(value)} values of {key}, the counts have {classes} classes")
-        return counts.tp.new_tensor(value)
+        of_class = [torch.full_like(counts.tp[..., at], each) for at, each in enumerate(value)]
+        return torch.stack(of_class, -1)  # made where the counts are: a copy to a GPU would be waited for
 
     def _finite(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
         """A user's formula, which may divide as it likes: where it gives NaN the value is 0, and so is the gradient."""

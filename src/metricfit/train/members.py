@@ -57,6 +57,8 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     class_weight: ClassWeight | None = None,
     clip: float | None = None,
     device: str | torch.device | None = None,
+    precision: str | None = None,
+    cuda_graphs: bool = False,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> list[FitResult]:
@@ -74,6 +76,9 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
         optimizer: as of ``fit``, one of torch.optim that moves each weight by its own gradient alone; called again, as
             is the scheduler, when members stop and the others go on.
         device: where; by default a GPU if there is one.
+        precision: "bf16-mixed" for forward passes under autocast; by default the models' own type.
+        cuda_graphs: whether a step on a GPU is captured once and replayed, which is several times as fast where
+            networks are small. A loss or model that copies numbers to the GPU in each step is refused with an error.
 
     The other arguments are those of ``fit``. All members make as many steps an epoch as the one with the most samples.
     Returns a FitResult for each member.
@@ -142,6 +147,8 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             data,
             None if held_out is None else [each.to(where) for each in held_out],
             clip=clip,
+            precision=precision,
+            cuda_graphs=cuda_graphs,
         )
         loop = Loop(
             learner,

@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from metricfit.constraints import AugmentedLagrangian, FunctionConstraint
 from metricfit.losses.mix import Mix, takes_weight
 from metricfit.train.batch import Batch
+from metricfit.train.graphs import Graphs, capturable
 from metricfit.train.learner import Learner
 from metricfit.train.member_checks import ALONE
 from metricfit.train.monitor import Measured, Monitor
@@ -39,6 +40,11 @@ class Stacked(Batch):
     lengths: tuple[int, ...] = ()
 
     @property
+    def alike(self) -> bool:
+        """Whether all are of one length."""
+        return min(self.lengths) == max(self.lengths)
+
+    @property
     def real(self) -> Tensor:
         """Which samples are the members' own."""
         device = self.y.device
@@ -54,6 +60,8 @@ class Population(Learner):
         data: the tensors that all members' samples are taken from.
         clip: the largest norm of a member's gradient.
         chunk: how many samples are evaluated at once.
+        precision: None, or "bf16-mixed" for forward passes under autocast.
+        cuda_graphs: whether steps are captured and replayed, on a GPU.
     """
 
     def __init__(
@@ -64,7 +72,12 @@ class Population(Learner):
         *,
         clip: float | None = None,
         chunk: int = 8192,
+        precision: str | None = None,
+        cuda_graphs: bool = False,
     ) -> None:
+        if precision not in (None, "bf16-mixed"):
+            raise ValueError(f"a population's precision is None or 'bf16-mixed', got {precision!r}")
+        self.mixed = precision is not None
         self.models, self.data, self.validation, self.clip, self.chunk = list(models), data, validation, clip, chunk
         device = data.y.device
         for model in self.models:
@@ -79,6 +92,7 @@ class Population(Learner):
         self.held_out: tuple[Stacked, bool] | None = None
         self.untried = True
         self.learned: list[Stack | None] = [None] * len(self.models)
+        self.graphs = Graphs(self._captured_step) if cuda_graphs and device.type == "cuda" else None
 
     def begin(self, stage: Stage, lr: Sequence[float]) -> None:
         """A fresh optimiser over the stacked weights, and an objective whose state is stacked at its first batch."""
@@ -101,17 +115,39 @@ class Population(Learner):
         self.highest = max(self.lr)
         self.optimizer = make(learning, lr=self.highest)
         self.scheduler = self.stage.scheduler(self.optimizer) if self.stage.scheduler else None
+        rates = [self.lr[member] / self.highest for member in self.active]
+        self.rates = None if min(rates) == 1.0 else learning[0].new_tensor(rates)
+        self._begin_graphs()
+
+    def _begin_graphs(self) -> None:
+        if self.graphs is not None:
+            capturable(self.optimizer)
+            self.graphs.clear()
 
     def step(self, batch: Stacked) -> Tensor:  # type: ignore[override]
         """One backward pass through all members' losses, one optimiser step."""
-        self.optimizer.zero_grad()
+        batch = self._masked(batch)
+        if self.graphs is None or not batch.alike:
+            return self._step(batch)
+        return self.graphs((batch.x, batch.y, batch.weight, batch.index), self._learning())
+
+    def _captured_step(self, x: Tensor, y: Tensor, weight: Tensor | None, index: Tensor | None) -> Tensor:
+        return self._step(Stacked(x, y, weight, index, (y.shape[1],) * len(y)))
+
+    def _step(self, batch: Stacked) -> Tensor:
         logits = self._first_forward(batch.x) if self.untried else self._forwards(batch.x)
         losses = self._losses(logits, batch)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
+        learning = self._learning()
+        gradients = torch.autograd.grad(losses.sum(), learning, allow_unused=True)
+        for weight, gradient in zip(learning, gradients, strict=True):
+            weight.grad = gradient
         if self.clip is not None:
             self._clip(self.clip)
         self._take_step()
         return losses.detach()
+
+    def _learning(self) -> list[Tensor]:
+        return [self.weights[name] for name in self.trainable]
 
     def _forwards(self, x: Tensor) -> Tensor:
         logits: Tensor = vmap(self._forward, randomness="different")(self.weights, self.buffers, x)
@@ -133,17 +169,25 @@ class Population(Learner):
         return logits
 
     def _forward(self, weights: Stack, buffers: Stack, x: Tensor) -> Tensor:
-        logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))
-        return logits
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed):
+            logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))
+        return logits.to(torch.get_default_dtype()) if self.mixed else logits
+
+    def _masked(self, batch: Stacked) -> Stacked:
+        """Batches that differ in length as alike, their filling of weight 0, if the loss heeds weights."""
+        if batch.alike or not self.weighs_all:
+            return batch
+        real = batch.real
+        weight = real.to(torch.get_default_dtype()) if batch.weight is None else batch.weight * real
+        return replace(batch, weight=weight, lengths=(max(batch.lengths),) * len(batch.lengths))
 
     def _losses(self, logits: Tensor, batch: Stacked) -> Tensor:
         """Each member's loss; where batches differ in length, that of its own samples alone."""
-        state, weight = self._loss_state(logits, batch), batch.weight
-        if min(batch.lengths) < max(batch.lengths):
-            if not self.weighs_all:
-                return torch.stack([self._loss_of(at, logits, batch) for at in range(len(batch.lengths))])
-            weight = batch.real.to(torch.get_default_dtype()) if weight is None else weight * batch.real
-        given = {name: each for name, each in (("weight", weight), ("index", batch.index)) if each is not None}
+        batch = self._masked(batch)
+        state = self._loss_state(logits, batch)
+        if not batch.alike:
+            return torch.stack([self._loss_of(at, logits, batch) for at in range(len(batch.lengths))])
+        given = {name: each for name, each in (("weight", batch.weight), ("index", batch.index)) if each is not None}
 
         def of_member(state: Stack, logits: Tensor, y: Tensor, *rest: Tensor) -> Tensor:
             extra = dict(zip(given, rest, strict=True))
@@ -178,8 +222,7 @@ class Population(Learner):
         return self.state_of_loss
 
     def _take_step(self) -> None:
-        rates = [self.lr[member] / self.highest for member in self.active]
-        if min(rates) == 1.0:
+        if self.rates is None:
             self.optimizer.step()
             return
         # Every optimiser in common use moves in proportion to its learning rate: the move at the highest, scaled.
@@ -188,7 +231,7 @@ class Population(Learner):
             self.optimizer.step()
             for name in self.trainable:
                 given = self.weights[name]
-                rate = given.new_tensor(rates).reshape(-1, *(1,) * (given.dim() - 1))
+                rate = self.rates.reshape(-1, *(1,) * (given.dim() - 1))
                 given.copy_(torch.where(rate == 1, given, torch.lerp(before[name], given, rate)))
 
     @torch.no_grad()
@@ -207,6 +250,7 @@ class Population(Learner):
             self._each("update")
         if self.scheduler is not None:
             self.scheduler.step()
+            self._begin_graphs()
 
     def observe(self, values: Sequence[float]) -> None:
         """Tell each member's objective its value."""
@@ -334,6 +378,7 @@ class Population(Learner):
         self.optimizer.load_state_dict(moments)
         if self.scheduler is not None:
             self.scheduler.load_state_dict(rates)
+        self._begin_graphs()
 
     def recall(self) -> None:
         """What is final: the best weights of those who have some, the last of the others."""
@@ -384,6 +429,7 @@ class Population(Learner):
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(state["scheduler"])
+        self._begin_graphs()
         self.state_of_loss = None
         if state["objective"] is not None:
             self.state_of_loss = _to(state["objective"], device)

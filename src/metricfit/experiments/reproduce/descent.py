@@ -19,6 +19,7 @@ from metricfit.experiments.reproduce.spec import Training
 from metricfit.experiments.reproduce.trials import Trial
 from metricfit.losses import MetricLoss
 from metricfit.losses.pointwise import PointwiseLoss
+from metricfit.train.graphs import Graphs, capturable
 
 
 def descended(job: Job, trials: Sequence[Trial]) -> list[Trained]:
@@ -32,8 +33,7 @@ def descended(job: Job, trials: Sequence[Trial]) -> list[Trained]:
     for group in of_equal_width(trials):
         began = time.perf_counter()
         stack = Stack(job.training, job.loss, group, job.device)
-        for _ in range(job.training.epochs):
-            stack.step()
+        stack.descend(job.training.epochs)
         each = (time.perf_counter() - began) / job.training.epochs / len(group)
         for trial, model in zip(group, stack.models(), strict=True):
             values = job.values(
@@ -61,12 +61,27 @@ class Stack:
         self.skeleton = copy.deepcopy(self.members[0]).to("meta").train()
         self.loss = stacked_loss(loss, self.y, self.real)
 
-    def step(self) -> None:
-        """One step of the optimiser."""
-        self.optimizer.zero_grad()
+    def descend(self, steps: int) -> None:
+        """So many steps; on a GPU as a graph."""
+        weights = list(self.weights.values())
+        graphs = Graphs(self.step) if self.x.is_cuda else None
+        if graphs is not None:
+            capturable(self.optimizer)
+        for _ in range(steps):
+            if graphs is None:
+                self.step()
+            else:
+                graphs((), weights)
+
+    def step(self) -> Tensor:
+        """One step of the optimiser; the sum of the losses."""
+        weights = list(self.weights.values())
         logits = vmap(self._forward, randomness="different")(self.weights, self.buffers, self.x)
-        self.loss(logits.squeeze(-1)).backward()  # type: ignore[no-untyped-call]
+        loss = self.loss(logits.squeeze(-1))
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+            weight.grad = gradient
         self.optimizer.step()
+        return loss.detach()
 
     def _forward(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Tensor:
         logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))

@@ -36,6 +36,11 @@ class Job:
     views: list[str]
     device: str | None = None
 
+    @property
+    def cuda_graphs(self) -> bool:
+        """Whether a step can be captured: solvers look at their numbers on the way."""
+        return "AdversarialLoss" not in (self.loss or "")
+
     def values(self, trial: Trial, test: Tensor, watched: Tensor) -> Values:
         """A trial's numbers, from its logits of test and validation rows."""
         raw = self.protocol.thresholded == "outputs" and self.row.outputs == "logits"
@@ -134,6 +139,8 @@ def fitted(
             start_at_prior=False,
             oversample=job.row.oversample,
             device=job.device,
+            precision=training.precision,
+            cuda_graphs=job.cuda_graphs,
             callbacks=callbacks,
             progress=False,
         )

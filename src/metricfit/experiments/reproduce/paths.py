@@ -100,15 +100,12 @@ def followed(job: Job, trials: Sequence[Trial]) -> list[Trained]:
         )
         of_path = {known.PEARSON: pearson(losses, scores), known.BEST_WATCHED: result.best}
         own = {column: of_path[given] for column, given in job.metrics.items() if given in of_path}
-        path = {"loss": losses.tolist(), "metric": scores.tolist(), "f1": _f1(record).tolist()}
+        path = {"loss": losses.tolist(), "metric": scores.tolist()}
+        path |= {name: get_metric(name)(record.counts).reshape(-1).tolist() for name in ("f1", "accuracy")}
         watched = {job.training.monitor: result.history["value"]}
         every = {view: of | own for view, of in values.items()}
         found.append(Trained(every, len(result.history), each, {"path": path, "watched": watched}))
     return [replace(each, chosen=each.chosen if at == 0 else {}) for at, each in enumerate(found)]
-
-
-def _f1(record: Recorded) -> Tensor:
-    return get_metric("f1")(record.counts).reshape(-1).cpu()
 
 
 def pearson(a: Tensor, b: Tensor) -> float:

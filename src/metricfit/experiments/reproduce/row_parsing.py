@@ -110,6 +110,7 @@ def _training(row: Section, settings: dict[str, Any]) -> Training:
         epochs=at_least(given, "epochs"),
         patience=at_least(given, "patience", 0, least=0),
         monitor=given.take("monitor", str, "loss"),
+        precision=given.one_of("precision", ["bf16-mixed"]) if "precision" in settings else None,
     )
     given.done()
     return found

@@ -34,7 +34,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained; ``batch_size`` 0 is all samples at once, ``patience`` 0 never stops early."""
+    """How a network is trained; ``batch_size`` 0 is all samples at once, ``patience`` 0 never stops early.
+
+    ``precision`` is None, torch's float32, or "bf16-mixed".
+    """
 
     network: str
     optimizer: str
@@ -43,6 +46,7 @@ class Training:
     epochs: int
     patience: int
     monitor: str = "loss"
+    precision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,7 @@ class TableSpec:
     def cell(self, protocol: str, dataset: str, row: Row, trials: int, epochs: int | None) -> dict[str, Any]:
         """All that a cell's numbers depend on, as plain values."""
         training = row.training.get(protocol)
-        settings = asdict(row) | {"loss": row.loss.get(protocol), "training": training and asdict(training)}
+        settings = asdict(row) | {"loss": row.loss.get(protocol), "training": training and _given(asdict(training))}
         for key in ("title", "note", "tags", "decided", "of", "gathers", "protocols"):
             del settings[key]
         how = asdict(self.protocols[protocol])
@@ -196,3 +200,8 @@ class TableSpec:
             "trials": trials,
             "epochs": epochs,
         }
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Without a precision that is the usual one, so that cells made before there were others are still theirs."""
+    return {key: value for key, value in settings.items() if (key, value) != ("precision", None)}

@@ -1,0 +1,129 @@
+"""Steps replayed from CUDA graphs are the steps that Python makes."""
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit.constraints import AugmentedLagrangian, RankingConstraint
+from metricfit.experiments.reproduce.as_coded import AUROCAsCoded, MetricAsCoded
+from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WeightedCrossEntropyLoss, WMWLoss
+from metricfit.steps import Linear
+from metricfit.train import fit_population
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+LOSSES = {
+    "f1": lambda: MetricLoss("f1"),
+    "bce": WeightedBCELoss,
+    "auroc": lambda: SoftAUROCLoss(step=Linear(0.1)),
+    "wmw": lambda: WMWLoss(gamma=0.2, power=3),
+    "f1 as coded": lambda: MetricAsCoded("f1", Linear(0.2)),
+    "auroc as coded": lambda: AUROCAsCoded(Linear(0.2)),
+    "ranking": lambda: AugmentedLagrangian(WeightedBCELoss(), RankingConstraint(1.0, size=700), mu=0.3, rho=2.0),
+}
+
+
+def rows(classes: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    drawn = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 6, generator=drawn)
+    return x, torch.bucketize(x[:, 0] + torch.randn(1000, generator=drawn), torch.linspace(0.5, 1.5, classes - 1))
+
+
+def networks(outputs: int = 1, norm: bool = False) -> list[nn.Module]:
+    torch.manual_seed(0)
+    return [
+        nn.Sequential(nn.Linear(6, 16), *([nn.BatchNorm1d(16)] if norm else []), nn.ReLU(), nn.Linear(16, outputs))
+        for _ in range(3)
+    ]
+
+
+def trained(loss: nn.Module, graphs: bool, **settings):
+    models = networks(norm=settings.pop("norm", False))
+    splits = settings.pop("splits", [(range(700), range(700, 1000))] * 3)
+    splits = [(list(each[0]), list(each[1])) for each in splits]
+    found = fit_population(
+        models, rows(), loss, splits=splits, epochs=6, batch_size=128, device="cuda", cuda_graphs=graphs, **settings
+    )
+    return [torch.cat([w.detach().cpu().flatten() for w in each.model.state_dict().values()]) for each in found], found
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_teaches_the_same(name: str) -> None:
+    plain, _ = trained(LOSSES[name](), False)
+    replayed, _ = trained(LOSSES[name](), True)
+    for one, other in zip(plain, replayed, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"splits": [(range(650 + 20 * at), range(750, 1000)) for at in range(3)]},
+        {"lr": [1e-3, 3e-3, 1e-2]},
+        {"optimizer": lambda weights, lr: torch.optim.SGD(weights, lr=lr, momentum=0.9)},
+        {"scheduler": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)},
+        {"patience": 1},
+        {"clip": 0.1},
+        {"norm": True},
+    ],
+    ids=["lengths", "rates", "sgd", "scheduler", "stopping", "clip", "norm"],
+)
+def test_every_setting_teaches_the_same(settings: dict) -> None:
+    plain, one = trained(MetricLoss("f1"), False, **settings)
+    replayed, other = trained(MetricLoss("f1"), True, **settings)
+    assert [len(each.history) for each in one] == [len(each.history) for each in other]
+    for left, right in zip(plain, replayed, strict=True):
+        torch.testing.assert_close(right, left, rtol=1e-3, atol=1e-4)
+
+
+def test_betas_of_classes_can_be_captured() -> None:
+    losses = MetricLoss("fbeta(beta=[1, 0.25, 5])", task="multiclass"), WeightedCrossEntropyLoss()
+    for loss in losses:
+        plain, replayed = (
+            fit_population(networks(3), rows(3), loss, epochs=3, batch_size=128, device="cuda", cuda_graphs=graphs)
+            for graphs in (False, True)
+        )
+        for one, other in zip(plain, replayed, strict=True):
+            torch.testing.assert_close(
+                other.history["train_loss"], one.history["train_loss"], rtol=1e-3, atol=1e-4, msg=str(loss)
+            )
+
+
+def test_dropout_differs_from_step_to_step_and_member_to_member() -> None:
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) * 0 + torch.rand_like(x[:, :1])
+
+    class Kept(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("noise", torch.zeros(4))
+            self.register_buffer("at", torch.zeros(1, dtype=torch.long))
+
+        def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                self.noise.index_add_(0, self.at, logits.detach().flatten()[:1])
+                self.at.add_(1)
+            return logits.mean()
+
+    found = fit_population(
+        [Noisy() for _ in range(3)], rows(), Kept(), epochs=4, batch_size=1000, device="cuda", cuda_graphs=True
+    )
+    seen = torch.stack([each.objective.noise.cpu() for each in found])
+    assert len(seen.unique()) == 12
+
+
+def test_what_waits_for_the_gpu_is_refused_in_words() -> None:
+    class Copies(nn.Module):
+        def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return (logits * torch.tensor([2.0], device=logits.device)).mean()
+
+    with pytest.raises(RuntimeError, match="train with cuda_graphs=False"):
+        fit_population(networks(), rows(), Copies(), epochs=4, batch_size=128, device="cuda", cuda_graphs=True)
