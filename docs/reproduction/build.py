@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,13 +48,29 @@ def take(folder: Path, results: Path = RESULTS) -> list[str]:
 
 def merge(kept: Results, plain: dict[str, Any]) -> None:
     """Add a run's rows, each with the run it comes from."""
-    run = {key: plain[key] for key in ("command", "trials", "smaller", "versions")}
+    run = {key: plain[key] for key in ("trials", "smaller")} | {"command": without_folders(plain["command"])}
     protocol = kept.setdefault("protocols", {}).setdefault(plain["protocol"], {})
     for dataset, rows in plain["datasets"].items():
         for row, measured in rows.items():
             before = protocol.setdefault(dataset, {}).get(row)
             if before is None or _size(before["run"]) <= _size(run):
-                protocol[dataset][row] = measured | {"run": run | {"machine": measured["machine"]}}
+                where = {key: measured[key] for key in ("machine", "versions")}
+                numbers = {key: given for key, given in measured.items() if key not in where}
+                protocol[dataset][row] = numbers | {"run": run | where}
+
+
+def without_folders(command: str) -> str:
+    """A command with FOLDER for the folder of the data, and without that of the results.
+
+    >>> without_folders("metricfit reproduce btg-1 --data /home/me/data --out here --jobs 2")
+    'metricfit reproduce btg-1 --data FOLDER --jobs 2'
+    """
+    words = shlex.split(command)
+    if "--out" in words:
+        del words[words.index("--out") : words.index("--out") + 2]
+    if "--data" in words:
+        words[words.index("--data") + 1] = "FOLDER"
+    return shlex.join(words)
 
 
 def _size(run: dict[str, Any]) -> tuple[int, bool]:
@@ -79,7 +96,7 @@ def build(results: Path = RESULTS, verdicts: Path = VERDICTS, pages: Path = HERE
 
 def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
     """A table's part of its paper's page."""
-    yield f"## {spec.where.split(',')[0]}: {spec.title[0].lower()}{spec.title[1:]} {{ #{spec.name} }}"
+    yield f"## {spec.where.split(',')[0]}: {_inside(spec.title)} {{ #{spec.name} }}"
     yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
     if found is None:
         yield "Not run yet."
@@ -103,6 +120,11 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
     notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
     if notes:
         yield "\n".join(f"- {note}" for note in notes)
+
+
+def _inside(title: str) -> str:
+    """A title after a colon: a word begins small, a name such as CIFAR-10 stays."""
+    return title if title[1].isupper() else title[0].lower() + title[1:]
 
 
 def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:

@@ -20,16 +20,19 @@ def pages():
     return made
 
 
+VERSIONS = {"torch": "2.13", "metricfit": "0", "python": "3.11"}
+
+
 def a_run(trials=10, smaller="", value=0.5, dataset="mammography", machine="2 CPU cores"):
     values = {"f1": [value] * trials, "accuracy": [0.9] * trials, "auroc": [0.8] * trials}
     measured = {"values": values, "seconds": 60.0, "epochs": [9] * trials, "machine": machine}
+    measured["versions"] = VERSIONS
     return {
         "table": "btg-1",
         "protocol": "paper",
         "trials": trials,
         "smaller": smaller,
-        "command": "metricfit reproduce btg-1",
-        "versions": {"torch": "2.13", "metricfit": "0", "python": "3.11"},
+        "command": "metricfit reproduce btg-1 --data /some/where --out elsewhere",
         "datasets": {dataset: {"BCE": measured, "F1*": measured}},
     }
 
@@ -96,7 +99,8 @@ def test_a_table_of_many_sets_shows_means_and_differences(pages, tmp_path):
     for at, name in enumerate(sets):
         levels = {"BCE": 0.5 + 0.01 * at**2, "AnyLoss": 0.6 + 0.01 * at, "BCE, tuned": 0.6, "AnyLoss for F1": 0.7}
         rows = {
-            row: {"values": dict.fromkeys(spec.columns, [level] * 10), "seconds": 60.0, "epochs": [1], "machine": "one"}
+            row: {"values": dict.fromkeys(spec.columns, [level] * 10), "seconds": 60.0, "epochs": [1]}
+            | {"machine": "one", "versions": VERSIONS}
             for row, level in levels.items()
         }
         run["datasets"][name] = rows
@@ -118,14 +122,14 @@ def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chos
     spec = reproduce.find("surrogate-2")
     path = {"loss": [0.9, 0.5, 0.4], "metric": [0.1, 0.4, 0.6], "f1": [0.1, 0.4, 0.6]}
     values = {column: [0.5] for column in spec.columns}
-    measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU"}
+    measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU", "versions": VERSIONS}
     run = a_run(1) | {"table": spec.name, "command": "metricfit reproduce surrogate-2"}
     run["datasets"] = {"tshirt": {row: measured | {"chosen": {"path": path}} for row in ("surrogate F1", "MAE")}}
     write(tmp_path / "one", run)
     table = reproduce.find("constrained-6")
     values = {column: [] if column.endswith("p") else [0.5] for column in table.columns}
     chosen = {"base": {}, "constraint": {"mu": 0.3, "rho": 2}, "validation AUC": 0.9}
-    measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU"}
+    measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU", "versions": VERSIONS}
     run = a_run(10) | {"table": table.name}
     run["datasets"] = {"airplane-automobile-9": {"ALM with BCE": measured | {"chosen": chosen}, "BCE": measured}}
     write(tmp_path / "one", run)

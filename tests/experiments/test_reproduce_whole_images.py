@@ -177,7 +177,7 @@ def test_the_path_of_the_first_trial_is_kept(folder, tmp_path, tiny):
     report = next((tmp_path / "cells").rglob("report.json")).read_text(encoding="utf-8")
     found = json.loads(report)["result"]["chosen"]
     path = found["path"]
-    assert {name: len(each) for name, each in path.items()} == {"loss": 4, "metric": 4, "f1": 4}
+    assert {name: len(each) for name, each in path.items()} == {"loss": 4, "metric": 4, "f1": 4, "accuracy": 4}
     assert path["f1"] == pytest.approx(path["metric"])
     assert len(found["watched"]["f1"]) == 4
     r = result.rows["tshirt", "surrogate F1"].values["r"][0]

@@ -144,7 +144,7 @@ class RankingConstraint(Constraint):
         if batch.weight is None:
             return score, share, 1 - share
         w = batch.weight.reshape(-1, share.shape[-1])  # one a sample, or one for each of a sample's columns
-        w = w if len(w) == 1 else w[list(self.classes or (0,))]
+        w = w if len(w) == 1 else _picked(w, self.classes or (0,), 0)
         return score, w * share, w * (1 - share)
 
     def _index(self, index: Tensor | None, rows: int, score: Tensor) -> Tensor | None:
@@ -206,8 +206,13 @@ def _columns(batch: Columns, classes: tuple[int, ...] | None) -> tuple[Tensor, T
     count = batch.logits.shape[-2]
     if classes is None and count > 1:
         raise ValueError(f"{count} columns of logits: name the critical ones with classes=")
-    chosen = list(_checked(classes or (0,), count))
-    return batch.logits[..., chosen, :], batch.target[..., chosen, :]
+    chosen = _checked(classes or (0,), count)
+    return _picked(batch.logits, chosen, -2), _picked(batch.target, chosen, -2)
+
+
+def _picked(given: Tensor, rows: tuple[int, ...], axis: int) -> Tensor:
+    """Some rows; without a list of their numbers, which would be copied to a GPU and waited for."""
+    return torch.stack([given.select(axis, one) for one in rows], axis)
 
 
 def _against_rest(batch: Classes, classes: tuple[int, ...] | None) -> tuple[Tensor, Tensor]:
@@ -221,7 +226,8 @@ def _against_rest(batch: Classes, classes: tuple[int, ...] | None) -> tuple[Tens
         logits[one] - torch.cat([logits[:one], logits[one + 1 :]]).logsumexp(0) for one in _checked(classes, count)
     ]
     if batch.target.is_floating_point():
-        shares = batch.target.movedim(axis, 0).flatten(1)[list(classes)]
+        shares = batch.target.movedim(axis, 0).flatten(1)
+        shares = _picked(shares, classes, 0)
     else:
         labels = batch.target.reshape(-1)
         shares = torch.stack([(labels == one).to(logits.dtype) for one in classes])

@@ -13,6 +13,7 @@ from importlib import import_module
 from types import ModuleType
 
 import joblib
+import torch
 
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
 _followed: set[int] = set()
@@ -27,9 +28,11 @@ def check(jobs: int, backend: str) -> None:
 
 
 def threads_each(jobs: int) -> int | None:
-    """How many threads a cell may use beside the others; None for as many as it likes, where it is alone."""
+    """How many threads a cell may use beside the others, no more than OMP_NUM_THREADS; None for no bound, where it is
+    alone.
+    """
     several = joblib.effective_n_jobs(jobs)
-    return None if several == 1 else max(1, joblib.cpu_count() // several)
+    return None if several == 1 else max(1, min(joblib.cpu_count() // several, torch.get_num_threads()))
 
 
 @contextmanager

@@ -141,8 +141,13 @@ def read(cell: Cell, root: Path) -> dict[str, Any] | None:
         raise CellError(
             f"{path} holds a cell with other settings ({'; '.join(differing)}); give another folder, or remove that one"
         )
-    result: dict[str, Any] | None = None if report is None else report["result"] | {"seconds": report["seconds"]}
-    return result
+    return None if report is None else _told(report)
+
+
+def _told(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell found, how long it took, and with which versions."""
+    told: dict[str, Any] = report["result"] | {key: report[key] for key in ("seconds", "versions")}
+    return told
 
 
 def _file_name(part: str) -> str:
@@ -208,7 +213,7 @@ def _work_on(
     report = {"result": result, "seconds": seconds, "versions": versions}
     files.write("report.json", json.dumps(report, indent=1).encode())
     files.write("finished", b"")
-    return cell.name, result | {"seconds": seconds}
+    return cell.name, _told(report)
 
 
 def _plain(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,9 @@ A step of small networks is a few hundred short kernels, and Python takes longer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,13 +29,13 @@ class Graphs:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        self.pool = torch.cuda.graph_pool_handle()
         self.seen: set[tuple[torch.Size | None, ...]] = set()
-        self.captured: dict[tuple[torch.Size | None, ...], Captured] = {}
+        self.clear()
 
     def clear(self) -> None:
         """Forget all graphs: weights, the state of the optimiser or settings are others now."""
-        self.captured.clear()
+        self.captured: dict[tuple[torch.Size | None, ...], Captured] = {}
+        self.pool = torch.cuda.graph_pool_handle()  # the last one is gone with its last graph
 
     def __call__(self, given: Given, weights: Sequence[Tensor]) -> Tensor:
         """The losses; weights and their gradients as after the step."""
@@ -54,7 +56,7 @@ class Captured:
         self.weights = list(weights)
         self.graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(self.graph, pool=pool):
+            with _without_collection(), torch.cuda.graph(self.graph, pool=pool):
                 self.losses = step(*self.given)
         except RuntimeError as error:
             raise RuntimeError(
@@ -71,6 +73,18 @@ class Captured:
         for weight, gradient in zip(self.weights, self.gradients, strict=True):
             weight.grad = gradient
         return self.losses.clone()
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No garbage collection for the while: it might free an older graph, which breaks the one that is captured."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def capturable(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

@@ -149,8 +149,13 @@ class Population(Learner):
     def _learning(self) -> list[Tensor]:
         return [self.weights[name] for name in self.trainable]
 
-    def _forwards(self, x: Tensor) -> Tensor:
-        logits: Tensor = vmap(self._forward, randomness="different")(self.weights, self.buffers, x)
+    def _forwards(self, x: Tensor, shared: bool = False) -> Tensor:
+        """All active members' logits; one alone needs no vmap, whose layers are not torch's fastest."""
+        if len(self.active) == 1:
+            weights, buffers = ({name: given[0] for name, given in of.items()} for of in (self.weights, self.buffers))
+            return self._forward(weights, buffers, x if shared else x[0]).unsqueeze(0)
+        axes = (0, 0, None if shared else 0)
+        logits: Tensor = vmap(self._forward, axes, randomness="different")(self.weights, self.buffers, x)
         return logits
 
     def _first_forward(self, x: Tensor) -> Tensor:
@@ -277,8 +282,7 @@ class Population(Learner):
         self.skeleton.eval()
         found = []
         for part in torch.split(numbers, self.chunk, dim=1):
-            x = self.data.x[part[0] if shared else part]
-            found.append(vmap(self._forward, in_dims=(0, 0, None if shared else 0))(self.weights, self.buffers, x))
+            found.append(self._forwards(self.data.x[part[0] if shared else part], shared))
         self.skeleton.train()
         return torch.cat(found, dim=1)
 

@@ -23,12 +23,13 @@ from metricfit.experiments.reproduce.trials import content_of, trials_of
 
 @dataclass(frozen=True)
 class Measured:
-    """A row on a dataset: each column's values, one a trial, what they took, and what a search chose."""
+    """A row on a dataset: each column's values, one a trial, what they took and where, and what a search chose."""
 
     values: dict[str, list[float]]
     seconds: float
     epochs: list[int]
     machine: str
+    versions: dict[str, str]
     data: str
     chosen: dict[str, Any]
 
@@ -166,7 +167,7 @@ def work_on(spec: TableSpec, protocol: str, data: str | None, device: str | None
 
 def _measured(spec: TableSpec, protocol: str, row: Row, report: dict[str, Any]) -> Measured:
     view = row.decided_under(spec.protocols[protocol])
-    settled = {key: report[key] for key in ("seconds", "epochs", "machine", "data")}
+    settled = {key: report[key] for key in ("seconds", "epochs", "machine", "versions", "data")}
     return Measured(values=report["values"][view], chosen=report.get("chosen", {}), **settled)
 
 

@@ -6,15 +6,11 @@ import hashlib
 import json
 import math
 import os
-import platform
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from metricfit._version import __version__
 from metricfit.experiments.reproduce.running import Result
 from metricfit.experiments.reproduce.spec import ALL, HALF, MEAN, UNCONSTRAINED, Published, TableSpec
 from metricfit.train.folder import RunFolder
@@ -32,6 +28,7 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
             "seconds": round(measured.seconds, 1),
             "epochs": measured.epochs,
             "machine": measured.machine,
+            "versions": measured.versions,
         }
         if measured.chosen and result.spec.rows[row].own_trials:
             datasets[dataset][row]["chosen"] = _rounded(measured.chosen)
@@ -42,7 +39,6 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
         "trials": result.trials,
         "smaller": result.smaller,
         "command": command,
-        "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "datasets": datasets,
         **average,
     }
