@@ -22,6 +22,7 @@ from typing import Any
 from metricfit.experiments import reproduce
 from metricfit.experiments.reproduce import TableSpec, averages, writing
 from metricfit.experiments.reproduce.choices import choices
+from metricfit.experiments.reproduce.pairs import with_and_without
 from metricfit.experiments.reproduce.spec import ALL
 
 HERE = Path(__file__).resolve().parent
@@ -96,7 +97,7 @@ def build(results: Path = RESULTS, verdicts: Path = VERDICTS, pages: Path = HERE
 
 def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
     """A table's part of its paper's page."""
-    yield f"## {spec.where.split(',')[0]}: {_inside(spec.title)} {{ #{spec.name} }}"
+    yield f"## {spec.where.split(',')[0]}: {spec.title} {{ #{spec.name} }}"
     yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
     if found is None:
         yield "Not run yet."
@@ -107,7 +108,7 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
     if any(row.kind == "paths" for row in spec.rows.values()):
         paths = plot_paths(spec, found, images / f"reproduction-{spec.name}-paths.svg")
         yield f"![Each epoch's loss and metric, the first trial]({paths})"
-    for protocol, datasets in found["protocols"].items():
+    for protocol, datasets in of_protocols(spec, found):
         yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
         yield " ".join(spec.protocols[protocol].says.split())
         shown = _in_order(spec, {"protocol": protocol, "datasets": datasets})
@@ -115,16 +116,16 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
             yield from over_sets(spec, shown)
         for dataset in [] if spec.averaged else shown["datasets"]:
             yield writing.table(spec, shown, dataset)
-        yield from filter(None, [choices(spec, shown["datasets"])])
+        yield from filter(None, [with_and_without(spec, shown["datasets"]), choices(spec, shown["datasets"])])
         yield "\n".join(f"- {line}" for line in runs_of(spec, shown["datasets"]))
     notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
     if notes:
         yield "\n".join(f"- {note}" for note in notes)
 
 
-def _inside(title: str) -> str:
-    """A title after a colon: a word begins small, a name such as CIFAR-10 stays."""
-    return title if title[1].isupper() else title[0].lower() + title[1:]
+def of_protocols(spec: TableSpec, found: Results) -> list[tuple[str, Any]]:
+    """What was measured under each protocol, in the order of the table's file."""
+    return [(name, found["protocols"][name]) for name in spec.protocols if name in found["protocols"]]
 
 
 def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
@@ -197,7 +198,7 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
     for axis, names in zip(axes[0], panels, strict=True):
         published = [_mean_published(spec, names, row, column) for row in rows]
         axis.plot(published, range(len(rows)), "x", color="black", label="published", zorder=3)
-        for at, (protocol, of) in enumerate(found["protocols"].items()):
+        for at, (protocol, of) in enumerate(of_protocols(spec, found)):
             points = [_mean_measured(of, names, row, column) for row in rows]
             there = [(y, point) for y, point in enumerate(points) if point is not None]
             axis.errorbar(

@@ -489,3 +489,29 @@ def test_models_that_vmap_cannot_take_are_sent_to_fit(kind):
 def test_a_dataset_is_refused():
     with pytest.raises(TypeError, match="data in memory"):
         fit_population(networks(2), torch.utils.data.TensorDataset(*data()), BCE())
+
+
+def test_forward_passes_in_bfloat16_are_near_those_in_float32():
+    def trained(precision):
+        models = networks(3, dtype=torch.float32)
+        given = {"splits": splits_of(3), "epochs": 3, "batch_size": 64, "device": "cpu", "progress": False}
+        return fit_population(models, data(dtype=torch.float32), MetricLoss("f1"), precision=precision, **given)
+
+    for exact, mixed in zip(trained(None), trained("bf16-mixed"), strict=True):
+        assert next(mixed.model.parameters()).dtype == torch.float32
+        assert mixed.history["train_loss"] != exact.history["train_loss"]
+        assert mixed.history["train_loss"] == pytest.approx(exact.history["train_loss"], abs=0.01)
+
+
+def test_another_precision_is_refused():
+    with pytest.raises(ValueError, match="precision is None or 'bf16-mixed', got '16-mixed'"):
+        fit_population(networks(2), data(), MetricLoss("f1"), precision="16-mixed", epochs=1, device="cpu")
+
+
+def test_graphs_make_no_difference_on_the_cpu():
+    given = {"splits": splits_of(3), "epochs": 2, "batch_size": 64, "device": "cpu", "progress": False}
+    plain, graphs = (
+        fit_population(networks(3), data(), MetricLoss("f1"), cuda_graphs=asked, **given) for asked in (False, True)
+    )
+    for one, other in zip(plain, graphs, strict=True):
+        assert one.history.rows == other.history.rows

@@ -208,11 +208,7 @@ Numbers = Callable[[Rows], NDArray[np.float32]]
 
 def _as_bridging_the_gap(table: Table) -> Numbers:
     """As Tsoi et al.: text as the rank of its category, every column centred and scaled on the training rows."""
-    four = ("adult", "creditcard", "cocktailparty", "mammography")
-    frame = bridging_the_gap(table).X if table.name in four else table.X
-    text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-    frame = frame.assign(**{name: frame[name].astype("category").cat.codes for name in text})
-    values = frame.to_numpy(dtype=np.float64)
+    values = _ranked(table)
 
     def numbers(train: Rows) -> NDArray[np.float32]:
         mean, deviation = values[train].mean(0), values[train].std(0)
@@ -222,6 +218,22 @@ def _as_bridging_the_gap(table: Table) -> Numbers:
     return numbers
 
 
+def _not_scaled(table: Table) -> Numbers:
+    """As Tsoi et al., but for the centring and scaling."""
+    values = _ranked(table).astype(np.float32)
+    return lambda train: values
+
+
+def _ranked(table: Table) -> NDArray[np.float64]:
+    """The columns that Tsoi et al. use, text as the rank of its category."""
+    four = ("adult", "creditcard", "cocktailparty", "mammography")
+    frame = bridging_the_gap(table).X if table.name in four else table.X
+    text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    frame = frame.assign(**{name: frame[name].astype("category").cat.codes for name in text})
+    values: NDArray[np.float64] = frame.to_numpy(dtype=np.float64)
+    return values
+
+
 def _one_hot(table: Table) -> Numbers:
     """As in this project's study: one-hot text, constant columns dropped, standardised, cut to plus or minus 5."""
     return lambda train: Preparation().fit(table.X.iloc[train]).transform(table.X)
@@ -229,4 +241,8 @@ def _one_hot(table: Table) -> Numbers:
 
 #: How images are prepared: not at all, their networks take bytes.
 PIXELS = "pixels"
-PREPARATIONS: dict[str, Callable[[Table], Numbers]] = {"bridging the gap": _as_bridging_the_gap, "one-hot": _one_hot}
+PREPARATIONS: dict[str, Callable[[Table], Numbers]] = {
+    "bridging the gap": _as_bridging_the_gap,
+    "bridging the gap, not scaled": _not_scaled,
+    "one-hot": _one_hot,
+}
