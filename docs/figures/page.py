@@ -38,11 +38,11 @@ plt.rcParams.update(
 )
 
 
-def save(figure: Figure, name: str) -> None:
-    """Write ``docs/img/NAME.svg``."""
+def save(figure: Figure, name: str, description: str | None = None) -> None:
+    """Write ``docs/img/NAME.svg``, where given with a description that no reader sees."""
     figure.tight_layout()
     path = DOCS / "img" / f"{name}.svg"
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None, "Description": description})
     plt.close(figure)
     # Matplotlib leaves blanks at line ends, which every diff would show.
     path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")

@@ -49,6 +49,20 @@ def test_tables_of_numerics_are_measured(mark: str, function: str, monkeypatch: 
     assert between(page, mark) == getattr(module, function)(), "run: python docs/figures/numerics.py"
 
 
+def test_the_gallery_is_drawn_from_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(DOCS / "figures" / "gallery.py", monkeypatch)
+    drawn = (DOCS / "img" / "gallery.svg").read_text(encoding="utf-8")
+    assert module.digest(module.numbers()) in drawn, "run: python docs/figures/gallery.py"
+
+
+def test_a_title_of_the_gallery_that_the_numbers_deny_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(DOCS / "figures" / "gallery.py", monkeypatch)
+    sets = {"one": [0.7, 0.6, 0.7], "two": [0.5, 0.4, 0.6]}  # AnyLoss below BCE
+    with pytest.raises(ValueError, match="no longer say"):
+        module.draw_perceptron(module.plt.figure().subplots(), {"sets": sets, "published": [], "smaller": ""})
+    module.plt.close("all")
+
+
 def test_every_picture_is_shown_and_every_shown_picture_is_there() -> None:
     pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
     shown = {
