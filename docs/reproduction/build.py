@@ -21,6 +21,7 @@ from typing import Any
 
 from metricfit.experiments import reproduce
 from metricfit.experiments.reproduce import TableSpec, averages, writing
+from metricfit.experiments.reproduce.agreement import agreement
 from metricfit.experiments.reproduce.choices import choices
 from metricfit.experiments.reproduce.pairs import with_and_without
 from metricfit.experiments.reproduce.spec import ALL
@@ -116,7 +117,14 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
             yield from over_sets(spec, shown)
         for dataset in [] if spec.averaged else shown["datasets"]:
             yield writing.table(spec, shown, dataset)
-        yield from filter(None, [with_and_without(spec, shown["datasets"]), choices(spec, shown["datasets"])])
+        yield from filter(
+            None,
+            [
+                agreement(spec, shown["datasets"]),
+                with_and_without(spec, shown["datasets"]),
+                choices(spec, shown["datasets"]),
+            ],
+        )
         yield "\n".join(f"- {line}" for line in runs_of(spec, shown["datasets"]))
     notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
     if notes:

@@ -1,0 +1,43 @@
+"""How many published numbers come out: within two of their standard deviations."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from metricfit.experiments.reproduce.spec import Published, TableSpec
+
+DEVIATIONS = 2.0
+#: What a deviation printed as 0.00 may have been, at most.
+ROUNDED = 0.005
+
+
+def agreement(spec: TableSpec, datasets: dict[str, Any]) -> str:
+    """A sentence: of each dataset's published numbers with a deviation, how many come out. Empty if there are none."""
+    parts = []
+    for dataset, rows in datasets.items():
+        found = list(_agreeing(spec, dataset, rows))
+        if found:
+            parts.append(f"{spec.datasets[dataset].title} {sum(found)} of {len(found)}")
+    if not parts:
+        return ""
+    return f"Within two published deviations (0.005 where 0.00 is printed): {', '.join(parts)}."
+
+
+def _agreeing(spec: TableSpec, dataset: str, rows: dict[str, Any]) -> Iterator[bool]:
+    for row, measured in rows.items():
+        for column, values in measured["values"].items():
+            published = spec.published.get((dataset, row, column))
+            if values and published is not None and published.std is not None and spec.columns[column].shown:
+                yield agrees(published, values)
+
+
+def agrees(published: Published, values: list[float]) -> bool:
+    """Whether the mean of the trials is within two published deviations.
+
+    >>> agrees(Published(0.63, 0.02), [0.66, 0.68]), agrees(Published(0.63, 0.00), [0.64, 0.65])
+    (True, False)
+    """
+    assert published.std is not None
+    return abs(statistics.fmean(values) - published.mean) <= DEVIATIONS * max(published.std, ROUNDED) + 1e-9
