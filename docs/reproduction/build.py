@@ -86,7 +86,7 @@ def build(results: Path = RESULTS, verdicts: Path = VERDICTS, pages: Path = HERE
     written = []
     for paper in dict.fromkeys(spec.paper for spec in specs):
         mine = [spec for spec in specs if spec.paper == paper]
-        parts = [WRITTEN, f"# {paper}", *_read_text(verdicts / f"{slug(paper)}.md")]
+        parts = [f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md")]
         for spec in mine:
             parts += list(table_page(spec, found[spec.name], verdicts, images))
         written.append(pages / f"{slug(paper)}.md")
@@ -104,11 +104,14 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
         yield "Not run yet."
         return
     yield from _read_text(verdicts / f"{spec.name}.md")
-    picture = plot(spec, found, images / f"reproduction-{spec.name}.svg")
-    yield f"![Published and measured]({picture})"
+    if spec.published:
+        picture = plot(spec, found, images / f"reproduction-{spec.name}.svg")
+        yield f"![Published and measured]({picture})"
     if any(row.kind == "paths" for row in spec.rows.values()):
         paths = plot_paths(spec, found, images / f"reproduction-{spec.name}-paths.svg")
         yield f"![Each epoch's loss and metric, the first trial]({paths})"
+        curves = plot_curves(spec, found, images / f"reproduction-{spec.name}-curves.svg")
+        yield f"![F1 and accuracy epoch by epoch, of the losses for F1 and of the usual ones]({curves})"
     for protocol, datasets in of_protocols(spec, found):
         yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
         yield " ".join(spec.protocols[protocol].says.split())
@@ -199,7 +202,7 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
         if not (spec.averaged and given.tags)
         and any(row in of.get(name, {}) for of in found["protocols"].values() for name in datasets)
     ]
-    height = 0.9 + 0.26 * len(rows)
+    height = 1.2 + 0.26 * len(rows)
     figure, axes = pyplot.subplots(
         1, len(panels), figsize=(2.2 + 2.1 * len(panels), height), sharey=True, squeeze=False
     )
@@ -232,6 +235,43 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
     return f"../img/{path.name}"
 
 
+def paths_of(spec: TableSpec, found: Results) -> dict[str, dict[str, list[float]]]:
+    """For each row how its first trial went, epoch by epoch."""
+    return {
+        row: rows[row]["chosen"]["path"]
+        for of in found["protocols"].values()
+        for rows in of.values()
+        for row in spec.rows
+        if "path" in rows.get(row, {}).get("chosen", {})
+    }
+
+
+def plot_curves(spec: TableSpec, found: Results, path: Path) -> str:
+    """F1 and accuracy on training batches, epoch by epoch, of the rows that are for F1."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams["svg.hashsalt"] = spec.name
+    wanted = [name for name, row in spec.rows.items() if row.settings.get("metric") in ("f1", "fbeta(beta=1.0)")]
+    figure, axes = pyplot.subplots(1, 2, figsize=(8.4, 3.0))
+    for axis, name in zip(axes, ("f1", "accuracy"), strict=True):
+        for row, drawn in paths_of(spec, found).items():
+            if row in wanted:
+                axis.plot(range(1, len(drawn[name]) + 1), drawn[name], label=spec.rows[row].title)
+        axis.set_xlabel("epoch", fontsize=9)
+        axis.set_ylabel({"f1": "F1", "accuracy": "accuracy"}[name], fontsize=9)
+        axis.tick_params(labelsize=8)
+        axis.grid(linewidth=0.3)
+    axes[1].legend(fontsize=8, frameon=False)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return f"../img/{path.name}"
+
+
 def plot_paths(spec: TableSpec, found: Results, path: Path) -> str:
     """A panel a row: each epoch of the first trial a dot, its metric over its loss, later ones darker."""
     import matplotlib
@@ -240,13 +280,7 @@ def plot_paths(spec: TableSpec, found: Results, path: Path) -> str:
     from matplotlib import pyplot
 
     matplotlib.rcParams["svg.hashsalt"] = spec.name
-    paths = {
-        row: rows[row]["chosen"]["path"]
-        for of in found["protocols"].values()
-        for rows in of.values()
-        for row in spec.rows
-        if "path" in rows.get(row, {}).get("chosen", {})
-    }
+    paths = paths_of(spec, found)
     across = 4
     down = -(-len(paths) // across)
     figure, axes = pyplot.subplots(down, across, figsize=(2.3 * across, 2.1 * down), squeeze=False)
@@ -289,8 +323,8 @@ def _mean_measured(of: dict[str, Any], names: list[str], row: str, column: str) 
 
 def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
     """What was run, how large and how long; then the verdicts, claim by claim."""
-    yield WRITTEN
     yield "# The papers' tables, run again"
+    yield WRITTEN
     yield (
         "Each table is one file and one command: `metricfit reproduce NAME`. Up to three protocols: **paper**, what "
         "the text says; **code**, what the published code does, its errors included; **corrected**, as it should be. "

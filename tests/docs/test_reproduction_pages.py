@@ -120,7 +120,7 @@ def test_a_table_of_many_sets_shows_means_and_differences(pages, tmp_path):
 
 def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chose(pages, tmp_path):
     spec = reproduce.find("surrogate-2")
-    path = {"loss": [0.9, 0.5, 0.4], "metric": [0.1, 0.4, 0.6], "f1": [0.1, 0.4, 0.6]}
+    path = {"loss": [0.9, 0.5, 0.4], "metric": [0.1, 0.4, 0.6], "f1": [0.1, 0.4, 0.6], "accuracy": [0.8, 0.9, 0.9]}
     values = {column: [0.5] for column in spec.columns}
     measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU", "versions": VERSIONS}
     run = a_run(1) | {"table": spec.name, "command": "metricfit reproduce surrogate-2"}
