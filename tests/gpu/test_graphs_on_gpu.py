@@ -8,7 +8,7 @@ from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.experiments.reproduce.as_coded import AUROCAsCoded, MetricAsCoded
 from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WeightedCrossEntropyLoss, WMWLoss
 from metricfit.steps import Linear
-from metricfit.train import fit_population
+from metricfit.train import Stage, fit_population
 
 pytestmark = [
     pytest.mark.gpu,
@@ -43,7 +43,7 @@ def networks(outputs: int = 1, norm: bool = False) -> list[nn.Module]:
     ]
 
 
-def trained(loss: nn.Module, graphs: bool, **settings):
+def trained(loss, graphs: bool, **settings):
     models = networks(norm=settings.pop("norm", False))
     splits = settings.pop("splits", [(range(700), range(700, 1000))] * 3)
     splits = [(list(each[0]), list(each[1])) for each in splits]
@@ -80,6 +80,16 @@ def test_every_setting_teaches_the_same(settings: dict) -> None:
     assert [len(each.history) for each in one] == [len(each.history) for each in other]
     for left, right in zip(plain, replayed, strict=True):
         torch.testing.assert_close(right, left, rtol=1e-3, atol=1e-4)
+
+
+def test_a_stage_begins_with_moments_of_its_own_that_are_kept_from_step_to_step() -> None:
+    def stages():
+        return [Stage(WeightedBCELoss(), epochs=2, lr=1e-2), Stage(MetricLoss("f1"), epochs=4, lr=1e-3)]
+
+    plain, _ = trained(stages(), False)
+    replayed, _ = trained(stages(), True)
+    for one, other in zip(plain, replayed, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)
 
 
 def test_betas_of_classes_can_be_captured() -> None:

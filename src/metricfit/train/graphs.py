@@ -29,18 +29,22 @@ class Graphs:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        self.seen: set[tuple[torch.Size | None, ...]] = set()
         self.clear()
 
     def clear(self) -> None:
-        """Forget all graphs: weights, the state of the optimiser or settings are others now."""
+        """Forget all graphs: weights, the state of the optimiser or settings are others now.
+
+        The next step of each shape is made as it is again: what an optimiser or a loss creates at its first step would
+        be created anew at each replay, if it were part of a graph.
+        """
+        self.seen: set[tuple[torch.Size | None, ...]] = set()
         self.captured: dict[tuple[torch.Size | None, ...], Captured] = {}
         self.pool = torch.cuda.graph_pool_handle()  # the last one is gone with its last graph
 
     def __call__(self, given: Given, weights: Sequence[Tensor]) -> Tensor:
         """The losses; weights and their gradients as after the step."""
         shapes = tuple(None if each is None else each.shape for each in given)
-        if shapes not in self.seen:  # what libraries allocate at their first call must not be part of a graph
+        if shapes not in self.seen:
             self.seen.add(shapes)
             return self.step(*given)
         if shapes not in self.captured:
