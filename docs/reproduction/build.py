@@ -90,7 +90,7 @@ def build(results: Path = RESULTS, verdicts: Path = VERDICTS, pages: Path = HERE
         for spec in mine:
             parts += list(table_page(spec, found[spec.name], verdicts, images))
         written.append(pages / f"{slug(paper)}.md")
-        written[-1].write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        written[-1].write_text("\n\n".join(parts).replace(" ± ", "&nbsp;±&nbsp;") + "\n", encoding="utf-8")
     written.append(pages / "index.md")
     written[-1].write_text("\n\n".join(summary(specs, found, verdicts)) + "\n", encoding="utf-8")
     return written
@@ -144,9 +144,12 @@ def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
     everywhere = set.intersection(*(set(rows) for rows in shown["datasets"].values()))
     sets = {name: {row: rows[row] for row in rows if row in everywhere} for name, rows in shown["datasets"].items()}
     shown = shown | {"datasets": sets, "average": writing.average_of(sets)}
-    yield writing.table(spec, shown, ALL)
-    yield from filter(None, [averages.against(spec, shown)])
     main = [row.name for row in averages.main_rows(spec, shown)]
+    yield writing.table(spec, shown | {"average": {row: shown["average"][row] for row in main}}, ALL)
+    yield from filter(None, [averages.against(spec, shown)])
+    others = {row: given for row, given in shown["average"].items() if row not in main}
+    if others:
+        yield writing.table(spec, shown | {"average": others}, ALL)
     for dataset in sets:
         if any(name == dataset for name, _, _ in spec.published):
             untagged = {row: sets[dataset][row] for row in main}
@@ -214,7 +217,7 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
             there = [(y, point) for y, point in enumerate(points) if point is not None]
             axis.errorbar(
                 [mean for _, (mean, _) in there],
-                [y + 0.18 * (at - 1) for y, _ in there],
+                [y + 0.18 * (at - (len(found["protocols"]) - 1) / 2) for y, _ in there],
                 xerr=[std for _, (_, std) in there],
                 fmt="o",
                 markersize=4,
@@ -226,7 +229,7 @@ def plot(spec: TableSpec, found: Results, path: Path) -> str:
         axis.set_yticks(range(len(rows)), [spec.rows[row].title for row in rows], fontsize=8)
         axis.tick_params(axis="x", labelsize=8)
         axis.grid(axis="x", linewidth=0.3)
-    axes[0][0].invert_yaxis()
+    axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
     figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=4, loc="lower center", fontsize=8, frameon=False)
     figure.tight_layout(rect=(0, 0.5 / height, 1, 1))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,10 @@ def test_a_stranger_adds_a_table_by_writing_the_file_of_the_page(mine, tmp_path)
         (("trials = 10", "trails = 10"), "trials: is missing; it is a whole number"),
         (("trials = 10", "trials = 0"), "trials: should be at least 1, got 0"),
         (("trials = 10", "trials = 10\ntrials_ = 1"), "trials_: is not known; did you mean 'trials'?"),
-        (('prepare = "one-hot"', 'prepare = "magic"'), "prepare: should be one of bridging the gap, bridging the gap, not scaled, one-hot"),
+        (
+            ('prepare = "one-hot"', 'prepare = "magic"'),
+            "prepare: should be one of bridging the gap, bridging the gap, not scaled, one-hot",
+        ),
         (("patience = 50", "patience = true"), "training.patience: should be a whole number, got True"),
         (("lr = 0.001", 'lr = "fast"'), "training.lr: should be a number, got 'fast'"),
         (("mlp(hidden", "mpl(hidden"), "network: 'mpl' is not known here; did you mean mlp?"),

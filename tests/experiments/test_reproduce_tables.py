@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 from metricfit.data import Table, load
 from metricfit.data.catalogue import CATALOGUE
 from metricfit.experiments import reproduce
+from metricfit.experiments.cells import CellError
 from metricfit.experiments.reproduce import known, trials, writing
 
 SIZE = 96
@@ -148,3 +150,41 @@ def test_the_published_test_rows_of_adult(folder):
     for each in made:
         np.testing.assert_array_equal(each.test, chosen)
     assert made[0].train.tolist() != made[1].train.tolist()
+
+
+def test_all_missing_datasets_are_told_before_anything_is_trained(tmp_path):
+    (tmp_path / "data").mkdir()
+    spec = reproduce.find("btg-1")
+    with pytest.raises(FileNotFoundError) as told:
+        reproduce.run_table(spec, "paper", tmp_path / "out", data=tmp_path / "data", trials=2, rows=["BCE"])
+    for name in ("adult is not in", "cocktailparty is not in", "mammography is not in", "creditcard is not in"):
+        assert name in str(told.value)
+    assert not list(tmp_path.rglob("spec.json"))
+
+
+def test_no_rows_left_and_no_such_device_are_told(tmp_path):
+    spec = reproduce.find("btg-5")
+    name = "BCE, B = 4096"
+    with pytest.raises(ValueError, match="no row of btg-5 is left"):
+        reproduce.run_table(spec, "paper", tmp_path, rows=[name], without=[name])
+    with pytest.raises(ValueError, match=r"the device is cpu.*got 'tpu'"):
+        reproduce.run_table(spec, "paper", tmp_path, rows=[name], device="tpu")
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"result": {}, "seconds": 1, "versions": {}}'])
+def test_a_report_that_is_none_is_told_with_the_remedy(tmp_path, content):
+    run = {"trials": 2, "epochs": 1, "rows": ["BCE, B = 4096"], "only": ["synthetic_05"], "device": "cpu"}
+    spec = reproduce.find("btg-5")
+    reproduce.run_table(spec, "paper", tmp_path, **run)
+    report = next(tmp_path.rglob("report.json"))
+    report.write_text(content)
+    with pytest.raises(CellError, match="remove"):
+        reproduce.run_table(spec, "paper", tmp_path, **run)
+
+
+def test_more_trials_and_epochs_than_the_table_has_are_not_smaller(tmp_path):
+    run = {"rows": ["BCE, B = 4096"], "only": ["synthetic_05"], "device": "cpu", "trials": 2}
+    spec = reproduce.find("btg-5")
+    assert reproduce.run_table(spec, "paper", tmp_path, epochs=1, **run).smaller == "2 of 10 trials, at most 1 epochs"
+    few = replace(spec, trials=1)
+    assert reproduce.run_table(few, "paper", tmp_path, epochs=1, **run).smaller == "at most 1 epochs"

@@ -10,7 +10,7 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
 from metricfit.models import PerMember
-from metricfit.train import Monitor, Stage, fit, fit_population, recipes
+from metricfit.train import Callback, Monitor, Stage, fit, fit_population, recipes
 from metricfit.train.member_checks import ELEMENTWISE, PROPORTIONAL
 from metricfit.train.population import Population
 from metricfit.train.samples import InMemory
@@ -514,4 +514,48 @@ def test_graphs_make_no_difference_on_the_cpu():
         fit_population(networks(3), data(), MetricLoss("f1"), cuda_graphs=asked, **given) for asked in (False, True)
     )
     for one, other in zip(plain, graphs, strict=True):
-        assert one.history.rows == other.history.rows
+        assert one.history["validation_loss"] == other.history["validation_loss"]
+
+
+def test_a_run_begun_with_graphs_on_a_gpu_goes_on_on_a_cpu(tmp_path, monkeypatch):
+    """Its optimiser's settings, which the checkpoint keeps, say that its steps are captured."""
+    given = {"splits": splits_of(3), "batch_size": 64, "device": "cpu", "progress": False, "epochs": 3}
+
+    class Stop(Callback):
+        def epoch_ended(self, rows):
+            if rows[0]["epoch"] == 1:
+                raise KeyboardInterrupt
+
+    whole = fit_population(networks(3), data(), MetricLoss("f1"), **given)
+    state = Population.state
+
+    def as_on_a_gpu(learner):
+        found = state(learner)
+        for group in found["optimizer"]["param_groups"]:
+            group["capturable"] = True
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Population, "state", as_on_a_gpu)
+        with pytest.raises(KeyboardInterrupt):
+            fit_population(networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, callbacks=[Stop()], **given)
+    resumed = fit_population(networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, resume=True, **given)
+    for one, other in zip(whole, resumed, strict=True):
+        assert one.history["validation_loss"] == other.history["validation_loss"]
+
+
+def test_a_run_in_another_precision_is_another_run(tmp_path):
+    given = {"splits": splits_of(2), "epochs": 1, "batch_size": 64, "device": "cpu", "progress": False}
+    models = {"dtype": torch.float32}
+    whole = data(dtype=torch.float32)
+    fit_population(networks(2, **models), whole, MetricLoss("f1"), checkpoint_dir=tmp_path, **given)
+    with pytest.raises(Exception, match="precision"):
+        fit_population(
+            networks(2, **models),
+            whole,
+            MetricLoss("f1"),
+            checkpoint_dir=tmp_path,
+            resume=True,
+            precision="bf16-mixed",
+            **given,
+        )

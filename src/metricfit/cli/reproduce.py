@@ -47,7 +47,10 @@ def reproduce(
     if name is None:
         raise UserError("Name a table, such as btg-1; metricfit reproduce --list shows them all.")
     spec = tables.find(name)
-    chosen = list(spec.protocols) if protocol == ["all"] else protocol or [next(iter(spec.protocols))]
+    chosen = list(spec.protocols) if "all" in (protocol or ()) else protocol or [next(iter(spec.protocols))]
+    for each in chosen:
+        if each not in spec.protocols:
+            raise UserError(f"{spec.name} has no protocol {each!r}; it has {', '.join(spec.protocols)}, or give all.")
     found: list[dict[str, Any]] = []
     shown: list[str | Table] = []
     for each in chosen:

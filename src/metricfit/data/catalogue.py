@@ -47,7 +47,7 @@ CATALOGUE = {
     ),
     "cocktailparty": Entry(
         *("tabular/cocktailparty_dyads", 4800, 1454, "two people who are not in the same group"),
-        "https://github.com/vrichter/group-assignment-datasets (pairs built as SOURCES.md beside the file describes)",
+        "https://github.com/vrichter/group-assignment-datasets (how its pairs are built: docs/reproduction/data.md)",
         drop=("timestamp_us", "person1", "person2", "imputed"),
         groups="frame",
     ),

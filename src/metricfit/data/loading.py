@@ -29,7 +29,7 @@ def load(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Tabl
     FileNotFoundError: mammography is not in /nowhere: no file tabular/mammography with the ending .parquet, .csv, ...
     """
     known = entry(name)
-    return _table(name, known, _read(name, known, Path(folder)), str(known.source), verify)
+    return _table(name, known, _read(name, Path(folder)), str(known.source), verify)
 
 
 def fetch(name: str, folder: str | PathLike[str] | None = None, *, verify: bool = True) -> Table:
@@ -70,16 +70,23 @@ def _places(known: Entry, folder: Path) -> list[Path]:
     return [folder / (known.file + suffix) for suffix in SUFFIXES]
 
 
-def _read(name: str, known: Entry, folder: Path) -> Any:
-    for path in _places(known, folder):
+def file_of(name: str, folder: str | PathLike[str]) -> Path:
+    """The dataset's file in ``folder``; an error that says what to download and where to put it, if there is none."""
+    known = entry(name)
+    for path in _places(known, Path(folder)):
         if path.is_file():
-            return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+            return path
     own = "" if known.label == "target" else f" or in the origin's {known.label!r}"
     openml = f"; or call metricfit.data.loading.download({name!r}, {str(folder)!r})" if known.openml is not None else ""
     raise FileNotFoundError(
         f"{name} is not in {folder}: no file {known.file} with the ending {', '.join(SUFFIXES)}. Download it from "
         f"{known.source} and put it there, labels in a column 'target' of 0 and 1{own}{openml}"
     )
+
+
+def _read(name: str, folder: Path) -> Any:
+    path = file_of(name, folder)
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
 
 
 def _table(name: str, known: Entry, frame: Any, source: str, verify: bool) -> Table:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -85,8 +87,11 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> SVMPerf:
         """Cut planes until none is violated by more than ``tol``. A fit that fails leaves the model as it was."""
         for name in ("C", "tol", "intercept_scaling", "max_iter"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"SVMPerf needs {name} above 0, got {getattr(self, name)}")
+            kind = Integral if name == "max_iter" else Real
+            value: Any = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < math.inf:
+                whole = "a whole number" if kind is Integral else "a finite number"
+                raise ValueError(f"SVMPerf needs {name} above 0, {whole}, got {value!r}")
         with unchanged_if_it_fails(self):
             self._fit(X, y)
         return self

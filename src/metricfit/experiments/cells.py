@@ -134,14 +134,15 @@ def read(cell: Cell, root: Path) -> dict[str, Any] | None:
     try:
         spec = json.loads((path / "spec.json").read_text(encoding="utf-8"))
         report = json.loads((path / "report.json").read_text(encoding="utf-8")) if _is_done(path) else None
-    except (OSError, ValueError) as error:
-        raise CellError(f"{path} cannot be read ({error}); remove that folder to run the cell again") from error
+        told = None if report is None else _told(report)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CellError(f"{path} cannot be read ({error!r}); remove that folder to run the cell again") from error
     differing = differences(spec, _plain(cell.spec))
     if differing:
         raise CellError(
             f"{path} holds a cell with other settings ({'; '.join(differing)}); give another folder, or remove that one"
         )
-    return None if report is None else _told(report)
+    return told
 
 
 def _told(report: Mapping[str, Any]) -> dict[str, Any]:

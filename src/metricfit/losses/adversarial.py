@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any
 
@@ -71,6 +72,10 @@ class AdversarialLoss(nn.Module):
         super().__init__()
         if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < tol < 1:
             raise ValueError(f"tol is how far the value may be off, a number between 0 and 1, got {tol!r}")
+        if one_class is not None and (not isinstance(one_class, Real) or not math.isfinite(one_class)):
+            raise ValueError(
+                f"one_class is the value of a batch of one class, a finite number or None, got {one_class!r}"
+            )
         self.metric: Metric = get_metric(metric)
         self.subject_to: tuple[Requirement, ...] = tuple(as_requirements(subject_to))
         self.one_class: float | None = None if one_class is None else float(one_class)

@@ -91,13 +91,16 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def capturable(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """The optimiser, its count of steps a tensor on the GPU where it would be a number."""
+def capturable(optimizer: torch.optim.Optimizer) -> None:
+    """On a GPU make the optimiser's steps capturable, its count of steps a tensor there; on a CPU make them not so.
+
+    A checkpoint keeps an optimiser's settings, and one that was written on a GPU may go on on a CPU, where torch
+    refuses such steps.
+    """
     optimizer._warned_capturable_if_run_uncaptured = True  # a shape's first step is
     for group in optimizer.param_groups:
         if "capturable" in group:
-            group["capturable"] = True
+            group["capturable"] = all(weight.is_cuda for weight in group["params"])
     for weight, state in optimizer.state.items():
         if isinstance(state.get("step"), Tensor):
             state["step"] = state["step"].to(weight.device)
-    return optimizer

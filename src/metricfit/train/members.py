@@ -130,6 +130,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             drawn = [fingerprint(torch.cat(each)) for each in zip(trained, held_out or trained, strict=True)]
             settings = {"seeds": seeds, "rates": rates, "splits": drawn, "class_weight": class_weight, "clip": clip}
             settings |= {"checkpoint_every": checkpoint_every, "start_at_prior": start_at_prior}
+            settings |= {} if precision is None else {"precision": precision}
             folder.begin(spec_of(models[0], stages, data, None, order, **settings), resume)
             if folder.finished:
                 return _from_folder(folder, [model.to(where) for model in models], stages[-1].objective)

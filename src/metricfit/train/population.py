@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,8 +121,9 @@ class Population(Learner):
         self._begin_graphs()
 
     def _begin_graphs(self) -> None:
-        if self.graphs is not None:
+        if self.graphs is not None or not self.data.y.is_cuda:
             capturable(self.optimizer)
+        if self.graphs is not None:
             self.graphs.clear()
 
     def step(self, batch: Stacked) -> Tensor:  # type: ignore[override]
@@ -174,7 +176,7 @@ class Population(Learner):
         return logits
 
     def _forward(self, weights: Stack, buffers: Stack, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed):
+        with torch.autocast(x.device.type, torch.bfloat16) if self.mixed else nullcontext():
             logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))
         return logits.to(torch.get_default_dtype()) if self.mixed else logits
 

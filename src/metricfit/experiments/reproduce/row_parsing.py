@@ -100,12 +100,17 @@ def _check_class_weight(text: str) -> None:
         raise ValueError(f"should be 'balanced', got {text!r}")
 
 
+def _check_rate(lr: float) -> None:
+    if not 0 < lr < float("inf"):
+        raise ValueError(f"should be above 0, got {lr}")
+
+
 def _training(row: Section, settings: dict[str, Any]) -> Training:
     given = Section(row.file, f"{row.path}.training", settings)
     found = Training(
         network=given.checked("network", str, lambda text: check(text, known.NETWORKS)),
         optimizer=given.checked("optimizer", str, lambda text: check(text, known.OPTIMIZERS), "Adam"),
-        lr=given.take("lr", float),
+        lr=given.checked("lr", float, _check_rate),
         batch_size=at_least(given, "batch_size", least=0),
         epochs=at_least(given, "epochs"),
         patience=at_least(given, "patience", 0, least=0),

@@ -18,7 +18,7 @@ from metricfit.experiments.reproduce.kinds import Job
 from metricfit.experiments.reproduce.known import DELONG, SECONDS
 from metricfit.experiments.reproduce.registry import KINDS
 from metricfit.experiments.reproduce.spec import Row, TableSpec
-from metricfit.experiments.reproduce.trials import content_of, trials_of
+from metricfit.experiments.reproduce.trials import check_there, content_of, trials_of
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,10 @@ class Result:
     @property
     def smaller(self) -> str:
         """How much smaller than the table's file says, in words; empty if it is not."""
-        parts = [] if self.trials == self.spec.trials else [f"{self.trials} of {self.spec.trials} trials"]
-        parts += [] if self.epochs is None else [f"at most {self.epochs} epochs"]
+        parts = [] if self.trials >= self.spec.trials else [f"{self.trials} of {self.spec.trials} trials"]
+        longest = [training.epochs for row in self.spec.rows.values() for training in row.training.values()]
+        if self.epochs is not None and self.epochs < max(longest, default=0):
+            parts.append(f"at most {self.epochs} epochs")
         return ", ".join(parts)
 
 
@@ -86,10 +88,15 @@ def run_table(
         watch: called after every cell.
     """
     _check_words(spec, protocol, only, rows, without)
+    check_device(device)
     number = trials or spec.trials
     datasets = [name for name in spec.datasets if not only or name in only]
     shown = [row for row in spec.shown(protocol) if not rows or row.name in rows]
     shown = [row for row in shown if row.name not in without and not set(row.tags) & set(without)]
+    if not shown:
+        raise ValueError(
+            f"no row of {spec.name} is left: those asked for have no numbers under {protocol}, or are left out"
+        )
     own = [spec.rows[name] for name in dict.fromkeys(name for row in shown for name in _with_numbers(row))]
     trained = list(dict.fromkeys(row.of or row.name for row in own))
     where = None if data is None else str(data)
@@ -98,6 +105,7 @@ def run_table(
         for dataset in datasets
         for row in trained
     }
+    _check_data(spec, every, Path(folder) / "cells", where)
     work = partial(work_on, spec, protocol, where, device)
     found = cells.run(every.values(), work, Path(folder) / "cells", jobs=jobs, backend=backend, watch=watch)
     measured = {
@@ -113,6 +121,21 @@ def run_table(
                 measured[dataset, row.name] = _gathered(of_columns, sum(each.seconds for each in once.values()))
     rows_shown = {(dataset, row.name): measured[dataset, row.name] for dataset in datasets for row in shown}
     return Result(spec, protocol, number, epochs, rows_shown)
+
+
+def _check_data(spec: TableSpec, every: dict[tuple[str, str], cells.Cell], root: Path, data: str | None) -> None:
+    """All datasets that are needed and missing in one error, before anything is trained."""
+    needed = dict.fromkeys(dataset for (dataset, _), cell in every.items() if cells.read(cell, root) is None)
+    missing = {}
+    for name in needed:
+        try:
+            check_there(spec.datasets[name], data, str(Path(spec.file).parent))
+        except FileNotFoundError as error:
+            missing[name] = str(error)
+    if missing:
+        others = [name for name in spec.datasets if name not in missing]
+        remedy = f"\nWithout them: {' '.join(f'--only {name}' for name in others)}" if others else ""
+        raise FileNotFoundError("\n".join(missing.values()) + remedy)
 
 
 def _with_numbers(row: Row) -> Collection[str]:
@@ -167,8 +190,19 @@ def work_on(spec: TableSpec, protocol: str, data: str | None, device: str | None
 
 def _measured(spec: TableSpec, protocol: str, row: Row, report: dict[str, Any]) -> Measured:
     view = row.decided_under(spec.protocols[protocol])
+    if not {"values", "epochs", "machine", "data"} <= set(report):
+        raise cells.CellError(
+            f"the report of {row.of or row.name} is not one of a table; remove its cell to run it again"
+        )
     settled = {key: report[key] for key in ("seconds", "epochs", "machine", "versions", "data")}
     return Measured(values=report["values"][view], chosen=report.get("chosen", {}), **settled)
+
+
+def check_device(device: str | None) -> None:
+    """Refuse a device that is not there."""
+    if device not in (None, "cpu") and not (str(device).split(":")[0] == "cuda" and torch.cuda.is_available()):
+        there = "cpu or cuda" if torch.cuda.is_available() else "cpu, as there is no GPU that torch can use"
+        raise ValueError(f"the device is {there}; got {device!r}")
 
 
 def machine(device: str | None = None) -> str:

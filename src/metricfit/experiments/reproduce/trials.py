@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metricfit.data import Preparation, Table, bridging_the_gap, folds, load, split
+from metricfit.data.loading import file_of
 from metricfit.experiments.reproduce import known
 from metricfit.experiments.reproduce.expressions import made
 from metricfit.experiments.reproduce.image_tasks import ImageTask
@@ -97,8 +98,8 @@ def _image_task(dataset: Dataset) -> ImageTask | None:
 def _given(folder: str | None, dataset: Dataset) -> str:
     if folder is None:
         raise ValueError(
-            f"{dataset.title} is read from a folder: give --data FOLDER. The page 'The data of the tables' says which "
-            "file goes where and how to get it"
+            f"{dataset.title} is read from a folder: give --data FOLDER. docs/reproduction/data.md says which file "
+            "goes where and how to get it"
         )
     return folder
 
@@ -116,6 +117,14 @@ def _table(dataset: Dataset, folder: str | None, beside: str) -> Table:
     if dataset.file is not None:
         return _own_table(dataset, folder, beside)
     return load(dataset.name, _given(folder, dataset))
+
+
+def check_there(dataset: Dataset, folder: str | None, beside: str) -> None:
+    """An error that says how to get the dataset, if its file is missing."""
+    if dataset.file is not None:
+        _own_file(dataset, folder, beside)
+    elif dataset.made is None:
+        file_of(dataset.name, _given(folder, dataset))
 
 
 def content_of(dataset: Dataset, folder: str | None, beside: str) -> str | None:

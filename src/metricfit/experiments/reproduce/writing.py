@@ -17,6 +17,7 @@ from metricfit.train.folder import RunFolder
 
 FEW = 4
 SMALL = 0.01
+NONE = "-"
 
 
 def as_plain(result: Result, command: str) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def number(values: Sequence[float]) -> str:
     ('0.600 ± 0.141', '0.00130 ± 0.000141')
     """
     if not values:
-        return "-"
+        return NONE
     mean, std = mean_and_std(values)
     places = "#.3g" if 0 < abs(mean) < SMALL else ".3f"
     return f"{mean:{places}}" if math.isnan(std) else f"{mean:{places}} ± {std:{places}}"
@@ -123,7 +124,7 @@ def published_number(given: Published | None) -> str:
     ('0.50', '0.727 ± 0.01', '-')
     """
     if given is None:
-        return "-"
+        return NONE
     return " ± ".join(_as_printed(each) for each in (given.mean, given.std) if each is not None)
 
 
@@ -172,13 +173,17 @@ def lines_of(spec: TableSpec, plain: dict[str, Any], dataset: str) -> Iterator[t
 
 def table(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
     """One dataset's table in Markdown, published and measured side by side."""
+    rows = list(lines_of(spec, plain, dataset))
+    has_published = [any(published[at] != NONE for _, published, _, _ in rows) for at in range(len(spec.shown_columns))]
     head = ["row"]
-    for column in spec.shown_columns.values():
-        head += [f"{column.title}, published", "measured"]
+    for column, both in zip(spec.shown_columns.values(), has_published, strict=True):
+        head += [f"{column.title}, published", "measured"] if both else [column.title]
     lines = [line([*head, "seconds"]), line(["---", *["---:"] * len(head)])]
-    for title, published, measured, seconds in lines_of(spec, plain, dataset):
-        pairs = [text for pair in zip(published, measured, strict=True) for text in pair]
-        lines.append(line([title, *pairs, seconds]))
+    for title, published, measured, seconds in rows:
+        numbers: list[str] = []
+        for one, other, both in zip(published, measured, has_published, strict=True):
+            numbers += [one, other] if both else [other]
+        lines.append(line([title, *numbers, seconds]))
     return "\n".join([f"**{title_of(spec, plain, dataset)}**", "", *lines])
 
 
