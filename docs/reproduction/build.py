@@ -149,7 +149,9 @@ def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
     yield from filter(None, [averages.against(spec, shown)])
     others = {row: given for row, given in shown["average"].items() if row not in main}
     if others:
-        yield writing.table(spec, shown | {"average": others}, ALL)
+        yield writing.table(spec, shown | {"average": others}, ALL).replace(
+            "**Mean", "**One loss for all columns: mean", 1
+        )
     for dataset in sets:
         if any(name == dataset for name, _, _ in spec.published):
             untagged = {row: sets[dataset][row] for row in main}
