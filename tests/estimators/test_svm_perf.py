@@ -1,6 +1,7 @@
 """SVMPerf: violations against all 2^n labels, the optimum against a generic solver, error rate against LinearSVC."""
 
 import itertools
+import math
 import sys
 
 import numpy as np
@@ -183,10 +184,11 @@ def test_too_few_planes_are_said():
         assert SVMPerf("f1", max_iter=2).fit(X, positive).n_iter_ == 2
 
 
+@pytest.mark.parametrize("value", [0, math.inf, math.nan, "a", None])
 @pytest.mark.parametrize("setting", ["C", "tol", "intercept_scaling", "max_iter"])
-def test_settings_must_be_above_0(setting):
-    with pytest.raises(ValueError, match=f"SVMPerf needs {setting} above 0, got 0"):
-        SVMPerf(**{setting: 0}).fit(*some_rows(10))
+def test_settings_must_be_numbers_above_0(setting, value):
+    with pytest.raises(ValueError, match=f"SVMPerf needs {setting} above 0, a .* number, got {value!r}"):
+        SVMPerf(**{setting: value}).fit(*some_rows(10))
 
 
 def test_what_to_install_without_the_solver(monkeypatch):

@@ -180,7 +180,7 @@ def test_an_ensemble_is_the_protocol_written_out(mine, folder, tmp_path):
     assert told.count("\n| pair |") == 1  # once for both rows
     assert f"base: margin {chosen['margin']:g}; " in told
     assert f"constraint: mu {chosen['mu']:g}, rho {chosen['rho']}, margin {chosen['delta']:g}" in told
-    assert "| - | - |" in page  # the p of a row without anything to compare with
+    assert "| - | " in page  # the p of a row without anything to compare with
 
 
 def test_a_control_is_trained_on_without_the_constraint(mine, folder, tmp_path):

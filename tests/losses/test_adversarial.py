@@ -1,6 +1,7 @@
 """AdversarialLoss against the game over all 2^n label vectors, a linear program for scipy, and against ap-perf."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -357,3 +358,9 @@ def test_agrees_with_ap_perf(name, rule, value, q):
     if value is not None:
         assert value == pytest.approx(ours, abs=0.003)
         assert value < ours + 1e-6  # its adversary is not better than the best
+
+
+@pytest.mark.parametrize("given", [math.nan, math.inf, "a"])
+def test_the_value_of_one_class_is_a_finite_number(given):
+    with pytest.raises(ValueError, match="one_class is the value of a batch of one class"):
+        AdversarialLoss("f1", one_class=given)
