@@ -25,7 +25,7 @@ def as_plain(result: Result, command: str) -> dict[str, Any]:
     datasets: dict[str, Any] = {}
     for (dataset, row), measured in result.rows.items():
         datasets.setdefault(dataset, {})[row] = {
-            "values": {column: [round(each, 6) for each in of] for column, of in measured.values.items()},
+            "values": {column: [_six_digits(each) for each in of] for column, of in measured.values.items()},
             "seconds": round(measured.seconds, 1),
             "epochs": measured.epochs,
             "machine": measured.machine,
@@ -51,7 +51,12 @@ def _rounded(given: Any) -> Any:
         return {key: _rounded(value) for key, value in given.items()}
     if isinstance(given, list):
         return [_rounded(value) for value in given]
-    return round(given, 6) if isinstance(given, float) else given
+    return _six_digits(given) if isinstance(given, float) else given
+
+
+def _six_digits(value: float) -> float:
+    """Of a small p, too, all that tell anything."""
+    return float(f"{value:.6g}")
 
 
 def average_of(datasets: dict[str, Any]) -> dict[str, Any]:
