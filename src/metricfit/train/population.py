@@ -117,7 +117,7 @@ class Population(Learner):
         self.optimizer = make(learning, lr=self.highest)
         self.scheduler = self.stage.scheduler(self.optimizer) if self.stage.scheduler else None
         rates = [self.lr[member] / self.highest for member in self.active]
-        self.rates = None if min(rates) == 1.0 else learning[0].new_tensor(rates)
+        self.rates = None if min(rates, default=1.0) == 1.0 else learning[0].new_tensor(rates)
         self._begin_graphs()
 
     def _begin_graphs(self) -> None:
