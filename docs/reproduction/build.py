@@ -64,7 +64,7 @@ def merge(kept: Results, plain: dict[str, Any]) -> None:
 def without_folders(command: str) -> str:
     """A command with FOLDER for the folder of the data, and without that of the results.
 
-    >>> without_folders("metricfit reproduce btg-1 --data /home/me/data --out here --jobs 2")
+    >>> without_folders("metricfit reproduce btg-1 --data some/data --out here --jobs 2")
     'metricfit reproduce btg-1 --data FOLDER --jobs 2'
     """
     words = shlex.split(command)
