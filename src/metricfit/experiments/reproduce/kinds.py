@@ -117,8 +117,11 @@ def fitted(
     training = job.training
     assert training is not None
     assert job.loss is not None
-    x, y, offsets = _together(trials)
-    weights = [] if job.row.class_weight is None else [_class_weights(job.row.class_weight, y, trials, offsets)]
+    class_weight, weights = job.row.class_weight, list[Tensor]()
+    watches_weights = class_weight is not None and training.monitor == "loss"
+    x, y, offsets = _together(trials, apart=watches_weights)
+    if class_weight is not None and watches_weights:
+        class_weight, weights = None, [_class_weights(class_weight, y, trials, offsets)]
     if models is None:
         models = [network(training.network, x.shape[1], trial.number) for trial in trials]
     with warnings.catch_warnings():
@@ -137,6 +140,7 @@ def fitted(
             monitor=training.monitor,
             patience=training.patience or None,
             start_at_prior=False,
+            class_weight=class_weight,
             oversample=job.row.oversample,
             device=job.device,
             precision=training.precision,
@@ -166,24 +170,28 @@ class Checkpoints(Callback):
         self.values[member] = best_of(self.values.get(member), self.job.values(self.trials[member], test, watched))
 
 
-def _together(trials: Sequence[Trial]) -> tuple[Tensor, Tensor, list[int]]:
-    """All trials' rows one after another, and where each trial's begin; shared tensors once."""
-    first: dict[int, int] = {}
+def _together(trials: Sequence[Trial], apart: bool) -> tuple[Tensor, Tensor, list[int]]:
+    """All trials' rows one after another, and where each trial's begin; shared tensors once.
+
+    With ``apart`` trials that train on different rows share none.
+    """
+    keys = [(id(trial.x), id(trial.train) if apart else 0) for trial in trials]
+    first: dict[tuple[int, int], int] = {}
     parts: list[Trial] = []
     rows = 0
-    for trial in trials:
-        if id(trial.x) not in first:
-            first[id(trial.x)] = rows
+    for trial, key in zip(trials, keys, strict=True):
+        if key not in first:
+            first[key] = rows
             rows += len(trial.x)
             parts.append(trial)
-    offsets = [first[id(trial.x)] for trial in trials]
+    offsets = [first[key] for key in keys]
     if len(parts) == 1:
         return parts[0].x, parts[0].y, offsets
     return torch.cat([each.x for each in parts]), torch.cat([each.y for each in parts]), offsets
 
 
 def _class_weights(wanted: str, y: Tensor, trials: Sequence[Trial], offsets: Sequence[int]) -> Tensor:
-    """A weight for every row, from its trial's training rows; the validation loss is weighted too."""
+    """A weight for every row, from its trial's training rows: the watched loss is weighted as the trained one."""
     weight = torch.ones(len(y))
     for trial, at in zip(trials, offsets, strict=True):
         of_class = of_classes(trial.y[trial.train], wanted, classes=2)
