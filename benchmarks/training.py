@@ -1,4 +1,5 @@
-"""Rows 6 and 7: an epoch of fit against an epoch of skorch, and ten models at once against ten in a row.
+"""Rows 6 and 7: an epoch of fit against an epoch of skorch, and ten models at once against ten in a row; and steps
+replayed from CUDA graphs against steps that Python makes.
 
 The work is Mammography's in size: 7,156 rows of 6 features to train on, 1,789 to validate on, 2.3 % of them positive,
 random features; batches of 1,024, the papers' network 6-32-16-1 with dropout 0.5, AdamW, cross-entropy. After each
@@ -22,7 +23,7 @@ from metricfit.train import fit, fit_population
 
 TRAINING, VALIDATION, FEATURES = 7_156, 1_789, 6
 BATCH, LR, MEMBERS = 1_024, 1e-3, 10
-EPOCHS = 10
+EPOCHS, REPLAYED_EPOCHS = 10, 100
 
 Data = tuple[Tensor, Tensor]
 
@@ -147,35 +148,58 @@ def together_against_in_a_row(device: str) -> Callable[[Setting], Measurement]:
     """Seconds of ten members, each with its split and seed, at once and one after the other."""
 
     def measure(setting: Setting) -> Measurement:
-        (x, y), (x_held_out, y_held_out) = data(setting)
-        whole = torch.cat([x, x_held_out]), torch.cat([y, y_held_out])
+        whole, splits = trials(setting)
         epochs = setting.size(EPOCHS, 2)
-        shuffles = [torch.randperm(len(whole[0]), generator=torch.Generator().manual_seed(m)) for m in range(MEMBERS)]
-        splits = [(numbers[: len(x)], numbers[len(x) :]) for numbers in shuffles]
-
-        def together() -> None:
-            fit_population(
-                [network() for _ in range(MEMBERS)],
-                whole,
-                nn.BCEWithLogitsLoss(),
-                splits=splits,
-                monitor="f1",
-                epochs=epochs,
-                batch_size=BATCH,
-                lr=LR,
-                device=device,
-                progress=False,
-            )
 
         def in_a_row() -> None:
             for member, (train, held_out) in enumerate(splits):
                 parts = [(whole[0][numbers], whole[1][numbers]) for numbers in (train, held_out)]
                 by_fit(parts[0], parts[1], epochs, device, seed=member)
 
-        best, repeats = interleaved_minima({"ours": together, "row": in_a_row}, device, setting, warmup=1)
+        calls: dict[str, Work] = {"ours": lambda: together(whole, splits, epochs, device), "row": in_a_row}
+        best, repeats = interleaved_minima(calls, device, setting, warmup=1)
         return Measurement(best["ours"] / epochs, best["row"] / epochs, repeats=repeats)
 
     return measure
+
+
+def replayed_against_made(setting: Setting) -> Measurement:
+    """Seconds of ten members at once, their steps captured once, and made by Python each time."""
+    whole, splits = trials(setting)
+    epochs = setting.size(REPLAYED_EPOCHS, 2)
+    calls: dict[str, Work] = {
+        "ours": lambda: together(whole, splits, epochs, "cuda", cuda_graphs=True),
+        "made": lambda: together(whole, splits, epochs, "cuda"),
+    }
+    best, repeats = interleaved_minima(calls, "cuda", setting, warmup=1)
+    return Measurement(best["ours"] / epochs, best["made"] / epochs, repeats=repeats)
+
+
+def trials(setting: Setting) -> tuple[Data, list[tuple[Tensor, Tensor]]]:
+    """All samples, and which of them each member trains and validates on."""
+    (x, y), (x_held_out, y_held_out) = data(setting)
+    whole = torch.cat([x, x_held_out]), torch.cat([y, y_held_out])
+    shuffles = [torch.randperm(len(whole[0]), generator=torch.Generator().manual_seed(m)) for m in range(MEMBERS)]
+    return whole, [(numbers[: len(x)], numbers[len(x) :]) for numbers in shuffles]
+
+
+def together(
+    whole: Data, splits: list[tuple[Tensor, Tensor]], epochs: int, device: str, cuda_graphs: bool = False
+) -> None:
+    """Ten members at once."""
+    fit_population(
+        [network() for _ in range(MEMBERS)],
+        whole,
+        nn.BCEWithLogitsLoss(),
+        splits=splits,
+        monitor="f1",
+        epochs=epochs,
+        batch_size=BATCH,
+        lr=LR,
+        device=device,
+        cuda_graphs=cuda_graphs,
+        progress=False,
+    )
 
 
 AN_EPOCH = f"{TRAINING:,} x {FEATURES}, batches of {BATCH:,}, MLP 6-32-16-1"
@@ -185,6 +209,13 @@ ROWS = (
     Row("fit-v-skorch", f"fit v skorch, an epoch of {AN_EPOCH}, CPU", "cpu", at_least(2.5), against_skorch),
     Row("population-cpu", f"{TRIALS}, {AN_EPOCH}, CPU", "cpu", at_least(1.3), together_against_in_a_row("cpu")),
     Row("population-gpu", f"{TRIALS}, {AN_EPOCH}, GPU", "cuda", at_least(5.0), together_against_in_a_row("cuda")),
+    Row(
+        "graphs-gpu",
+        f"10 stacked trials, {REPLAYED_EPOCHS} epochs, steps replayed v made, {AN_EPOCH}, GPU",
+        "cuda",
+        at_least(2.0),
+        replayed_against_made,
+    ),
 )
 
 PEERS = (PeerGroup("fit-peers", f"an epoch of {AN_EPOCH}, CPU", "cpu", loops_beside_each_other),)
