@@ -117,11 +117,10 @@ def fitted(
     training = job.training
     assert training is not None
     assert job.loss is not None
-    class_weight, weights = job.row.class_weight, list[Tensor]()
-    watches_weights = class_weight is not None and training.monitor == "loss"
-    x, y, offsets = _together(trials, apart=watches_weights)
-    if class_weight is not None and watches_weights:
-        class_weight, weights = None, [_class_weights(class_weight, y, trials, offsets)]
+    class_weight = job.row.class_weight
+    watched_too = class_weight if training.monitor == "loss" else None
+    x, y, offsets = _together(trials, apart=watched_too is not None)
+    weights = [] if watched_too is None else [_class_weights(watched_too, y, trials, offsets)]
     if models is None:
         models = [network(training.network, x.shape[1], trial.number) for trial in trials]
     with warnings.catch_warnings():
@@ -140,7 +139,7 @@ def fitted(
             monitor=training.monitor,
             patience=training.patience or None,
             start_at_prior=False,
-            class_weight=class_weight,
+            class_weight=None if weights else class_weight,
             oversample=job.row.oversample,
             device=job.device,
             precision=training.precision,
