@@ -62,14 +62,15 @@ def merge(kept: Results, plain: dict[str, Any]) -> None:
 
 
 def without_folders(command: str) -> str:
-    """A command with FOLDER for the folder of the data, and without that of the results.
+    """A command with FOLDER for the folder of the data, and without those of results: it trains all it shows.
 
-    >>> without_folders("metricfit reproduce btg-1 --data some/data --out here --jobs 2")
+    >>> without_folders("metricfit reproduce btg-1 --data some/data --out here --from there --finished --jobs 2")
     'metricfit reproduce btg-1 --data FOLDER --jobs 2'
     """
-    words = shlex.split(command)
-    if "--out" in words:
-        del words[words.index("--out") : words.index("--out") + 2]
+    words = [word for word in shlex.split(command) if word != "--finished"]
+    for option in ("--out", "--from"):
+        while option in words:
+            del words[words.index(option) : words.index(option) + 2]
     if "--data" in words:
         words[words.index("--data") + 1] = "FOLDER"
     return shlex.join(words)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,7 @@ from rich.table import Table
 
 from metricfit.cli import options
 from metricfit.cli.errors import UserError, told
-from metricfit.cli.printing import bar, show
+from metricfit.cli.printing import bar, say, show
 from metricfit.experiments import reproduce as tables
 from metricfit.experiments.backends import BACKENDS
 from metricfit.experiments.reproduce import writing
@@ -36,6 +38,13 @@ def reproduce(
     device: Annotated[
         str | None, typer.Option("--device", help="cpu or cuda; by default a GPU if there is one.")
     ] = None,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="Another --out, whose finished cells are copied first; may be repeated."),
+    ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Train nothing; cells that are not finished are an error.")
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="The tables there are.")] = False,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -44,6 +53,10 @@ def reproduce(
     if listed:
         _list(as_json)
         return
+    if name is None and sources:
+        copies = _copied(sources, to, quiet=True)
+        show({"copied": [asdict(each) for each in copies]}, as_json, [f"{each}." for each in copies])
+        return
     if name is None:
         raise UserError("Name a table, such as btg-1; metricfit reproduce --list shows them all.")
     spec = tables.find(name)
@@ -51,6 +64,7 @@ def reproduce(
     for each in chosen:
         if each not in spec.protocols:
             raise UserError(f"{spec.name} has no protocol {each!r}; it has {', '.join(spec.protocols)}, or give all.")
+    copies = _copied(sources or (), to, quiet)
     found: list[dict[str, Any]] = []
     shown: list[str | Table] = []
     for each in chosen:
@@ -69,12 +83,24 @@ def reproduce(
                 backend=backend,
                 device=device,
                 watch=watch,
+                train=not finished,
             )
         plain = writing.as_plain(result, f"metricfit {shlex.join(sys.argv[1:])}")
         path = writing.write(spec, plain, to)
         found.append(plain | {"file": str(path)})
         shown += [*_shown(spec, plain), f"Written: {path}"]
-    show({"table": spec.name, "protocols": found}, as_json, shown)
+    copied = {"copied": [asdict(each) for each in copies]} if copies else {}
+    show({"table": spec.name, "protocols": found} | copied, as_json, shown)
+
+
+def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.Copied]:
+    """What became of the cells of each folder, said as it is done."""
+    copies = []
+    for source in sources:
+        copies.append(tables.copy_finished(source, to))
+        if not quiet:
+            say(f"{copies[-1]}.")
+    return copies
 
 
 def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:

@@ -111,8 +111,8 @@ def run(
         raise ValueError("two cells have one name; name them apart")
     check(jobs, backend)
     root = Path(folder)
-    found = {cell.name: read(cell, root) for cell in every}
-    left = [cell for cell in every if found[cell.name] is None]
+    found = reports(every, root)
+    left = [cell for cell in every if cell.name not in found]
     before, took = len(every) - len(left), list[float]()
     at_a_time = jobs if jobs > 0 else joblib.effective_n_jobs(jobs)
     if watch is not None and before:
@@ -123,6 +123,19 @@ def run(
         if watch is not None:
             seconds = statistics.fmean(took) * math.ceil((len(left) - done) / at_a_time)
             watch(Progress(before + done, len(every), before, seconds, " / ".join(name)))
+    return {cell.name: found[cell.name] for cell in every}
+
+
+def reports(cells: Iterable[Cell], folder: str | os.PathLike[str]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """The reports of those cells that are finished, by name; nothing is run.
+
+    >>> import tempfile
+    >>> folder, several = tempfile.mkdtemp(), [Cell(("square", str(n)), {"n": n}) for n in range(3)]
+    >>> found = run(several[:2], lambda cell: {"value": cell.spec["n"] ** 2}, folder)
+    >>> list(reports(several, folder))
+    [('square', '0'), ('square', '1')]
+    """
+    found = {cell.name: read(cell, Path(folder)) for cell in cells}
     return {name: report for name, report in found.items() if report is not None}
 
 
@@ -131,18 +144,24 @@ def read(cell: Cell, root: Path) -> dict[str, Any] | None:
     path = cell.folder(root)
     if not (path / "spec.json").exists():
         return None
-    try:
-        spec = json.loads((path / "spec.json").read_text(encoding="utf-8"))
-        report = json.loads((path / "report.json").read_text(encoding="utf-8")) if _is_done(path) else None
-        told = None if report is None else _told(report)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CellError(f"{path} cannot be read ({error!r}); remove that folder to run the cell again") from error
+    spec, told = contents(path)
     differing = differences(spec, _plain(cell.spec))
     if differing:
         raise CellError(
             f"{path} holds a cell with other settings ({'; '.join(differing)}); give another folder, or remove that one"
         )
     return told
+
+
+def contents(path: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What is in a cell's folder: its spec, and its report if it is finished; an error if it is damaged."""
+    try:
+        spec: dict[str, Any] = json.loads((path / "spec.json").read_text(encoding="utf-8"))
+        if not (path / "finished").exists():
+            return spec, None
+        return spec, _told(json.loads((path / "report.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CellError(f"{path} cannot be read ({error!r}); remove that folder to run the cell again") from error
 
 
 def _told(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,10 +173,6 @@ def _told(report: Mapping[str, Any]) -> dict[str, Any]:
 def _file_name(part: str) -> str:
     quoted = quote(part, safe=" =,()+-") or "_"
     return quoted.replace(".", "%2E") if quoted.strip(".") == "" else quoted
-
-
-def _is_done(path: Path) -> bool:
-    return (path / "finished").exists()
 
 
 def _finished(

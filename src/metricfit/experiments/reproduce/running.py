@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,27 @@ from metricfit.experiments.reproduce.known import DELONG, SECONDS
 from metricfit.experiments.reproduce.registry import KINDS
 from metricfit.experiments.reproduce.spec import Row, TableSpec
 from metricfit.experiments.reproduce.trials import check_there, content_of, trials_of
+
+CELLS = "cells"  # the folder of a run's cells, in the one it was given
+NAMED = 3
+
+
+class Unfinished(cells.CellError):
+    """Cells are missing and were not to be trained.
+
+    Attributes:
+        missing: the cells that are not finished.
+        total: how many there should be.
+    """
+
+    def __init__(self, missing: Sequence[cells.Cell], total: int, folder: str | os.PathLike[str]) -> None:
+        named = "; ".join(map(str, missing[:NAMED]))
+        more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        super().__init__(
+            f"{len(missing)} of {total} cells are not finished in {folder}: {named}{more}. Without --finished, in "
+            "Python train=False, they are trained; --from copies those that another folder has"
+        )
+        self.missing, self.total = list(missing), total
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,7 @@ def run_table(
     backend: str = "loky",
     device: str | None = None,
     watch: cells.Watch | None = None,
+    train: bool = True,
 ) -> Result:
     """Train what is not finished in the folder, and return the whole table.
 
@@ -86,6 +108,7 @@ def run_table(
         backend: joblib's.
         device: where networks are trained; by default a GPU if there is one.
         watch: called after every cell.
+        train: False trains nothing; cells that are not finished are then an error.
     """
     _check_words(spec, protocol, only, rows, without)
     check_device(device)
@@ -105,9 +128,14 @@ def run_table(
         for dataset in datasets
         for row in trained
     }
-    _check_data(spec, every, Path(folder) / "cells", where)
+    root = Path(folder) / CELLS
+    found = cells.reports(every.values(), root)
+    missing = [cell for cell in every.values() if cell.name not in found]
+    if missing and not train:
+        raise Unfinished(missing, len(every), folder)
+    _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), where)
     work = partial(work_on, spec, protocol, where, device)
-    found = cells.run(every.values(), work, Path(folder) / "cells", jobs=jobs, backend=backend, watch=watch)
+    found = cells.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
     measured = {
         (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
         for dataset in datasets
@@ -123,9 +151,8 @@ def run_table(
     return Result(spec, protocol, number, epochs, rows_shown)
 
 
-def _check_data(spec: TableSpec, every: dict[tuple[str, str], cells.Cell], root: Path, data: str | None) -> None:
+def _check_data(spec: TableSpec, needed: Iterable[str], data: str | None) -> None:
     """All datasets that are needed and missing in one error, before anything is trained."""
-    needed = dict.fromkeys(dataset for (dataset, _), cell in every.items() if cells.read(cell, root) is None)
     missing = {}
     for name in needed:
         try:
