@@ -24,9 +24,11 @@ from metricfit.train.loop import Loop, Standing
 from metricfit.train.member_checks import check_members, check_norms, check_optimizers, check_splits, rates_of
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
-from metricfit.train.population import Population, Stacked, filled, with_state
+from metricfit.train.population import Population
 from metricfit.train.samples import InMemory, source, type_of
 from metricfit.train.spec import spec_of
+from metricfit.train.stacked_objective import with_state
+from metricfit.train.stacks import Stacked, filled
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior
 

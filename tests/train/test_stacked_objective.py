@@ -1,0 +1,158 @@
+"""A stacked objective is a copy of the loss for each member: losses, what is learned, and where it is kept."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
+from metricfit.train.stacked_objective import StackedObjective, weighs_all, with_state
+from metricfit.train.stacks import Stacked, filled
+
+SAMPLES, LENGTHS = 40, (20, 17, 20)
+CPU = torch.device("cpu")
+
+
+def constrained():
+    requirements = ["recall >= 0.9", RankingConstraint(size=SAMPLES, normalize=True)]
+    return AugmentedLagrangian(MetricLoss("f1", memory=RunningCounts()), requirements, mu=0.5, rho=2.0)
+
+
+def annealed():
+    return MetricLoss("f1", step=steps.Annealed(steps.Linear(0.1), steps.Sigmoid(k=20)), memory=RunningCounts())
+
+
+LOSSES = {
+    "f1": lambda: MetricLoss("f1"),
+    "mix": lambda: losses.Mix((losses.WeightedBCELoss(), 1.0), (annealed(), 0.5)),
+    "constrained": constrained,
+    "torchs_bce": nn.BCEWithLogitsLoss,
+    "a_mix_with_torchs_bce": lambda: losses.Mix((nn.BCEWithLogitsLoss(), 1.0), (annealed(), 0.5)),
+    "a_function_constraint": lambda: AugmentedLagrangian(annealed(), lambda z, y: z.abs().mean() - 0.5, mu=2.0),
+}
+
+
+def batches(lengths=LENGTHS, steps=3):
+    """Each member's own logits, labels and numbers, and the same stacked, filled up with samples that would show."""
+    generator = torch.Generator().manual_seed(len(lengths))
+    for _ in range(steps):
+        index, _ = filled([torch.randperm(SAMPLES, generator=generator)[:length] for length in lengths])
+        logits = 3 * torch.randn(index.shape, generator=generator, dtype=torch.float64)
+        y = (torch.rand(index.shape, generator=generator) < 0.4).long()
+        own = [[each[at, :length] for each in (logits, y, index)] for at, length in enumerate(lengths)]
+        yield own, logits, Stacked(None, y, None, index, tuple(lengths))
+
+
+class Copies:
+    """The twin: a copy of the loss for each member, called one after the other."""
+
+    def __init__(self, loss, members):
+        self.losses = [copy.deepcopy(loss) for _ in range(members)]
+
+    def __call__(self, own):
+        return torch.stack([self.one(loss, *mine) for loss, mine in zip(self.losses, own, strict=True)])
+
+    def one(self, loss, logits, y, index):
+        more = {"index": index} if isinstance(loss, AugmentedLagrangian) else {}
+        return loss(logits, y.to(logits.dtype), **more)
+
+    def end_epoch(self, values):
+        for loss, value in zip(self.losses, values, strict=True):
+            for name, given in (("update", ()), ("observe", (value,))):
+                getattr(loss, name, lambda *_: None)(*given)
+            for module in loss.modules():
+                if isinstance(module, steps.Annealed):
+                    module.advance(0.5)
+
+
+def end_epoch(objective, values):
+    objective.update()
+    objective.observe(values)
+    objective.anneal(0.5)
+
+
+def assert_equal(found, expected):
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("lengths", [LENGTHS, (20, 20, 20)], ids=["unequal", "equal"])
+def test_losses_and_what_is_learned_are_those_of_a_copy_each(make, lengths):
+    objective, twin = StackedObjective(make(), CPU), Copies(make(), len(lengths))
+    for epoch in range(3):
+        if epoch == 2:  # the member in the middle has stopped
+            lengths = lengths[::2]
+            objective.keep(torch.tensor([0, 2]))
+            del twin.losses[1]
+        for own, logits, batch in batches(lengths):
+            assert_equal(objective(logits, batch), twin(own))
+        values = [[0.5, 0.6, 0.7], [0.6, 0.5, 0.8], [0.4, 0.9]][epoch]
+        end_epoch(objective, values)
+        twin.end_epoch(values)
+        for row, loss in enumerate(twin.losses):
+            assert_equal(with_state(make(), objective.learned(row)).state_dict(), loss.state_dict())
+
+
+@pytest.mark.parametrize("make", [constrained, LOSSES["mix"], LOSSES["a_function_constraint"]])
+def test_the_state_stays_where_it_is_as_a_captured_graph_needs_it_to(make):
+    objective = StackedObjective(make(), CPU)
+    (_, logits, batch), *rest = batches()
+    objective(logits, batch)
+    placed, before = dict(objective.state), {name: given.clone() for name, given in objective.state.items()}
+    for _, logits, batch in rest:
+        objective(logits, batch)
+    objective.evaluated(logits, batch)
+    for values in ([0.5, 0.6, 0.7], [0.4, 0.7, 0.6]):
+        end_epoch(objective, values)
+    assert objective.state.keys() == placed.keys()
+    assert all(given is placed[name] for name, given in objective.state.items())
+    assert any(not torch.equal(given, before[name]) for name, given in placed.items())
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+def test_a_state_that_was_kept_goes_on(make):
+    objective, resumed = StackedObjective(make(), CPU), StackedObjective(make(), CPU)
+    first, second, third = batches()
+    for _, logits, batch in (first, second):
+        objective(logits, batch)
+    resumed.load(copy.deepcopy(objective.state))
+    assert torch.equal(resumed(*third[1:]), objective(*third[1:]))
+    assert all(torch.equal(given, objective.state[name]) for name, given in resumed.state.items())
+
+
+def test_before_its_first_batch_it_has_learned_nothing():
+    objective = StackedObjective(constrained(), CPU)
+    end_epoch(objective, [0.5])
+    assert objective.state is None
+    assert objective.learned(0) is None
+    objective.load(None)
+    assert objective.state is None
+
+
+def test_the_loss_given_is_left_as_it_was_and_evaluation_teaches_nothing():
+    loss = constrained().eval()
+    before = copy.deepcopy(loss.state_dict())
+    objective = StackedObjective(loss, CPU)
+    (_, logits, batch), (_, others, later), _ = batches()
+    objective(logits, batch)
+    learned = copy.deepcopy(objective.state)
+    objective.evaluated(others, later)
+    assert objective.loss.training
+    assert not loss.training
+    assert all(torch.equal(given, learned[name]) for name, given in objective.state.items())
+    assert loss.state_dict().keys() == before.keys()
+    assert all(torch.equal(given, before[name]) for name, given in loss.state_dict().items())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_which_losses_can_be_told_what_fills_up_a_batch(name):
+    weighs = name in ("f1", "mix", "constrained")
+    assert weighs_all(LOSSES[name]()) is weighs
+    (_, _, batch), *_ = batches()
+    masked = StackedObjective(LOSSES[name](), CPU).masked(batch)
+    assert masked.alike is weighs
+    if weighs:
+        assert masked.weight.sum(1).tolist() == list(LENGTHS)
+    else:
+        assert masked is batch
