@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from metricfit.experiments import Cell, CellError, Progress, run
 
@@ -159,3 +160,16 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
     (tmp_path / "notes").unlink()
     assert values(run(cells(), Counted(tmp_path / "notes"), tmp_path / "runs")) == EXPECTED
     assert calls(tmp_path / "notes") == sorted(set(range(6)) - set(finished))
+
+
+def test_a_full_gpu_is_told_with_its_remedy(tmp_path):
+    def full(cell):
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 5.00 GiB. GPU 0 has a total capacity of 3 GiB"
+        )
+
+    with pytest.raises(
+        CellError, match=r"the GPU's memory is full \(CUDA out of memory\); run fewer cells at a time"
+    ) as told:
+        run([Cell(("one",), {})], full, tmp_path)
+    assert told.value.details is None

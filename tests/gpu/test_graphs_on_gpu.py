@@ -141,3 +141,22 @@ def test_what_waits_for_the_gpu_is_refused_in_words() -> None:
 
     with pytest.raises(RuntimeError, match="train with cuda_graphs=False"):
         fit_population(networks(), rows(), Copies(), epochs=4, batch_size=128, device="cuda", cuda_graphs=True)
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_batch_norms_of_several_members_train_in_mixed_precision(graphs: bool) -> None:
+    def network() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv1d(1, 4, 3, bias=False), nn.BatchNorm1d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 1)
+        )
+
+    x, y = rows()
+    settings = {"epochs": 3, "batch_size": 128, "device": "cuda", "cuda_graphs": graphs}
+    losses = []
+    for precision in (None, "bf16-mixed"):
+        torch.manual_seed(0)
+        members = [network() for _ in range(3)]
+        found = fit_population(members, (x.unsqueeze(1), y), WeightedBCELoss(), precision=precision, **settings)
+        losses.append([each.history["train_loss"][-1] for each in found])
+    assert losses[0] != losses[1]
+    assert losses[1] == pytest.approx(losses[0], abs=0.02)

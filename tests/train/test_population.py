@@ -559,3 +559,14 @@ def test_a_run_in_another_precision_is_another_run(tmp_path):
             precision="bf16-mixed",
             **given,
         )
+
+
+def test_an_interrupt_before_the_first_stage_is_one():
+    class Stop(Callback):
+        def started(self, plan, step):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_population(
+            networks(2), data(), MetricLoss("f1"), epochs=1, device="cpu", callbacks=[Stop()], progress=False
+        )

@@ -220,6 +220,11 @@ def _work_on(
         result = dict(work(cell))
         seconds = time.perf_counter() - began
         json.dumps(result, allow_nan=False)
+    except torch.OutOfMemoryError as error:
+        raise CellError(
+            f"{cell}: the GPU's memory is full ({str(error).split('. ')[0]}); run fewer cells at a time, or train on "
+            "the CPU; what is finished is kept"
+        ) from error
     except Exception as error:
         if deliberate(error):
             raise CellError(f"{cell}: {error}") from error

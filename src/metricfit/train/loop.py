@@ -104,17 +104,22 @@ class Loop:
         try:
             for callback in self.callbacks:
                 callback.started(plan, self.at.step)
+            self._stages(saved)
+        finally:
+            with ExitStack() as every:  # all hear of the end, though one fails
+                for callback in reversed(self.callbacks):
+                    every.callback(callback.finished)
+        return self.rows
+
+    def _stages(self, saved: dict[str, Any] | None) -> None:
+        """All that are left; of one that the user interrupts, the best so far."""
+        try:
             for number in range(self.at.stage, len(self.stages)):
                 self._stage(number, saved)
                 saved = None
         except KeyboardInterrupt:
             self.learner.recall()
             raise
-        finally:
-            with ExitStack() as every:  # all hear of the end, though one fails
-                for callback in reversed(self.callbacks):
-                    every.callback(callback.finished)
-        return self.rows
 
     def _stage(self, number: int, saved: dict[str, Any] | None) -> None:
         stage, at = self.stages[number], self.at

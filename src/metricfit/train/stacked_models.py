@@ -14,6 +14,9 @@ from torch.nn.utils.rnn import pad_sequence
 from metricfit.train.member_checks import ALONE
 from metricfit.train.stacks import Stack, cloned, rows_of
 
+#: How many numbers all members are given at once when they are evaluated: 5,000 images of 32 x 32, or more rows.
+EVALUATED = 2**24
+
 
 class StackedModels:
     """The models' logits, all computed at once, each from its own row of ``weights`` and ``buffers``.
@@ -25,7 +28,7 @@ class StackedModels:
         models: of one architecture; moved to the device.
         device: where.
         precision: None, or "bf16-mixed" for forward passes under autocast.
-        chunk: how many samples are evaluated at once.
+        chunk: how many samples of a member are evaluated at once, at most.
 
     >>> stack = StackedModels([nn.Linear(3, 1) for _ in range(4)], torch.device("cpu"))
     >>> stack.weights["weight"].shape, stack(torch.randn(4, 8, 3)).shape
@@ -42,6 +45,10 @@ class StackedModels:
             model.to(device)
         self.skeleton = copy.deepcopy(models[0]).to("meta")
         self.skeleton.train()
+        if self.mixed:
+            for part in self.skeleton.modules():
+                if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                    part.register_forward_pre_hook(self._as_buffers)
         self.weights, self.buffers = (cloned(stack) for stack in stack_module_state(list(models)))
         self.trainable = [name for name, given in models[0].named_parameters() if given.requires_grad]
         self.untried = True
@@ -78,7 +85,7 @@ class StackedModels:
         """Each member's logits in eval mode of its row of samples, numbers into ``x``; ``shared`` rows are the same."""
         self.skeleton.eval()
         found = []
-        for part in torch.split(numbers, self.chunk, dim=1):
+        for part in torch.split(numbers, self._at_once(x[0], self.members), dim=1):
             found.append(self._all(x[part[0] if shared else part], shared))
         self.skeleton.train()
         return torch.cat(found, dim=1)
@@ -88,9 +95,10 @@ class StackedModels:
         """The logits, in eval mode, of these members; inputs of unequal length are filled up for the while."""
         weights, buffers = rows_of(self.weights, rows), rows_of(self.buffers, rows)
         lengths, found = [len(x) for x in inputs], []
+        many = self._at_once(inputs[0][0], len(rows))
         self.skeleton.eval()
-        for first in range(0, max(lengths), self.chunk):
-            part = pad_sequence([x[first : first + self.chunk] for x in inputs], batch_first=True).to(self.device)
+        for first in range(0, max(lengths), many):
+            part = pad_sequence([x[first : first + many] for x in inputs], batch_first=True).to(self.device)
             found.append(vmap(self._one)(weights, buffers, part))
         self.skeleton.train()
         return [mine[:length] for mine, length in zip(torch.cat(found, dim=1), lengths, strict=True)]
@@ -99,6 +107,15 @@ class StackedModels:
         """Go on with these members alone."""
         self.weights = {name: given.detach()[rows] for name, given in self.weights.items()}
         self.buffers = rows_of(self.buffers, rows)
+
+    def _at_once(self, sample: Tensor, members: int) -> int:
+        """How many samples of each member are evaluated at once: fewer of large ones."""
+        return max(1, min(self.chunk, EVALUATED // max(1, members * sample.numel())))
+
+    def _as_buffers(self, norm: nn.Module, given: tuple[Tensor]) -> tuple[Tensor]:
+        """What a batch norm is given, in the type of its buffers: torch.vmap on a GPU refuses another."""
+        kept = norm.running_mean
+        return (given[0].to(kept.dtype),) if isinstance(kept, Tensor) and self.members > 1 else given
 
     def _all(self, x: Tensor, shared: bool = False) -> Tensor:
         """All members' logits; one alone needs no vmap, whose layers are not torch's fastest."""

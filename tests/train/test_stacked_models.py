@@ -1,0 +1,66 @@
+"""Stacked models: what norms are given in mixed precision, and how many samples are evaluated at once."""
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit.train import stacked_models
+from metricfit.train.stacked_models import StackedModels
+
+CPU = torch.device("cpu")
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 1))
+
+
+class Halved(nn.Module):
+    """As convolutions on a GPU under autocast."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.bfloat16()
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_batch_norms_of_several_members_are_given_the_type_of_their_buffers(members, monkeypatch):
+    given: list[torch.dtype] = []
+    real = nn.functional.batch_norm
+
+    def seen(x, *args):
+        given.append(x.dtype)
+        return real(x, *args)
+
+    monkeypatch.setattr(nn.functional, "batch_norm", seen)
+    models = [nn.Sequential(Halved(), nn.BatchNorm2d(3)) for _ in range(members)]
+    StackedModels(models, CPU, "bf16-mixed")(torch.randn(members, 8, 3, 8, 8))
+    assert given == [torch.bfloat16 if members == 1 else torch.float32]
+
+
+def test_mixed_precision_with_batch_norm_is_near_the_whole_one():
+    models = [network() for _ in range(3)]
+    x = torch.randn(3, 64, 3, 8, 8)
+    whole, mixed = StackedModels(models, CPU), StackedModels(models, CPU, "bf16-mixed")
+    assert 0 < (whole(x) - mixed(x)).abs().max() < 0.05
+    assert torch.allclose(whole.buffers["1.running_var"], mixed.buffers["1.running_var"], rtol=0.02)
+
+
+def test_large_samples_are_evaluated_few_at_a_time(monkeypatch):
+    models = [network() for _ in range(2)]
+    stack = StackedModels(models, CPU)
+    x = torch.randn(50, 3, 8, 8)
+    numbers = torch.stack([torch.arange(50), torch.arange(50).flip(0)])
+    expected = torch.stack([model.eval()(x[row]) for model, row in zip(models, numbers, strict=True)])
+    sizes: list[int] = []
+    monkeypatch.setattr(stacked_models, "EVALUATED", 2 * 7 * 3 * 8 * 8)
+    monkeypatch.setattr(
+        stack, "_all", lambda x, shared: sizes.append(x.shape[1]) or StackedModels._all(stack, x, shared)
+    )
+    assert torch.allclose(stack.evaluated(x, numbers, shared=False), expected, atol=1e-5)
+    assert sizes == [7] * 7 + [1]
+    both = stack.outputs([0, 1], [x[row] for row in numbers])
+    assert torch.allclose(torch.stack(both), expected, atol=1e-5)
+    stack.chunk = 20
+    sizes.clear()
+    monkeypatch.setattr(stacked_models, "EVALUATED", 2**24)
+    stack.evaluated(x, numbers, shared=False)
+    assert sizes == [20, 20, 10]
