@@ -114,9 +114,21 @@ class DiceAsCoded(nn.Module):
     """One minus the mean over samples of x y / (x^2 + y^2), x a logit: a Dice coefficient of each sample alone.
 
     Negatives contribute 0 to it whatever their score, so that nothing is learned from them.
+
+    Args:
+        sigmoid: x is the probability instead, for networks that end in a sigmoid.
+
+    >>> sure = torch.tensor([9.0, 9.0]), torch.tensor([1, 0])
+    >>> DiceAsCoded()(*sure), DiceAsCoded(sigmoid=True)(*sure)
+    (tensor(0.9451), tensor(0.7500))
     """
+
+    def __init__(self, sigmoid: bool = False) -> None:
+        super().__init__()
+        self.sigmoid = sigmoid
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of a batch."""
         x, y = logits.reshape(-1), target.reshape(-1).to(logits.dtype)
+        x = torch.sigmoid(x) if self.sigmoid else x
         return 1 - (x * y / (x**2 + y**2 + 1e-7)).mean()
