@@ -113,6 +113,7 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
         yield f"![Each epoch's loss and metric, the first trial]({paths})"
         curves = plot_curves(spec, found, images / f"reproduction-{spec.name}-curves.svg")
         yield f"![F1 and accuracy epoch by epoch, of the losses for F1 and of the usual ones]({curves})"
+        yield how_far(spec, found)
     for protocol, datasets in of_protocols(spec, found):
         yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
         yield " ".join(spec.protocols[protocol].says.split())
@@ -250,6 +251,17 @@ def paths_of(spec: TableSpec, found: Results) -> dict[str, dict[str, list[float]
         for row in spec.rows
         if "path" in rows.get(row, {}).get("chosen", {})
     }
+
+
+def how_far(spec: TableSpec, found: Results) -> str:
+    """Between which values the metric went: r says nothing of a metric that stood still."""
+    head = ["row, first trial", "its metric, first epoch", "lowest", "highest", "last epoch"]
+    lines = [
+        writing.line([spec.rows[row].title, *(f"{each:.3f}" for each in (of[0], min(of), max(of), of[-1]))])
+        for row, path in paths_of(spec, found).items()
+        if (of := path["metric"])
+    ]
+    return "\n".join([writing.line(head), writing.line(["---"] + ["---:"] * 4), *lines])
 
 
 def plot_curves(spec: TableSpec, found: Results, path: Path) -> str:

@@ -137,6 +137,7 @@ def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chos
     pages.build(tmp_path / "results", tmp_path, tmp_path, tmp_path / "img")
     page = (tmp_path / "surrogate-f-beta.md").read_text(encoding="utf-8")
     assert "reproduction-surrogate-2-paths.svg" in page
+    assert "| MAE | 0.100 | 0.100 | 0.600 | 0.600 |" in page
     drawn = (tmp_path / "img" / "reproduction-surrogate-2-paths.svg").read_text(encoding="utf-8")
     assert drawn.count("<use ") > 6
     page = (tmp_path / "constrained-training.md").read_text(encoding="utf-8")
