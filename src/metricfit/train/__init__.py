@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from metricfit.train.extra import told_what_to_install
 from metricfit.train.start import start_at_prior
 
 if TYPE_CHECKING:
@@ -62,12 +63,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
+    with told_what_to_install():
         module = import_module(f"metricfit.train.{_HOME.get(name, name)}")
-    except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] in ("lightning_fabric", "safetensors", "rich"):
-            raise ModuleNotFoundError(
-                f"training needs the package {error.name}: pip install metricfit[train]", name=error.name
-            ) from error
-        raise
     return getattr(module, name) if name in _HOME else module

@@ -9,10 +9,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from metricfit.metrics.base import Metric
@@ -20,6 +19,7 @@ from metricfit.train import checks, randomness
 from metricfit.train.batch import Batch, share_of
 from metricfit.train.callbacks import Callback
 from metricfit.train.class_weight import ClassWeight, weights_of
+from metricfit.train.extra import told_what_to_install
 from metricfit.train.folder import RunFolder
 from metricfit.train.history import History
 from metricfit.train.learner import OneModel
@@ -32,6 +32,9 @@ from metricfit.train.samples import FromDataset, InMemory, Source, source, type_
 from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,8 @@ def fit(
     held_out = None if held_out is None else held_out.typed(type_of(model))
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
     devices, num_nodes = processes(devices, num_nodes)
+    with told_what_to_install():
+        from lightning_fabric import Fabric  # which takes seconds to import: those who only need a population need not
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,

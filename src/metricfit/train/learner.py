@@ -6,10 +6,9 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
@@ -21,6 +20,9 @@ from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.ranks import gathered, over_ranks
 from metricfit.train.samples import Source
 from metricfit.train.stage import Objective, Stage, matched
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 class Learner(ABC):

@@ -1,0 +1,43 @@
+"""lightning-fabric, which takes seconds to import, is loaded by ``fit`` alone, when it trains."""
+
+import subprocess
+import sys
+
+POPULATION = """
+import sys, torch
+from metricfit.losses import MetricLoss
+from metricfit.train import fit, fit_population
+x = torch.randn(32, 2)
+fit_population([torch.nn.Linear(2, 1)], (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, device="cpu", progress=False)
+assert "lightning_fabric" not in sys.modules
+"""
+WITHOUT = """
+import sys, torch
+sys.modules["lightning_fabric"] = None
+from metricfit.losses import MetricLoss
+from metricfit.train import fit
+x = torch.randn(32, 2)
+fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, progress=False)
+"""
+
+
+def run(script: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_population_needs_no_lightning():
+    found = run(POPULATION)
+    assert found.returncode == 0, found.stderr
+
+
+def test_fit_without_it_says_what_to_install():
+    assert "training needs the package lightning_fabric: pip install metricfit[train]" in run(WITHOUT).stderr
+
+
+def test_tables_are_listed_without_it():
+    found = run(
+        "import sys; from metricfit.cli.app import app; app(['reproduce', '--list'], standalone_mode=False); "
+        "assert 'lightning_fabric' not in sys.modules"
+    )
+    assert found.returncode == 0, found.stderr
+    assert "btg-1" in found.stdout
