@@ -59,6 +59,8 @@ def test_a_stranger_adds_a_table_by_writing_the_file_of_the_page(mine, tmp_path)
         ),
         (("patience = 50", "patience = true"), "training.patience: should be a whole number, got True"),
         (("lr = 0.001", 'lr = "fast"'), "training.lr: should be a number, got 'fast'"),
+        (("lr = 0.001", "rate = 0.001"), "visits.toml: training.rate: is not known"),
+        (("patience = 50", "patiense = 50"), "visits.toml: training.patiense: is not known; did you mean 'patience'"),
         (("mlp(hidden", "mpl(hidden"), "network: 'mpl' is not known here; did you mean mlp?"),
         (("'f1', step=Linear", "'f1', step=Liner"), "rows.soft F1.loss.paper: 'Liner' is not known here"),
         (("MetricLoss('f1', step=Linear(0.1))", "__import__('os')"), "'__import__' is not known here"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from metricfit.experiments.reproduce import known
@@ -17,6 +17,7 @@ from metricfit.metrics import get_metric
 def rows_of(file: Section, protocols: dict[str, Protocol]) -> Iterator[Row]:
     """The rows of a file, each once for every variant."""
     usual = file.section("training", optional=True)
+    _check_names(usual, protocols)
     variants = list(file.section("variants", optional=True).sections())
     given_rows = list(file.section("rows").sections())
     if not given_rows:
@@ -88,6 +89,13 @@ def _merged(layers: tuple[dict[str, Any], ...], protocol: str, protocols: dict[s
         merged |= {key: value for key, value in layer.items() if key not in protocols}
         merged |= layer.get(protocol, {})
     return merged
+
+
+def _check_names(usual: Section, protocols: dict[str, Protocol]) -> None:
+    """What is misspelt under [training] is told there, not under the first row that it is for."""
+    usual.asked = [*(field.name for field in fields(Training)), *protocols]
+    usual.given = {key: value for key, value in usual.whole.items() if key not in usual.asked}
+    usual.done()
 
 
 def _check_protocol(given: Section, key: str, protocol: str, protocols: dict[str, Protocol]) -> None:
