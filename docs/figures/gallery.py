@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterable
 from statistics import fmean
 from typing import Any
@@ -18,6 +19,9 @@ from page import BLUE, DOCS, GREEN, GREY, ORANGE, RED, plt, save
 from metricfit.experiments import reproduce
 from metricfit.experiments.reproduce.spec import ALL
 
+sys.path.append(str(DOCS / "reproduction"))
+import kept
+
 CLOSE, LEVEL = 0.05, 0.03
 F1_LOSS, BCE, TUNED = "F1*", "BCE", "BCE, tuned for F1"
 ALM = "ALM with "
@@ -26,7 +30,7 @@ Numbers = dict[str, Any]
 
 def measured(table: str, protocol: str) -> Numbers:
     """Dataset by dataset and row by row what was measured, in the order of the table's file; none where not run."""
-    found = json.loads((DOCS / "reproduction" / "results" / f"{table}.json").read_text(encoding="utf-8"))
+    found = kept.read(kept.RESULTS / f"{table}.json")
     of = found["protocols"].get(protocol, {})
     return {name: of[name] for name in reproduce.find(table).datasets if name in of}
 

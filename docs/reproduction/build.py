@@ -3,9 +3,8 @@
     python docs/reproduction/build.py --from metricfit-reproduce    # take a run folder's results, then write the pages
     python docs/reproduction/build.py                               # write the pages from docs/reproduction/results
 
-A table's results are in ``results/NAME.json``: for each protocol, dataset and row the values of every trial and the run
-they come from. Rows that were run again replace those of as many trials or fewer. What holds is written by hand, in
-``verdicts/NAME.md`` and, claim by claim, in ``verdicts/claims.md``; nothing here judges.
+``kept.py`` keeps a table's results in ``results/NAME.json``, ``drawing.py`` draws them. What holds is written by hand,
+in ``verdicts/NAME.md`` and, claim by claim, in ``verdicts/claims.md``; nothing here judges.
 """
 
 from __future__ import annotations
@@ -13,11 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shlex
-import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import drawing
+import kept
+from kept import Results
 
 from metricfit.experiments import reproduce
 from metricfit.experiments.reproduce import TableSpec, averages, writing
@@ -27,63 +28,17 @@ from metricfit.experiments.reproduce.pairs import with_and_without
 from metricfit.experiments.reproduce.spec import ALL
 
 HERE = Path(__file__).resolve().parent
-RESULTS, VERDICTS, IMAGES = HERE / "results", HERE / "verdicts", HERE.parent / "img"
-MANY = 6
+VERDICTS, IMAGES = HERE / "verdicts", HERE.parent / "img"
 WRITTEN = "<!-- Written by docs/reproduction/build.py: edit the results or the verdicts, not this page. -->"
 
-Results = dict[str, Any]
 
-
-def take(folder: Path, results: Path = RESULTS) -> list[str]:
-    """Merge a run folder's results into those kept; the names of the tables."""
-    taken = []
-    for name in sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name != "cells"):
-        path = results / f"{name}.json"
-        kept: Results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"table": name}
-        for found in sorted((folder / name).glob("*.json")):
-            merge(kept, json.loads(found.read_text(encoding="utf-8")))
-        results.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        taken.append(name)
-    return taken
-
-
-def merge(kept: Results, plain: dict[str, Any]) -> None:
-    """Add a run's rows, each with the run it comes from."""
-    run = {key: plain[key] for key in ("trials", "smaller")} | {"command": without_folders(plain["command"])}
-    protocol = kept.setdefault("protocols", {}).setdefault(plain["protocol"], {})
-    for dataset, rows in plain["datasets"].items():
-        for row, measured in rows.items():
-            before = protocol.setdefault(dataset, {}).get(row)
-            if before is None or _size(before["run"]) <= _size(run):
-                where = {key: measured[key] for key in ("machine", "versions")}
-                numbers = {key: given for key, given in measured.items() if key not in where}
-                protocol[dataset][row] = numbers | {"run": run | where}
-
-
-def without_folders(command: str) -> str:
-    """A command with FOLDER for the folder of the data, and without those of results: it trains all it shows.
-
-    >>> without_folders("metricfit reproduce btg-1 --data some/data --out here --from there --finished --jobs 2")
-    'metricfit reproduce btg-1 --data FOLDER --jobs 2'
-    """
-    words = [word for word in shlex.split(command) if word != "--finished"]
-    for option in ("--out", "--from"):
-        while option in words:
-            del words[words.index(option) : words.index(option) + 2]
-    if "--data" in words:
-        words[words.index("--data") + 1] = "FOLDER"
-    return shlex.join(words)
-
-
-def _size(run: dict[str, Any]) -> tuple[int, bool]:
-    return run["trials"], "epochs" not in run["smaller"]
-
-
-def build(results: Path = RESULTS, verdicts: Path = VERDICTS, pages: Path = HERE, images: Path = IMAGES) -> list[Path]:
+def build(
+    results: Path = kept.RESULTS, verdicts: Path = VERDICTS, pages: Path = HERE, images: Path = IMAGES
+) -> list[Path]:
     """A page for each paper, and the summary."""
     specs = [reproduce.find(name) for name in reproduce.names()]
-    found = {spec.name: _read(results / f"{spec.name}.json") for spec in specs}
+    kept_in = {spec.name: results / f"{spec.name}.json" for spec in specs}
+    found = {name: kept.read(path) if path.exists() else None for name, path in kept_in.items()}
     written = []
     for paper in dict.fromkeys(spec.paper for spec in specs):
         mine = [spec for spec in specs if spec.paper == paper]
@@ -106,15 +61,15 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
         return
     yield from _read_text(verdicts / f"{spec.name}.md")
     if spec.published:
-        picture = plot(spec, found, images / f"reproduction-{spec.name}.svg")
-        yield f"![Published and measured]({picture})"
+        yield _picture(drawing.plot, spec, found, images / f"reproduction-{spec.name}.svg", "Published and measured")
     if any(row.kind == "paths" for row in spec.rows.values()):
-        paths = plot_paths(spec, found, images / f"reproduction-{spec.name}-paths.svg")
-        yield f"![Each epoch's loss and metric, the first trial]({paths})"
-        curves = plot_curves(spec, found, images / f"reproduction-{spec.name}-curves.svg")
-        yield f"![F1 and accuracy epoch by epoch, of the losses for F1 and of the usual ones]({curves})"
+        paths, curves = (images / f"reproduction-{spec.name}-{each}.svg" for each in ("paths", "curves"))
+        says = "Each epoch's loss and metric, the first trial"
+        yield _picture(drawing.plot_paths, spec, found, paths, says)
+        says = "F1 and accuracy epoch by epoch, of the losses for F1 and of the usual ones"
+        yield _picture(drawing.plot_curves, spec, found, curves, says)
         yield how_far(spec, found)
-    for protocol, datasets in of_protocols(spec, found):
+    for protocol, datasets in kept.of_protocols(spec, found):
         yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
         yield " ".join(spec.protocols[protocol].says.split())
         shown = _in_order(spec, {"protocol": protocol, "datasets": datasets})
@@ -136,9 +91,11 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
         yield "\n".join(f"- {note}" for note in notes)
 
 
-def of_protocols(spec: TableSpec, found: Results) -> list[tuple[str, Any]]:
-    """What was measured under each protocol, in the order of the table's file."""
-    return [(name, found["protocols"][name]) for name in spec.protocols if name in found["protocols"]]
+def _picture(
+    draw: Callable[[TableSpec, Results, Path], None], spec: TableSpec, found: Results, path: Path, says: str
+) -> str:
+    draw(spec, found, path)
+    return f"![{says}](../img/{path.name})"
 
 
 def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
@@ -192,151 +149,15 @@ def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def plot(spec: TableSpec, found: Results, path: Path) -> str:
-    """Dots with deviations: a panel a dataset, a line a row; crosses are published. Of many datasets, their mean."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["svg.hashsalt"] = spec.name  # the same picture from the same numbers
-    column = _drawn(spec)
-    datasets = [name for name in spec.datasets if any(name in of for of in found["protocols"].values())]
-    panels = [datasets] if spec.averaged or len(datasets) > MANY else [[name] for name in datasets]
-    rows = [
-        row
-        for row, given in spec.rows.items()
-        if not (spec.averaged and given.tags)
-        and any(row in of.get(name, {}) for of in found["protocols"].values() for name in datasets)
-    ]
-    height = 1.2 + 0.26 * len(rows)
-    figure, axes = pyplot.subplots(
-        1, len(panels), figsize=(2.2 + 2.1 * len(panels), height), sharey=True, squeeze=False
-    )
-    for axis, names in zip(axes[0], panels, strict=True):
-        published = [_mean_published(spec, names, row, column) for row in rows]
-        axis.plot(published, range(len(rows)), "x", color="black", label="published", zorder=3)
-        for at, (protocol, of) in enumerate(of_protocols(spec, found)):
-            points = [_mean_measured(of, names, row, column) for row in rows]
-            there = [(y, point) for y, point in enumerate(points) if point is not None]
-            axis.errorbar(
-                [mean for _, (mean, _) in there],
-                [y + 0.18 * (at - (len(found["protocols"]) - 1) / 2) for y, _ in there],
-                xerr=[std for _, (_, std) in there],
-                fmt="o",
-                markersize=4,
-                elinewidth=1,
-                label=protocol,
-            )
-        axis.set_title(spec.datasets[names[0]].title if len(names) == 1 else f"mean of {len(names)} sets", fontsize=9)
-        axis.set_xlabel(spec.columns[column].title, fontsize=9)
-        axis.set_yticks(range(len(rows)), [spec.rows[row].title for row in rows], fontsize=8)
-        axis.tick_params(axis="x", labelsize=8)
-        axis.grid(axis="x", linewidth=0.3)
-    axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), ncols=4, loc="lower center", fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.5 / height, 1, 1))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return f"../img/{path.name}"
-
-
-def paths_of(spec: TableSpec, found: Results) -> dict[str, dict[str, list[float]]]:
-    """For each row how its first trial went, epoch by epoch."""
-    return {
-        row: rows[row]["chosen"]["path"]
-        for of in found["protocols"].values()
-        for rows in of.values()
-        for row in spec.rows
-        if "path" in rows.get(row, {}).get("chosen", {})
-    }
-
-
 def how_far(spec: TableSpec, found: Results) -> str:
     """Between which values the metric went: r says nothing of a metric that stood still."""
     head = ["row, first trial", "its metric, first epoch", "lowest", "highest", "last epoch"]
     lines = [
         writing.line([spec.rows[row].title, *(f"{each:.3f}" for each in (of[0], min(of), max(of), of[-1]))])
-        for row, path in paths_of(spec, found).items()
+        for row, path in kept.paths_of(spec, found).items()
         if (of := path["metric"])
     ]
     return "\n".join([writing.line(head), writing.line(["---"] + ["---:"] * 4), *lines])
-
-
-def plot_curves(spec: TableSpec, found: Results, path: Path) -> str:
-    """F1 and accuracy on training batches, epoch by epoch, of the rows that are for F1."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["svg.hashsalt"] = spec.name
-    wanted = [name for name, row in spec.rows.items() if row.settings.get("metric") in ("f1", "fbeta(beta=1.0)")]
-    figure, axes = pyplot.subplots(1, 2, figsize=(8.4, 3.0))
-    for axis, name in zip(axes, ("f1", "accuracy"), strict=True):
-        for row, drawn in paths_of(spec, found).items():
-            if row in wanted:
-                axis.plot(range(1, len(drawn[name]) + 1), drawn[name], label=spec.rows[row].title)
-        axis.set_xlabel("epoch", fontsize=9)
-        axis.set_ylabel({"f1": "F1", "accuracy": "accuracy"}[name], fontsize=9)
-        axis.tick_params(labelsize=8)
-        axis.grid(linewidth=0.3)
-    axes[1].legend(fontsize=8, frameon=False)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return f"../img/{path.name}"
-
-
-def plot_paths(spec: TableSpec, found: Results, path: Path) -> str:
-    """A panel a row: each epoch of the first trial a dot, its metric over its loss, later ones darker."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["svg.hashsalt"] = spec.name
-    paths = paths_of(spec, found)
-    across = 4
-    down = -(-len(paths) // across)
-    figure, axes = pyplot.subplots(down, across, figsize=(2.3 * across, 2.1 * down), squeeze=False)
-    for axis, (row, drawn) in zip(axes.flat, paths.items(), strict=False):
-        axis.scatter(drawn["loss"], drawn["metric"], c=range(len(drawn["loss"])), cmap="Blues", vmin=-20, s=8)
-        axis.set_title(spec.rows[row].title, fontsize=8)
-        axis.tick_params(labelsize=7)
-    for axis in axes.flat[len(paths) :]:
-        axis.set_axis_off()
-    figure.supxlabel("loss", fontsize=9)
-    figure.supylabel("the row's metric", fontsize=9)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return f"../img/{path.name}"
-
-
-def _drawn(spec: TableSpec) -> str:
-    """The first column; of means over sets, the first with a published one."""
-    of_all = [column for name, _, column in spec.published if name == ALL]
-    return next((column for column in spec.columns if column in of_all), next(iter(spec.shown_columns)))
-
-
-def _mean_published(spec: TableSpec, names: list[str], row: str, column: str) -> float:
-    if spec.averaged:
-        there = spec.published.get((ALL, row, column))
-        return float("nan") if there is None else there.mean
-    given = [spec.published[name, row, column].mean for name in names if (name, row, column) in spec.published]
-    return statistics.fmean(given) if given else float("nan")
-
-
-def _mean_measured(of: dict[str, Any], names: list[str], row: str, column: str) -> tuple[float, float] | None:
-    values = [of[name][row]["values"][column] for name in names if row in of.get(name, {})]
-    if not values:
-        return None
-    trials = [statistics.fmean(each) for each in zip(*values, strict=False)]
-    return statistics.fmean(trials), statistics.stdev(trials) if len(trials) > 1 else 0.0
 
 
 def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
@@ -380,10 +201,6 @@ def slug(paper: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", paper.split(" (")[0].lower()).strip("-")
 
 
-def _read(path: Path) -> Results | None:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
 def _read_text(path: Path) -> list[str]:
     return [path.read_text(encoding="utf-8").strip()] if path.exists() else []
 
@@ -394,7 +211,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--from", dest="folder", type=Path, action="append", default=[], help="a folder of runs; may be repeated"
     )
     for folder in parser.parse_args(arguments).folder:
-        print(f"taken from {folder}: {', '.join(take(folder))}")
+        print(f"taken from {folder}: {', '.join(kept.take(folder))}")
     for path in build():
         print(path.relative_to(HERE.parent.parent))
 

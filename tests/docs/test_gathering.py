@@ -1,8 +1,6 @@
 """The list of runs on the pages, and what is gathered of it from finished cells."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,14 +11,9 @@ from metricfit.experiments.reproduce import SpecError, writing
 PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
 
 
-@pytest.fixture(scope="module")
-def gathering():
-    module = importlib.util.spec_from_file_location("reproduction_gather", PAGES / "gather.py")
-    made = importlib.util.module_from_spec(module)
-    sys.modules[module.name] = made  # where dataclasses look up their own module
-    module.loader.exec_module(made)
-    yield made
-    del sys.modules[module.name]
+@pytest.fixture
+def gathering(load_script):
+    return load_script(PAGES / "gather.py")
 
 
 def test_every_listed_run_is_one_that_the_command_takes(gathering, tmp_path, capsys):
@@ -32,13 +25,14 @@ def test_every_listed_run_is_one_that_the_command_takes(gathering, tmp_path, cap
     assert capsys.readouterr().out.count("missing  metricfit reproduce") == len(missing)
 
 
-def test_every_number_of_the_pages_is_of_a_listed_run(gathering):
+def test_every_number_of_the_pages_is_of_a_listed_run(gathering, load_script):
     """A run that the pages show and the list lacks could not be gathered again: add it to runs.toml."""
     runs = gathering.listed()
     commands = {each.command for run in runs for each in (run, *run.parts())}
+    kept = load_script(PAGES / "kept.py")
     shown = set()
-    for path in (PAGES / "results").glob("*.json"):
-        protocols = json.loads(path.read_text(encoding="utf-8"))["protocols"]
+    for path in kept.RESULTS.glob("*.json"):
+        protocols = kept.read(path)["protocols"]
         shown |= {row["run"]["command"] for of in protocols.values() for rows in of.values() for row in rows.values()}
     assert shown
     assert shown - commands == set()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -12,16 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-
-
-def load(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(path.parent))
-    spec = importlib.util.spec_from_file_location(f"docs_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+Load = Callable[[Path], ModuleType]
 
 
 def between(page: str, name: str) -> str:
@@ -30,33 +21,33 @@ def between(page: str, name: str) -> str:
     return found[1]
 
 
-def test_table_of_metrics_is_the_registrys(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = load(DOCS / "figures" / "metrics_table.py", monkeypatch)
+def test_table_of_metrics_is_the_registrys(load_script: Load) -> None:
+    module = load_script(DOCS / "figures" / "metrics_table.py")
     page = (DOCS / module.PAGE).read_text(encoding="utf-8")
     assert between(page, module.MARK) == module.metrics_table(), "run: python docs/figures/metrics_table.py"
 
 
-def test_the_commands_page_is_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = load(DOCS / "figures" / "cli_reference.py", monkeypatch)
+def test_the_commands_page_is_the_commands_own(load_script: Load) -> None:
+    module = load_script(DOCS / "figures" / "cli_reference.py")
     page = (DOCS / module.PAGE).read_text(encoding="utf-8")
     assert between(page, module.MARK) == module.cli_reference(), "run: python docs/figures/cli_reference.py"
 
 
 @pytest.mark.parametrize(("mark", "function"), [("saturation", "saturation"), ("zero", "zero_over_zero")])
-def test_tables_of_numerics_are_measured(mark: str, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = load(DOCS / "figures" / "numerics.py", monkeypatch)
+def test_tables_of_numerics_are_measured(mark: str, function: str, load_script: Load) -> None:
+    module = load_script(DOCS / "figures" / "numerics.py")
     page = (DOCS / "concepts" / "numerics.md").read_text(encoding="utf-8")
     assert between(page, mark) == getattr(module, function)(), "run: python docs/figures/numerics.py"
 
 
-def test_the_gallery_is_drawn_from_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = load(DOCS / "figures" / "gallery.py", monkeypatch)
+def test_the_gallery_is_drawn_from_the_results(load_script: Load) -> None:
+    module = load_script(DOCS / "figures" / "gallery.py")
     drawn = (DOCS / "img" / "gallery.svg").read_text(encoding="utf-8")
     assert module.digest(module.numbers()) in drawn, "run: python docs/figures/gallery.py"
 
 
-def test_a_title_of_the_gallery_that_the_numbers_deny_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = load(DOCS / "figures" / "gallery.py", monkeypatch)
+def test_a_title_of_the_gallery_that_the_numbers_deny_is_refused(load_script: Load) -> None:
+    module = load_script(DOCS / "figures" / "gallery.py")
     sets = {"one": [0.7, 0.6, 0.7], "two": [0.5, 0.4, 0.6]}  # AnyLoss below BCE
     with pytest.raises(ValueError, match="no longer say"):
         module.draw_perceptron(module.plt.figure().subplots(), {"sets": sets, "published": [], "smaller": ""})
@@ -74,9 +65,9 @@ def test_every_picture_is_shown_and_every_shown_picture_is_there() -> None:
     assert all(path.stat().st_size < 200_000 for path in (DOCS / "img").glob("*.webp"))
 
 
-def test_formulas_become_mathml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formulas_become_mathml(load_script: Load) -> None:
     pytest.importorskip("latex2mathml")
-    module = load(DOCS / "hooks" / "mathml.py", monkeypatch)
+    module = load_script(DOCS / "hooks" / "mathml.py")
     inline = module.on_page_content(r'<p><span class="arithmatex">\(a &lt; b\)</span></p>')
     assert inline.startswith("<p><math")
     assert "arithmatex" not in inline
@@ -84,9 +75,9 @@ def test_formulas_become_mathml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'display="block"' in block
 
 
-def test_docstrings_become_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docstrings_become_markdown(load_script: Load) -> None:
     pytest.importorskip("griffe")
-    module = load(DOCS / "hooks" / "docstrings.py", monkeypatch)
+    module = load_script(DOCS / "hooks" / "docstrings.py")
     text = module.as_markdown("First :math:`x^2`.\n\n.. math:: a\n    + b\n\n>>> 1 + 1\n2\n\nLast.")
     assert text == "First $x^2$.\n\n$$\na + b\n$$\n\n```pycon\n>>> 1 + 1\n2\n```\n\nLast."
 

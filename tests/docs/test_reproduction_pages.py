@@ -1,6 +1,5 @@
 """The pages of reproduced tables, from results made up here."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,12 +11,9 @@ from metricfit.experiments import reproduce
 SCRIPT = Path(__file__).parents[2] / "docs" / "reproduction" / "build.py"
 
 
-@pytest.fixture(scope="module")
-def pages():
-    module = importlib.util.spec_from_file_location("reproduction_build", SCRIPT)
-    made = importlib.util.module_from_spec(module)
-    module.loader.exec_module(made)
-    return made
+@pytest.fixture
+def pages(load_script):
+    return load_script(SCRIPT)
 
 
 VERSIONS = {"torch": "2.13", "metricfit": "0", "python": "3.11"}
@@ -47,22 +43,23 @@ def test_larger_runs_replace_smaller_ones_and_not_the_other_way_round(pages, tmp
     small = a_run(2, "2 of 10 trials", value=0.1)
     write(tmp_path / "one", a_run(value=0.6))
     write(tmp_path / "one", small, "paper, 2 of 10 trials")
+    write(tmp_path / "two", small, "paper, 2 of 10 trials")  # taken after the larger one
     write(tmp_path / "two", a_run(dataset="adult", machine="a GPU", value=0.7))
     (tmp_path / "one" / "cells").mkdir()
     for folder in ("one", "two"):
-        assert pages.take(tmp_path / folder, tmp_path / "results") == ["btg-1"]
-    kept = json.loads((tmp_path / "results" / "btg-1.json").read_text())["protocols"]["paper"]
+        assert pages.kept.take(tmp_path / folder, tmp_path / "results") == ["btg-1"]
+    kept = pages.kept.read(tmp_path / "results" / "btg-1.json")["protocols"]["paper"]
     assert kept["mammography"]["BCE"]["values"]["f1"] == [0.6] * 10
     assert kept["adult"]["BCE"]["run"]["machine"] == "a GPU"
     write(tmp_path / "three", a_run(value=0.65))
-    pages.take(tmp_path / "three", tmp_path / "results")
-    kept = json.loads((tmp_path / "results" / "btg-1.json").read_text())["protocols"]["paper"]
+    pages.kept.take(tmp_path / "three", tmp_path / "results")
+    kept = pages.kept.read(tmp_path / "results" / "btg-1.json")["protocols"]["paper"]
     assert kept["mammography"]["BCE"]["values"]["f1"] == [0.65] * 10
 
 
 def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_run(pages, tmp_path):
     write(tmp_path / "out", a_run(2, "2 of 10 trials", value=0.123))
-    pages.take(tmp_path / "out", tmp_path / "results")
+    pages.kept.take(tmp_path / "out", tmp_path / "results")
     verdicts = tmp_path / "verdicts"
     verdicts.mkdir()
     (verdicts / "btg-1.md").write_text("What holds, by hand.")
@@ -84,11 +81,11 @@ def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_ru
 
 
 def test_the_same_results_give_the_same_picture(pages, tmp_path):
-    kept = {}
-    pages.merge(kept, a_run())
+    kept = {"protocols": {}}
+    pages.kept.merge(kept, a_run())
     spec = reproduce.find("btg-1")
     for name in ("a.svg", "b.svg"):
-        pages.plot(spec, kept, tmp_path / name)
+        pages.drawing.plot(spec, kept, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
@@ -105,7 +102,7 @@ def test_a_table_of_many_sets_shows_means_and_differences(pages, tmp_path):
         }
         run["datasets"][name] = rows
     write(tmp_path / "out", run)
-    pages.take(tmp_path / "out", tmp_path / "results")
+    pages.kept.take(tmp_path / "out", tmp_path / "results")
     where = tmp_path / "pages"
     where.mkdir()
     pages.build(tmp_path / "results", tmp_path / "verdicts", where, tmp_path / "img")
@@ -133,7 +130,7 @@ def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chos
     run = a_run(10) | {"table": table.name}
     run["datasets"] = {"airplane-automobile-9": {"ALM with BCE": measured | {"chosen": chosen}, "BCE": measured}}
     write(tmp_path / "one", run)
-    pages.take(tmp_path / "one", tmp_path / "results")
+    pages.kept.take(tmp_path / "one", tmp_path / "results")
     pages.build(tmp_path / "results", tmp_path, tmp_path, tmp_path / "img")
     page = (tmp_path / "surrogate-f-beta.md").read_text(encoding="utf-8")
     assert "reproduction-surrogate-2-paths.svg" in page
