@@ -20,6 +20,7 @@ from metricfit.experiments.reproduce.spec import Protocol
 from metricfit.losses import WeightedBCELoss
 from metricfit.models.pictures import Centred
 from metricfit.train import Callback, fit_population
+from metricfit.train.population import Population
 
 EACH, CLASSES = 20, 10
 
@@ -183,6 +184,41 @@ def test_the_path_of_the_first_trial_is_kept(folder, tmp_path, tiny):
     assert len(found["watched"]["f1"]) == 4
     r = result.rows["tshirt", "surrogate F1"].values["r"][0]
     assert r == pytest.approx(np.corrcoef(path["loss"], path["f1"])[0, 1])
+
+
+@pytest.mark.parametrize(("name", "row"), [("surrogate-2", "MAE"), ("btg-2", "F1*"), ("multiclass-1", "CE")])
+def test_a_row_that_was_stopped_goes_on_from_its_last_checkpoint(name, row, folder, tmp_path, tiny, monkeypatch):
+    spec = reproduce.find(name)
+    small = {"data": folder, "trials": 2, "epochs": 6, "only": [next(iter(spec.datasets))], "rows": [row]}
+    steps, real = [], Population.step
+
+    def counted(learner, batch):
+        steps.append(batch)
+        if len(steps) == stop_after:
+            raise KeyboardInterrupt
+        return real(learner, batch)
+
+    monkeypatch.setattr(Population, "step", counted)
+    stop_after = None
+    whole = reproduce.run_table(spec, "paper", tmp_path / "whole", device="cpu", **small)
+    needed = len(steps)
+    stop_after = 2 * needed // 3
+    steps.clear()
+    with pytest.raises(KeyboardInterrupt):
+        reproduce.run_table(spec, "paper", tmp_path / "half", device="cpu", **small)
+    stop_after = None
+    steps.clear()
+    resumed = reproduce.run_table(spec, "paper", tmp_path / "half", device="cpu", **small)
+    assert 0 < len(steps) <= needed // 2
+    assert [each.values for each in resumed.rows.values()] == [each.values for each in whole.rows.values()]
+    assert not list((tmp_path / "half").rglob("*.safetensors"))
+
+
+def test_a_part_of_a_set_is_told(folder, tmp_path, tiny):
+    spec = reproduce.find("surrogate-5")
+    small = {"data": folder, "trials": 1, "epochs": 1, "rows": ["MAE"], "device": "cpu"}
+    said = reproduce.run_table(spec, "paper", tmp_path, **small).smaller
+    assert said == "1 of 5 trials, at most 1 of 120 epochs, 100 of 50,000 training images"
 
 
 def test_a_row_of_paths_needs_a_metric(folder, tmp_path, tiny):

@@ -16,7 +16,7 @@ from metricfit.metrics import get_metric
 
 def of_classes(job: Job, trials: Sequence[Trial]) -> list[Trained]:
     """All trials as one population; thresholds play no part, so all views are the same."""
-    results = fitted(job, trials)
+    results = fitted(job, trials, resumes=True)
     each = results[0].seconds / sum(len(result.history) for result in results)
     found = []
     for trial, result in zip(trials, results, strict=True):

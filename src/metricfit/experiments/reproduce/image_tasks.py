@@ -53,6 +53,10 @@ class ImageTask(ABC):
         """What of the set is there: numbers from a part of it are others."""
         return f"{len(read(self.origin, folder).train)} training images"
 
+    def part(self, folder: str) -> str:
+        """How many of the images that it would use are there, in words; empty if they are all there."""
+        return ""
+
 
 @dataclass(frozen=True)
 class CifarPair(ImageTask):
@@ -122,6 +126,11 @@ class WholeSet(ImageTask):
         if self.positive:
             labels = np.isin(labels, self.positive).astype(np.int64)
         return np.concatenate([given.train.pixels, given.test.pixels]), labels
+
+    def part(self, folder: str) -> str:
+        """Of the origin's training images."""
+        given = read(self.origin, folder)
+        return "" if given.whole else f"{len(given.train):,} of {given.published:,} training images"
 
     def trials(self, folder: str, number: int, how: Protocol) -> Iterator[Drawn]:
         """A cut for each trial, or one for all where only weights differ."""

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +27,9 @@ from metricfit.train.order import seed_of
 
 @dataclass(frozen=True)
 class Job:
-    """One cell: a row's trials under a protocol, and what is to be measured."""
+    """One cell: a row's trials under a protocol, and what is to be measured; ``checkpoints`` is a folder of its own
+    where training that takes long can be gone on with, None where it is short.
+    """
 
     row: Row
     protocol: Protocol
@@ -35,6 +38,7 @@ class Job:
     metrics: dict[str, str]
     views: list[str]
     device: str | None = None
+    checkpoints: Path | None = None
 
     @property
     def cuda_graphs(self) -> bool:
@@ -91,7 +95,7 @@ def of_equal_width(trials: Sequence[Trial]) -> Iterator[list[Trial]]:
 def _population(job: Job, trials: Sequence[Trial]) -> list[Trained]:
     checkpoints = Checkpoints(job, trials)
     watching = job.protocol.checkpoint == "best test"
-    results = fitted(job, trials, callbacks=[checkpoints] if watching else [])
+    results = fitted(job, trials, callbacks=[checkpoints]) if watching else fitted(job, trials, resumes=True)
     epochs = [len(result.history) for result in results]
     each = results[0].seconds / sum(epochs)
     if not watching:
@@ -108,11 +112,13 @@ def fitted(
     callbacks: Sequence[Callback] = (),
     objective: torch.nn.Module | None = None,
     models: Sequence[torch.nn.Module] | None = None,
+    resumes: bool = False,
 ) -> list[FitResult]:
     """The trials' networks, trained as one population.
 
     ``lr`` gives each its own rate; ``objective`` is another loss than the job's, and ``models`` are networks that have
-    begun already.
+    begun already. With ``resumes``, for a cell's only training and no callbacks that remember, it goes on from the
+    job's last checkpoint.
     """
     training = job.training
     assert training is not None
@@ -146,7 +152,16 @@ def fitted(
             cuda_graphs=job.cuda_graphs,
             callbacks=callbacks,
             progress=False,
+            **(_kept(job.checkpoints, training, trials) if resumes and job.checkpoints is not None else {}),
         )
+
+
+def _kept(folder: Path, training: Training, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Ten checkpoints in all: those of deep networks are large."""
+    longest = max(len(trial.train) for trial in trials)
+    steps = -(-longest // (training.batch_size or longest))
+    every = steps * max(1, training.epochs // 10)
+    return {"checkpoint_dir": folder, "checkpoint_every": every, "resume": True}
 
 
 class Checkpoints(Callback):

@@ -88,7 +88,7 @@ def followed(job: Job, trials: Sequence[Trial]) -> list[Trained]:
         raise ValueError('a row of kind paths needs settings.metric, such as "fbeta(beta=2)"')
     metric = get_metric(job.row.settings["metric"])
     recorded = Recorded(made(job.loss, known.LOSSES), job.training.epochs)
-    results = fitted(job, trials, objective=recorded)
+    results = fitted(job, trials, objective=recorded, resumes=True)
     each = results[0].seconds / sum(len(result.history) for result in results)
     found = []
     for trial, result in zip(trials, results, strict=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from metricfit.experiments.reproduce.kinds import Job
 from metricfit.experiments.reproduce.known import DELONG, SECONDS
 from metricfit.experiments.reproduce.registry import KINDS
 from metricfit.experiments.reproduce.spec import Row, TableSpec
-from metricfit.experiments.reproduce.trials import check_there, content_of, trials_of
+from metricfit.experiments.reproduce.trials import PIXELS, check_there, content_of, part_of, trials_of
 
 CELLS = "cells"  # the folder of a run's cells, in the one it was given
 NAMED = 3
@@ -57,22 +58,29 @@ class Measured:
 
 @dataclass(frozen=True)
 class Result:
-    """A table under a protocol, measured: by dataset and row."""
+    """A table under a protocol, measured: by dataset and row; ``parts`` are those of sets that are not whole."""
 
     spec: TableSpec
     protocol: str
     trials: int
     epochs: int | None
     rows: dict[tuple[str, str], Measured]
+    parts: tuple[str, ...] = ()
 
     @property
     def smaller(self) -> str:
         """How much smaller than the table's file says, in words; empty if it is not."""
         parts = [] if self.trials >= self.spec.trials else [f"{self.trials} of {self.spec.trials} trials"]
-        longest = [training.epochs for row in self.spec.rows.values() for training in row.training.values()]
-        if self.epochs is not None and self.epochs < max(longest, default=0):
-            parts.append(f"at most {self.epochs} epochs")
-        return ", ".join(parts)
+        longest = sorted(set(self._epochs_of_file()))
+        if self.epochs is not None and longest and self.epochs < longest[-1]:
+            parts.append(f"at most {self.epochs} of {' or '.join(f'{each:,}' for each in longest)} epochs")
+        return ", ".join([*parts, *self.parts])
+
+    def _epochs_of_file(self) -> Iterator[int]:
+        rows = self.spec.rows
+        for shown in {name for _, name in self.rows}:
+            for own in _with_numbers(rows[shown]):
+                yield from (training.epochs for training in rows[rows[own].of or own].training.values())
 
 
 def run_table(
@@ -134,7 +142,7 @@ def run_table(
     if missing and not train:
         raise Unfinished(missing, len(every), folder)
     _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), where)
-    work = partial(work_on, spec, protocol, where, device)
+    work = partial(work_on, spec, protocol, where, device, Path(folder) / CELLS)
     found = cells.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
     measured = {
         (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
@@ -148,7 +156,8 @@ def run_table(
                 once = {spec.rows[name].of or name: measured[dataset, name] for name in row.gathers.values()}
                 measured[dataset, row.name] = _gathered(of_columns, sum(each.seconds for each in once.values()))
     rows_shown = {(dataset, row.name): measured[dataset, row.name] for dataset in datasets for row in shown}
-    return Result(spec, protocol, number, epochs, rows_shown)
+    parts = filter(None, (part_of(spec.datasets[name], where) for name in datasets))
+    return Result(spec, protocol, number, epochs, rows_shown, tuple(dict.fromkeys(parts)))
 
 
 def _check_data(spec: TableSpec, needed: Iterable[str], data: str | None) -> None:
@@ -187,17 +196,25 @@ def _cell(
     return cells.Cell((dataset, protocol, row.name, f"{size} {digest}"), settings)
 
 
-def work_on(spec: TableSpec, protocol: str, data: str | None, device: str | None, cell: cells.Cell) -> dict[str, Any]:
-    """A cell's report: the values of every column in every view, one a trial."""
+def work_on(
+    spec: TableSpec, protocol: str, data: str | None, device: str | None, root: Path, cell: cells.Cell
+) -> dict[str, Any]:
+    """A cell's report: the values of every column in every view, one a trial.
+
+    Networks of images, which take long, keep checkpoints in the cell's folder until they are done.
+    """
     dataset, row = spec.datasets[cell.name[0]], spec.rows[cell.name[2]]
     how = spec.protocols[protocol]
     training = row.training.get(protocol)
     if training is not None and cell.spec["epochs"] is not None:
         training = replace(training, epochs=min(training.epochs, cell.spec["epochs"]))
     metrics = {key: column.metric for key, column in spec.columns.items()}
-    job = Job(row, how, training, row.loss.get(protocol), metrics, spec.views(), device)
+    checkpoints = cell.folder(root) / "training" if spec.prepare == PIXELS else None
+    job = Job(row, how, training, row.loss.get(protocol), metrics, spec.views(), device, checkpoints)
     trials = trials_of(dataset, data, spec.prepare, how, cell.spec["trials"], str(Path(spec.file).parent))
     trained = KINDS[row.kind](job, trials)
+    if checkpoints is not None:
+        shutil.rmtree(checkpoints, ignore_errors=True)
     values: dict[str, dict[str, list[float]]] = {view: {} for view in spec.views()}
     for view, of_view in values.items():
         for column, metric in metrics.items():

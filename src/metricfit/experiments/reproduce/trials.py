@@ -137,6 +137,12 @@ def content_of(dataset: Dataset, folder: str | None, beside: str) -> str | None:
     return hashlib.sha256(_own_file(dataset, folder, beside).read_bytes()).hexdigest()[:16]
 
 
+def part_of(dataset: Dataset, folder: str | None) -> str:
+    """How much of an image set is there, in words, if it is not whole and the task would use all of it."""
+    task = _image_task(dataset)
+    return "" if task is None else task.part(_given(folder, dataset))
+
+
 def _own_file(dataset: Dataset, folder: str | None, beside: str) -> Path:
     assert dataset.file is not None
     places = [Path(each) / dataset.file for each in (folder, beside) if each is not None]
