@@ -1,8 +1,10 @@
 """Image sets, from tiny files in each of the layouts of the real ones, and from the real ones where they are."""
 
 import gzip
+import io
 import os
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,12 +102,55 @@ def test_mosaics_that_are_not_there_are_left_out(tmp_path):
     written = write_mosaics(tmp_path, ["data_batch_1", "data_batch_3", "test_batch"])
     found = cifar10(tmp_path)
     np.testing.assert_array_equal(found.train.labels, np.concatenate([each[1] for each in written[:2]]))
-    assert repr(found) == "ImageSet('cifar10', 200 + 100 images (of 50000 + 100) of 3 x 32 x 32, 10 classes)"
+    assert repr(found) == "ImageSet('cifar10', 200 of 50000 + 100 images of 3 x 32 x 32, 10 classes)"
+
+
+def test_mosaics_need_not_have_the_first(tmp_path):
+    written = write_mosaics(tmp_path, ["data_batch_2", "data_batch_5", "test_batch"])
+    found = cifar10(tmp_path)
+    np.testing.assert_array_equal(found.train.pixels, np.concatenate([each[0] for each in written[:2]]))
+    np.testing.assert_array_equal(found.train.labels, np.concatenate([each[1] for each in written[:2]]))
+
+
+@pytest.mark.parametrize("write", [write_pickles, write_binary, write_mosaics])
+def test_cifar10_takes_the_folder_of_batches_itself(tmp_path, write):
+    written = write(tmp_path)
+    inner = next(tmp_path.rglob("test_batch*")).parent
+    found = cifar10(inner)
+    np.testing.assert_array_equal(found.train.labels, np.concatenate([each[1] for each in written[:5]]))
+    np.testing.assert_array_equal(found.test.pixels, written[5][0])
+
+
+def test_batches_in_their_usual_place_come_before_those_in_the_folder_itself(tmp_path):
+    write_pickles(tmp_path)
+    for path in (tmp_path / "cifar-10-batches-py").iterdir():
+        path.rename(tmp_path / path.name)
+    written = write_binary(tmp_path)
+    np.testing.assert_array_equal(cifar10(tmp_path).test.pixels, written[5][0])
+
+
+@pytest.mark.parametrize("encoding", ["bytes", "latin1"])
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+def test_pickles_saved_again_by_python_3_are_read(tmp_path, protocol, encoding):
+    written = write_pickles(tmp_path)
+    for path in (tmp_path / "cifar-10-batches-py").iterdir():
+        batch = pickle.loads(path.read_bytes()) | {b"batch_label": b""}
+        if encoding == "latin1":
+            batch = {key.decode(): value for key, value in batch.items()}
+        path.write_bytes(pickle.dumps(batch, protocol=protocol))
+    found = cifar10(tmp_path)
+    np.testing.assert_array_equal(found.train.pixels, np.concatenate([each[0] for each in written[:5]]))
+    np.testing.assert_array_equal(found.test.labels, written[5][1])
+    assert found.test.pixels.flags.writeable
 
 
 class Evil:
     def __reduce__(self):
         return os.system, ("true",)
+
+
+def batch_of_one(labels):
+    return pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": labels}, protocol=4)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +166,17 @@ class Evil:
         ),
         (pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": []}, protocol=4), "has 0 labels for 1"),
         (pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10]}, protocol=4), "labels from 10 to 10"),
+        (pickle.dumps({b"data": np.zeros((0, 3072), np.uint8), b"labels": []}, protocol=4), "holds no images"),
+        (batch_of_one(["ship"]), "has labels that are text, not numbers"),
+        (batch_of_one([b"ship"]), "has labels that are bytes, not numbers"),
+        (batch_of_one([None]), "has labels that are object, not numbers"),
+        (batch_of_one([[1], [1, 2]]), "has labels of different lengths, not one number an image"),
+        (batch_of_one([[1, 2]]), "has labels of the shape (1, 2), not one number an image"),
+        (batch_of_one([0.5]), "has labels that are no whole numbers, such as 0.5"),
+        (batch_of_one([float("nan")]), "has labels that are no whole numbers, such as nan"),
+        (batch_of_one([float("inf")]), "has labels from inf to inf"),
+        (b"c_codecs\nencode\n(Vx\nVrot13\ntR.", "it has bytes written as rot13"),
+        (b"c__builtin__\nbytes\n(I9\ntR.", "is not a batch of CIFAR-10"),
         (b"\x80\x04rubbish", "is not a batch of CIFAR-10"),
         (b"", "is not a batch of CIFAR-10"),
     ],
@@ -132,6 +188,136 @@ def test_a_pickle_of_anything_but_arrays_is_refused(tmp_path, content, says):
         cifar10(tmp_path)
     assert says in str(caught.value)
     assert "download it again" in str(caught.value)
+
+
+def savez(**arrays):
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+def of_500(**changed):
+    return savez(**({"y_train": np.zeros(500, np.uint8), "y_test": np.zeros(100, np.uint8)} | changed))
+
+
+DAMAGED = bytearray(of_500())
+DAMAGED[100:110] = b"x" * 10
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (b"PK", "is damaged, or is no file of numpy.savez"),
+        (b"PK\x03\x04 and no more", "is damaged, or is no file of numpy.savez"),
+        (of_500()[:-30], "is damaged, or is no file of numpy.savez"),
+        (pickle.dumps({"y_train": [0]}), "is damaged, or is no file of numpy.savez"),
+        (bytes(DAMAGED), "has an array y_train that is damaged, or holds no numbers"),
+        (of_500(y_train=np.array([[0], [0, 1]] * 250, dtype=object)), "has an array y_train that is damaged, or holds"),
+        (of_500(y_train=np.full(500, "ship")), "has labels that are text, not numbers"),
+        (of_500(y_train=np.full(500, 0.5)), "has labels that are no whole numbers, such as 0.5"),
+        (of_500(y_train=np.zeros((500, 1))), "has labels of the shape (100, 1), not one number an image"),
+        (of_500(y_train=np.zeros(502)), "has y_train of the shape (502,), which is not 5 batches of one length"),
+        (of_500(y_train=np.array(3)), "has y_train of the shape (), which is not 5 batches of one length"),
+        (of_500(y_train=np.zeros(505)), "has 101 labels for 100 images"),
+        (of_500(y_test=np.full(100, -1)), "has labels from -1 to -1, there are 10 classes"),
+        (savez(y_train=np.zeros(500)), "has no array y_test, only y_train"),
+    ],
+)
+def test_labels_of_mosaics_that_are_no_labels_are_refused(tmp_path, content, says):
+    write_mosaics(tmp_path, ["data_batch_1", "test_batch"])
+    (tmp_path / "images" / "cifar10" / "labels.npz").write_bytes(content)
+    with pytest.raises(BadImageFile, match=r"labels\.npz") as caught:
+        cifar10(tmp_path)
+    assert says in str(caught.value)
+    assert "; save whole numbers from 0 to 9 there: numpy.savez(path, y_train=..., y_test=...)" in str(caught.value)
+    assert "allow_pickle" not in shown_to_the_user(caught.value)
+
+
+def shown_to_the_user(error):
+    """The messages of an error and of what it names as its cause, as a traceback has them."""
+    texts = [str(error)]
+    while (error := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
+        texts.append(str(error))
+    return " ".join(texts)
+
+
+def test_whole_numbers_may_be_saved_as_floats(tmp_path):
+    written = write_mosaics(tmp_path)
+    path = tmp_path / "images" / "cifar10" / "labels.npz"
+    with np.load(path) as saved:
+        path.write_bytes(savez(**{name: saved[name].astype(float) for name in saved.files}))
+    np.testing.assert_array_equal(cifar10(tmp_path).test.labels, written[5][1])
+
+
+def write_counts(folder, train, test):
+    where = folder / "cifar-10-batches-bin"
+    where.mkdir(exist_ok=True)
+    for name, count in zip(BATCHES, [*train, test], strict=True):
+        (where / f"{name}.bin").write_bytes(bytes(3073 * count))
+
+
+def test_a_batch_cut_between_two_images_is_refused(tmp_path):
+    write_counts(tmp_path, [3, 3, 2, 3, 3], 3)
+    with pytest.raises(BadImageFile, match=r"data_batch_3.bin holds 2 images, but data_batch_1.bin 3: they are not of"):
+        cifar10(tmp_path)
+    write_counts(tmp_path, [3, 3, 3, 3, 0], 3)
+    with pytest.raises(BadImageFile, match=r"data_batch_5.bin holds no images; download it again"):
+        cifar10(tmp_path)
+    write_counts(tmp_path, [3] * 5, 7)
+    assert repr(cifar10(tmp_path)).startswith("ImageSet('cifar10', 15 of 50000 + 7 images of")
+
+
+def test_a_test_batch_cut_between_two_images_is_refused_beside_whole_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["metricfit.data.images.cifar10"], "EACH", 4)  # 10,000 are 30 MB a file
+    write_counts(tmp_path, [4] * 5, 3)
+    with pytest.raises(BadImageFile, match=r"test_batch.bin holds 3 images, but data_batch_1.bin 4: they are not of"):
+        cifar10(tmp_path)
+    write_counts(tmp_path, [4] * 5, 4)
+    assert len(cifar10(tmp_path).test) == 4
+
+
+def unpack(path):
+    plain = path.with_suffix("")
+    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    return plain
+
+
+@pytest.mark.parametrize("unpacked", ["train-images", "train-labels", "t10k-images", "t10k-labels"])
+def test_fashion_mnist_may_be_unpacked_in_part(tmp_path, unpacked):
+    pixels, labels = write_fashion(tmp_path)
+    path = next(tmp_path.glob(f"{unpacked}*"))
+    unpack(path)
+    path.unlink()
+    found = fashion_mnist(tmp_path)
+    np.testing.assert_array_equal(np.concatenate([found.train.pixels, found.test.pixels]), pixels[:, None])
+    assert [*found.train.labels, *found.test.labels] == labels.tolist()
+
+
+def test_a_broken_gzip_file_does_not_hide_the_unpacked_one(tmp_path):
+    pixels, _ = write_fashion(tmp_path)
+    packed = tmp_path / "train-images-idx3-ubyte.gz"
+    plain = unpack(packed)
+    spoil(packed, packed.read_bytes()[:50])
+    with pytest.warns(
+        UserWarning, match=r"ubyte.gz is not a whole gzip file .* or remove it; .*ubyte beside it is read"
+    ):
+        found = fashion_mnist(tmp_path)
+    np.testing.assert_array_equal(found.train.pixels, pixels[:3, None])
+    spoil(plain, b"broken, too")
+    with (
+        pytest.warns(UserWarning, match=r"ubyte.gz is not a whole gzip file"),
+        pytest.raises(BadImageFile, match=r"ubyte is not an idx file"),
+    ):
+        fashion_mnist(tmp_path)
+
+
+def test_fashion_mnist_without_images_is_refused(tmp_path):
+    write_fashion(tmp_path)
+    write_idx(tmp_path / "t10k-images-idx3-ubyte.gz", np.zeros((0, 28, 28), np.uint8))
+    write_idx(tmp_path / "t10k-labels-idx1-ubyte.gz", np.zeros(0, np.uint8))
+    with pytest.raises(BadImageFile, match=r"t10k-images-idx3-ubyte.gz holds no images"):
+        fashion_mnist(tmp_path)
 
 
 def spoil(path, content):
@@ -174,7 +360,7 @@ def test_damaged_mosaics_and_binaries_are_named(tmp_path):
     with pytest.raises(BadImageFile, match="is 64 x 32 pixels, not 100 images of 32 across"):
         cifar10(other)
     np.savez(where / "labels.npz", y_test=np.zeros(100))
-    with pytest.raises(BadImageFile, match=r"labels.npz has no labels of data_batch_1"):
+    with pytest.raises(BadImageFile, match=r"labels.npz has no array y_train, only y_test"):
         cifar10(other)
     (where / "labels.npz").unlink()
     with pytest.raises(FileNotFoundError, match=r"no file .*labels.npz; the mosaics of CIFAR-10 need it"):
@@ -196,6 +382,9 @@ def test_a_missing_part_is_named(tmp_path):
     (tmp_path / "cifar-10-batches-py" / "data_batch_3").unlink()
     with pytest.raises(FileNotFoundError, match="data_batch_3; it is part of CIFAR-10, https"):
         cifar10(tmp_path)
+    (tmp_path / "cifar-10-batches-py" / "data_batch_1").unlink()
+    with pytest.raises(FileNotFoundError, match="data_batch_1; it is part of CIFAR-10, https"):
+        cifar10(tmp_path)
 
 
 def test_caltech256_is_a_folder_of_folders(tmp_path):
@@ -214,6 +403,30 @@ def test_caltech256_is_a_folder_of_folders(tmp_path):
         np.testing.assert_array_equal(part.pixels.min((1, 2, 3)), np.array([10, 200])[part.labels])
     (tmp_path / "256_ObjectCategories" / "003.none").mkdir()
     with pytest.raises(FileNotFoundError, match=r"003.none has no pictures"):
+        caltech256(tmp_path)
+
+
+def test_caltech256_refuses_shares_sides_and_folders_that_cannot_be(tmp_path):
+    for name in ("001.ak47", "002.bat"):
+        (tmp_path / name).mkdir()
+        for number in range(5):
+            Image.fromarray(np.zeros((6, 9, 3), np.uint8)).save(tmp_path / name / f"{number:04d}.png")
+    for share in (2.0, 1.0, -0.1, float("nan")):
+        with pytest.raises(ValueError, match=rf"test_share is {share}; give a share from 0 to less than 1"):
+            caltech256(tmp_path, test_share=share)
+    with pytest.raises(ValueError, match=r"test_share 0.95 takes all 5 pictures of .*001.ak47 .* give less"):
+        caltech256(tmp_path, test_share=0.95)
+    with pytest.raises(ValueError, match="side is 0; give the width"):
+        caltech256(tmp_path, side=0)
+    assert len(caltech256(tmp_path, test_share=0, side=2).train) == 10
+    (tmp_path / "3").mkdir()
+    with pytest.raises(BadImageFile, match=r"3 is a number without a name; call it as 001.ak47 is called"):
+        caltech256(tmp_path)
+
+
+def test_a_folder_with_a_number_for_a_name_is_not_caltech256(tmp_path):
+    (tmp_path / "3").mkdir()
+    with pytest.raises(FileNotFoundError, match="Caltech-256 is not in"):
         caltech256(tmp_path)
 
 

@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from metricfit.data.images.files import BadImageFile, check_labels, folder_with, read_bytes, read_picture
-from metricfit.data.images.image_set import Images, ImageSet, Labels, Pixels
+from metricfit.data.images.files import BadImageFile, folder_with, read_bytes, read_picture
+from metricfit.data.images.image_set import Images, ImageSet, Pixels
+from metricfit.data.images.labels import check_labels, saved_labels
 from metricfit.data.images.pickled import read_batch
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SOURCE = "CIFAR-10, https://www.cs.toronto.edu/~kriz/cifar.html"
-PUBLISHED = 50_000
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+EACH = 10_000
+PUBLISHED = EACH * len(BATCHES)
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 ACROSS = 100
 """Images in a row, and rows, of a mosaic."""
+MOSAIC = ".webp"
+SAVE_LABELS = f"save whole numbers from 0 to {len(CLASSES) - 1} there: numpy.savez(path, y_train=..., y_test=...)"
+Read = Callable[[Path], Images]
 
 
 def cifar10(folder: str | PathLike[str]) -> ImageSet:
@@ -27,29 +34,59 @@ def cifar10(folder: str | PathLike[str]) -> ImageSet:
 
     ``cifar-10-batches-py``, where torchvision keeps it: pickles, of which only arrays are read, see
     `metricfit.data.images.pickled`; ``cifar-10-batches-bin``, the binary version; or ``images/cifar10``, mosaics of
-    100 x 100 images as lossless WebP, with the labels of all batches in ``labels.npz``. A mosaic that is not there
-    leaves its training images out: `ImageSet.whole` tells. Nothing is downloaded.
+    100 x 100 images as lossless WebP, with the labels of all batches in ``labels.npz``. The folder itself may be one
+    of these. Nothing is downloaded.
+
+    The origin has 10,000 images in each of six files. A smaller set of the same layout is accepted, and
+    `ImageSet.whole` tells; but a file that was cut short is refused: training batches hold the same number of images
+    each, and where that is 10,000 the test batch holds as many. A mosaic that is not there leaves its training images
+    out.
 
     >>> cifar10("/nowhere")
     Traceback (most recent call last):
     FileNotFoundError: CIFAR-10 is not in /nowhere: no file data_batch_1 in cifar-10-batches-py; ...
     """
     root = Path(folder)
-    for places, ending, read in _LAYOUTS:
-        where = folder_with(root, places, BATCHES[0] + ending)
-        if where is not None:
-            there = [
-                name
-                for name in BATCHES
-                if ending != MOSAIC or name == BATCHES[0] or (where / f"{name}{ending}").is_file()
-            ]
-            train = [read(where / f"{name}{ending}") for name in there]
-            both = Images(np.concatenate([each.pixels for each in train]), np.concatenate([x.labels for x in train]))
-            return ImageSet("cifar10", CLASSES, both, read(where / f"test_batch{ending}"), PUBLISHED)
+    where, ending, read = _layout(root)
+    paths = [where / f"{name}{ending}" for name in BATCHES]
+    if ending == MOSAIC:
+        paths = [path for path in paths if path.is_file()]
+    train = {path: read(path) for path in paths}
+    test_at = where / f"test_batch{ending}"
+    test = read(test_at)
+    _check_counts({path: len(images) for path, images in train.items()}, test_at, len(test))
+    pixels = np.concatenate([images.pixels for images in train.values()])
+    labels = np.concatenate([images.labels for images in train.values()])
+    return ImageSet("cifar10", CLASSES, Images(pixels, labels), test, PUBLISHED)
+
+
+def _layout(root: Path) -> tuple[Path, str, Read]:
+    """The folder of batches, the ending of its files' names, and what reads them.
+
+    The folder with the first batch, in its usual place before the root itself; if there is none, one with the second,
+    and so on, so that what is missing there can be named, or left out.
+    """
+    for name in BATCHES:
+        for usual in (True, False):
+            for places, ending, read in _LAYOUTS:
+                where = folder_with(root, places if usual else ("",), name + ending)
+                if where is not None:
+                    return where, ending, read
     looked = "; ".join(f"{BATCHES[0]}{ending} in {' or '.join(places)}" for places, ending, _ in _LAYOUTS)
     raise FileNotFoundError(
-        f"CIFAR-10 is not in {root}: no file {looked}. Download the Python version of {SOURCE}, and unpack it there"
+        f"CIFAR-10 is not in {root}: no file {looked}; and none of them in the folder itself. Download the Python "
+        f"version of {SOURCE}, and unpack it there"
     )
+
+
+def _check_counts(train: dict[Path, int], test_at: Path, test: int) -> None:
+    """Refuse batches that do not belong together: a file can be cut between two images and still look whole."""
+    fullest, most = max(train.items(), key=lambda each: each[1])
+    for path, count in train.items():
+        if count != most:
+            raise BadImageFile(path, f"holds {count} images, but {fullest.name} {most}: they are not of one set")
+    if most == EACH != test:
+        raise BadImageFile(test_at, f"holds {test} images, but {fullest.name} {most}: they are not of one set")
 
 
 def _from_pickle(path: Path) -> Images:
@@ -57,14 +94,18 @@ def _from_pickle(path: Path) -> Images:
     data = batch.get(b"data")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != PIXELS:
         raise BadImageFile(path, f"has no array of bytes b'data' with {PIXELS} columns")
-    labels = np.asarray(batch.get(b"labels", []))
-    return Images(data.reshape(-1, 3, SIDE, SIDE), check_labels(path, labels, len(data), len(CLASSES)))
+    if not len(data):
+        raise BadImageFile(path, "holds no images")
+    labels = check_labels(path, batch.get(b"labels", []), len(data), len(CLASSES))
+    return Images(data.reshape(-1, 3, SIDE, SIDE), labels)
 
 
 def _from_binary(path: Path) -> Images:
     """Each image its label and then its bytes."""
     content = read_bytes(path, SOURCE)
-    if not content or len(content) % (1 + PIXELS):
+    if not content:
+        raise BadImageFile(path, "holds no images")
+    if len(content) % (1 + PIXELS):
         raise BadImageFile(path, f"has {len(content)} bytes, which are no whole number of {1 + PIXELS}")
     rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + PIXELS)
     labels = check_labels(path, rows[:, 0], len(rows), len(CLASSES))
@@ -76,13 +117,9 @@ def _from_mosaic(path: Path) -> Images:
     if not path.is_file() or not labels_at.is_file():
         missing = labels_at if path.is_file() else path
         raise FileNotFoundError(f"there is no file {missing}; the mosaics of CIFAR-10 need it")
-    try:
-        with np.load(labels_at, allow_pickle=False) as every:
-            labels = _labels_of(path.stem, every)
-    except (ValueError, OSError, KeyError) as error:
-        raise BadImageFile(labels_at, f"has no labels of {path.stem} ({error})") from error
+    labels = _labels_of(path.stem, labels_at)
     pixels = cut(read_picture(path), path)
-    return Images(pixels, check_labels(labels_at, labels, len(pixels), len(CLASSES)))
+    return Images(pixels, check_labels(labels_at, labels, len(pixels), len(CLASSES), SAVE_LABELS))
 
 
 def cut(mosaic: Pixels, path: Path) -> Pixels:
@@ -94,15 +131,17 @@ def cut(mosaic: Pixels, path: Path) -> Pixels:
     return np.ascontiguousarray(tiles.reshape(-1, 3, SIDE, SIDE))
 
 
-def _labels_of(batch: str, every: np.lib.npyio.NpzFile) -> Labels:
+def _labels_of(batch: str, path: Path) -> NDArray[Any]:
     """The batch's labels: ``y_test``, or its fifth of ``y_train``."""
     if batch not in BATCHES:
-        return np.asarray(every["y_test"])
-    return np.split(np.asarray(every["y_train"]), len(BATCHES))[BATCHES.index(batch)]
+        return saved_labels(path, "y_test", SAVE_LABELS)
+    every = saved_labels(path, "y_train", SAVE_LABELS)
+    if every.ndim == 0 or len(every) % len(BATCHES):
+        why = f"has y_train of the shape {every.shape}, which is not {len(BATCHES)} batches of one length"
+        raise BadImageFile(path, why, SAVE_LABELS)
+    return np.split(every, len(BATCHES))[BATCHES.index(batch)]
 
 
-MOSAIC = ".webp"
-Read = Callable[[Path], Images]
 _LAYOUTS: tuple[tuple[tuple[str, ...], str, Read], ...] = (
     (("cifar-10-batches-py",), "", _from_pickle),
     (("cifar-10-batches-bin",), ".bin", _from_binary),

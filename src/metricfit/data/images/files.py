@@ -7,19 +7,19 @@ import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 IDX_OF_BYTES = 0x0800
+AGAIN = "download it again"
 
 
 class BadImageFile(ValueError):
     """A file of images is there, but is not what it should be."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path} {why}; download it again")
+    def __init__(self, path: Path, why: str, remedy: str = AGAIN) -> None:
+        super().__init__(f"{path} {why}; {remedy}")
 
 
 def folder_with(folder: Path, places: Sequence[str], file: str) -> Path | None:
@@ -59,12 +59,3 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
             return np.asarray(picture.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
         raise BadImageFile(path, f"cannot be read as a picture ({error})") from error
-
-
-def check_labels(path: Path, labels: NDArray[Any], images: int, classes: int) -> NDArray[np.int64]:
-    """Labels as numbers, one an image, none that is no class."""
-    if labels.shape != (images,):
-        raise BadImageFile(path, f"has {labels.size} labels for {images} images")
-    if images and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
-        raise BadImageFile(path, f"has labels from {labels.min()} to {labels.max()}, there are {classes} classes")
-    return labels.astype(np.int64)

@@ -40,6 +40,8 @@ class ImageSet:
     >>> few = Images(np.zeros((2, 1, 4, 4), np.uint8), np.array([0, 1]))
     >>> ImageSet("stripes", ("rows", "columns"), few, few, published=2)
     ImageSet('stripes', 2 + 2 images of 1 x 4 x 4, 2 classes)
+    >>> ImageSet("stripes", ("rows", "columns"), few, few, published=60)  # a part of them, and not `whole`
+    ImageSet('stripes', 2 of 60 + 2 images of 1 x 4 x 4, 2 classes)
     """
 
     name: str
@@ -55,6 +57,6 @@ class ImageSet:
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.train.pixels.shape[1:]))
-        part = "" if self.whole else f" (of {self.published} + {len(self.test)})"
-        sizes = f"{len(self.train)} + {len(self.test)} images{part} of {shape}"
+        part = "" if self.whole else f" of {self.published}"
+        sizes = f"{len(self.train)}{part} + {len(self.test)} images of {shape}"
         return f"ImageSet({self.name!r}, {sizes}, {len(self.classes)} classes)"
