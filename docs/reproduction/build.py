@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from metricfit.experiments.reproduce.spec import ALL
 
 HERE = Path(__file__).resolve().parent
 VERDICTS, IMAGES = HERE / "verdicts", HERE.parent / "img"
+#: The theme's table of contents would take the room of the tables' last columns.
+WIDE = "---\nhide:\n  - toc\n---"
 WRITTEN = "<!-- Written by docs/reproduction/build.py: edit the results or the verdicts, not this page. -->"
 
 
@@ -42,19 +45,43 @@ def build(
     written = []
     for paper in dict.fromkeys(spec.paper for spec in specs):
         mine = [spec for spec in specs if spec.paper == paper]
-        parts = [f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md")]
+        parts = [WIDE, f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md"), contents(mine, found)]
         for spec in mine:
             parts += list(table_page(spec, found[spec.name], verdicts, images))
         written.append(pages / f"{slug(paper)}.md")
-        written[-1].write_text("\n\n".join(parts).replace(" ± ", "&nbsp;±&nbsp;") + "\n", encoding="utf-8")
+        written[-1].write_text(unbroken("\n\n".join(parts)) + "\n", encoding="utf-8")
     written.append(pages / "index.md")
     written[-1].write_text("\n\n".join(summary(specs, found, verdicts)) + "\n", encoding="utf-8")
     return written
 
 
+def unbroken(text: str) -> str:
+    """Lines end neither before a deviation nor, in a table, between two plain numbers.
+
+    >>> unbroken("| 0.972 (0.9467) | 0.5 (0.4) | 0.95 ± 0.01 (0.9 ± 0.01) |")
+    '| 0.972&nbsp;(0.9467) | 0.5&nbsp;(0.4) | 0.95&nbsp;±&nbsp;0.01 (0.9&nbsp;±&nbsp;0.01) |'
+    """
+    return re.sub(r"(\| [\d.]+) (\([\d.]+\))(?= \|)", r"\1&nbsp;\2", text).replace(" ± ", "&nbsp;±&nbsp;")
+
+
+def contents(specs: list[TableSpec], found: dict[str, Results | None]) -> str:
+    """Links to the tables of a page and their protocols."""
+    lines = []
+    for spec in specs:
+        of = found[spec.name]
+        run = [f"[{name}](#{spec.name}-{name})" for name, _ in (kept.of_protocols(spec, of) if of else [])]
+        lines.append(f"- [{heading(spec)}](#{spec.name}): {', '.join(run) or 'not run yet'}")
+    return "\n".join(lines)
+
+
+def heading(spec: TableSpec) -> str:
+    """Which table it is, and of what."""
+    return f"{spec.where.split(',')[0]}: {spec.title}"
+
+
 def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
     """A table's part of its paper's page."""
-    yield f"## {spec.where.split(',')[0]}: {spec.title} {{ #{spec.name} }}"
+    yield f"## {heading(spec)} {{ #{spec.name} }}"
     yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
     if found is None:
         yield "Not run yet."
@@ -64,9 +91,9 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
         yield _picture(drawing.plot, spec, found, images / f"reproduction-{spec.name}.svg", "Published and measured")
     if any(row.kind == "paths" for row in spec.rows.values()):
         paths, curves = (images / f"reproduction-{spec.name}-{each}.svg" for each in ("paths", "curves"))
-        says = "Each epoch's loss and metric, the first trial"
+        says = "Loss and metric of each epoch's training batches, the first trial"
         yield _picture(drawing.plot_paths, spec, found, paths, says)
-        says = "F1 and accuracy epoch by epoch, of the losses for F1 and of the usual ones"
+        says = "F1 on the validation set, F1 and accuracy on training batches, epoch by epoch, the first trial"
         yield _picture(drawing.plot_curves, spec, found, curves, says)
         yield how_far(spec, found)
     for protocol, datasets in kept.of_protocols(spec, found):
@@ -144,7 +171,7 @@ def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
         smaller = f" **Smaller than the table: {run['smaller']}.**" if run["smaller"] else ""
         minutes = group["seconds"] / 60
         yield (
-            f"{', '.join(group['datasets'])}: {run['trials']} trials, {minutes:.1f} minutes of training on "
+            f"{', '.join(group['datasets'])}: {writing.trials(run['trials'])}, {minutes:.1f} minutes of training on "
             f"{run['machine']}, torch {run['versions']['torch']}: `{run['command']}`.{smaller}"
         )
 
@@ -162,6 +189,7 @@ def how_far(spec: TableSpec, found: Results) -> str:
 
 def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
     """What was run, how large and how long; then the verdicts, claim by claim."""
+    yield WIDE
     yield "# The papers' tables, run again"
     yield WRITTEN
     yield (
@@ -171,29 +199,59 @@ def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: 
     )
     yield from _read_text(verdicts / "claims.md")
     yield "## What was run"
-    lines = ["| table | published | protocols run | datasets | trials | training |", "|---|---|---|---|---|---:|"]
+    yield (
+        "Epochs are those of the longest training, of as many as the table allows; most stop early, once the "
+        "validation set shows no gain. Training with a constraint goes on from the base networks: 200 + 200 epochs."
+    )
+    head = ["table", "published", "protocols run", "datasets", "trials", "epochs", "smaller than the table", "training"]
+    lines = [writing.line(head), writing.line(["---"] * (len(head) - 1) + ["---:"])]
     for spec in specs:
-        lines.append(_run_line(spec, found[spec.name]))
+        lines.append(writing.line(list(_run_line(spec, found[spec.name]))))
     yield "\n".join(lines)
 
 
-def _run_line(spec: TableSpec, found: Results | None) -> str:
-    name = f"[{spec.name}]({slug(spec.paper)}.md#{spec.name})"
-    where = f"{spec.paper.split(' (')[0]}, {spec.where}"
+def _run_line(spec: TableSpec, found: Results | None) -> Iterator[str]:
+    yield f"[{spec.name}]({slug(spec.paper)}.md#{spec.name})"
+    yield f"{spec.paper.split(' (')[0]}, {spec.where}"
     if found is None:
-        return f"| {name} | {where} | not run | | | |"
+        yield from ("not run", *[""] * 5)
+        return
     rows = [
         (dataset, row, measured)
-        for of in found["protocols"].values()
+        for _, of in kept.of_protocols(spec, found)
         for dataset, several in of.items()
         for row, measured in several.items()
     ]
-    datasets = {dataset for dataset, _, _ in rows}
     trials = sorted({measured["run"]["trials"] for _, _, measured in rows})
     seconds = sum(measured["seconds"] for _, row, measured in rows if spec.rows[row].own_trials)
-    of = f"{len(datasets)} of {len(spec.datasets)}"
-    number = " or ".join(map(str, trials)) + f" of {spec.trials}"
-    return f"| {name} | {where} | {', '.join(found['protocols'])} | {of} | {number} | {seconds / 60:.0f} min |"
+    yield ", ".join(name for name, _ in kept.of_protocols(spec, found))
+    yield f"{len({dataset for dataset, _, _ in rows})} of {len(spec.datasets)}"
+    yield " or ".join(map(str, trials)) + f" of {spec.trials}"
+    yield _epochs(spec, [measured for _, _, measured in rows])
+    yield _smaller(spec, rows)
+    yield f"{seconds / 60:.0f} min"
+
+
+def _epochs(spec: TableSpec, measured: list[dict[str, Any]]) -> str:
+    """The longest training, of as many epochs as the table has; a constraint's comes after that of its base."""
+    longest = max(epochs for each in measured for epochs in each["epochs"])
+    most = max(training.epochs for row in spec.rows.values() for training in row.training.values())
+    return f"{longest:,} of {most:,}" + (f" + {most:,}" if longest > most else "")
+
+
+def _smaller(spec: TableSpec, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
+    """How much smaller runs were, in their own words, each with its datasets where others were not."""
+    said: dict[str, dict[str, None]] = {}
+    for dataset, _, measured in rows:
+        said.setdefault(measured["run"]["smaller"], {})[spec.datasets[dataset].title] = None
+    if len(said) == 1:
+        return next(iter(said)) or "no"
+    often = Counter(title for titles in said.values() for title in titles)
+    parts = []
+    for words, titles in said.items():
+        some = ", some rows" if all(often[title] > 1 for title in titles) else ""
+        parts += [f"{', '.join(titles)}{some}: {words}"] if words else []
+    return "; ".join(parts)
 
 
 def slug(paper: str) -> str:

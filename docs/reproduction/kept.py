@@ -123,9 +123,10 @@ def of_protocols(spec: TableSpec, found: Results) -> list[tuple[str, Any]]:
 
 
 def paths_of(spec: TableSpec, found: Results) -> dict[str, dict[str, list[float]]]:
-    """For each row how its first trial went, epoch by epoch."""
+    """For each row how its first trial went, epoch by epoch: on training batches, and what was watched."""
     return {
         row: rows[row]["chosen"]["path"]
+        | {f"validation {name}": values for name, values in rows[row]["chosen"]["watched"].items()}
         for of in found["protocols"].values()
         for rows in of.values()
         for row in spec.rows

@@ -64,7 +64,7 @@ def test_files_of_results_are_as_they_are_written(kept, tmp_path):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-@pytest.mark.parametrize("name", ["kept", "gather"])
+@pytest.mark.parametrize("name", ["kept", "gather", "build"])
 def test_examples_of_the_scripts_run(load_script, name):
     found = doctest.testmod(load_script(PAGES / f"{name}.py"))
     assert found.attempted

@@ -68,7 +68,12 @@ def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_ru
     written = pages.build(tmp_path / "results", verdicts, where, tmp_path / "img")
     assert {path.name for path in written} >= {"bridging-the-gap.md", "index.md"}
     page = (where / "bridging-the-gap.md").read_text().replace("&nbsp;", " ")
-    assert "| BCE | 0.56 ± 0.11 | 0.123 ± 0.000 | 0.99 ± 0.00 | 0.900 ± 0.000 |" in page
+    assert "| row | F1 (published) | accuracy (published) | AUROC (published) | seconds |" in page
+    assert "| BCE | 0.123 ± 0.000 (0.56 ± 0.11) | 0.900 ± 0.000 (0.99 ± 0.00) |" in page
+    assert page.startswith("---\nhide:\n  - toc\n---\n")
+    assert re.search(r"\[Table 1: .*\]\(#btg-1\): \[paper\]\(#btg-1-paper\)\n", page)
+    assert "{ #btg-1-paper }" in page
+    assert re.search(r"\]\(#btg-2\): not run yet", page)
     assert "Smaller than the table: 2 of 10 trials" in page
     assert "What holds, by hand." in page
     assert page.count("Not run yet.") == len([name for name in reproduce.names() if name.startswith("btg-")]) - 1
@@ -76,8 +81,42 @@ def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_ru
     assert (tmp_path / "img" / picture).read_text().startswith("<?xml")
     summary = (where / "index.md").read_text()
     assert "[btg-1](bridging-the-gap.md#btg-1)" in summary
-    assert "| 1 of 4 | 2 of 10 |" in summary
+    assert "| 1 of 4 | 2 of 10 | 9 of 5,000 | 2 of 10 trials |" in summary
     assert "not run" in summary
+
+
+def test_the_summary_tells_which_part_was_smaller_and_protocols_in_the_tables_order(pages):
+    kept = {"protocols": {}}
+    words = "1 of 10 trials, at most 8 of 5,000 epochs, 3 of 9 images"
+    pages.kept.merge(kept, a_run() | {"protocol": "corrected"})
+    pages.kept.merge(kept, a_run(dataset="adult"))
+    small = a_run(1, words)
+    small["datasets"]["mammography"] = {"F1†": small["datasets"]["mammography"]["BCE"]}
+    pages.kept.merge(kept, small)
+    pages.kept.merge(kept, a_run(3, "3 of 10 trials", dataset="creditcard"))
+    cells = list(pages._run_line(reproduce.find("btg-1"), kept))
+    assert cells[2:6] == ["paper, corrected", "3 of 4", "1 or 3 or 10 of 10", "9 of 5,000"]
+    assert cells[6] == f"Mammography, some rows: {words}; Kaggle credit card: 3 of 10 trials"
+
+
+def test_epochs_of_two_trainings_are_told_as_such(pages):
+    spec = reproduce.find("constrained-2")
+    assert pages._epochs(spec, [{"epochs": [30]}, {"epochs": [200]}]) == "200 of 200"
+    assert pages._epochs(spec, [{"epochs": [30]}, {"epochs": [266]}]) == "266 of 200 + 200"
+
+
+@pytest.mark.parametrize(
+    ("table", "drawn"),
+    [
+        ("btg-1", ["f1"]),
+        ("constrained-2", ["auc", "fpr95"]),
+        ("constrained-6", ["all_auc", "all_fpr95"]),
+        ("multiclass-1", ["precision", "recall"]),
+        ("anyloss-perceptron", ["f1"]),
+    ],
+)
+def test_the_columns_that_are_drawn(pages, table, drawn):
+    assert pages.drawing._drawn(reproduce.find(table)) == drawn
 
 
 def test_the_same_results_give_the_same_picture(pages, tmp_path):
@@ -109,7 +148,7 @@ def test_a_table_of_many_sets_shows_means_and_differences(pages, tmp_path):
     page = (where / "anyloss.md").read_text()
     assert "**Mean over 3 sets**" in page
     assert "| AnyLoss | +0.010 (2 : 0, p = 0.5) |" in page
-    assert "| 0.9807 | 0.610&nbsp;±&nbsp;0.000 |" in page  # breast cancer's own published accuracy
+    assert "| 0.610&nbsp;±&nbsp;0.000 (0.9807) |" in page  # breast cancer's own published accuracy
     assert "| phoneme | 0.540 | 0.620 | 0.600 |" in page
     assert "**ecoli**" not in page
     assert "6.0 minutes of training" in page  # of BCE and AnyLoss for F1 on three sets; what gathers costs nothing
@@ -118,10 +157,11 @@ def test_a_table_of_many_sets_shows_means_and_differences(pages, tmp_path):
 def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chose(pages, tmp_path):
     spec = reproduce.find("surrogate-2")
     path = {"loss": [0.9, 0.5, 0.4], "metric": [0.1, 0.4, 0.6], "f1": [0.1, 0.4, 0.6], "accuracy": [0.8, 0.9, 0.9]}
+    chosen = {"path": path, "watched": {"f1": [0.2, 0.3, 0.5]}}
     values = {column: [0.5] for column in spec.columns}
     measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU", "versions": VERSIONS}
     run = a_run(1) | {"table": spec.name, "command": "metricfit reproduce surrogate-2"}
-    run["datasets"] = {"tshirt": {row: measured | {"chosen": {"path": path}} for row in ("surrogate F1", "MAE")}}
+    run["datasets"] = {"tshirt": {row: measured | {"chosen": chosen} for row in ("surrogate F1", "MAE")}}
     write(tmp_path / "one", run)
     table = reproduce.find("constrained-6")
     values = {column: [] if column.endswith("p") else [0.5] for column in table.columns}
@@ -139,4 +179,6 @@ def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chos
     assert drawn.count("<use ") > 6
     page = (tmp_path / "constrained-training.md").read_text(encoding="utf-8")
     assert "| airplane v automobile, 1:9 | ALM with BCE | constraint: mu 0.3, rho 2; validation AUC 0.9 |" in page
-    assert "| BCE | 0.9236 | 0.500 | 0.79 | 0.500 |" in page
+    assert "| BCE | 0.500&nbsp;(0.9236) | - | 0.500&nbsp;(0.79) |" in page  # p after AUC
+    page = (tmp_path / "surrogate-f-beta.md").read_text(encoding="utf-8")
+    assert "1 trial, 0.3 minutes" in page

@@ -4,7 +4,7 @@ from scipy import stats
 
 from metricfit.experiments import reproduce
 from metricfit.experiments.reproduce.agreement import agreement
-from metricfit.experiments.reproduce.pairs import with_and_without
+from metricfit.experiments.reproduce.pairs import SHARED, with_and_without
 
 
 def measured(column, value, smaller=""):
@@ -14,9 +14,16 @@ def measured(column, value, smaller=""):
 def test_published_numbers_are_counted_within_two_deviations():
     spec = reproduce.find("btg-1")  # Adult: F1* 0.63 ± 0.02, BCE 0.26 ± 0.06, WMW 0.00 ± 0.00
     rows = {"F1*": measured("f1", 0.669), "BCE": measured("f1", 0.39), "AUROC‡": measured("f1", 0.009)}
-    assert agreement(spec, {"adult": rows}).endswith("Adult 2 of 3.")
+    assert agreement(spec, {"adult": rows}).endswith("2 of 3 on Adult.")
     rows["AUROC‡"] = measured("f1", 0.011)
-    assert agreement(spec, {"adult": rows}).endswith("Adult 1 of 3.")
+    assert agreement(spec, {"adult": rows}).endswith("1 of 3 on Adult.")
+
+
+def test_where_some_columns_have_no_published_deviations_the_others_are_named():
+    one = measured("one", 0.9441)
+    said = agreement(reproduce.find("constrained-2"), {"airplane-automobile-2": {"BCE": one}})
+    assert ', in "AUC of one, mean" alone, as the other columns are published without: 0 of 1 on airplane' in said
+    assert "alone" not in agreement(reproduce.find("btg-1"), {"adult": {"BCE": measured("f1", 0.39)}})
 
 
 def test_runs_that_were_stopped_early_and_rows_without_published_numbers_are_not_counted():
@@ -24,7 +31,7 @@ def test_runs_that_were_stopped_early_and_rows_without_published_numbers_are_not
     rows = {"F1*": measured("f1", 0.63, "at most 8 epochs"), "BCE, tuned for F1": measured("f1", 0.26)}
     assert agreement(spec, {"adult": rows}) == ""
     rows["BCE"] = measured("f1", 0.26, "3 of 10 trials")
-    assert agreement(spec, {"adult": rows}).endswith("Adult 1 of 1.")
+    assert agreement(spec, {"adult": rows}).endswith("1 of 1 on Adult.")
 
 
 def test_means_with_and_without_and_wilcoxons_p():
@@ -40,6 +47,7 @@ def test_means_with_and_without_and_wilcoxons_p():
     line = next(each for each in table.splitlines() if "FPR at 95" in each)
     assert line == f"| airplane v automobile, 1:9 | FPR at 95 % TPR | 0.325 | 0.282 | -0.043 | 5 : 1 | {p:.2g} |"
     assert "| AUC | 0.675 | 0.718 | +0.043 | 5 : 1 |" in table
+    assert table.splitlines()[-2:] == ["", SHARED]
 
 
 def test_tables_without_constraints_have_no_such_part():

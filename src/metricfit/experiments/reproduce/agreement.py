@@ -16,16 +16,28 @@ ROUNDED = 0.005
 def agreement(spec: TableSpec, datasets: dict[str, Any]) -> str:
     """A sentence: of each dataset's published numbers with a deviation, how many come out. Empty if there are none.
 
-    Runs with fewer epochs than the table's are left out: they were not trained to the end.
+    Where some columns are published without deviations, those with them are named. Runs with fewer epochs than the
+    table's are left out: they were not trained to the end.
     """
     parts = []
     for dataset, rows in datasets.items():
         found = list(_agreeing(spec, dataset, rows))
         if found:
-            parts.append(f"{spec.datasets[dataset].title} {sum(found)} of {len(found)}")
+            parts.append(f"{sum(found)} of {len(found)} on {spec.datasets[dataset].title}")
     if not parts:
         return ""
-    return f"Within two published deviations (0.005 where 0.00 is printed): {', '.join(parts)}."
+    said = f"Within two published deviations (0.005 where 0.00 is printed){_of_columns(spec)}"
+    return f"{said}: {'; '.join(parts)}."
+
+
+def _of_columns(spec: TableSpec) -> str:
+    """Which columns have published deviations, in words; empty where all do."""
+    given = {column for _, _, column in spec.published if spec.columns[column].shown}
+    counted = {column for (_, _, column), published in spec.published.items() if published.std is not None}
+    if given <= counted:
+        return ""
+    titles = [f'"{spec.columns[column].title}"' for column in spec.columns if column in given & counted]
+    return f", in {' and '.join(titles)} alone, as the other columns are published without"
 
 
 def _agreeing(spec: TableSpec, dataset: str, rows: dict[str, Any]) -> Iterator[bool]:

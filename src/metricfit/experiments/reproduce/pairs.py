@@ -11,13 +11,16 @@ from metricfit.experiments.reproduce.writing import line
 from metricfit.stats import compare
 
 FEWEST = 2
+SHARED = (
+    "Wilcoxon's p is over losses that share their splits and test images: it tells how alike they change, and is no "
+    "evidence about other images."
+)
 
 
 def with_and_without(spec: TableSpec, datasets: dict[str, Any]) -> str:
     """A table in Markdown: for each dataset and column the means over the losses without and with a constraint.
 
-    Empty where no row is another one's before its constraint. p is Wilcoxon's over the losses, which share splits and
-    test images, so it tells how alike they change and not how other images would.
+    Empty where no row is another one's before its constraint. Under it stands what p, Wilcoxon's, does not tell.
     """
     bases = {row.of: row.name for row in spec.rows.values() if row.decided == UNCONSTRAINED and row.of is not None}
     columns = [key for key, column in spec.shown_columns.items() if _kind(column.metric) in ("auroc", *FPR_AT)]
@@ -37,7 +40,7 @@ def with_and_without(spec: TableSpec, datasets: dict[str, Any]) -> str:
         return ""
     head = ["dataset", "mean over the losses of", "without", "with", "change", "better : worse", "Wilcoxon's p"]
     table = [line(head), line(["---", "---", *["---:"] * 5]), *lines]
-    return "\n".join(["**With the constraint and without**", "", *table])
+    return "\n".join(["**With the constraint and without**", "", *table, "", SHARED])
 
 
 def _kind(metric: str) -> str:

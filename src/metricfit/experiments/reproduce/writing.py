@@ -145,12 +145,12 @@ def decided(view: str) -> str:
 
 
 def markdown(spec: TableSpec, plain: dict[str, Any]) -> str:
-    """A table for each dataset: for each row and column the published number and the measured one."""
+    """A table for each dataset: for each row and column the measured number and the published one."""
     protocol = spec.protocols[plain["protocol"]]
     parts = [f"# {spec.title}", f"{spec.paper}, {spec.where}.", f"**{protocol.name}**: {protocol.says}"]
     smaller = f" Smaller than the table: {plain['smaller']}." if plain["smaller"] else ""
     machines = {row["machine"] for rows in plain["datasets"].values() for row in rows.values()}
-    parts.append(f"{plain['trials']} trials, on {' and '.join(sorted(machines))}: `{plain['command']}`.{smaller}")
+    parts.append(f"{trials(plain['trials'])}, on {' and '.join(sorted(machines))}: `{plain['command']}`.{smaller}")
     parts += [table(spec, plain, dataset) for dataset in shown_sets(plain)]
     return "\n\n".join(parts) + "\n"
 
@@ -177,19 +177,25 @@ def lines_of(spec: TableSpec, plain: dict[str, Any], dataset: str) -> Iterator[t
 
 
 def table(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
-    """One dataset's table in Markdown, published and measured side by side."""
+    """One dataset's table in Markdown: in a cell what was measured and, in parentheses, what was published."""
     rows = list(lines_of(spec, plain, dataset))
     has_published = [any(published[at] != NONE for _, published, _, _ in rows) for at in range(len(spec.shown_columns))]
-    head = ["row"]
-    for column, both in zip(spec.shown_columns.values(), has_published, strict=True):
-        head += [f"{column.title}, published", "measured"] if both else [column.title]
-    lines = [line([*head, "seconds"]), line(["---", *["---:"] * len(head)])]
+    titles = [column.title for column in spec.shown_columns.values()]
+    head = [f"{title} (published)" if both else title for title, both in zip(titles, has_published, strict=True)]
+    lines = [line(["row", *head, "seconds"]), line(["---", *["---"] * len(head), "---:"])]
     for title, published, measured, seconds in rows:
-        numbers: list[str] = []
-        for one, other, both in zip(published, measured, has_published, strict=True):
-            numbers += [one, other] if both else [other]
-        lines.append(line([title, *numbers, seconds]))
+        cells = [one if other == NONE else f"{one} ({other})" for one, other in zip(measured, published, strict=True)]
+        lines.append(line([title, *cells, seconds]))
     return "\n".join([f"**{title_of(spec, plain, dataset)}**", "", *lines])
+
+
+def trials(number: int) -> str:
+    """So many, in words.
+
+    >>> trials(1), trials(10)
+    ('1 trial', '10 trials')
+    """
+    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 def line(cells: Sequence[str]) -> str:
