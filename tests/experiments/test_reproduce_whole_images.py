@@ -138,7 +138,7 @@ SAMPLES = [
     ("btg-2", "paper", ["F1*", "BCE, tuned for F1"]),
     ("btg-2", "code", ["Accuracy*", "BCE"]),
     ("btg-2", "corrected", ["F1*"]),
-    ("btg-12", "paper", ["DICE", "DICEs", "BCE"]),
+    ("btg-12", "paper", ["DICEs", "BCE"]),
     ("btg-12", "code", ["DICE", "DICEs"]),
     ("surrogate-2", "paper", ["surrogate F2", "macro soft F0.5", "macro soft F3, unweighted", "MAE"]),
     ("surrogate-5", "paper", ["surrogate F0.5", "BCE", "BCE, unweighted, tuned for F1"]),
