@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -219,6 +220,21 @@ def test_a_part_of_a_set_is_told(folder, tmp_path, tiny):
     small = {"data": folder, "trials": 1, "epochs": 1, "rows": ["MAE"], "device": "cpu"}
     said = reproduce.run_table(spec, "paper", tmp_path, **small).smaller
     assert said == "1 of 5 trials, at most 1 of 120 epochs, 100 of 50,000 training images"
+
+
+def test_cells_of_other_images_are_not_taken_for_these(folder, tmp_path, tiny):
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    batch = other / "cifar-10-batches-bin" / "test_batch.bin"
+    changed_byte = bytearray(batch.read_bytes())
+    changed_byte[-1] ^= 1
+    batch.write_bytes(changed_byte)
+    small = {"trials": 1, "epochs": 1, "rows": ["MAE"], "device": "cpu"}
+    spec = reproduce.find("surrogate-5")
+    reproduce.run_table(spec, "paper", tmp_path / "out", data=folder, **small)
+    reproduce.run_table(spec, "paper", tmp_path / "out", data=folder, train=False, **small)
+    with pytest.raises(CellError, match=r"airplane / paper / MAE .* was trained on other images than those in .*other"):
+        reproduce.run_table(spec, "paper", tmp_path / "out", data=other, **small)
 
 
 def test_a_row_of_paths_needs_a_metric(folder, tmp_path, tiny):

@@ -19,7 +19,15 @@ from metricfit.experiments.reproduce.kinds import Job
 from metricfit.experiments.reproduce.known import DELONG, SECONDS
 from metricfit.experiments.reproduce.registry import KINDS
 from metricfit.experiments.reproduce.spec import Row, TableSpec
-from metricfit.experiments.reproduce.trials import PIXELS, check_there, content_of, part_of, trials_of
+from metricfit.experiments.reproduce.trials import (
+    PIXELS,
+    check_there,
+    content_of,
+    fingerprint,
+    images_of,
+    part_of,
+    trials_of,
+)
 
 CELLS = "cells"  # the folder of a run's cells, in the one it was given
 NAMED = 3
@@ -142,6 +150,7 @@ def run_table(
     if missing and not train:
         raise Unfinished(missing, len(every), folder)
     _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), where)
+    _check_images(spec, every, found, where)
     work = partial(work_on, spec, protocol, where, device, Path(folder) / CELLS)
     found = cells.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
     measured = {
@@ -172,6 +181,25 @@ def _check_data(spec: TableSpec, needed: Iterable[str], data: str | None) -> Non
         others = [name for name in spec.datasets if name not in missing]
         remedy = f"\nWithout them: {' '.join(f'--only {name}' for name in others)}" if others else ""
         raise FileNotFoundError("\n".join(missing.values()) + remedy)
+
+
+def _check_images(
+    spec: TableSpec,
+    every: dict[tuple[str, str], cells.Cell],
+    found: dict[tuple[str, ...], dict[str, Any]],
+    data: str | None,
+) -> None:
+    """Refuse finished cells of other images than those that are there; a cell's name tells how many alone."""
+    now: dict[str, str | None] = {}
+    for (dataset, _), cell in every.items():
+        if cell.name in found:
+            if dataset not in now:
+                now[dataset] = images_of(spec.datasets[dataset], data)
+            if now[dataset] not in (None, found[cell.name].get("data")):
+                raise cells.CellError(
+                    f"{cell} was trained on other images than those in {data}; give another --out, or remove its "
+                    "folder to train it again"
+                )
 
 
 def _with_numbers(row: Row) -> Collection[str]:
@@ -228,7 +256,7 @@ def work_on(
         "epochs": [each.epochs for each in trained],
         "chosen": dict(trained[0].chosen),
         "machine": machine(device),
-        "data": hashlib.sha256(trials[0].x.numpy().tobytes()).hexdigest()[:16],
+        "data": fingerprint(trials[0].x.numpy()),
     }
 
 

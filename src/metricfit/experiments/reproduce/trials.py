@@ -137,6 +137,17 @@ def content_of(dataset: Dataset, folder: str | None, beside: str) -> str | None:
     return hashlib.sha256(_own_file(dataset, folder, beside).read_bytes()).hexdigest()[:16]
 
 
+def images_of(dataset: Dataset, folder: str | None) -> str | None:
+    """The fingerprint of an image set's pixels; None of tables."""
+    task = _image_task(dataset)
+    return None if task is None else fingerprint(task.images(_given(folder, dataset))[0])
+
+
+def fingerprint(numbers: NDArray[Any]) -> str:
+    """Sixteen characters that differ where the numbers do."""
+    return hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
+
+
 def part_of(dataset: Dataset, folder: str | None) -> str:
     """How much of an image set is there, in words, if it is not whole and the task would use all of it."""
     task = _image_task(dataset)
