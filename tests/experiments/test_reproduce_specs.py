@@ -146,3 +146,19 @@ def test_two_processes_give_the_numbers_of_one(mine, tmp_path):
     one = reproduce.run_table(spec, "paper", tmp_path / "one", **small)
     two = reproduce.run_table(spec, "paper", tmp_path / "two", jobs=2, **small)
     assert {key: row.values for key, row in one.rows.items()} == {key: row.values for key, row in two.rows.items()}
+
+
+def test_a_table_like_one_that_is_like_another_has_what_the_last_shares(tmp_path):
+    text = 'like = "surrogate-5"\ntitle = "mine"\nwhere = "here"\n[columns]\nf1 = { title = "F1", metric = "f1" }\n'
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    spec, last = reproduce.find(str(tmp_path / "mine.toml")), reproduce.find("surrogate-2")
+    assert list(spec.rows) == list(last.rows)
+    assert spec.protocols == last.protocols
+    assert spec.rows["MAE"].training["paper"].network == "resnet34"
+
+
+def test_files_that_are_like_each_other_are_told(tmp_path):
+    for one, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"{one}.toml").write_text(f'like = "{other}"\ntitle = "{one}"\n', encoding="utf-8")
+    with pytest.raises(SpecError, match=r"b.toml: like: goes in a circle, by way of a.toml"):
+        reproduce.find(str(tmp_path / "a.toml"))

@@ -81,8 +81,8 @@ def parse(path: Path) -> TableSpec:
     return replace(spec, published=published)
 
 
-def _completed(file: Section, path: Path) -> Section:
-    """With what the file leaves to another one, named by its key ``like``."""
+def _completed(file: Section, path: Path, on_the_way: tuple[Path, ...] = ()) -> Section:
+    """With what the file leaves to another one, named by its key ``like``, which may leave it to a third."""
     like = file.take("like", str, None)
     if like is None:
         return file
@@ -90,7 +90,9 @@ def _completed(file: Section, path: Path) -> Section:
     there = next((each for each in places if each.is_file() and each != path), None)
     if there is None:
         raise file.error("like", f"there is no table {like!r} beside this file, nor one of {', '.join(names())}")
-    other = read_toml(there).whole
+    if there in on_the_way:
+        raise file.error("like", f"goes in a circle, by way of {there.name}; give one of the files what they share")
+    other = _completed(read_toml(there), there, (*on_the_way, path)).whole
     shared = {key: other[key] for key in SHARED if key in other}
     return Section(file.file, file.path, shared | {key: value for key, value in file.whole.items() if key != "like"})
 
