@@ -151,7 +151,7 @@ def run_table(
         raise Unfinished(missing, len(every), folder)
     _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), where)
     _check_images(spec, every, found, where)
-    work = partial(work_on, spec, protocol, where, device, Path(folder) / CELLS)
+    work = partial(work_on, spec, protocol, where, device, root)
     found = cells.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
     measured = {
         (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
