@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from metricfit.core.numerics import ratio, root, stable_sigmoid, tails
+from metricfit.core.numerics import is_positive, ratio, root, stable_sigmoid, tails
 
 
 def gradient(value, *leaves):
@@ -49,3 +49,23 @@ def test_stable_sigmoid_keeps_its_gradient_where_torchs_is_dead():
     assert grad.tolist() == pytest.approx(expected, rel=1e-5, abs=0)
     (dead,) = torch.autograd.grad(torch.sigmoid(x).sum(), x)
     assert dead[3] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_decisions_compare_logits_in_float64(dtype, as_tensor):
+    logits = torch.linspace(-40, 40, 4001).to(dtype)
+    for threshold in (1e-12, 0.1, 0.3, 0.5, 0.9, 1 - 1e-9, 1 - 1e-15):
+        bound = math.log(threshold) - math.log1p(-threshold)
+        given = torch.tensor(threshold, dtype=torch.float64) if as_tensor else threshold
+        clear = (logits.double() - bound).abs() > 1e-13 * max(1.0, abs(bound))  # of the last bits of the logarithm
+        assert torch.equal(is_positive(logits, given)[clear], (logits.double() >= bound)[clear])
+
+
+def test_decisions_at_the_ends():
+    logits = torch.tensor([-math.inf, -1e30, 0.0, 1e30, math.inf])
+    assert is_positive(logits, 0.0).tolist() == [True] * 5
+    assert is_positive(logits, -1.0).tolist() == [True] * 5
+    assert is_positive(logits, 1.0).tolist() == [False] * 4 + [True]
+    assert is_positive(logits, math.inf).tolist() == [False] * 5
+    assert is_positive(logits, 0.5).tolist() == [False, False, True, True, True]

@@ -101,8 +101,25 @@ def test_other_samples_labels_do_not_reach_the_member_that_holds_them_out():
 
 def test_the_threshold_is_the_best_on_the_out_of_fold_scores(ensemble):
     _, y = data()
-    expected = best_threshold(ensemble.out_of_fold.sigmoid().reshape(-1), y, "f1")
-    assert (ensemble.threshold, ensemble.value) == (expected.threshold, expected.value)
+    scores = ensemble.out_of_fold.double().sigmoid().reshape(-1)
+    expected = best_threshold(scores, y, "f1")
+    assert ensemble.value == expected.value
+    assert torch.equal(scores >= ensemble.threshold, scores >= expected.threshold)
+
+
+def test_the_threshold_tells_large_logits_apart():
+    """A model that is not trained further gives logits of 18 to 30, whose float32 probabilities are all 1."""
+    x = torch.tensor([[30.0], [25.0], [28.0], [27.0], [20.0], [18.5], [19.0], [21.0]] * 2)
+    y = (x[:, 0] > 22).long()
+
+    def identity():
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.ones_(model.weight)
+        return model
+
+    found = fit_folds(identity, (x, y), WeightedBCELoss(), folds=2, metric="f1", epochs=1, lr=1e-12, progress=False)
+    assert found.value == 1.0
+    assert torch.equal(found.predict(x), y)
 
 
 def test_requirements_on_the_threshold_and_weights():
@@ -117,9 +134,9 @@ def test_requirements_on_the_threshold_and_weights():
         subject_to="recall >= 0.9",
         **SETTINGS,
     )
-    scores = found.out_of_fold.sigmoid().reshape(-1)
+    scores = found.out_of_fold.double().sigmoid().reshape(-1)
     expected = best_threshold(scores, y, "precision", subject_to="recall >= 0.9", weight=weight)
-    assert found.threshold == expected.threshold
+    assert torch.equal(scores >= found.threshold, scores >= expected.threshold)
     assert float((scores[y == 1] >= found.threshold).double().mean()) > 0.8
 
 
@@ -174,8 +191,9 @@ def test_a_sample_that_nobody_held_out_has_no_out_of_fold_logits_and_no_part_in_
     with torch.no_grad():
         twice = (found.members[1].model(x[100:150]) + found.members[2].model(x[100:150])) / 2
     torch.testing.assert_close(found.out_of_fold[100:150], twice)
-    expected = best_threshold(found.out_of_fold[:150].sigmoid().reshape(-1), y[:150], "f1")
-    assert found.threshold == expected.threshold
+    scores = found.out_of_fold[:150].double().sigmoid().reshape(-1)
+    expected = best_threshold(scores, y[:150], "f1")
+    assert torch.equal(scores >= found.threshold, scores >= expected.threshold)
 
 
 def test_the_same_seed_gives_the_same_and_torchs_random_numbers_are_left_alone():

@@ -10,7 +10,7 @@ from torch import nn
 
 from metricfit import MetricLoss, metrics
 from metricfit.curves import best_threshold
-from metricfit.train import Measured, Monitor, Stage, evaluate, fit
+from metricfit.train import Monitor, Stage, evaluate, fit
 from metricfit.train.monitor import as_monitor
 
 
@@ -41,9 +41,17 @@ def test_a_column_of_logits_is_a_row():
 def test_a_metric_at_its_best_threshold_is_the_best_of_all_thresholds():
     logits, y = binary()
     measured = Monitor("f1", threshold="best").measure(logits, y)
-    values = {float(t): sklearn_metrics.f1_score(y.numpy(), decisions(logits, t)) for t in logits.sigmoid()}
-    assert measured.value == pytest.approx(max(values.values()))
-    assert values[measured.threshold] == pytest.approx(measured.value)
+    values = [sklearn_metrics.f1_score(y.numpy(), decisions(logits, t)) for t in logits.sigmoid()]
+    assert measured.value == pytest.approx(max(values))
+    at_threshold = sklearn_metrics.f1_score(y.numpy(), decisions(logits, measured.threshold))
+    assert measured.value == pytest.approx(at_threshold)
+
+
+def test_the_best_threshold_tells_large_logits_apart():
+    logits, y = torch.tensor([30.0, 25.0, 20.0, 18.5]), torch.tensor([1, 1, 0, 0])
+    measured = Monitor("f1", threshold="best").measure(logits, y)
+    assert measured.value == 1.0
+    assert Monitor("f1", threshold=measured.threshold).measure(logits.double(), y).value == 1.0
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,9 @@ def test_requirements_at_the_best_threshold():
     logits, y = binary()
     monitor = Monitor("precision", threshold="best", subject_to="recall >= 0.8")
     expected = best_threshold(logits.sigmoid(), y, "precision", subject_to="recall >= 0.8")
-    assert monitor.measure(logits, y) == Measured(expected.value, expected.threshold)
+    measured = monitor.measure(logits, y)
+    assert measured.value == pytest.approx(expected.value)
+    assert (decisions(logits, measured.threshold) == decisions(logits, expected.threshold)).all()
     out_of_reach = Monitor("recall", threshold="best", subject_to="precision >= 0.99")
     nothing = out_of_reach.measure(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
     assert nothing.value == -math.inf

@@ -52,6 +52,36 @@ def exact_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def is_positive(logits: Tensor, threshold: float | Tensor) -> Tensor:
+    """Binary decisions ``sigmoid(logits) >= threshold``, made by comparing logits.
+
+    In float32 all probabilities of logits above 17 round to 1, so comparing probabilities would treat these logits as
+    equal. The threshold's logit is computed in float64 and rounded up to the type of the logits, which gives the same
+    decisions as a comparison in float64 without a copy of the logits.
+
+    Args:
+        logits: Logits of any shape and floating type.
+        threshold: A probability. At 0 or below everything is positive, above 1 nothing is.
+
+    Returns:
+        A boolean tensor of the logits' shape.
+
+    Example:
+        >>> is_positive(torch.tensor([30.0, 20.0]), 1 - 1e-10)
+        tensor([ True, False])
+    """
+    logits = logits.to(counting_dtype(logits.dtype))
+    exact = exact_dtype(logits.device)
+    if isinstance(threshold, Tensor):
+        probability = threshold.detach().to(logits.device, exact)
+    else:  # filled on the device, because a copy to a GPU would block
+        probability = torch.full((), float(threshold), dtype=exact, device=logits.device)
+    bound = torch.logit(probability.clamp(min=0.0))  # NaN above 1, and nothing is at least NaN
+    rounded = bound.to(logits.dtype)
+    rounded = torch.where(rounded < bound, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
+    return logits >= rounded
+
+
 def tails(logits: Tensor) -> tuple[Tensor, Tensor]:
     """``sigmoid(x)`` and ``sigmoid(-x)`` from one exponential, each accurate where it is small.
 

@@ -150,11 +150,14 @@ def best_threshold(
     >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "recall", subject_to="precision >= 0.9")
     BestThreshold(threshold=0.9, value=0.5)
     """
-    chosen = get_metric(metric)
-    thresholds, counts = sweep(scores, target, weight)
-    value = one_class(chosen, counts)
-    better = -value if chosen.minimize else value
-    requirements = as_requirements(subject_to)
+    return best_of_sweep(sweep(scores, target, weight), get_metric(metric), as_requirements(subject_to))
+
+
+def best_of_sweep(candidates: Sweep, metric: Metric, requirements: list[Requirement]) -> BestThreshold:
+    """The best of these thresholds, as described in ``best_threshold``."""
+    thresholds, counts = candidates
+    value = one_class(metric, counts)
+    better = -value if metric.minimize else value
     if requirements:
         feasible = torch.stack([given.forgives(one_class(given, counts)) for given in requirements]).all(0)
         if not bool(feasible.any()):

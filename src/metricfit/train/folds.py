@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.core.numerics import is_positive
 from metricfit.metrics.base import Formula, Metric
-from metricfit.metrics.curves import BestThreshold, Requirements, best_threshold
+from metricfit.metrics.curves import Requirements
+from metricfit.metrics.probability_thresholds import best_probability_threshold
 from metricfit.train import checks
 from metricfit.train.fitting import FitResult
 from metricfit.train.members import Split, fit_population, numbers_of
@@ -56,10 +58,9 @@ class Ensemble:
         logits = self.logits(x)
         if self.exclusive:
             return logits.argmax(1)
-        scores = torch.sigmoid(logits)
-        if scores.dim() == 2 and scores.shape[1] == 1:
-            scores = scores.squeeze(1)
-        return (scores >= (0.5 if self.threshold is None else self.threshold)).long()
+        if logits.dim() == 2 and logits.shape[1] == 1:
+            logits = logits.squeeze(1)
+        return is_positive(logits, 0.5 if self.threshold is None else self.threshold).long()
 
 
 def fit_folds(
@@ -118,15 +119,13 @@ def fit_folds(
     logits = _out_of_fold(members, data, splits)
     if metric is None:
         return Ensemble(members, logits, None, None, exclusive)
-    scores = torch.sigmoid(logits).reshape(-1)
     seen = torch.zeros(len(data), dtype=torch.bool)
     for _, held_out in splits:
         seen[numbers_of(held_out)] = True
     weight = None if data.weight is None else data.weight.cpu()[seen]
-    found: BestThreshold = best_threshold(
-        scores[seen], data.y.cpu()[seen].reshape(-1), metric, subject_to=subject_to, weight=weight
-    )
-    return Ensemble(members, logits, found.threshold, found.value)
+    labels = data.y.cpu()[seen].reshape(-1)
+    best = best_probability_threshold(logits.reshape(-1)[seen], labels, metric, subject_to, weight=weight)
+    return Ensemble(members, logits, best.threshold, best.value)
 
 
 def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:

@@ -6,15 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import counting_dtype
 from metricfit.core.task import check_nan_logits
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.base import Formula, Metric, get_metric
-from metricfit.metrics.curves import InfeasibleError, auroc, average_precision, best_threshold
+from metricfit.metrics.curves import InfeasibleError, auroc, average_precision
+from metricfit.metrics.probability_thresholds import best_probability_threshold
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 RANKINGS = {"auroc": auroc, "average_precision": average_precision}
@@ -34,7 +33,7 @@ class Monitor:
 
     >>> monitor = Monitor("f1", threshold="best")
     >>> monitor.measure(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 1, 0]))
-    Measured(value=1.0, threshold=0.7310585975646973)
+    Measured(value=1.0, threshold=0.5)
     """
 
     metric: str | Metric | Formula = "loss"
@@ -115,15 +114,14 @@ class Monitor:
 
     def _at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
         assert self._metric is not None
-        scores = torch.sigmoid(logits.to(counting_dtype(logits.dtype))).reshape(-1)
-        if scores.numel() != target.numel():
+        if logits.numel() != target.numel():
             raise ValueError("threshold='best' is for binary logits; for several classes watch the metric at 0.5")
-        scores, labels, weight = self._kept(scores, target.reshape(-1), weight)
+        logits, labels, weight = self._kept(logits.reshape(-1), target.reshape(-1), weight)
         try:
-            found = best_threshold(scores, labels, self._metric, subject_to=self.requirements or None, weight=weight)
+            best = best_probability_threshold(logits, labels, self._metric, self.requirements or None, weight=weight)
         except InfeasibleError:
             return Measured(self._beyond(math.inf), math.nan)
-        return Measured(found.value, found.threshold)
+        return Measured(best.value, best.threshold)
 
     def _kept(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scores, labels and weights without the ignored samples."""
