@@ -19,7 +19,11 @@ THREE = pd.Series(list("aabbcc"))
         ([True, False, False], "FALSE", False),
         (["1", "1.0", "0"], "1.0", "1.0"),
         (["True", "true"], "true", "true"),
-        ([0, 1, 1], None, 0),
+        ([0, 1, 1], None, 1),
+        ([-1.0, 1.0, 1.0], None, 1.0),
+        ([True, True, False], None, True),
+        (["b", "b", "a"], None, "a"),
+        (["a", "b"], None, "b"),
     ],
 )
 def test_the_positive_label_however_it_is_spelt(labels, named, expected):

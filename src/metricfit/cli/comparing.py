@@ -12,7 +12,7 @@ from rich.table import Table
 from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
 from metricfit.cli.printing import bar, show
-from metricfit.cli.rows import check_folder, check_words, positive_of, rows_of
+from metricfit.cli.rows import check_folder, check_words, in_words, positive_of, rows_of
 from metricfit.experiments.backends import BACKENDS
 from metricfit.experiments.compare import Comparison
 from metricfit.experiments.compare import compare as compare_methods
@@ -48,7 +48,8 @@ def compare(
             "use fit, which takes several."
         )
     chosen = positive_of(y, positive)
-    rarest, rows = y.value_counts().index[-1], y.value_counts().iloc[-1]
+    counts = y.value_counts()
+    rarest, rows = counts.index[-1], counts.iloc[-1]
     if rows < folds:
         raise UserError(f"The label {str(rarest)!r} has {rows} rows, fewer than --folds {folds}; give fewer folds.")
     labels = (y == chosen).to_numpy().astype(np.int64)
@@ -82,6 +83,8 @@ def compare(
     )
     summary = {
         "metric": metric,
+        "positive": chosen,
+        "classes": {str(label): int(rows) for label, rows in counts.items()},
         "verdict": found.verdict,
         "methods": [_row(row, bool(subject_to)) for row in found.rows],
         "effort": found.effort,
@@ -89,7 +92,8 @@ def compare(
     }
     again = " ".join(f"--{key} {value}" for key, value in found.effort.items())
     effort = f"All networks trained alike; {again} repeats this whatever the machine's speed."
-    show(summary, as_json, [table_of(found, bool(subject_to)), found.verdict, effort, f"Report: {report}"])
+    classes = in_words(counts, chosen)
+    show(summary, as_json, [classes, table_of(found, bool(subject_to)), found.verdict, effort, f"Report: {report}"])
 
 
 def table_of(found: Comparison, required: bool) -> Table:

@@ -12,7 +12,13 @@ ModelFolder = Annotated[Path, typer.Argument(help="The folder of a model, or wha
 Target = Annotated[str, typer.Option("--target", help="The column to predict.")]
 MetricName = Annotated[str, typer.Option("--metric", help="What you are judged by, such as f1 or 'fbeta(beta=2)'.")]
 Requirements = Annotated[list[str] | None, typer.Option("--subject-to", help="'recall >= 0.9'; may be repeated.")]
-Positive = Annotated[str | None, typer.Option("--positive", help="The positive label; by default the rarer one.")]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        "--positive",
+        help="The positive label; by default 1 of 0/1 and of -1/1, True of booleans, otherwise the rarer label.",
+    ),
+]
 Group = Annotated[str | None, typer.Option("--group", help="Rows with one value of this column stay together.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]

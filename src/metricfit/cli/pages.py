@@ -121,6 +121,7 @@ def of_comparison(
             "Data": f"{data}, column “{target}”",
             "Rows": f"{len(found.labels):,}, of them {positives:,} “{classes[1]}” "
             f"({words.percent(positives / len(found.labels))})",
+            **_positive_class(classes),
             "Folds": f"{folds}, each with the same share of “{classes[1]}”; copies of a row stay together{together}",
             "Differences": "paired by fold; intervals and tests by Nadeau and Bengio's corrected t, since the folds' "
             "training rows overlap",
@@ -169,6 +170,7 @@ def of_model(model: MetricClassifier, data: str, target: str, path: Path) -> Pat
         {
             "Data": f"{data}, column “{target}”",
             "Rows": f"{len(model.held_out_.y):,}, in {len(members)} folds; copies of a row stay together",
+            **_positive_class_of(model),
             "Model": f"{len(members)} members, network {model.network_.name}, recipe {model.recipe}",
         }
         | _how_firm(model)
@@ -211,7 +213,8 @@ def of_evaluation(
         interval = _interval(None if drawn is None else drawn.interval)
         headline = f"{metric.name} is {value}{interval} at threshold {at:.4g}, on {len(y):,} rows."
         verdict = _told(model, threshold, counts, None if drawn is None else drawn.interval)
-    facts = {"Data": f"{data}, column “{y.name}”", "Rows": f"{len(y):,}"} | _required(_listed(model.subject_to))
+    facts = {"Data": f"{data}, column “{y.name}”", "Rows": f"{len(y):,}"} | _positive_class_of(model)
+    facts |= _required(_listed(model.subject_to))
     return report.write(report.Report(data, headline, verdict, [section], facts | made_by()), path)
 
 
@@ -286,6 +289,15 @@ def _interval(ends: tuple[float, float] | None) -> str:
     return "" if ends is None else f" (95 % interval {words.between(ends)})"
 
 
+def _positive_class(classes: tuple[str, str]) -> dict[str, str]:
+    """Which class is the positive one; ``classes`` has it last."""
+    return {"Positive class": f"“{classes[1]}”; the other class is “{classes[0]}”"}
+
+
+def _positive_class_of(model: MetricClassifier) -> dict[str, str]:
+    return {} if model.pos_label_ is None else _positive_class(_names(model))
+
+
 def _required(subject_to: Sequence[str]) -> dict[str, str]:
     return {"Required": " and ".join(map(str, subject_to))} if subject_to else {}
 
@@ -305,12 +317,11 @@ def _numbers(model: MetricClassifier, labels: Any) -> NDArray[np.int64]:
 
 
 def _positive_column(model: MetricClassifier) -> int:
-    if model.pos_label is None:
-        return 1
-    return int(np.flatnonzero(model.classes_ == model.pos_label)[0])
+    return int(model.classes_.tolist().index(model.pos_label_))
 
 
 def _names(model: MetricClassifier) -> tuple[str, str]:
+    """What the two classes are called, the positive one last."""
     column = _positive_column(model)
     return str(model.classes_[1 - column]), str(model.classes_[column])
 

@@ -11,6 +11,7 @@ import pandas as pd
 from metricfit.cli.errors import UserError
 from metricfit.cli.printing import say
 from metricfit.cli.tables import check_classes, read_table, shown, split_target
+from metricfit.estimators.labels import choose_positive_class
 from metricfit.metrics import get_metric, parse_requirement
 
 
@@ -76,17 +77,26 @@ def check_several(y: pd.Series, positive: str | None, subject_to: list[str] | No
 
 
 def positive_of(y: pd.Series, positive: str | None) -> Any:
-    """The positive label: the one named, else the rarer of two, of equally many the last."""
-    counts = y.value_counts()
+    """The positive label: the one that ``--positive`` names, else by the rule of ``choose_positive_class``.
+
+    Args:
+        y: The labels.
+        positive: The option's text, or None if it was not given.
+
+    Returns:
+        The label; None for several classes.
+
+    Raises:
+        UserError: If no label is written like ``positive``.
+    """
     if positive is None:
-        if len(counts) > 2:
-            return None
-        return sorted(counts.index, key=lambda label: (-counts[label], str(label)))[-1]
-    exact = [label for label in counts.index if str(label) == positive]
-    alike = [*exact, *(label for label in counts.index if _means(positive, label))]
+        return choose_positive_class(y.to_numpy())
+    labels = y.value_counts().index
+    exact = [label for label in labels if str(label) == positive]
+    alike = [*exact, *(label for label in labels if _means(positive, label))]
     if alike:
         return alike[0]
-    raise UserError(f"No row has the label {positive!r}; the labels are {_listed(counts.index)}.")
+    raise UserError(f"No row has the label {positive!r}; the labels are {_listed(labels)}.")
 
 
 def in_words(counts: pd.Series, positive: Any) -> str:

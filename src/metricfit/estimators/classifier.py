@@ -20,7 +20,7 @@ from metricfit.core.counts import Counts
 from metricfit.estimators import inputs, storage
 from metricfit.estimators.calibration import calibrated
 from metricfit.estimators.decisions import HeldOut, decided, held_out_of
-from metricfit.estimators.labels import classes_of, order_of, shares_of
+from metricfit.estimators.labels import choose_positive_class, classes_of, order_of, shares_of
 from metricfit.estimators.networks import OwnNetwork
 from metricfit.estimators.objectives import stages_for
 from metricfit.estimators.parameters import check_parameters
@@ -47,7 +47,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             comparison "focal" and "surrogate".
         members: folds, each held out by one member; no more than the rarest class has rows.
         average: of several classes: "macro", "micro" or "weighted".
-        pos_label: the positive class of two; by default the second of ``classes_``.
+        pos_label: the positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the
+            class with fewer rows (the later in sorted order if both have equally many), which is logged.
         class_weight: "balanced" or a weight for each class, in training alone: the threshold is tuned, and
             probabilities are calibrated, on the rows as they are.
         epochs: at most so many a stage; by default 2,500 steps' worth, from 40 to 500, or what ``time_budget`` allows.
@@ -63,7 +64,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: of folds, first weights and batches.
 
     Attributes:
-        classes_: the labels.
+        classes_: the labels, sorted.
+        pos_label_: the positive class of two; None for several classes.
         threshold_: a row is positive where ``predict_proba`` of its positive class is at least this: the exact best on
             the out-of-fold probabilities, under the requirements. None for several classes.
         threshold_interval_: how firmly the rows determine it, a 95 % bootstrap interval.
@@ -251,7 +253,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = classes_of(labels)
         if len(self.classes_) > 2 and requirements:
             raise ValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
-        self._order = order_of(self.classes_, self.pos_label)
+        self.pos_label_ = choose_positive_class(labels, self.pos_label)
+        self._order = order_of(self.classes_, self.pos_label_)
         number = self._numbers_of(labels)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.encoder_ = TableEncoder()

@@ -152,6 +152,7 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
     if found["features"]["names"] is not None:
         model.feature_names_in_ = np.array(found["features"]["names"], dtype=object)
     model._order, model._seed = arrays["order"].numpy(), int(found["seed"])
+    model.pos_label_ = model.classes_.tolist()[model._order[1]] if len(model.classes_) == 2 else None
     model.network_ = Network(**found["network"])
     tables = {name.removeprefix("table."): each.numpy() for name, each in arrays.items() if name.startswith("table.")}
     model.encoder_ = TableEncoder.restored(found["table"], tables)

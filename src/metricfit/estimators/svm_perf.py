@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from metricfit.core.counts import Counts
 from metricfit.estimators.cutting_planes import cut
 from metricfit.estimators.inputs import checked_labels
-from metricfit.estimators.labels import classes_of, order_of
+from metricfit.estimators.labels import choose_positive_class, classes_of, order_of
 from metricfit.estimators.undoing import unchanged_if_it_fails
 from metricfit.estimators.violations import Array, Violations, WorstPairs, WorstTable
 from metricfit.metrics.base import Formula, Metric, get_metric
@@ -44,11 +44,13 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tol: stop when no labels violate by more than this, in units of the metric.
         fit_intercept: learn b, as the weight of one more column of ``intercept_scaling``.
         intercept_scaling: the larger, the less b is drawn to 0.
-        pos_label: the positive class; by default the second of ``classes_``.
+        pos_label: the positive class. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the class with
+            fewer rows (the later in sorted order if both have equally many), which is logged.
         max_iter: planes to cut at most; a ConvergenceWarning says where they did not suffice.
 
     Attributes:
-        classes_: the two labels.
+        classes_: the two labels, sorted.
+        pos_label_: the positive one.
         coef_: w, ``(1, columns)``.
         intercept_: b, ``(1,)``.
         n_iter_: how many planes were cut.
@@ -126,7 +128,8 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"Only binary classification is supported. y has {len(self.classes_)} classes: SVMPerf needs 2"
             )
-        self._order = order_of(self.classes_, self.pos_label)
+        self.pos_label_ = choose_positive_class(labels, self.pos_label)
+        self._order = order_of(self.classes_, self.pos_label_)
         positive = labels == self.classes_[self._order[1]]
         by_pairs = self._is_auroc()
         with_intercept = self.fit_intercept and not by_pairs
