@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, fit
 from metricfit.losses import Mix, WeightedBCELoss, WMWLoss
@@ -229,6 +229,67 @@ def cannot_be_shared():
         return str(error)
 
 
+class Batches(IterableDataset):
+    """Batches that rank 0 gets five of and rank 1 two, or in one process what both ranks get together."""
+
+    SHARES = ((0, 8, 16, 24, 32, 37), (37, 45, 53))
+
+    def __init__(self, rank=None):
+        self.rank = rank
+
+    def __iter__(self):
+        x, y, _ = data()
+        of_ranks = [list(zip(cuts[:-1], cuts[1:], strict=True)) for cuts in self.SHARES]
+        chosen = of_ranks if self.rank is None else [of_ranks[self.rank]]
+        for step in range(max(map(len, chosen))):
+            rows = [torch.arange(*spans[step]) for spans in chosen if step < len(spans)]
+            yield x[torch.cat(rows)], y[torch.cat(rows)]
+
+
+class NoneForRank1(Batches):
+    """Nothing at all for rank 1."""
+
+    SHARES = ((0, 8, 16), (0,))
+
+
+def uneven(rank=None, folder=None, objective=None, **fabric):
+    """A run whose ranks have streams of different lengths, for training and for validation."""
+    train, held_out = (DataLoader(Batches(rank), batch_size=None) for _ in range(2))
+    result = fit(
+        model(),
+        train,
+        objective or MetricLoss("f1"),
+        validation=held_out,
+        epochs=3,
+        lr=0.03,
+        accelerator="cpu",
+        progress=False,
+        checkpoint_dir=folder,
+        checkpoint_every=None if folder is None else 4,
+        resume=folder is not None,
+        **fabric,
+    )
+    return told_of(result)
+
+
+def uneven_broken_off(folder):
+    """Interrupted in a step that rank 1 has no samples for, and resumed from a checkpoint of such a step."""
+    Interrupted.plan(at_10=interrupt)
+    with contextlib.suppress(KeyboardInterrupt):
+        uneven(RANK, folder, Interrupted(), devices=2)
+        raise AssertionError("was not interrupted")
+    Interrupted.plan()
+    return uneven(RANK, folder, Interrupted(), devices=2)
+
+
+def nothing_for_rank_1():
+    try:
+        train = DataLoader(NoneForRank1(RANK), batch_size=None)
+        fit(model(), train, WeightedBCELoss(), epochs=1, accelerator="cpu", devices=2, progress=False)
+    except ValueError as error:
+        return str(error)
+
+
 def without_being_told():
     """No devices=: what torchrun has started counts."""
     result = fit(model(), data()[:2], WeightedBCELoss(), epochs=1, accelerator="cpu", progress=False)
@@ -254,6 +315,9 @@ def cases(folder):
     found["shown"] = shown()
     found["shared out"] = shared_out_by_the_user()
     found["cannot"] = cannot_be_shared()
+    found["uneven"] = uneven(RANK, devices=2)
+    found["uneven, broken off"] = uneven_broken_off(mine / "uneven")
+    found["nothing for rank 1"] = nothing_for_rank_1()
     found["untold"], found["wrongly told"] = without_being_told(), wrongly_told()
     torch.save(found, folder / f"cases-{RANK}.pt")
 

@@ -116,6 +116,13 @@ def test_only_rank_0_shows_progress(ranks):
     assert ranks[1]["shown"] == ""
 
 
+def test_streams_of_different_lengths_are_read_to_the_end_on_every_rank(ranks):
+    for of_rank in ranks:
+        same(of_rank["uneven"], fit_script.uneven(), 1e-10)
+        same(of_rank["uneven, broken off"], fit_script.uneven(objective=fit_script.WeightedBCELoss()), 1e-10)
+        assert of_rank["nothing for rank 1"].startswith("the IterableDataset gives batches to 1 of 2 processes only")
+
+
 def test_a_distributed_sampler_is_left_to_share_out(ranks):
     """Which repeats a row where their number is odd; and it shuffles anew each epoch."""
     first, second = zip(*(of_rank["shared out"]["epochs"] for of_rank in ranks), strict=True)

@@ -16,11 +16,18 @@ Outputs = Callable[[Sequence[Tensor]], list[Tensor]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What lies ahead: the stages' names and epochs, the number of members, the steps an epoch has."""
+    """What lies ahead.
+
+    Attributes:
+        stages: the name and the number of epochs of each stage.
+        members: the number of models that are trained side by side.
+        steps_per_epoch: the number of optimiser steps per epoch; of a DataLoader, the number that it announces, which
+            may differ from the number that it gives; None if it announces none.
+    """
 
     stages: tuple[tuple[str, int], ...]
     members: int
-    steps_per_epoch: int
+    steps_per_epoch: int | None
 
 
 class Callback:

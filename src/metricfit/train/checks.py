@@ -95,13 +95,27 @@ class LoaderCheck:
         self.model, self.stages = model, stages
         self.logits: Tensor | None = None
 
-    def __call__(self, batch: Batch, number: int, of: int) -> Batch:
-        """The batch of that number, if its labels go with the model's outputs."""
+    def __call__(self, batch: Batch, number: int, of: int | None) -> Batch:
+        """Return the batch if its labels go with the model's outputs.
+
+        Args:
+            batch: the batch to check.
+            number: its position in the epoch, for the message.
+            of: the expected number of batches, if one is announced.
+
+        Raises:
+            ValueError: the labels do not go with the model's outputs.
+        """
         if self.logits is None:
             with randomness.seeded(0):
                 self.logits = sample_logits(self.model, batch.x)
-        check_target(self.logits, batch.y, self.stages, f"train, batch {number} of {of}", part=True)
+        check_target(self.logits, batch.y, self.stages, _batch_name(number, of), part=True)
         return batch
+
+
+def _batch_name(number: int, of: int | None) -> str:
+    """What messages call a batch; the expected number is left out where it is unknown or was wrong."""
+    return f"train, batch {number}" + (f" of {of}" if of is not None and number < of else "")
 
 
 def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:

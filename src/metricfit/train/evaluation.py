@@ -94,6 +94,8 @@ def evaluate(
                 weights.append(batch.weight.cpu())
     finally:
         model.train(was_training)
+    if not logits:
+        raise ValueError("the DataLoader gives no batches, so there is nothing to evaluate")
     outputs, labels = torch.cat(logits), torch.cat(target)
     weight = torch.cat(weights) if weights else None
     found = {each.name: each.measure(*matched(outputs, labels), weight) for each in monitors}

@@ -95,7 +95,8 @@ def fit(
     Args:
         model: gives logits, ``(n,)`` or ``(n, 1)`` for a binary problem.
         train: ``(X, y)`` or ``(X, y, weight)`` as tensors or arrays, a Dataset, or a DataLoader. Tensors are
-            moved to the device whole and indexed there.
+            moved to the device whole and indexed there. A DataLoader is read to its end in every epoch, whatever
+            length it announces; an endless stream must be cut, for example with ``itertools.islice``.
         objective: a loss, or stages of training, such as ``recipes.two_stage("f1")``.
         validation: the same kinds as ``train``. With it the best weights are kept.
         epochs: at most so many in each stage that does not say otherwise; lr, optimizer, scheduler, monitor and
@@ -186,8 +187,12 @@ def fit(
         on_device = _placed(data, fabric)
         held_out = None if held_out is None else _placed(held_out, fabric)
         learner = OneModel(fabric, model, held_out, accumulate=accumulate, clip=clip)
-        known = None if isinstance(data, FromLoader) else without_ignored(_labels(data), stages)
-        steps = len(data) if known is None else order.steps_of(known)
+        known: Tensor | None = None
+        if isinstance(data, FromLoader):
+            steps = data.expected_batches
+        else:
+            known = without_ignored(_labels(data), stages)
+            steps = order.steps_of(known)
         loop = Loop(
             learner,
             stages,
@@ -237,7 +242,7 @@ def _batches(
         if isinstance(data, FromLoader):
             given = data.batches(fabric.device, of_items, skip=first, epoch=epoch)
             if stage == epoch == 0:
-                given = (check(batch, at, len(data)) for at, batch in enumerate(given, first))
+                given = (check(batch, at, data.expected_batches) for at, batch in enumerate(given, first))
             yield from given
             return
         assert labels is not None

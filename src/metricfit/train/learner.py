@@ -171,6 +171,8 @@ class OneModel(Learner):
         self.model.eval()
         with torch.no_grad():
             found = [(_counted(self.model(batch.x), batch), batch) for batch in self._share(data)]
+            if not found:
+                raise ValueError("the validation DataLoader gives no batches, so there is nothing to measure on")
             logits = torch.cat([each for each, _ in found])
             y = torch.cat([batch.y for _, batch in found])
             weights = [batch.weight for _, batch in found if batch.weight is not None]

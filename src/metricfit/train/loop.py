@@ -27,6 +27,11 @@ from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.stage import Stage
 
 LOOK_EVERY = 32
+_NO_BATCH = "the DataLoader gives no batches, so there is nothing to train on"
+_NO_BATCH_AGAIN = (
+    "the DataLoader gives no batches, although an earlier epoch had some; its IterableDataset must start anew in every "
+    "call of __iter__"
+)
 
 
 class NotFiniteError(ArithmeticError):
@@ -62,7 +67,8 @@ class Loop:
         learner: what learns.
         stages: with nothing left open.
         batches: the batches of an epoch from one on, for the active members: ``batches(stage, epoch, first)``.
-        steps: how many batches an epoch has.
+        steps: the expected number of batches per epoch, for callbacks and messages; None if it is not known. An epoch
+            ends where ``batches`` ends.
         lr: for each stage the members' learning rates; by default the stages' own, of one member.
         validated: whether there is a validation set.
         folder: where checkpoints go, if anywhere; ``writes`` is whether this process writes them.
@@ -76,7 +82,7 @@ class Loop:
         learner: Learner,
         stages: Sequence[Stage],
         batches: Callable[[int, int, int], Iterator[Batch]],
-        steps: int,
+        steps: int | None,
         *,
         lr: Sequence[Sequence[float]] | None = None,
         validated: bool,
@@ -147,7 +153,11 @@ class Loop:
         at, active = self.at, list(self.learner.active)
         pending: list[Tensor] = []
         looks, largest = self._looks_at_gradient(), None
+        save_is_due = False
         for batch in self.batches(at.stage, at.epoch, at.batch):
+            if save_is_due:  # only now is it known that the epoch goes on, and that its end will not save this step
+                self._settle(pending, active)
+                self._save()
             try:
                 losses = self.learner.step(batch)
             except DivergedError as error:
@@ -164,11 +174,10 @@ class Loop:
                 self.folder.count_step()
             for callback in self.callbacks:
                 callback.stepped(at.step, losses)
-            in_between = at.batch < self.steps
-            if in_between and self.checkpoint_every and at.step % self.checkpoint_every == 0:
-                self._settle(pending, active)
-                self._save()
+            save_is_due = bool(self.checkpoint_every) and at.step % (self.checkpoint_every or 1) == 0
         self._settle(pending, active)
+        if not at.batch:
+            raise ValueError(_NO_BATCH if not at.step else f"epoch {at.epoch} of {stage.name}: {_NO_BATCH_AGAIN}")
         if largest is not None:
             self._watch_gradient(stage, active, largest)
         self.learner.end_epoch()
@@ -186,12 +195,15 @@ class Loop:
 
     def _not_finite(self, step: int, what: str, member: int = 0, where: str = "") -> str:
         who = f" of member {member}" if self.members > 1 else ""
-        batch = (step - 1) % self.steps
+        batch = self.at.batch + step - self.at.step - 1
+        position = f"stage {self.at.stage}, epoch {self.at.epoch}"
+        if batch >= 0:
+            position += f", batch {batch}" + (f" of {self.steps}" if self.steps is not None else "")
         causes = "NaN or infinity in the validation inputs, " if where else ""
         kept = "" if self.folder is None else f" The checkpoints in {self.folder.path} are from before it."
         return (
-            f"the {where}loss{who} {what} at step {step} (stage {self.at.stage}, epoch {self.at.epoch}, batch {batch} "
-            f"of {self.steps}). Likely causes: {causes}a learning rate that is too high (this stage: "
+            f"the {where}loss{who} {what} at step {step} ({position}). Likely causes: {causes}a learning rate that is "
+            f"too high (this stage: "
             f"{self.lr[self.at.stage][member]:g}), inputs of very large values, or fp16 overflow; lower lr, give "
             f"clip=1.0, standardise the inputs, or use bf16.{kept}"
         )
@@ -207,7 +219,7 @@ class Loop:
         One batch tells nothing: where it holds no positives, the gradient of F1 is 0.
         """
         for member, size in zip(active, largest.tolist(), strict=True):
-            loss = self.at.loss_sum[member] / max(1, self.steps)
+            loss = self.at.loss_sum[member] / self.at.batch
             if size < DEAD_GRADIENT and loss > 0.05:
                 who = f" of member {member}" if self.members > 1 else ""
                 warnings.warn(
@@ -225,7 +237,7 @@ class Loop:
         for member in active:
             row: Row = {"stage": stage.name, "epoch": at.epoch, "step": at.step}
             row |= {"member": member} if self.members > 1 else {}
-            row["train_loss"] = at.loss_sum[member] / max(1, self.steps)
+            row["train_loss"] = at.loss_sum[member] / at.batch
             rows.append(row)
         if self.validated:
             found = self._validated(monitor, active)

@@ -89,7 +89,7 @@ def _differing(before: Any, now: Any, where: str, left_out: set[str]) -> Iterato
 
 def _data(given: Source) -> dict[str, Any]:
     if isinstance(given, FromLoader):
-        return {"batches": len(given)}
+        return {"batches": given.expected_batches}
     found: dict[str, Any] = {"samples": len(given), "hash of labels": fingerprint(given.target)}
     if isinstance(given, InMemory):
         rows = torch.linspace(0, len(given) - 1, min(ROWS, len(given)), dtype=torch.float64).round().long()
