@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -239,7 +240,7 @@ class Batches(IterableDataset):
 
     def __iter__(self):
         x, y, _ = data()
-        of_ranks = [list(zip(cuts[:-1], cuts[1:], strict=True)) for cuts in self.SHARES]
+        of_ranks = [list(pairwise(cuts)) for cuts in self.SHARES]
         chosen = of_ranks if self.rank is None else [of_ranks[self.rank]]
         for step in range(max(map(len, chosen))):
             rows = [torch.arange(*spans[step]) for spans in chosen if step < len(spans)]

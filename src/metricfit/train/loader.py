@@ -88,7 +88,7 @@ class FromLoader:
         The loader shuffles by the seed, and independently of the random numbers that the model draws in between.
 
         Raises:
-            ValueError: the loader ends before ``skip`` batches, so it is not the one that a checkpoint was written with.
+            ValueError: the loader ends before ``skip`` batches, so it is not the one that the checkpoint is from.
         """
         pairs = self._read(seed, epoch)
         number = 0
