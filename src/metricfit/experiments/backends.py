@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,6 @@ import joblib
 import torch
 
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
-_followed: set[int] = set()
 
 
 def check(jobs: int, backend: str) -> None:
@@ -51,21 +51,31 @@ def deaf_children() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def follow(parent: int) -> None:
-    """End this worker soon after its parent, however that ends; Ctrl-C is the parent's to answer.
+def end_with_parent(parent: int) -> None:
+    """Make this worker process end soon after its parent does, however the parent ends.
 
-    A killed command cannot end its workers, and they would wait for work for minutes.
+    loky calls this function when it starts a worker. A command that is killed cannot stop its workers, and they would
+    wait for work, or work on, without it. A thread looks after the parent rather than Linux's PR_SET_PDEATHSIG, because
+    that signal is sent when the thread that started the worker ends. Ctrl-C is handled by the parent alone.
+
+    Args:
+        parent: Process id of the command that started this worker.
     """
-    if parent in _followed or os.getppid() != parent:
-        return
-    _followed.add(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_after, args=(parent,), daemon=True).start()
+    if sys.platform != "win32" and os.getppid() != parent:  # the parent ended before this worker had started
+        os._exit(1)
+    threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
 
 
-def _leave_after(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
+def _exit_after(parent: int) -> None:
+    """Wait for the parent process to end, then end this one without cleaning up."""
+    if sys.platform == "win32":  # where a process keeps the id of a parent that has ended
+        import _winapi
+
+        _winapi.WaitForSingleObject(_winapi.OpenProcess(_winapi.SYNCHRONIZE, False, parent), _winapi.INFINITE)
+    else:
+        while os.getppid() == parent:
+            time.sleep(0.5)
     os._exit(1)
 
 
@@ -73,8 +83,10 @@ def _leave_after(parent: int) -> None:
 def joined(backend: str, jobs: int) -> Iterator[None]:
     """joblib set to a backend; Ray and Dask are joined if they run already, else started and ended here."""
     starts = {"ray": _ray, "dask": _dask}
-    with starts[backend](jobs) if backend in starts else _nothing(), joblib.parallel_config(backend=backend):
-        yield
+    settings = {"initializer": end_with_parent, "initargs": (os.getpid(),)} if backend == "loky" else {}
+    with starts[backend](jobs) if backend in starts else _nothing():
+        with joblib.parallel_config(backend=backend, **settings):
+            yield
 
 
 @contextmanager

@@ -25,7 +25,7 @@ import torch
 
 from metricfit._version import __version__
 from metricfit.experiments.backends import BACKENDS as BACKENDS
-from metricfit.experiments.backends import check, deaf_children, follow, joined, threads_each
+from metricfit.experiments.backends import check, deaf_children, joined, threads_each
 from metricfit.experiments.failures import deliberate
 from metricfit.train.folder import RunFolder
 from metricfit.train.spec import differences
@@ -184,8 +184,8 @@ def _finished(
         for cell in left:
             yield _work_on(cell, work, root, prepare)
         return
-    threads, parent = threads_each(jobs), os.getpid() if backend == "loky" else None
-    tasks = (joblib.delayed(_work_on)(cell, work, root, prepare, threads, parent) for cell in left)
+    threads = threads_each(jobs)
+    tasks = (joblib.delayed(_work_on)(cell, work, root, prepare, threads) for cell in left)
     with joined(backend, jobs):
         if backend == "ray":  # it gives no result before the last: a few at a time, for the sake of progress
             with joblib.Parallel(n_jobs=jobs) as several:
@@ -203,10 +203,7 @@ def _work_on(
     root: Path,
     prepare: Prepare | None = None,
     threads: int | None = None,
-    parent: int | None = None,
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    if parent is not None:
-        follow(parent)
     if threads is not None:
         torch.set_num_threads(threads)
     path = cell.folder(root)
