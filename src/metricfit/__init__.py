@@ -7,6 +7,7 @@ from metricfit import constraints, curves, losses, metrics, steps
 from metricfit._version import __version__
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.core.counts import Counts
+from metricfit.errors import MetricfitError
 from metricfit.losses import MetricLoss, RunningCounts, SurrogateFBetaLoss
 from metricfit.metrics import get_metric, metric, parse_requirement
 
@@ -30,6 +31,7 @@ __all__ = [
     "Counts",
     "MetricClassifier",
     "MetricLoss",
+    "MetricfitError",
     "RankingConstraint",
     "RunningCounts",
     "SurrogateFBetaLoss",

@@ -11,9 +11,9 @@ import metricfit
 
 NAMES = {
     "metricfit": """
-        AugmentedLagrangian Counts MetricClassifier MetricLoss RankingConstraint RunningCounts SurrogateFBetaLoss
-        __version__ constraints curves estimators evaluate fit get_metric losses metric metrics parse_requirement stats
-        steps train
+        AugmentedLagrangian Counts MetricClassifier MetricLoss MetricfitError RankingConstraint RunningCounts
+        SurrogateFBetaLoss __version__ constraints curves estimators evaluate fit get_metric losses metric
+        metrics parse_requirement stats steps train
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint RankingConstraint RequirementConstraint augmented_term

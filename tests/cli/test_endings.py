@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from metricfit._version import __version__
 from metricfit.cli.app import COMMANDS, app
 from metricfit.cli.errors import UserError, told
+from metricfit.curves import InfeasibleError
 from metricfit.experiments import Cell, CellError, run
 from metricfit.experiments.failures import deliberate
 from metricfit.metrics import get_metric
@@ -66,6 +67,7 @@ def caught(function):
         (UserError("mend\nthis"), 2, "Error: mend this"),
         (FileNotFoundError(2, "No such file", "t.csv"), 2, "Error: t.csv cannot be used: No such file."),
         (foreseen, 2, "Error: there is no metric 'f3'"),
+        (InfeasibleError("no threshold\ngives that"), 2, "Error: no threshold gives that"),
         (KeyboardInterrupt(), 130, "Interrupted. Nothing is kept to go on from"),
         (unforeseen, 1, "mistake in metricfit, not in your table"),
         (ValueError("from nowhere"), 1, "mistake in metricfit"),

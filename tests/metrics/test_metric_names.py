@@ -149,7 +149,7 @@ def test_parameters_by_position_by_name_and_as_lists():
         ("fbeta(beta=[])", ValueError, "beta has no values"),
         ("fbeta(beta=-1)", ValueError, "beta must be finite and at least 0, got -1"),
         ("fbeta(beta=1e999)", ValueError, "beta must be finite and at least 0, got inf"),
-        ("f1(2)", ValueError, r"f1 takes no parameters, got 'f1\(2\)'"),
+        ("f1(2)", ValueError, r"f1 takes no parameters; write 'f1' alone"),
         ("f1(beta=2)", ValueError, "f1 takes no parameters"),
         ("f1[-1]", TypeError, r"f1\[k\] takes a class number from 0 on, got -1"),
         ("f1['a']", TypeError, r"f1\[k\] takes a class number from 0 on, got 'a'"),

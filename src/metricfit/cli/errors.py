@@ -13,11 +13,12 @@ from typing import Any
 import typer
 
 from metricfit.cli.printing import say
+from metricfit.errors import MetricfitError
 
 DEBUG = "METRICFIT_DEBUG"
 
 
-class UserError(Exception):
+class UserError(MetricfitError):
     """Something about the files or options given; the message says what, and what to do."""
 
 

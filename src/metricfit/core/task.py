@@ -15,6 +15,7 @@ from torch import Tensor
 from metricfit.core.batch import Batch, Classes, Columns
 from metricfit.core.class_layout import Layout
 from metricfit.core.numerics import counting_dtype
+from metricfit.errors import MetricfitError
 
 TASKS = ("binary", "multiclass", "multilabel")
 
@@ -25,7 +26,7 @@ READINGS = (
 )
 
 
-class DivergedError(ValueError):
+class DivergedError(MetricfitError, ValueError):
     """Logits are NaN or infinite."""
 
 

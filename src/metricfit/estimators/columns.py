@@ -17,6 +17,8 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import normalize
 
+from metricfit.errors import MetricfitError
+
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
@@ -190,7 +192,7 @@ class Text(Column):
         return hashing.transform([each or "" for each in as_text(column)])
 
 
-class NotANumber(ValueError):
+class NotANumber(MetricfitError, ValueError):
     """An entry of a column of numbers that reads as none."""
 
 

@@ -84,9 +84,9 @@ def joined(backend: str, jobs: int) -> Iterator[None]:
     """joblib set to a backend; Ray and Dask are joined if they run already, else started and ended here."""
     starts = {"ray": _ray, "dask": _dask}
     settings = {"initializer": end_with_parent, "initargs": (os.getpid(),)} if backend == "loky" else {}
-    with starts[backend](jobs) if backend in starts else _nothing():
-        with joblib.parallel_config(backend=backend, **settings):
-            yield
+    started = starts[backend](jobs) if backend in starts else _nothing()
+    with started, joblib.parallel_config(backend=backend, **settings):
+        yield
 
 
 @contextmanager

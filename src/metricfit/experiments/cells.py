@@ -24,6 +24,7 @@ import joblib
 import torch
 
 from metricfit._version import __version__
+from metricfit.errors import MetricfitError
 from metricfit.experiments.backends import BACKENDS as BACKENDS
 from metricfit.experiments.backends import check, deaf_children, joined, threads_each
 from metricfit.experiments.failures import deliberate
@@ -36,7 +37,7 @@ Prepare = Callable[[], None]
 Watch = Callable[["Progress"], None]
 
 
-class CellError(RuntimeError):
+class CellError(MetricfitError, RuntimeError):
     """A cell failed; the message says which and why.
 
     Attributes:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import dis
 from types import TracebackType
 
+from metricfit.errors import MetricfitError
+
 
 def deliberate(error: BaseException) -> bool:
-    """Whether a ``raise`` in this library's own code made the error, and so a message written for the reader.
+    """Whether this library raised the error on purpose, with a message written for the user.
 
-    What an operation or another library raised, such as a failed lookup or shapes that do not match, was foreseen by
-    nobody. Only an error that was caught has a traceback to tell by.
+    A MetricfitError always is. Checks that still raise a built-in class, such as ValueError, are recognised by the
+    traceback: its last frame is a ``raise`` statement of this library. Errors of operations and of other libraries,
+    such as a failed lookup or shapes that do not match, were not expected, and are mistakes in metricfit.
+
+    Args:
+        error: An error that was caught; an error that was never raised has no traceback.
 
     >>> from metricfit.metrics import get_metric
     >>> try:
@@ -29,6 +35,8 @@ def deliberate(error: BaseException) -> bool:
     ...     deliberate(error)
     False
     """
+    if isinstance(error, MetricfitError):
+        return True
     at: TracebackType | None = error.__traceback__
     if at is None:
         return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -15,8 +14,10 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
 from metricfit.metrics import registry
-from metricfit.metrics.requirements import Requirement, literal
+from metricfit.metrics.pickling import call_factory, defined_where, name_in_module
+from metricfit.metrics.requirements import Requirement, as_float, literal
 
 Formula = Callable[..., Tensor]
 Bounds = tuple[float, float]
@@ -67,7 +68,7 @@ class Metric:
     def __call__(self, counts: Counts) -> Tensor:
         """The value per class; 0 where the formula is 0/0."""
         if not isinstance(counts, Counts):
-            raise TypeError(f"a metric is called on Counts, got {type(counts).__name__}; see Counts.hard")
+            raise InvalidTypeError(f"a metric is called on Counts, got {type(counts).__name__}; see Counts.hard")
         if self.whole_matrix and not counts.exclusive:  # each column is a matrix of its own
             return self(replace(counts.map(lambda given: given.unsqueeze(-1)), exclusive=True)).squeeze(-1)
         parameters = {key: self._parameter(key, value, counts) for key, value in self.parameters.items()}
@@ -79,7 +80,7 @@ class Metric:
             return value
         classes = counts.tp.shape[-1]
         if len(value) != classes:
-            raise ValueError(f"{self.name} has {len(value)} values of {key}, the counts have {classes} classes")
+            raise InvalidValueError(f"{self.name} has {len(value)} values of {key}, the counts have {classes} classes")
         of_class = [torch.full_like(counts.tp[..., at], each) for at, each in enumerate(value)]
         return torch.stack(of_class, -1)  # made where the counts are: a copy to a GPU would be waited for
 
@@ -87,9 +88,9 @@ class Metric:
         """A user's formula, which may divide as it likes: where it gives NaN the value is 0, and so is the gradient."""
         value = self.formula(counts, **parameters)
         if not isinstance(value, Tensor):
-            raise TypeError(f"the formula of {self.name} must return a tensor, got {type(value).__name__}")
+            raise InvalidTypeError(f"the formula of {self.name} must return a tensor, got {type(value).__name__}")
         if value.shape not in (counts.tp.shape, counts.tp.shape[:-1] if self.whole_matrix else counts.tp.shape):
-            raise ValueError(
+            raise InvalidValueError(
                 f"the formula of {self.name} must give one value a class, shape {tuple(counts.tp.shape)}, got "
                 f"{tuple(value.shape)}; a formula that reduces over the classes needs @metric(whole_matrix=True)"
             )
@@ -104,16 +105,16 @@ class Metric:
         classes = value.shape[-1]
         if self.class_index >= classes:
             hint = "; a binary problem has one, its positive class: leave the index out" if classes == 1 else ""
-            raise ValueError(f"{self.name}: the counts have {classes} classes, 0 to {classes - 1}{hint}")
+            raise InvalidValueError(f"{self.name}: the counts have {classes} classes, 0 to {classes - 1}{hint}")
         return value[..., self.class_index : self.class_index + 1]
 
     def __getitem__(self, index: int) -> Metric:
         if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-            raise TypeError(f"{self.name}[k] takes a class number from 0 on, got {index!r}")
+            raise InvalidTypeError(f"{self.name}[k] takes a class number from 0 on, got {quote(index)}")
         if self.whole_matrix:
-            raise TypeError(f"{self.name} is one number for the whole confusion matrix, not one per class")
+            raise InvalidTypeError(f"{self.name} is one number for the whole confusion matrix, not one per class")
         if self.class_index is not None:
-            raise TypeError(f"{self.name} is already of one class")
+            raise InvalidTypeError(f"{self.name} is already of one class")
         return self._with(class_index=index)
 
     def _with(self, **changes: Any) -> Metric:
@@ -135,10 +136,10 @@ class Metric:
         return Requirement(self, "<=", bound)
 
     def __gt__(self, bound: float) -> Requirement:
-        raise TypeError(f"write {self.name} >= {bound}: a requirement includes its bound")
+        raise InvalidTypeError(f"write {self.name} >= {bound}: a requirement includes its bound")
 
     def __lt__(self, bound: float) -> Requirement:
-        raise TypeError(f"write {self.name} <= {bound}: a requirement includes its bound")
+        raise InvalidTypeError(f"write {self.name} <= {bound}: a requirement includes its bound")
 
     def _key(self) -> tuple[object, ...]:
         return self.name, self.formula if self.own else None
@@ -157,10 +158,10 @@ class Metric:
             return get_metric, (self.name,)
         if self.class_index is not None:
             whole = self._with(class_index=None)
-            return operator.getitem, (_global(whole) or whole, self.class_index)
+            return operator.getitem, (defined_where(whole) or whole, self.class_index)
         if self.parameters:
-            return _called, (registry.find(self.base_name), self.parameters)
-        return _found_by_name(self) or super().__reduce__()
+            return call_factory, (registry.find(self.base_name), self.parameters)
+        return name_in_module(self) or super().__reduce__()
 
 
 class MetricFactory:
@@ -179,7 +180,7 @@ class MetricFactory:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self!r}: {error}") from None
+            raise InvalidTypeError(f"{self!r}: {shorten(error)}") from None
         bound.apply_defaults()
         parameters = {key: self._checked(key, value) for key, value in bound.arguments.items()}
         bounds = self.bounds(**parameters) if callable(self.bounds) else self.bounds
@@ -188,22 +189,22 @@ class MetricFactory:
     def _checked(self, key: str, value: object) -> Parameter:
         if isinstance(value, (list, tuple)):
             if not value:
-                raise ValueError(f"{self.name}: {key} has no values")
+                raise InvalidValueError(f"{self.name}: {key} has no values")
             return tuple(self._number(key, one) for one in value)
         return self._number(key, value)
 
     def _number(self, key: str, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{self.name}: {key} must be a number or a list of them, got {value!r}")
-        number = float(value)
+            raise InvalidTypeError(f"{self.name}: {key} must be a number or a list of them, got {quote(value)}")
+        number = as_float(value, f"{self.name}: {key}")
         if not math.isfinite(number) or (number < 0 and not self.settings["own"]):
             least = "" if self.settings["own"] else " and at least 0"
-            raise ValueError(f"{self.name}: {key} must be finite{least}, got {value}")
+            raise InvalidValueError(f"{self.name}: {key} must be finite{least}, got {value}")
         return number
 
     def __reduce__(self) -> str | tuple[object, ...]:
         return (
-            (registry.find, (self.name,)) if not self.settings["own"] else _found_by_name(self) or super().__reduce__()
+            (registry.find, (self.name,)) if not self.settings["own"] else name_in_module(self) or super().__reduce__()
         )
 
     def __repr__(self) -> str:
@@ -282,10 +283,10 @@ def _made(
     own: bool,
 ) -> Metric | MetricFactory:
     if not callable(formula):
-        raise TypeError(f"a metric is made of a function of Counts, got {type(formula).__name__}")
+        raise InvalidTypeError(f"a metric is made of a function of Counts, got {type(formula).__name__}")
     needed = frozenset((needs,) if isinstance(needs, str) else needs)
     if not needed <= {"positives", "negatives"}:
-        raise ValueError(f"needs is any of 'positives' and 'negatives', got {needs!r}")
+        raise InvalidValueError(f"needs is any of 'positives' and 'negatives', got {needs!r}")
     settings: dict[str, Any] = {
         "minimize": minimize,
         "needs": needed,
@@ -296,7 +297,7 @@ def _made(
     if len(inspect.signature(formula).parameters) > 1:
         return MetricFactory(name, formula, bounds, **settings)
     if callable(bounds):
-        raise TypeError(f"{name}: bounds can be a function only of the formula's parameters, and it has none")
+        raise InvalidTypeError(f"{name}: bounds can be a function only of the formula's parameters, and it has none")
     return Metric(name, formula, bounds=bounds, **settings)
 
 
@@ -311,42 +312,33 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str):
-        name, args, kwargs, index = registry.parse(metric)
-        entry = registry.find(name)
-        if isinstance(entry, MetricFactory):
-            found = entry(*args, **kwargs)
-        elif args or kwargs:
-            raise ValueError(f"{name} takes no parameters, got {metric!r}")
-        else:
-            found = entry
-        assert isinstance(found, Metric)
-        return found if index is None else found[index]
+        return metric_of(registry.parse(metric))
     if isinstance(metric, MetricFactory):
-        raise TypeError(f"{metric!r} needs its parameters, as in {metric.name}(...)")
+        raise InvalidTypeError(f"{metric!r} needs its parameters, as in {metric.name}(...)")
     if not callable(metric):
-        raise TypeError(f"a metric is a Metric, its name or a function of Counts, got {metric!r}")
+        raise InvalidTypeError(f"a metric is a Metric, its name or a function of Counts, got {quote(metric)}")
     made = _made(metric, False, (-math.inf, math.inf), (), False, own=True)
     if isinstance(made, MetricFactory):
-        raise TypeError(f"{made!r} takes parameters besides Counts; fix them with a lambda, or use @metric")
+        raise InvalidTypeError(f"{made!r} takes parameters besides Counts; fix them with a lambda, or use @metric")
     return made
 
 
-def _found_by_name(made: Metric | MetricFactory) -> str | None:
-    """How pickle finds what @metric put where the function would be; None for what is not there."""
-    if _global(made) is not made:
-        return None
-    made.__module__ = made.formula.__module__
-    return str(made.formula.__qualname__)
+def metric_of(parsed: registry.ParsedMetric) -> Metric:
+    """Look up a metric that was written as text.
 
-
-def _global(made: Metric | MetricFactory) -> Metric | MetricFactory | None:
-    """What stands where the formula was defined, if it is equal to what was made of it."""
-    found = getattr(sys.modules.get(made.formula.__module__), getattr(made.formula, "__qualname__", ""), None)
-    return found if found == made else None
-
-
-def _called(factory: MetricFactory, parameters: Mapping[str, Parameter]) -> Metric:
-    return factory(**parameters)
+    Raises:
+        InvalidValueError: There is no such metric, or it takes no parameters or other values.
+        TypeError: The parameters are not those of the metric, or their values are no numbers.
+    """
+    entry = registry.find(parsed.name)
+    if isinstance(entry, MetricFactory):
+        metric = entry(*parsed.args, **parsed.kwargs)
+    elif parsed.args or parsed.kwargs:
+        raise InvalidValueError(f"{parsed.name} takes no parameters; write {parsed.name!r} alone")
+    else:
+        metric = entry
+    assert isinstance(metric, Metric)
+    return metric if parsed.index is None else metric[parsed.index]
 
 
 def _literal(value: Parameter) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor
 from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype, ratio
+from metricfit.errors import MetricfitError
 from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
@@ -49,7 +50,7 @@ class BestThreshold(NamedTuple):
     value: float
 
 
-class InfeasibleError(ValueError):
+class InfeasibleError(MetricfitError, ValueError):
     """No threshold meets the requirements; the message says what is reachable."""
 
 

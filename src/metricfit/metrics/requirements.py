@@ -12,6 +12,8 @@ from torch import Tensor
 
 from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.metrics import registry
 
 if TYPE_CHECKING:
     from metricfit.metrics.base import Metric
@@ -31,14 +33,17 @@ class Requirement:
     bound: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.bound, bool) or not isinstance(self.bound, Real) or math.isnan(self.bound):
-            raise TypeError(f"the bound of {self.metric.name} must be a number, got {self.bound!r}")
-        object.__setattr__(self, "bound", float(self.bound))
+        if isinstance(self.bound, bool) or not isinstance(self.bound, Real):
+            raise InvalidTypeError(f"the bound of {self.metric.name} must be a number, got {quote(self.bound)}")
+        bound = as_float(self.bound, f"the bound of {self.metric.name}")
+        if math.isnan(bound):
+            raise InvalidTypeError(f"the bound of {self.metric.name} must be a number, got {bound}")
+        object.__setattr__(self, "bound", bound)
         low, high = self.metric.bounds
         if not low <= self.bound <= high:
             percent = 2 <= self.bound <= 100 and low <= self.bound / 100 <= high
             hint = f"; did you mean {self.bound / 100:g}?" if percent else ""
-            raise ValueError(f"{self}: {self.metric.name} lies between {low:g} and {high:g}{hint}")
+            raise InvalidValueError(f"{self}: {self.metric.name} lies between {low:g} and {high:g}{hint}")
 
     def violation(self, counts: Counts) -> Tensor:
         """How far the value is on the wrong side of the bound; at most 0 where the requirement holds."""
@@ -57,7 +62,7 @@ class Requirement:
         return violation <= ROUNDING * max(1.0, abs(self.bound))
 
     def __bool__(self) -> bool:
-        raise TypeError(
+        raise InvalidTypeError(
             f"({self}) is neither true nor false. A chained comparison such as 0.8 <= recall <= 0.9 would silently "
             "drop a bound: write two requirements. To test counts, use requirement.holds(counts)"
         )
@@ -77,33 +82,58 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
     >>> parse_requirement("fbeta(beta=2) >= 0.5").bound
     0.5
     """
-    from metricfit.metrics.base import get_metric
+    from metricfit.metrics.base import metric_of
 
     if isinstance(requirement, Requirement):
         return requirement
     if not isinstance(requirement, str):
-        raise TypeError(f"a requirement is written like metrics.recall >= 0.9 or 'recall >= 0.9', got {requirement!r}")
-    try:
-        node = ast.parse(requirement.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        node = None
+        raise InvalidTypeError(
+            f"a requirement is written like metrics.recall >= 0.9 or 'recall >= 0.9', got {quote(requirement)}"
+        )
+    node = registry.parse_expression(requirement)
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
-        raise ValueError(f"cannot read the requirement {requirement!r}; write one bound, such as 'recall >= 0.9'")
+        raise InvalidValueError(
+            f"cannot read the requirement {quote(requirement)}; write one bound, such as 'recall >= 0.9'"
+        )
     left, right = node.left, node.comparators[0]
     sense = {ast.GtE: ">=", ast.LtE: "<="}.get(type(node.ops[0]))
     if sense is None:
-        raise ValueError(f"{requirement!r}: compare with >= or <=; a requirement includes its bound")
+        raise InvalidValueError(f"{quote(requirement)}: compare with >= or <=; a requirement includes its bound")
     if _number(left) is not None:
         left, right, sense = right, left, ">=" if sense == "<=" else "<="
     bound = _number(right)
     if bound is None:
-        raise ValueError(f"{requirement!r}: one side must be a number")
-    return Requirement(get_metric(ast.unparse(left)), sense, bound)
+        raise InvalidValueError(f"{quote(requirement)}: one side must be a number")
+    parsed = registry.parse_metric(left)
+    if parsed is None:
+        raise InvalidValueError(
+            f"cannot read the metric of the requirement {quote(requirement)}; write a name, or a name with literal "
+            "parameters, as in 'fbeta(beta=2) >= 0.5'"
+        )
+    return Requirement(metric_of(parsed), sense, bound)
 
 
 def _number(node: ast.expr) -> float | None:
     try:
-        value = ast.literal_eval(node)
-    except (ValueError, TypeError, MemoryError, RecursionError):
+        value = registry.literal_value(node)
+    except ValueError:
         return None
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def as_float(value: Real | float, what: str) -> float:
+    """Convert a number to a float.
+
+    Args:
+        value: A number of any type.
+        what: What the number is, for the message.
+
+    Raises:
+        InvalidValueError: The number is an integer larger than any float.
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidValueError(
+            f"{what} is {quote(value)}, too large for a float; write a number of at most 1.8e308 in size"
+        ) from None

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.task import DivergedError
+from metricfit.errors import MetricfitError
 from metricfit.losses.watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train import randomness
 from metricfit.train.batch import Batch
@@ -34,7 +35,7 @@ _NO_BATCH_AGAIN = (
 )
 
 
-class NotFiniteError(ArithmeticError):
+class NotFiniteError(MetricfitError, ArithmeticError):
     """The loss became NaN or infinite."""
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.errors import MetricfitError
+
 IDX_OF_BYTES = 0x0800
 AGAIN = "download it again"
 
 
-class BadImageFile(ValueError):
+class BadImageFile(MetricfitError, ValueError):
     """A file of images is there, but is not what it should be."""
 
     def __init__(self, path: Path, why: str, remedy: str = AGAIN) -> None:

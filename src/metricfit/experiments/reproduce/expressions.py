@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from metricfit.errors import MetricfitError
+
 Known = Mapping[str, Callable[..., Any]]
 
 
-class ExpressionError(ValueError):
+class ExpressionError(MetricfitError, ValueError):
     """The text is not a call of known names."""
 
 

@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metricfit.errors import MetricfitError
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -17,7 +19,7 @@ T = TypeVar("T")
 MISSING: Any = object()
 
 
-class SpecError(ValueError):
+class SpecError(MetricfitError, ValueError):
     """A table's file is not as it should be."""
 
 

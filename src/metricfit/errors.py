@@ -1,0 +1,78 @@
+"""The base class of this library's errors, and how messages quote what users passed."""
+
+from __future__ import annotations
+
+#: Maximum number of characters that a message quotes of one value, and of another library's message.
+QUOTED, EXPLAINED = 80, 300
+
+
+class MetricfitError(Exception):
+    """Base class of the errors that metricfit raises on purpose; the message says what is wrong and what to do.
+
+    Subclasses also derive from the built-in class that fits, such as ValueError, so that code which catches those
+    keeps working.
+
+    Example:
+        >>> from metricfit import get_metric
+        >>> try:
+        ...     get_metric("f3")
+        ... except MetricfitError as error:
+        ...     isinstance(error, ValueError)
+        True
+    """
+
+
+class InvalidValueError(MetricfitError, ValueError):
+    """A value that cannot be used."""
+
+
+class InvalidTypeError(MetricfitError, TypeError):
+    """A value of a type that cannot be used."""
+
+
+class ModelFileError(MetricfitError, ValueError):
+    """A saved model that is damaged, incomplete or inconsistent."""
+
+
+class TableTooLargeError(MetricfitError, ValueError):
+    """A table that would take more memory than is allowed."""
+
+
+def quote(value: object, limit: int = QUOTED) -> str:
+    """Write a value as it would be typed, shortened so that a message never repeats a whole file.
+
+    Args:
+        value: What the user passed.
+        limit: Maximum number of characters to quote.
+
+    Returns:
+        The value's ``repr``, or its beginning and its length.
+
+    Example:
+        >>> quote("recall")
+        "'recall'"
+        >>> quote("f" * 5000, limit=8)
+        "'ffffffff'... (5,000 characters)"
+        >>> quote(10**5000)
+        'an integer of 16610 bits'
+    """
+    if isinstance(value, str):
+        return repr(value) if len(value) <= limit else f"{value[:limit]!r}... ({len(value):,} characters)"
+    if isinstance(value, int) and value.bit_length() > 4 * limit:  # Python refuses to write very long integers
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception:  # also of classes that users write
+        return f"a {type(value).__name__} that cannot be displayed"
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
+
+
+def shorten(text: object, limit: int = EXPLAINED) -> str:
+    """Shorten another library's message, which may quote a whole file; the text is otherwise unchanged.
+
+    Example:
+        >>> shorten("a" * 1000, limit=5)
+        'aaaaa... (1,000 characters)'
+    """
+    whole = str(text)
+    return whole if len(whole) <= limit else f"{whole[:limit]}... ({len(whole):,} characters)"
