@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TESTED := src tests papers/src papers/tests
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help demo test test-all coverage check bench bench-peers docs clean
@@ -19,10 +20,10 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# One stamp for each set of extras, renewed when the project's requirements change.
-$(VENV)/.with-%: pyproject.toml constraints.txt | $(BIN)/python
+# One stamp for each set of extras, renewed when the project's requirements change. The demo needs metricfit alone.
+$(VENV)/.with-%: pyproject.toml papers/pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) with [$*] ..."
-	$(PIP) -e '.[$*]'
+	$(PIP) -e '.[$*]' $(if $(filter demo,$*),,-e papers)
 	@touch $@
 
 demo: $(VENV)/.with-demo
@@ -32,14 +33,14 @@ demo: $(VENV)/.with-demo
 		--jobs 2 --network embedded --members 4 --epochs 40
 
 test: $(VENV)/.with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --durations=15 --doctest-modules src tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --durations=15 --doctest-modules $(TESTED)
 
 coverage: $(VENV)/.with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --doctest-modules src tests \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --doctest-modules $(TESTED) \
 		--cov --cov-report=term:skip-covered
 
 test-all: $(VENV)/.with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules src tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules $(TESTED)
 
 check: $(VENV)/.with-check
 	$(BIN)/ruff format --check .

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from benchmarks.rows import Measurement, NotMeasuredHere, Peer, PeerGroup, Row, Setting, at_least
 from benchmarks.timing import Work, interleaved_minima
-from metricfit.models import btg_mlp
+from metricfit.models import mlp
 from metricfit.train import fit, fit_population
 
 TRAINING, VALIDATION, FEATURES = 7_156, 1_789, 6
@@ -40,7 +40,7 @@ def data(setting: Setting) -> tuple[Data, Data]:
 
 def network() -> nn.Module:
     """A fresh one."""
-    return btg_mlp(FEATURES)
+    return mlp(FEATURES)
 
 
 def by_fit(train: Data, validation: Data, epochs: int, device: str = "cpu", seed: int = 0) -> Any:

@@ -1,6 +1,6 @@
 """Draw what the papers' tables gave when they were run again, six panels: docs/img/gallery.svg.
 
-Read from docs/reproduction/results and the tables' specs. A title is a finding: where the results no longer say it,
+Read from papers/results and the tables' specs. A title is a finding: where the results no longer say it,
 nothing is drawn. The picture carries a digest of its numbers, by which a test sees that it is up to date.
 """
 
@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Iterable
 from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
-from page import BLUE, DOCS, GREEN, GREY, ORANGE, RED, plt, save
+from page import BLUE, GREEN, GREY, ORANGE, RED, plt, save
 
-from metricfit.experiments import reproduce
-from metricfit.experiments.reproduce.spec import ALL
-
-sys.path.append(str(DOCS / "reproduction"))
-import kept
+import metricfit_papers as papers
+from metricfit_papers.pages import stored_results
+from metricfit_papers.specs.table_spec import ALL
 
 CLOSE, LEVEL = 0.05, 0.03
 F1_LOSS, BCE, TUNED = "F1*", "BCE", "BCE, tuned for F1"
@@ -30,9 +27,9 @@ Numbers = dict[str, Any]
 
 def measured(table: str, protocol: str) -> Numbers:
     """Dataset by dataset and row by row what was measured, in the order of the table's file; none where not run."""
-    found = kept.read(kept.RESULTS / f"{table}.json")
+    found = stored_results.read(stored_results.RESULTS / f"{table}.json")
     of = found["protocols"].get(protocol, {})
-    return {name: of[name] for name in reproduce.find(table).datasets if name in of}
+    return {name: of[name] for name in papers.find(table).datasets if name in of}
 
 
 def mean(row: Numbers, column: str) -> float:
@@ -48,7 +45,7 @@ def smaller(rows: Iterable[Numbers]) -> str:
 
 def replication() -> Numbers:
     """Published and measured, every number of Bridging the Gap's Table 1 under the protocol of its code."""
-    spec, of = reproduce.find("btg-1"), measured("btg-1", "code")
+    spec, of = papers.find("btg-1"), measured("btg-1", "code")
     points = [
         (dataset, spec.rows[row].name, spec.columns[column].title, given.mean, mean(of[dataset][row], column))
         for (dataset, row, column), given in spec.published.items()
@@ -61,7 +58,7 @@ def replication() -> Numbers:
 def tuned() -> Numbers:
     """F1 of the F1 loss, of BCE and of BCE with a tuned threshold, for each dataset with all three."""
     rows = (F1_LOSS, BCE, TUNED)
-    titles = {name: given.title for name, given in reproduce.find("btg-1").datasets.items()}
+    titles = {name: given.title for name, given in papers.find("btg-1").datasets.items()}
     found: Numbers = {"smaller": ""}
     drawn = []
     for protocol in ("paper", "corrected"):
@@ -73,7 +70,7 @@ def tuned() -> Numbers:
 
 def constrained() -> Numbers:
     """FPR at 95 % TPR without and with the ranking constraint; of BCE also when trained on without it."""
-    spec = reproduce.find("constrained-2")
+    spec = papers.find("constrained-2")
     pairs, control, published, drawn = {}, {}, [], []
     for dataset, rows in measured("constrained-2", "paper").items():
         ratio = spec.datasets[dataset].title.split(", ")[1]
@@ -96,7 +93,7 @@ def paths() -> Numbers:
 
 def classes() -> Numbers:
     """Recall and precision of one class of ten, published and measured."""
-    spec, of = reproduce.find("multiclass-1"), measured("multiclass-1", "paper")["cifar10"]
+    spec, of = papers.find("multiclass-1"), measured("multiclass-1", "paper")["cifar10"]
     columns = ("recall", "precision")
     points = {
         row: [[spec.published["cifar10", row, column].mean for column in columns], [mean(of[row], c) for c in columns]]
@@ -107,7 +104,7 @@ def classes() -> Numbers:
 
 def perceptron() -> Numbers:
     """F1 set by set of BCE at 0.5, of AnyLoss and of BCE tuned; the published means."""
-    spec, rows = reproduce.find("anyloss-perceptron"), (BCE, "AnyLoss", "BCE, tuned")
+    spec, rows = papers.find("anyloss-perceptron"), (BCE, "AnyLoss", "BCE, tuned")
     of = measured("anyloss-perceptron", "paper")
     complete = {name: rows_of for name, rows_of in of.items() if all(row in rows_of for row in rows)}
     sets = {name: [mean(rows_of[row], "f1") for row in rows] for name, rows_of in complete.items()}

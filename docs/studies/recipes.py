@@ -29,10 +29,10 @@ from metricfit.core.counts import Counts
 from metricfit.curves import best_threshold
 from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
 from metricfit.metrics import f1
-from metricfit.models import study_mlp
 from metricfit.train import FitResult, Stage, fit_population
 from metricfit.train.folds import stratified_folds
 from metricfit.train.order import seed_of
+from metricfit_papers.models import study_mlp
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "recipes.json"

@@ -26,10 +26,10 @@ from torch import Tensor, nn
 from metricfit import metrics
 from metricfit.core.counts import Counts
 from metricfit.curves import best_threshold
-from metricfit.models import study_mlp
 from metricfit.train import Stage, fit_population
 from metricfit.train import recipes as ready
 from metricfit.train.order import seed_of
+from metricfit_papers.models import study_mlp
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "requirement.json"

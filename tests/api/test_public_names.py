@@ -24,10 +24,10 @@ NAMES = {
         best_offsets best_threshold fpr_at_fn fpr_at_tpr precision_recall roc
     """,
     "metricfit.data": """
-        Preparation STUDY Table bridging_the_gap fetch folds load names split two_blobs
+        Preparation STUDY Table fetch folds load names split
     """,
     "metricfit.estimators": """
-        MetricClassifier SVMPerf
+        MetricClassifier
     """,
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss
@@ -41,8 +41,7 @@ NAMES = {
         parse_requirement precision ratio recall root share specificity tversky
     """,
     "metricfit.models": """
-        Blend Centred CropAndFlip PerMember ResNet TabM TinyDarknet btg_mlp embedded_mlp mlp multiclass_mlp perceptron
-        periodic piecewise_linear quantile_bins resnet18 resnet34 small_cnn study_mlp
+        Blend PerMember TabM embedded_mlp mlp periodic piecewise_linear quantile_bins
     """,
     "metricfit.report": """
         Method Report Section comparison learning_curves multiclass render scores table write

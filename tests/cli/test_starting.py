@@ -26,13 +26,29 @@ def test_little_is_loaded_to_say_what_there_is(arguments):
     assert found.stderr == "[]\n"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [name for name, entry in COMMANDS.items() if entry.module is not None])
 def test_the_list_says_of_a_command_what_the_command_says(name):
     function = getattr(import_module(f"metricfit.cli.{COMMANDS[name].module}"), name)
     assert function.__doc__.split("\n\n")[0] == COMMANDS[name].summary
     listed = CliRunner().invoke(app, ["--help"]).stdout
     assert COMMANDS[name].summary in " ".join(listed.split())
     assert typer.main.get_command(app).commands[name].help == COMMANDS[name].summary
+
+
+@pytest.mark.parametrize("arguments", [[], ["btg-1", "--data", "folder"], ["--list"], ["--help"]])
+def test_a_command_of_a_package_that_is_not_installed_names_it(arguments, monkeypatch):
+    monkeypatch.setattr("metricfit.cli.app.entry_points", lambda **_: ())
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == "Error: metricfit reproduce needs metricfit_papers: pip install metricfit-papers\n"
+
+
+def test_a_command_of_another_package_is_listed_whether_it_is_installed_or_not(monkeypatch):
+    monkeypatch.setattr("metricfit.cli.app.entry_points", lambda **_: ())
+    listed = CliRunner().invoke(app, ["--help"])
+    assert listed.exit_code == 0
+    assert COMMANDS["reproduce"].summary in " ".join(listed.stdout.split())
 
 
 def test_a_misspelt_command_is_told_its_neighbour():

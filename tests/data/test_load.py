@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.data import STUDY, Table, bridging_the_gap, fetch, load, names, two_blobs
+from metricfit.data import STUDY, fetch, load, names
 from metricfit.data.catalogue import CATALOGUE
 from metricfit.data.loading import download
 
@@ -49,7 +49,6 @@ def test_cocktailparty_keeps_22_features_and_groups_by_frame(tmp_path):
     assert table.X.columns.tolist() == features
     assert len(features) == 22
     assert table.groups.tolist() == [7, 7]
-    assert bridging_the_gap(table).X.shape == (2, 22)
 
 
 ADULT = pd.DataFrame(
@@ -63,28 +62,17 @@ ADULT = pd.DataFrame(
 )
 
 
-def test_adult_has_its_own_split_and_btg_drops_a_column_and_ranks_text(tmp_path):
+def test_adult_has_its_own_split(tmp_path):
     table = load("adult", write(ADULT, tmp_path, "tabular/adult.parquet"), verify=False)
     assert table.X.columns.tolist() == ["age", "workclass", "fnlwgt"]
     assert table.published_split.tolist() == ["train", "train", "test"]
-    prepared = bridging_the_gap(table)
-    assert prepared.X.to_dict("list") == {"age": [30, 40, 50], "workclass": [1, -1, 0]}
-    assert prepared.y is table.y
 
 
 def test_kaggle_s_own_credit_card_file_is_taken(tmp_path):
     frame = pd.DataFrame({"Time": [0, 9], "V1": [0.1, 0.2], "Amount": [0.0, 99.999], "Class": [0, 1]})
     table = load("creditcard", write(frame, tmp_path, "tabular/creditcard.csv"), verify=False)
     assert table.y.tolist() == [0, 1]
-    prepared = bridging_the_gap(table).X
-    assert prepared.columns.tolist() == ["V1", "log Amount"]
-    np.testing.assert_allclose(prepared["log Amount"], [np.log(0.001), np.log(100)])
-
-
-def test_btg_knows_its_own_sets_alone():
-    other = Table("phoneme", pd.DataFrame({"V1": [1]}), np.array([1]), "", "")
-    with pytest.raises(ValueError, match="not phoneme"):
-        bridging_the_gap(other)
+    assert table.X.columns.tolist() == ["Time", "V1", "Amount"]
 
 
 def test_a_missing_file_says_what_where_and_whence(tmp_path):
@@ -196,16 +184,3 @@ def test_a_set_that_openml_lacks_is_refused_with_its_source():
 
 def test_positives_are_the_rarer_class_everywhere():
     assert all(2 * known.positives < known.rows for known in CATALOGUE.values())
-
-
-@pytest.mark.parametrize(("keep", "rows", "positives"), [(0.5, 7500, 2500), (0.05, 5250, 250)])
-def test_two_blobs_have_the_published_balance(keep, rows, positives):
-    table = two_blobs(keep)
-    assert (len(table.y), table.y.sum(), table.X.shape[1]) == (rows, positives, 3)
-    assert two_blobs(keep).X.equals(table.X)
-    assert table.X[table.y == 0].std().to_numpy() == pytest.approx([10, 10, 10], rel=0.05)
-
-
-def test_two_blobs_keep_a_share():
-    with pytest.raises(ValueError, match="above 0 and at most 1"):
-        two_blobs(1.5)

@@ -6,7 +6,7 @@ import pytest
 
 from metricfit import MetricClassifier
 from metricfit.curves import InfeasibleError
-from metricfit.estimators import SVMPerf, classifier
+from metricfit.estimators import classifier
 
 NEVER = ["precision >= 0.999", "recall >= 0.999"]
 
@@ -60,16 +60,6 @@ def test_a_first_fit_that_fails_leaves_nothing(quick, blobs):
     with pytest.raises(InfeasibleError):
         model.fit(X, y)
     assert not learned(model)
-
-
-def test_a_refit_of_svm_perf_that_fails_changes_nothing(blobs):
-    X, y = blobs
-    model = SVMPerf().fit(X, y)
-    before = learned(model)
-    with pytest.raises(ValueError, match="binary"):
-        model.fit(X[:, :3], np.arange(len(y)) % 3)
-    assert same(learned(model), before)
-    assert model.predict(X).shape == y.shape
 
 
 def test_what_is_reachable_is_said_in_probabilities(fitted, blobs):

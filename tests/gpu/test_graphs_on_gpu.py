@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
-from metricfit.experiments.reproduce.as_coded import AUROCAsCoded, MetricAsCoded
 from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WeightedCrossEntropyLoss, WMWLoss
 from metricfit.steps import Linear
 from metricfit.train import Stage, fit_population
@@ -20,8 +19,6 @@ LOSSES = {
     "bce": WeightedBCELoss,
     "auroc": lambda: SoftAUROCLoss(step=Linear(0.1)),
     "wmw": lambda: WMWLoss(gamma=0.2, power=3),
-    "f1 as coded": lambda: MetricAsCoded("f1", Linear(0.2)),
-    "auroc as coded": lambda: AUROCAsCoded(Linear(0.2)),
     "ranking": lambda: AugmentedLagrangian(WeightedBCELoss(), RankingConstraint(1.0, size=700), mu=0.3, rho=2.0),
 }
 

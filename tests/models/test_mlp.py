@@ -1,11 +1,10 @@
-"""The papers' MLPs: layers, counts, starts."""
+"""The MLP: layers, counts, starts."""
 
 import pytest
 import torch
 from torch import nn
 
-from metricfit import MetricLoss
-from metricfit.models import btg_mlp, mlp, multiclass_mlp, perceptron, study_mlp
+from metricfit.models import mlp
 from metricfit.train import start_at_prior
 
 
@@ -19,14 +18,8 @@ def rates(model):
 
 @pytest.mark.parametrize(
     ("model", "widths", "dropout"),
-    [
-        (btg_mlp(6), [32, 16, 1], [0.5, 0.5]),
-        (multiclass_mlp(6, classes=7), [512, 256, 128, 7], []),
-        (study_mlp(6), [128, 128, 1], [0.2, 0.2]),
-        (perceptron(6), [1], []),
-        (mlp(6, (5,), 3, dropout=0.0), [5, 3], []),
-    ],
-    ids=["btg", "multiclass", "study", "perceptron", "own"],
+    [(mlp(6), [32, 16, 1], [0.5, 0.5]), (mlp(6, (5,), 3, dropout=0.0), [5, 3], []), (mlp(6, ()), [1], [])],
+    ids=["default", "without dropout", "without hidden layers"],
 )
 def test_layers(model, widths, dropout):
     assert units(model) == widths
@@ -47,15 +40,8 @@ def test_it_computes_what_numpy_does():
     torch.testing.assert_close(model(x).detach(), torch.from_numpy(out))
 
 
-def test_the_perceptron_starts_at_zero_and_learns():
-    model = perceptron(3)
-    assert all((p == 0).all() for p in model.parameters())
-    MetricLoss("f1")(model(torch.tensor([[1.0, 2.0, 3.0], [0.5, -1.0, 0.0]])), torch.tensor([1, 0])).backward()
-    assert all((p.grad != 0).all() for p in model.parameters() if p.dim() == 2)
-
-
 def test_it_starts_at_the_prior():
-    assert start_at_prior(study_mlp(3), 0.1)[-1].bias.sigmoid().item() == pytest.approx(0.1)
+    assert start_at_prior(mlp(3), 0.1)[-1].bias.sigmoid().item() == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("wrong", [{"in_features": 0}, {"in_features": 3, "hidden": (4, 0)}])

@@ -10,15 +10,12 @@ from metricfit import MetricLoss
 from metricfit.models import (
     Blend,
     PerMember,
-    ResNet,
     TabM,
-    TinyDarknet,
     embedded_mlp,
     mlp,
     periodic,
     piecewise_linear,
     quantile_bins,
-    small_cnn,
 )
 
 
@@ -38,22 +35,13 @@ TABULAR = {
     "tabm_piecewise": lambda: TabM(4, k=3, width=5, dropout=0.0, embedding=piecewise_linear(edges(), 3)),
     "tabm_periodic": lambda: TabM(4, k=3, width=5, dropout=0.0, embedding=periodic(4, 3, 5)),
 }
-IMAGES = {
-    "darknet": TinyDarknet,
-    "darknet_batch": lambda: TinyDarknet(norm="batch"),
-    "resnet": lambda: ResNet((1, 1, 1, 1)),
-    "resnet_batch": lambda: ResNet((1, 1, 1, 1), norm="batch"),
-    "cnn": lambda: small_cnn(image_size=16),
-}
 
 
-@pytest.mark.parametrize("name", TABULAR | IMAGES)
+@pytest.mark.parametrize("name", TABULAR)
 def test_stacked_equals_separate(name):
     torch.manual_seed(0)
-    build = (TABULAR | IMAGES)[name]
-    models = [build().double() for _ in range(3)]
-    shape = (6, 4) if name in TABULAR else (3, 3, 16, 16)
-    x, y = torch.randn(shape, dtype=torch.float64), torch.tensor([1, 0, 1, 0, 0, 1])[: shape[0]]
+    models = [TABULAR[name]().double() for _ in range(3)]
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([1, 0, 1, 0, 0, 1])
     loss = PerMember(MetricLoss("f1", validate=False), members=3)
     separate = copy.deepcopy(models)
 
@@ -76,16 +64,3 @@ def test_stacked_equals_separate(name):
             torch.testing.assert_close(parameters[key].grad[place], parameter.grad, rtol=1e-8, atol=1e-12)
         for key, buffer in model.named_buffers():
             torch.testing.assert_close(buffers[key][place], buffer)
-
-
-def test_batch_norm_s_buffers_cannot_be_shared():
-    """The trap that `Norm` speaks of: it fails aloud."""
-    models = [TinyDarknet(norm="batch") for _ in range(2)]
-    parameters, _ = stack_module_state(models)
-    shared = dict(models[0].named_buffers())
-
-    def one(own):
-        return functional_call(models[0], (own, shared), (torch.zeros(2, 3, 16, 16),))
-
-    with pytest.raises(RuntimeError, match="running_mean or running_var"):
-        torch.vmap(one)(parameters)

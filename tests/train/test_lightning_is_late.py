@@ -32,12 +32,3 @@ def test_a_population_needs_no_lightning():
 
 def test_fit_without_it_says_what_to_install():
     assert "training needs the package lightning_fabric: pip install metricfit[train]" in run(WITHOUT).stderr
-
-
-def test_tables_are_listed_without_it():
-    found = run(
-        "import sys; from metricfit.cli.app import app; app(['reproduce', '--list'], standalone_mode=False); "
-        "assert 'lightning_fabric' not in sys.modules"
-    )
-    assert found.returncode == 0, found.stderr
-    assert "btg-1" in found.stdout

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from metricfit._version import __version__
-from metricfit.cli.errors import told
+from metricfit.cli.errors import UserError, told
+
+#: Other packages add their commands to this group of entry points.
+GROUP = "metricfit.commands"
 
 
 class Entry(NamedTuple):
-    """Where a command's function is, what the list of commands says of it, and whether a second run goes on."""
+    """One command of the list.
 
-    module: str
+    Attributes:
+        module: The module of metricfit.cli that has the function; None for a command of another package.
+        summary: What the list of commands says about it.
+        resumes: Whether running it again continues an interrupted run.
+        package: The package that has the command, if it is not metricfit.
+    """
+
+    module: str | None
     summary: str
     resumes: bool = False
+    package: str = "metricfit"
 
 
 #: The summaries stand here too, since reading them off the functions would load every library there is.
@@ -32,9 +44,10 @@ COMMANDS = {
     "evaluate": Entry("judging", "A model's metrics on labelled rows."),
     "predict": Entry("judging", "Labels and probabilities for new rows."),
     "reproduce": Entry(
-        "reproduce",
+        None,
         "Run a paper's table again, and show the published numbers beside the measured ones.",
         resumes=True,
+        package="metricfit_papers",
     ),
     "metrics": Entry("lists", "The metrics by name, with their formulas over true and false positives and negatives."),
     "datasets": Entry(
@@ -49,9 +62,14 @@ class _Loaded(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         entry = COMMANDS[name]
-        function = getattr(import_module(f"metricfit.cli.{entry.module}"), name)
+        function = _function(name, entry)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name)(told(function, resumes=entry.resumes))
+        if function is None:
+            anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+            missing = told(_refuse(name, entry.package))
+            alone.command(name, help=entry.summary, context_settings=anything, add_help_option=False)(missing)
+        else:
+            alone.command(name)(told(function, resumes=entry.resumes))
         return typer.main.get_command(alone)
 
     def __iter__(self) -> Iterator[str]:
@@ -59,6 +77,22 @@ class _Loaded(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(COMMANDS)
+
+
+def _function(name: str, entry: Entry) -> Any:
+    """The function of a command, imported now; None where its package is not installed."""
+    if entry.module is not None:
+        return getattr(import_module(f"metricfit.cli.{entry.module}"), name)
+    return next((point.load() for point in entry_points(group=GROUP, name=name)), None)
+
+
+def _refuse(name: str, package: str) -> Callable[[typer.Context], None]:
+    """A command that says which package has the real one, whatever arguments it is given."""
+
+    def refuse(context: typer.Context) -> None:
+        raise UserError(f"metricfit {name} needs {package}: pip install {package.replace('_', '-')}")
+
+    return refuse
 
 
 class _Commands(TyperGroup):

@@ -1,10 +1,20 @@
 """Datasets, splits without leaks, and preparation of tables. Needs the extra ``data``."""
 
+from typing import TYPE_CHECKING
+
+from metricfit._moved import moved_names
 from metricfit.data.catalogue import STUDY, names
 from metricfit.data.loading import fetch, load
 from metricfit.data.preparation import Preparation
-from metricfit.data.published import bridging_the_gap, two_blobs
 from metricfit.data.splits import folds, split
 from metricfit.data.table import Table
 
-__all__ = ["STUDY", "Preparation", "Table", "bridging_the_gap", "fetch", "folds", "load", "names", "split", "two_blobs"]
+__all__ = ["STUDY", "Preparation", "Table", "fetch", "folds", "load", "names", "split"]
+
+MOVED = {
+    "bridging_the_gap": "metricfit_papers.datasets.published_sets.bridging_the_gap",
+    "images": "metricfit_papers.images",
+    "two_blobs": "metricfit_papers.datasets.published_sets.two_blobs",
+}
+if not TYPE_CHECKING:  # type checkers report moved names as unknown
+    __getattr__ = moved_names(__name__, MOVED)

@@ -21,8 +21,7 @@ def load(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Tabl
 
     The file is ``tabular/NAME`` or ``imblearn_bench/NAME``, as .parquet, .csv, .csv.gz or .csv.xz, with the label in a
     column ``target`` of 0 and 1 or in the origin's own column. Nothing is downloaded; `fetch` does that. ``verify``
-    compares the numbers of rows and positives with the known ones. What a paper does with a set first is
-    `bridging_the_gap`'s, turning columns into numbers is `Preparation`'s.
+    compares the numbers of rows and positives with the known ones. `Preparation` turns the columns into numbers.
 
     >>> load("mammography", "/nowhere")
     Traceback (most recent call last):

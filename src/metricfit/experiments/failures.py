@@ -43,5 +43,6 @@ def deliberate(error: BaseException) -> bool:
     while at.tb_next is not None:
         at = at.tb_next
     code = at.tb_frame.f_code
-    own = at.tb_frame.f_globals.get("__name__", "").partition(".")[0] == __name__.partition(".")[0]
+    package = at.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+    own = package == "metricfit" or package.startswith("metricfit_")  # the latter add commands through an entry point
     return own and dis.opname[code.co_code[at.tb_lasti]] == "RAISE_VARARGS"

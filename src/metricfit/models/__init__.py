@@ -1,33 +1,31 @@
-"""Networks: the papers' and the strong tabular one. All give logits and can be stacked with ``torch.func``."""
+"""Networks for tables. All give logits and can be stacked with ``torch.func``."""
 
+from typing import TYPE_CHECKING
+
+from metricfit._moved import moved_names
 from metricfit.models.blend import Blend
-from metricfit.models.convolutional import small_cnn
-from metricfit.models.darknet import TinyDarknet
-from metricfit.models.dense import btg_mlp, mlp, multiclass_mlp, perceptron, study_mlp
+from metricfit.models.dense import mlp
 from metricfit.models.embeddings import embedded_mlp, periodic, piecewise_linear, quantile_bins
 from metricfit.models.members import PerMember
-from metricfit.models.pictures import Centred, CropAndFlip
-from metricfit.models.resnet import ResNet, resnet18, resnet34
 from metricfit.models.tabm import TabM
 
 __all__ = [
     "Blend",
-    "Centred",
-    "CropAndFlip",
     "PerMember",
-    "ResNet",
     "TabM",
-    "TinyDarknet",
-    "btg_mlp",
     "embedded_mlp",
     "mlp",
-    "multiclass_mlp",
-    "perceptron",
     "periodic",
     "piecewise_linear",
     "quantile_bins",
-    "resnet18",
-    "resnet34",
-    "small_cnn",
-    "study_mlp",
 ]
+
+MOVED = {
+    name: f"metricfit_papers.models.{name}"
+    for name in (
+        *("Centred", "CropAndFlip", "ResNet", "TinyDarknet", "btg_mlp", "multiclass_mlp", "perceptron"),
+        *("resnet18", "resnet34", "small_cnn", "study_mlp"),
+    )
+}
+if not TYPE_CHECKING:  # type checkers report moved names as unknown
+    __getattr__ = moved_names(__name__, MOVED)

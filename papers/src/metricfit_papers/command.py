@@ -1,0 +1,141 @@
+"""``metricfit reproduce``, found by metricfit through an entry point; also ``python -m metricfit_papers.command``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+import metricfit_papers as tables
+from metricfit.cli import options
+from metricfit.cli.errors import UserError, told
+from metricfit.cli.printing import bar, say, show
+from metricfit.experiments.backends import BACKENDS
+from metricfit_papers.results import writing
+from metricfit_papers.specs.table_spec import ALL
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A table's name, see --list, or the path of a .toml file.")] = None,
+    protocol: Annotated[
+        list[str] | None, typer.Option("--protocol", help="paper, code or corrected; may be repeated; 'all'.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="The folder with the datasets.")] = None,
+    to: Annotated[Path, typer.Option("--out", help="Where cells and results are kept.")] = Path("metricfit-reproduce"),
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Another number than the table's.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="At most so many.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="A dataset; may be repeated.")] = None,
+    row: Annotated[list[str] | None, typer.Option("--row", help="A row; may be repeated.")] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", help="No rows of this tag or name.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Cells at a time; -1 for one a core.")] = 1,
+    backend: Annotated[str, typer.Option("--backend", help=", ".join(BACKENDS))] = "loky",
+    device: Annotated[
+        str | None, typer.Option("--device", help="cpu or cuda; by default a GPU if there is one.")
+    ] = None,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="Another --out, whose finished cells are copied first; may be repeated."),
+    ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Train nothing; cells that are not finished are an error.")
+    ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="The tables there are.")] = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a paper's table again, and show the published numbers beside the measured ones."""
+    if listed:
+        _list(as_json)
+        return
+    if name is None and sources:
+        copies = _copied(sources, to, quiet=True)
+        show({"copied": [asdict(each) for each in copies]}, as_json, [f"{each}." for each in copies])
+        return
+    if name is None:
+        raise UserError("Name a table, such as btg-1; metricfit reproduce --list shows them all.")
+    spec = tables.find(name)
+    chosen = list(spec.protocols) if "all" in (protocol or ()) else protocol or [next(iter(spec.protocols))]
+    for each in chosen:
+        if each not in spec.protocols:
+            raise UserError(f"{spec.name} has no protocol {each!r}; it has {', '.join(spec.protocols)}, or give all.")
+    copies = _copied(sources or (), to, quiet)
+    found: list[dict[str, Any]] = []
+    shown: list[str | Table] = []
+    for each in chosen:
+        with bar(f"{spec.name}, {each}", quiet) as watch:
+            result = tables.run_table(
+                spec,
+                each,
+                to,
+                data=data,
+                trials=trials,
+                epochs=epochs,
+                only=only or (),
+                rows=row or (),
+                without=without or (),
+                jobs=jobs,
+                backend=backend,
+                device=device,
+                watch=watch,
+                train=not finished,
+            )
+        plain = writing.as_plain(result, f"metricfit {shlex.join(sys.argv[1:])}")
+        path = writing.write(spec, plain, to)
+        found.append(plain | {"file": str(path)})
+        shown += [*_shown(spec, plain), f"Written: {path}"]
+    copied = {"copied": [asdict(each) for each in copies]} if copies else {}
+    show({"table": spec.name, "protocols": found} | copied, as_json, shown)
+
+
+def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.Copied]:
+    """What became of the cells of each folder, said as it is done."""
+    copies = []
+    for source in sources:
+        copies.append(tables.copy_finished(source, to))
+        if not quiet:
+            say(f"{copies[-1]}.")
+    return copies
+
+
+def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
+    protocol = spec.protocols[plain["protocol"]]
+    lines: list[str | Table] = [f"{spec.title}. {protocol.name}: {protocol.says}"]
+    for dataset in [ALL] if "average" in plain else plain["datasets"]:
+        made = Table("", "", title=writing.title_of(spec, plain, dataset))
+        for column in [*(column.title for column in spec.shown_columns.values()), "seconds"]:
+            made.add_column(column, no_wrap=True, justify="right")
+        for title, published, measured, seconds in writing.lines_of(spec, plain, dataset):
+            made.add_row(title, "published", *published)
+            made.add_row("", "measured", *measured, seconds, end_section=True)
+        lines.append(made)
+    return lines
+
+
+def _list(as_json: bool) -> None:
+    specs = [tables.find(name) for name in tables.names()]
+    table = Table("name", "table", "paper", "protocols", "datasets")
+    for spec in specs:
+        table.add_row(spec.name, spec.title, spec.paper, ", ".join(spec.protocols), ", ".join(spec.datasets))
+    found = [
+        {"name": each.name, "title": each.title, "paper": each.paper, "where": each.where}
+        | {"protocols": list(each.protocols), "datasets": list(each.datasets), "rows": list(each.rows)}
+        for each in specs
+    ]
+    show({"tables": found}, as_json, [table])
+
+
+def main() -> None:
+    """The command alone."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(told(reproduce, resumes=True))
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The datasets of the papers' tables, and the trials drawn from them."""

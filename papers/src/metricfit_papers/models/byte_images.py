@@ -1,0 +1,83 @@
+"""The networks of image tables: they take bytes, and know what to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from metricfit_papers import models
+from metricfit_papers.models.augmentation import Centred, CropAndFlip
+from metricfit_papers.models.normalisation import Norm
+
+#: The means of CIFAR-10's channels, published.
+CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
+CHANNELS = 3
+SIDE = 32
+
+
+def small_cnn(in_features: int, **settings: Any) -> nn.Sequential:
+    """`models.small_cnn` of bytes, each pixel as (p/255 - 0.5)/0.25; ``in_features`` is the number of channels.
+
+    >>> small_cnn(3, widths=[4, 8])(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([2, 1])
+    """
+    return nn.Sequential(Centred(0.5, 0.25), models.small_cnn(in_features, **settings))
+
+
+def tiny_darknet(in_features: int, out_features: int = 1, norm: Norm = "batch") -> nn.Sequential:
+    """`models.TinyDarknet` of bytes, each pixel as (p/255 - 0.5)/0.25.
+
+    >>> tiny_darknet(3).eval()(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([2, 1])
+    """
+    return nn.Sequential(Centred(0.5, 0.25), models.TinyDarknet(in_features, out_features, norm))
+
+
+def resnet18(in_features: int, **settings: Any) -> nn.Sequential:
+    """ResNet-18 of bytes, augmented while training; see `augmented`."""
+    return augmented(models.resnet18, **settings)
+
+
+def resnet34(in_features: int, **settings: Any) -> nn.Sequential:
+    """ResNet-34 of bytes, augmented while training; see `augmented`."""
+    return augmented(models.resnet34, **settings)
+
+
+def augmented(
+    build: Callable[..., nn.Module],
+    mean: Sequence[float] = CIFAR10_MEAN,
+    norm: Norm = "batch",
+    image_size: int = SIDE,
+    padding: int = 4,
+) -> nn.Sequential:
+    """A network with one output as Lee et al. 2021 feed it: 32 x 32 crops out of images with 4 zeros around, flipped
+    half the time, each channel less its mean; grey images in three channels.
+
+    A 28 x 28 image is padded to 32 x 32 first, and moved by as much less: the crops are those out of 36 x 36.
+
+    >>> grey = torch.zeros(2, 1, 28, 28, dtype=torch.uint8)
+    >>> small = lambda **settings: models.ResNet((1, 1, 1, 1), **settings)
+    >>> augmented(small, mean=[0.286], image_size=28).eval()(grey).shape
+    torch.Size([2, 1])
+    """
+    border = (SIDE - image_size) // 2
+    front = [nn.ZeroPad2d(border), CropAndFlip(padding - border), Centred(mean), InColour()]
+    return nn.Sequential(*front, build(in_channels=CHANNELS, norm=norm))
+
+
+class InColour(nn.Module):
+    """A grey image three times; a coloured one as it is."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images ``(n, 1 or 3, height, width)``."""
+        return images.expand(-1, CHANNELS, -1, -1)
+
+
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "small_cnn": small_cnn,
+    "tiny_darknet": tiny_darknet,
+    "resnet18": resnet18,
+    "resnet34": resnet34,
+}

@@ -1,0 +1,96 @@
+"""ResNet-18 and ResNet-34 for small images.
+
+He et al. 2016, "Deep Residual Learning for Image Recognition", basic blocks of Table 1, with the stem for 32 x 32
+images that is common for CIFAR: one 3 x 3 convolution of stride 1 and no max-pooling. Written here because torchvision
+has no such stem, and cannot be installed beside the torch this project is tested with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from metricfit_papers.models.normalisation import Norm, normalisation
+
+
+class _BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions and a shortcut: the identity, or a 1 x 1 convolution where the shape changes."""
+
+    def __init__(self, inside: int, outside: int, stride: int, norm: Norm) -> None:
+        super().__init__()
+        affine = norm == "none"
+        self.body = nn.Sequential(
+            nn.Conv2d(inside, outside, 3, stride, padding=1, bias=affine),
+            normalisation(norm, outside),
+            nn.ReLU(),
+            nn.Conv2d(outside, outside, 3, padding=1, bias=affine),
+            normalisation(norm, outside),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inside != outside:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inside, outside, 1, stride, bias=affine), normalisation(norm, outside)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """relu(body + shortcut)."""
+        total: Tensor = self.body(x) + self.shortcut(x)
+        return total.relu()
+
+
+class ResNet(nn.Module):
+    """Four stages of basic blocks, 64 to 512 channels, then the mean over the image and a linear layer.
+
+    ``blocks`` says how many blocks each stage has; `resnet18` and `resnet34` name the usual ones.
+
+    >>> ResNet((1, 1, 1, 1), in_channels=1)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 1])
+    """
+
+    def __init__(
+        self, blocks: Sequence[int], in_channels: int = 3, out_features: int = 1, norm: Norm = "group"
+    ) -> None:
+        super().__init__()
+        if len(blocks) != 4:
+            raise ValueError(f"ResNet has four stages, got the numbers of blocks of {len(blocks)}: {tuple(blocks)}")
+        self.stem = nn.Sequential(
+            nn.Conv2d(in_channels, 64, 3, padding=1, bias=norm == "none"), normalisation(norm, 64), nn.ReLU()
+        )
+        stages, inside = [], 64
+        for outside, stride, count in zip((64, 128, 256, 512), (1, 2, 2, 2), blocks, strict=True):
+            stage = [_BasicBlock(inside, outside, stride, norm)]
+            stage += [_BasicBlock(outside, outside, 1, norm) for _ in range(count - 1)]
+            stages.append(nn.Sequential(*stage))
+            inside = outside
+        self.stages = nn.Sequential(*stages)
+        self.head = nn.Linear(512, out_features)
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images ``(n, channels, height, width)`` to logits ``(n, out_features)``."""
+        logits: Tensor = self.head(self.stages(self.stem(x)).mean((-2, -1)))
+        return logits
+
+
+def resnet18(in_channels: int = 3, out_features: int = 1, norm: Norm = "group") -> ResNet:
+    """ResNet-18 for 32 x 32 images; 11,173,962 parameters with 3 channels and 10 outputs.
+
+    Lee et al. use it, with ``norm="batch"``, on Fashion-MNIST repeated into three channels; ``in_channels=1`` takes
+    the images as they are.
+
+    >>> sum(p.numel() for p in resnet18(out_features=10).parameters())
+    11173962
+    """
+    return ResNet((2, 2, 2, 2), in_channels, out_features, norm)
+
+
+def resnet34(in_channels: int = 3, out_features: int = 1, norm: Norm = "group") -> ResNet:
+    """ResNet-34 for 32 x 32 images; 21,282,122 parameters with 3 channels and 10 outputs. Lee et al.: CIFAR-10.
+
+    >>> sum(p.numel() for p in resnet34(out_features=10).parameters())
+    21282122
+    """
+    return ResNet((3, 4, 6, 3), in_channels, out_features, norm)

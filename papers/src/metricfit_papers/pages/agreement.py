@@ -1,0 +1,60 @@
+"""How many published numbers come out: within two of their standard deviations."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from metricfit_papers.specs.table_spec import Published, TableSpec
+
+DEVIATIONS = 2.0
+#: What a deviation printed as 0.00 may have been, at most.
+ROUNDED = 0.005
+
+
+def agreement(spec: TableSpec, datasets: dict[str, Any]) -> str:
+    """A sentence: of each dataset's published numbers with a deviation, how many come out. Empty if there are none.
+
+    Where some columns are published without deviations, those with them are named. Runs with fewer epochs than the
+    table's are left out: they were not trained to the end.
+    """
+    parts = []
+    for dataset, rows in datasets.items():
+        found = list(_agreeing(spec, dataset, rows))
+        if found:
+            parts.append(f"{sum(found)} of {len(found)} on {spec.datasets[dataset].title}")
+    if not parts:
+        return ""
+    said = f"Within two published deviations (0.005 where 0.00 is printed){_of_columns(spec)}"
+    return f"{said}: {'; '.join(parts)}."
+
+
+def _of_columns(spec: TableSpec) -> str:
+    """Which columns have published deviations, in words; empty where all do."""
+    given = {column for _, _, column in spec.published if spec.columns[column].shown}
+    counted = {column for (_, _, column), published in spec.published.items() if published.std is not None}
+    if given <= counted:
+        return ""
+    titles = [f'"{spec.columns[column].title}"' for column in spec.columns if column in given & counted]
+    return f", in {' and '.join(titles)} alone, as the other columns are published without"
+
+
+def _agreeing(spec: TableSpec, dataset: str, rows: dict[str, Any]) -> Iterator[bool]:
+    for row, measured in rows.items():
+        if "epochs" in measured.get("run", {}).get("smaller", ""):
+            continue
+        for column, values in measured["values"].items():
+            published = spec.published.get((dataset, row, column))
+            if values and published is not None and published.std is not None and spec.columns[column].shown:
+                yield agrees(published, values)
+
+
+def agrees(published: Published, values: list[float]) -> bool:
+    """Whether the mean of the trials is within two published deviations.
+
+    >>> agrees(Published(0.63, 0.02), [0.66, 0.68]), agrees(Published(0.63, 0.00), [0.64, 0.65])
+    (True, False)
+    """
+    assert published.std is not None
+    return abs(statistics.fmean(values) - published.mean) <= DEVIATIONS * max(published.std, ROUNDED) + 1e-9

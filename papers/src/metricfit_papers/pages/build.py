@@ -1,0 +1,281 @@
+"""The pages of reproduced tables, from results that runs left behind.
+
+    python -m metricfit_papers.pages.build --from metricfit-reproduce   # take a run folder's results, write the pages
+    python -m metricfit_papers.pages.build                              # write the pages from papers/results
+
+`stored_results` stores a table's results in ``papers/results/NAME.json``, `drawing` draws them. What holds is written
+by hand, in ``papers/verdicts/NAME.md`` and, claim by claim, in ``papers/verdicts/claims.md``; nothing here judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import metricfit_papers as papers
+from metricfit_papers import TableSpec
+from metricfit_papers.pages import drawing, repository, set_averages, stored_results
+from metricfit_papers.pages.agreement import agreement
+from metricfit_papers.pages.constraint_effects import with_and_without
+from metricfit_papers.pages.search_choices import choices
+from metricfit_papers.pages.stored_results import Results
+from metricfit_papers.results import writing
+from metricfit_papers.specs.table_spec import ALL
+
+#: The theme's table of contents would take the room of the tables' last columns.
+WIDE = "---\nhide:\n  - toc\n---"
+WRITTEN = "<!-- Written by metricfit_papers.pages.build: edit papers/results or papers/verdicts, not this page. -->"
+
+
+def build(
+    results: Path = repository.RESULTS,
+    verdicts: Path = repository.VERDICTS,
+    pages: Path = repository.PAGES,
+    images: Path = repository.IMAGES,
+) -> list[Path]:
+    """A page for each paper, and the summary."""
+    specs = [papers.find(name) for name in papers.names()]
+    kept_in = {spec.name: results / f"{spec.name}.json" for spec in specs}
+    found = {name: stored_results.read(path) if path.exists() else None for name, path in kept_in.items()}
+    written = []
+    for paper in dict.fromkeys(spec.paper for spec in specs):
+        mine = [spec for spec in specs if spec.paper == paper]
+        parts = [WIDE, f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md"), contents(mine, found)]
+        for spec in mine:
+            parts += list(table_page(spec, found[spec.name], verdicts, images))
+        written.append(pages / f"{slug(paper)}.md")
+        written[-1].write_text(unbroken("\n\n".join(parts)) + "\n", encoding="utf-8")
+    written.append(pages / "index.md")
+    written[-1].write_text("\n\n".join(summary(specs, found, verdicts)) + "\n", encoding="utf-8")
+    return written
+
+
+def unbroken(text: str) -> str:
+    """Lines end neither before a deviation nor, in a table, between two plain numbers.
+
+    >>> unbroken("| 0.972 (0.9467) | 0.5 (0.4) | 0.95 ± 0.01 (0.9 ± 0.01) |")
+    '| 0.972&nbsp;(0.9467) | 0.5&nbsp;(0.4) | 0.95&nbsp;±&nbsp;0.01 (0.9&nbsp;±&nbsp;0.01) |'
+    """
+    return re.sub(r"(\| [\d.]+) (\([\d.]+\))(?= \|)", r"\1&nbsp;\2", text).replace(" ± ", "&nbsp;±&nbsp;")
+
+
+def contents(specs: list[TableSpec], found: dict[str, Results | None]) -> str:
+    """Links to the tables of a page and their protocols."""
+    lines = []
+    for spec in specs:
+        of = found[spec.name]
+        run = [f"[{name}](#{spec.name}-{name})" for name, _ in (stored_results.of_protocols(spec, of) if of else [])]
+        lines.append(f"- [{heading(spec)}](#{spec.name}): {', '.join(run) or 'not run yet'}")
+    return "\n".join(lines)
+
+
+def heading(spec: TableSpec) -> str:
+    """Which table it is, and of what."""
+    return f"{spec.where.split(',')[0]}: {spec.title}"
+
+
+def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
+    """A table's part of its paper's page."""
+    yield f"## {heading(spec)} {{ #{spec.name} }}"
+    yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
+    if found is None:
+        yield "Not run yet."
+        return
+    yield from _read_text(verdicts / f"{spec.name}.md")
+    if spec.published:
+        yield _picture(drawing.plot, spec, found, images / f"reproduction-{spec.name}.svg", "Published and measured")
+    if any(row.kind == "paths" for row in spec.rows.values()):
+        paths, curves = (images / f"reproduction-{spec.name}-{each}.svg" for each in ("paths", "curves"))
+        says = "Loss and metric of each epoch's training batches, the first trial"
+        yield _picture(drawing.plot_paths, spec, found, paths, says)
+        says = "F1 on the validation set, F1 and accuracy on training batches, epoch by epoch, the first trial"
+        yield _picture(drawing.plot_curves, spec, found, curves, says)
+        yield how_far(spec, found)
+    for protocol, datasets in stored_results.of_protocols(spec, found):
+        yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
+        yield " ".join(spec.protocols[protocol].says.split())
+        shown = _in_order(spec, {"protocol": protocol, "datasets": datasets})
+        if spec.averaged:
+            yield from over_sets(spec, shown)
+        for dataset in [] if spec.averaged else shown["datasets"]:
+            yield writing.table(spec, shown, dataset)
+        yield from filter(
+            None,
+            [
+                agreement(spec, shown["datasets"]),
+                with_and_without(spec, shown["datasets"]),
+                choices(spec, shown["datasets"]),
+            ],
+        )
+        yield "\n".join(f"- {line}" for line in runs_of(spec, shown["datasets"]))
+    notes = [*spec.notes, *(f"{row.title}: {row.note}" for row in spec.rows.values() if row.note)]
+    if notes:
+        yield "\n".join(f"- {note}" for note in notes)
+
+
+def _picture(
+    draw: Callable[[TableSpec, Results, Path], None], spec: TableSpec, found: Results, path: Path, says: str
+) -> str:
+    draw(spec, found, path)
+    return f"![{says}](../img/{path.name})"
+
+
+def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
+    """Means over the sets, rows against one of them, the sets with published numbers, and all sets column by column."""
+    everywhere = set.intersection(*(set(rows) for rows in shown["datasets"].values()))
+    sets = {name: {row: rows[row] for row in rows if row in everywhere} for name, rows in shown["datasets"].items()}
+    shown = shown | {"datasets": sets, "average": writing.average_of(sets)}
+    main = [row.name for row in set_averages.main_rows(spec, shown)]
+    yield writing.table(spec, shown | {"average": {row: shown["average"][row] for row in main}}, ALL)
+    yield from filter(None, [set_averages.against(spec, shown)])
+    others = {row: given for row, given in shown["average"].items() if row not in main}
+    if others:
+        yield writing.table(spec, shown | {"average": others}, ALL).replace(
+            "**Mean", "**One loss for all columns: mean", 1
+        )
+    for dataset in sets:
+        if any(name == dataset for name, _, _ in spec.published):
+            untagged = {row: sets[dataset][row] for row in main}
+            yield writing.table(spec, shown | {"datasets": {dataset: untagged}}, dataset)
+    yield "**Set by set**"
+    for column in spec.columns:
+        yield set_averages.by_set(spec, shown, column)
+
+
+def _in_order(spec: TableSpec, plain: dict[str, Any]) -> dict[str, Any]:
+    """Datasets and rows in the order of the table's file."""
+    datasets = {
+        name: {row: plain["datasets"][name][row] for row in spec.rows if row in plain["datasets"][name]}
+        for name in spec.datasets
+        if name in plain["datasets"]
+    }
+    return plain | {"datasets": datasets}
+
+
+def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
+    """Each run: its command, trials, machine and seconds, and where it was smaller than the table."""
+    grouped: dict[str, dict[str, Any]] = {}
+    for dataset, rows in datasets.items():
+        for row, measured in rows.items():
+            run = measured["run"]
+            group = grouped.setdefault(json.dumps(run, sort_keys=True), {"run": run, "datasets": {}, "seconds": 0.0})
+            group["datasets"].setdefault(spec.datasets[dataset].title, []).append(spec.rows[row].title)
+            group["seconds"] += measured["seconds"] if spec.rows[row].own_trials else 0.0
+    for group in grouped.values():
+        run = group["run"]
+        smaller = f" **Smaller than the table: {run['smaller']}.**" if run["smaller"] else ""
+        minutes = group["seconds"] / 60
+        yield (
+            f"{', '.join(group['datasets'])}: {writing.trials(run['trials'])}, {minutes:.1f} minutes of training on "
+            f"{run['machine']}, torch {run['versions']['torch']}: `{run['command']}`.{smaller}"
+        )
+
+
+def how_far(spec: TableSpec, found: Results) -> str:
+    """Between which values the metric went: r says nothing of a metric that stood still."""
+    head = ["row, first trial", "its metric, first epoch", "lowest", "highest", "last epoch"]
+    lines = [
+        writing.line([spec.rows[row].title, *(f"{each:.3f}" for each in (of[0], min(of), max(of), of[-1]))])
+        for row, path in stored_results.paths_of(spec, found).items()
+        if (of := path["metric"])
+    ]
+    return "\n".join([writing.line(head), writing.line(["---"] + ["---:"] * 4), *lines])
+
+
+def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
+    """What was run, how large and how long; then the verdicts, claim by claim."""
+    yield WIDE
+    yield "# The papers' tables, run again"
+    yield WRITTEN
+    yield (
+        "Each table is one file and one command: `metricfit reproduce NAME`. Up to three protocols: **paper**, what "
+        "the text says; **code**, what the published code does, its errors included; **corrected**, as it should be. "
+        "[How to add a table](add-a-table.md), [where the data come from](data.md)."
+    )
+    yield from _read_text(verdicts / "claims.md")
+    yield "## What was run"
+    yield (
+        "Epochs are those of the longest training, of as many as the table allows; most stop early, once the "
+        "validation set shows no gain. Training with a constraint goes on from the base networks: 200 + 200 epochs."
+    )
+    head = ["table", "published", "protocols run", "datasets", "trials", "epochs", "smaller than the table", "training"]
+    lines = [writing.line(head), writing.line(["---"] * (len(head) - 1) + ["---:"])]
+    for spec in specs:
+        lines.append(writing.line(list(_run_line(spec, found[spec.name]))))
+    yield "\n".join(lines)
+
+
+def _run_line(spec: TableSpec, found: Results | None) -> Iterator[str]:
+    yield f"[{spec.name}]({slug(spec.paper)}.md#{spec.name})"
+    yield f"{spec.paper.split(' (')[0]}, {spec.where}"
+    if found is None:
+        yield from ("not run", *[""] * 5)
+        return
+    rows = [
+        (dataset, row, measured)
+        for _, of in stored_results.of_protocols(spec, found)
+        for dataset, several in of.items()
+        for row, measured in several.items()
+    ]
+    trials = sorted({measured["run"]["trials"] for _, _, measured in rows})
+    seconds = sum(measured["seconds"] for _, row, measured in rows if spec.rows[row].own_trials)
+    yield ", ".join(name for name, _ in stored_results.of_protocols(spec, found))
+    yield f"{len({dataset for dataset, _, _ in rows})} of {len(spec.datasets)}"
+    yield " or ".join(map(str, trials)) + f" of {spec.trials}"
+    yield _epochs(spec, [measured for _, _, measured in rows])
+    yield _smaller(spec, rows)
+    yield f"{seconds / 60:.0f} min"
+
+
+def _epochs(spec: TableSpec, measured: list[dict[str, Any]]) -> str:
+    """The longest training, of as many epochs as the table has; a constraint's comes after that of its base."""
+    longest = max(epochs for each in measured for epochs in each["epochs"])
+    most = max(training.epochs for row in spec.rows.values() for training in row.training.values())
+    return f"{longest:,} of {most:,}" + (f" + {most:,}" if longest > most else "")
+
+
+def _smaller(spec: TableSpec, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
+    """How much smaller runs were, in their own words, each with its datasets where others were not."""
+    said: dict[str, dict[str, None]] = {}
+    for dataset, _, measured in rows:
+        said.setdefault(measured["run"]["smaller"], {})[spec.datasets[dataset].title] = None
+    if len(said) == 1:
+        return next(iter(said)) or "no"
+    often = Counter(title for titles in said.values() for title in titles)
+    parts = []
+    for words, titles in said.items():
+        some = ", some rows" if all(often[title] > 1 for title in titles) else ""
+        parts += [f"{', '.join(titles)}{some}: {words}"] if words else []
+    return "; ".join(parts)
+
+
+def slug(paper: str) -> str:
+    """A page's name: the paper's without its authors."""
+    return re.sub(r"[^a-z0-9]+", "-", paper.split(" (")[0].lower()).strip("-")
+
+
+def _read_text(path: Path) -> list[str]:
+    return [path.read_text(encoding="utf-8").strip()] if path.exists() else []
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command line of this module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--from", dest="folder", type=Path, action="append", default=[], help="a folder of runs; may be repeated"
+    )
+    folders = parser.parse_args(arguments).folder
+    repository.check_checkout()
+    for folder in folders:
+        print(f"taken from {folder}: {', '.join(stored_results.take(folder))}")
+    for path in build():
+        print(path.relative_to(repository.ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Tables of rows with and without a constraint: what it changed, over all losses."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from metricfit.stats import compare
+from metricfit_papers.results.writing import line
+from metricfit_papers.specs.column_names import FPR_AT, ON_ALL
+from metricfit_papers.specs.table_spec import UNCONSTRAINED, TableSpec
+
+FEWEST = 2
+SHARED = (
+    "Wilcoxon's p is over losses that share their splits and test images: it tells how alike they change, and is no "
+    "evidence about other images."
+)
+
+
+def with_and_without(spec: TableSpec, datasets: dict[str, Any]) -> str:
+    """A table in Markdown: for each dataset and column the means over the losses without and with a constraint.
+
+    Empty where no row is another one's before its constraint. Under it stands what p, Wilcoxon's, does not tell.
+    """
+    bases = {row.of: row.name for row in spec.rows.values() if row.decided == UNCONSTRAINED and row.of is not None}
+    columns = [key for key, column in spec.shown_columns.items() if _kind(column.metric) in ("auroc", *FPR_AT)]
+    lines = []
+    for dataset, rows in datasets.items():
+        both = [(base, row) for row, base in bases.items() if {row, base} <= set(rows)]
+        for column in columns if len(both) >= FEWEST else []:
+            without, with_ = (
+                [statistics.fmean(rows[pair[side]]["values"][column]) for pair in both] for side in (0, 1)
+            )
+            found = compare(with_, without, samples=1, minimize=_kind(spec.columns[column].metric) in FPR_AT)
+            means = [f"{statistics.fmean(values):.3f}" for values in (without, with_)]
+            change = f"{statistics.fmean(with_) - statistics.fmean(without):+.3f}"
+            cells = [spec.datasets[dataset].title, spec.columns[column].title, *means, change]
+            lines.append(line([*cells, f"{found.wins} : {found.losses}", f"{found.p_value:.2g}"]))
+    if not lines:
+        return ""
+    head = ["dataset", "mean over the losses of", "without", "with", "change", "better : worse", "Wilcoxon's p"]
+    table = [line(head), line(["---", "---", *["---:"] * 5]), *lines]
+    return "\n".join(["**With the constraint and without**", "", *table, "", SHARED])
+
+
+def _kind(metric: str) -> str:
+    return metric.removesuffix(ON_ALL)

@@ -1,0 +1,162 @@
+"""The pictures of a table: published and measured beside each other, and how trials went epoch by epoch."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from metricfit_papers import TableSpec
+from metricfit_papers.pages.stored_results import Results, of_protocols, paths_of
+from metricfit_papers.specs.table_spec import ALL
+
+MANY = 6
+#: What is drawn beside a first column of this metric.
+COUNTERPARTS = {"auroc": "fpr at tpr 0.95", "precision": "recall"}
+#: Losses that differ by less stand at one place: a narrower axis would make a finding of them.
+NARROWEST = 0.05
+
+
+@contextmanager
+def picture(
+    spec: TableSpec, path: Path, down: int, across: int, size: tuple[float, float]
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure and its panels to draw on, then the file: the same one from the same numbers."""
+    with matplotlib.rc_context({"svg.hashsalt": spec.name}):
+        figure, panels = pyplot.subplots(down, across, figsize=size, squeeze=False, sharey=True)
+        yield figure, list(panels.flat)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def plot(spec: TableSpec, found: Results, path: Path) -> None:
+    """Dots with deviations: a panel a dataset and column drawn, a line a row; crosses are published.
+
+    Of many datasets, their mean.
+    """
+    columns = _drawn(spec)
+    datasets = [name for name in spec.datasets if any(name in of for of in found["protocols"].values())]
+    panels = [datasets] if spec.averaged or len(datasets) > MANY else [[name] for name in datasets]
+    rows = [
+        row
+        for row, given in spec.rows.items()
+        if not (spec.averaged and given.tags)
+        and any(row in of.get(name, {}) for of in found["protocols"].values() for name in datasets)
+    ]
+    down, across = (len(columns), len(panels)) if len(panels) > 1 else (1, len(columns))
+    height = 0.5 + down * (0.7 + (0.26 if down == 1 else 0.2) * len(rows))
+    size = (2.2 + 2.1 * across, height)
+    with picture(spec, path, down, across, size) as (figure, axes):
+        each = [(column, names) for column in columns for names in panels]
+        for axis, (column, names) in zip(axes, each, strict=True):
+            published = [_mean_published(spec, names, row, column) for row in rows]
+            axis.plot(published, range(len(rows)), "x", color="black", label="published", zorder=3)
+            for at, (protocol, of) in enumerate(of_protocols(spec, found)):
+                points = [_mean_measured(of, names, row, column) for row in rows]
+                there = [(y, point) for y, point in enumerate(points) if point is not None]
+                axis.errorbar(
+                    [mean for _, (mean, _) in there],
+                    [y + 0.18 * (at - (len(found["protocols"]) - 1) / 2) for y, _ in there],
+                    xerr=[std for _, (_, std) in there],
+                    fmt="o",
+                    markersize=4,
+                    elinewidth=1,
+                    label=f"measured ({protocol})",
+                )
+            axis.set_title(
+                spec.datasets[names[0]].title if len(names) == 1 else f"mean of {len(names)} sets", fontsize=9
+            )
+            axis.set_xlabel(spec.columns[column].title, fontsize=9)
+            axis.set_yticks(range(len(rows)), [spec.rows[row].title for row in rows], fontsize=8)
+            axis.xaxis.set_major_locator(MaxNLocator(4))
+            axis.tick_params(axis="x", labelsize=8)
+            axis.grid(axis="x", linewidth=0.3)
+        axes[0].set_ylim(len(rows) - 0.5, -0.5)
+        figure.legend(*axes[0].get_legend_handles_labels(), ncols=4, loc="lower center", fontsize=8, frameon=False)
+        figure.tight_layout(rect=(0, 0.3 / height, 1, 1))
+
+
+def plot_paths(spec: TableSpec, found: Results, path: Path) -> None:
+    """A panel a row: each epoch of the first trial a dot, its metric over its loss, later ones darker.
+
+    All have one axis of the metric, from 0 to 1, so that one that stands still is seen to.
+    """
+    paths = paths_of(spec, found)
+    across = 4
+    down = -(-len(paths) // across)
+    with picture(spec, path, down, across, (2.3 * across, 2.1 * down)) as (figure, axes):
+        for axis, (row, drawn) in zip(axes, paths.items(), strict=False):
+            axis.scatter(drawn["loss"], drawn["metric"], c=range(len(drawn["loss"])), cmap="Blues", vmin=-20, s=8)
+            axis.set_title(spec.rows[row].title, fontsize=9)
+            middle, span = (max(drawn["loss"]) + min(drawn["loss"])) / 2, max(drawn["loss"]) - min(drawn["loss"])
+            half = 0.55 * max(span, NARROWEST)
+            axis.set(xlim=(middle - half, middle + half), ylim=(0, 1), yticks=[0, 0.25, 0.5, 0.75, 1])
+            axis.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
+            axis.ticklabel_format(axis="x", useOffset=False)
+            axis.tick_params(labelsize=8)
+            axis.grid(linewidth=0.3)
+        for axis in axes[len(paths) :]:
+            axis.set_axis_off()
+        figure.supxlabel("loss of an epoch's training batches", fontsize=9)
+        figure.supylabel("the metric that the row is for, same batches", fontsize=9)
+        figure.tight_layout()
+
+
+def plot_curves(spec: TableSpec, found: Results, path: Path) -> None:
+    """F1 and accuracy on training batches, and F1 on the validation set, epoch by epoch, of the rows for F1."""
+    wanted = [name for name, row in spec.rows.items() if row.settings.get("metric") in ("f1", "fbeta(beta=1.0)")]
+    panels = {
+        "validation f1": "F1, validation set",
+        "f1": "F1, training batches",
+        "accuracy": "accuracy, training batches",
+    }
+    with picture(spec, path, 1, len(panels), (9.6, 3.3)) as (figure, axes):
+        for axis, (name, title) in zip(axes, panels.items(), strict=True):
+            for row, drawn in paths_of(spec, found).items():
+                if row in wanted:
+                    axis.plot(range(1, len(drawn[name]) + 1), drawn[name], label=spec.rows[row].title)
+            axis.set_xlabel("epoch", fontsize=9)
+            axis.set_title(title, fontsize=9)
+            axis.set(ylim=(0, 1))
+            axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            axis.tick_params(labelsize=8)
+            axis.grid(linewidth=0.3)
+        figure.legend(*axes[0].get_legend_handles_labels(), ncols=6, loc="lower center", fontsize=8, frameon=False)
+        figure.tight_layout(rect=(0, 0.08, 1, 1))
+
+
+def _drawn(spec: TableSpec) -> list[str]:
+    """The first column, of means over sets the first with a published one; and its counterpart, where it has one."""
+    of_all = [column for name, _, column in spec.published if name == ALL]
+    first = next((column for column in spec.columns if column in of_all), next(iter(spec.shown_columns)))
+    metric = spec.columns[first].metric
+    wanted = {metric.replace(one, other) for one, other in COUNTERPARTS.items() if metric.startswith(one)}
+    return [first, *(key for key, column in spec.shown_columns.items() if column.metric in wanted)]
+
+
+def _mean_published(spec: TableSpec, names: list[str], row: str, column: str) -> float:
+    if spec.averaged:
+        there = spec.published.get((ALL, row, column))
+        return float("nan") if there is None else there.mean
+    given = [spec.published[name, row, column].mean for name in names if (name, row, column) in spec.published]
+    return statistics.fmean(given) if given else float("nan")
+
+
+def _mean_measured(of: dict[str, Any], names: list[str], row: str, column: str) -> tuple[float, float] | None:
+    values = [of[name][row]["values"][column] for name in names if row in of.get(name, {})]
+    if not values:
+        return None
+    trials = [statistics.fmean(each) for each in zip(*values, strict=False)]
+    return statistics.fmean(trials), statistics.stdev(trials) if len(trials) > 1 else 0.0

@@ -1,0 +1,153 @@
+"""The results of all runs that the pages show, from finished cells; nothing is trained.
+
+    metricfit reproduce --from BROUGHT --out OUT                     # cells of another run folder or machine
+    python -m metricfit_papers.pages.gather --out OUT --data FOLDER  # results of every run that is listed
+    python -m metricfit_papers.pages.build --from OUT                # the pages
+
+The runs are listed in ``papers/runs.toml``. The results of a run whose cells are all in OUT are written there as
+``metricfit reproduce`` would write them, with the command that makes them. Where cells are missing, the datasets with
+all their cells are written, each as a run of its own. Missing cells are reported, and the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import metricfit_papers as papers
+from metricfit.experiments import CellError
+from metricfit_papers.pages.repository import RUNS
+from metricfit_papers.results import writing
+from metricfit_papers.specs.toml_section import Section, read_toml
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as ``metricfit reproduce`` is told of it; empty is all, None the table's own."""
+
+    table: str
+    protocol: str
+    only: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    trials: int | None = None
+    epochs: int | None = None
+
+    @property
+    def command(self) -> str:
+        """What makes it.
+
+        >>> Run("btg-1", "code", rows=("F1*",), trials=3).command
+        "metricfit reproduce btg-1 --data FOLDER --protocol code --row 'F1*' --trials 3"
+        """
+        words = ["metricfit", "reproduce", self.table, "--data", "FOLDER"]
+        if self.protocol != next(iter(papers.find(self.table).protocols)):
+            words += ["--protocol", self.protocol]
+        for option, given in (("--only", self.only), ("--row", self.rows), ("--without", self.without)):
+            words += [word for each in given for word in (option, each)]
+        for option, number in (("--trials", self.trials), ("--epochs", self.epochs)):
+            words += [] if number is None else [option, str(number)]
+        return shlex.join(words)
+
+    def parts(self) -> list[Run]:
+        """A run for each of its datasets; none if it has but one."""
+        datasets = self.only or tuple(papers.find(self.table).datasets)
+        return [replace(self, only=(each,)) for each in datasets] if len(datasets) > 1 else []
+
+
+def listed(path: Path = RUNS) -> list[Run]:
+    """The runs of a list, one for each protocol of an entry."""
+    file = read_toml(path)
+    return [run for table in list(file.given) for entry in _entries(file, table) for run in _runs(table, entry)]
+
+
+def _entries(file: Section, table: str) -> Iterator[Section]:
+    for at, given in enumerate(file.take(table, list), start=1):
+        if not isinstance(given, dict):
+            raise file.error(table, f"is a list of runs, each begun by [[{table}]]; got {given!r}")
+        yield Section(file.file, f"{table}, run {at}", given)
+
+
+def _runs(table: str, entry: Section) -> Iterator[Run]:
+    protocols = entry.take("protocols", list, [next(iter(papers.find(table).protocols))])
+    settings: dict[str, Any] = {key: tuple(entry.take(key, list, [])) for key in ("only", "rows", "without")}
+    settings |= {key: entry.take(key, int, None) for key in ("trials", "epochs")}
+    entry.done()
+    for protocol in protocols:
+        yield Run(table, protocol, **settings)
+
+
+def write(run: Run, out: Path, data: Path) -> Path:
+    """The run's results, from its cells; an error if some are missing."""
+    spec = papers.find(run.table)
+    result = papers.run_table(
+        spec,
+        run.protocol,
+        out,
+        data=data,
+        trials=run.trials,
+        epochs=run.epochs,
+        only=run.only,
+        rows=run.rows,
+        without=run.without,
+        train=False,
+    )
+    return writing.write(spec, writing.as_plain(result, run.command), out)
+
+
+def gather(runs: Iterable[Run], out: Path, data: Path) -> tuple[list[Path], list[str]]:
+    """Write every run, or those of its datasets that are whole; what was written, and what is missing."""
+    written, missing = list[Path](), list[str]()
+    for run in runs:
+        try:
+            written.append(write(run, out, data))
+            print(f"whole    {run.command}", flush=True)
+        except (CellError, FileNotFoundError) as error:
+            of_parts, more = gather(run.parts(), out, data)
+            written += of_parts
+            missing += more
+            if not run.parts():
+                missing.append(f"{run.command}\n           {_why(error)}")
+                print(f"missing  {missing[-1]}", flush=True)
+    return written, missing
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, papers.Unfinished):
+        return f"{len(error.missing)} of {error.total} cells, such as {error.missing[0]}"
+    return " ".join(str(error).split())
+
+
+def others(out: Path, written: Iterable[Path]) -> list[Path]:
+    """Results in the folder that were not written now, which the pages would take as well."""
+    now = {path.with_suffix(".json") for path in written}
+    return sorted(path for path in out.glob("*/*.json") if path not in now)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line of this module; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", help="the runs of these tables alone")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the cells, and of the results")
+    parser.add_argument("--data", type=Path, required=True, help="the folder with the datasets")
+    parser.add_argument("--runs", type=Path, default=RUNS, help="another list")
+    given = parser.parse_args(arguments)
+    runs = listed(given.runs)
+    for table in given.tables:
+        if not any(run.table == table for run in runs):
+            parser.error(f"no run of {table} is listed; there are some of {', '.join({run.table: 0 for run in runs})}")
+    chosen = [run for run in runs if not given.tables or run.table in given.tables]
+    written, missing = gather(chosen, given.out, given.data)
+    print(f"{len(written)} results written in {given.out}, {len(missing)} runs lack cells")
+    for path in [] if given.tables else others(given.out, written):
+        print(f"older, and taken by pages.build unless you remove it: {path}")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

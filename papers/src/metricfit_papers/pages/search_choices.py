@@ -1,0 +1,35 @@
+"""What searches chose, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from metricfit_papers.results.writing import line
+from metricfit_papers.specs.table_spec import TableSpec
+
+
+def choices(spec: TableSpec, datasets: Mapping[str, Any]) -> str:
+    """A table of datasets and rows with what was chosen for them; empty where nothing was."""
+    lines = [
+        line([spec.datasets[dataset].title, spec.rows[row].title, words])
+        for dataset, rows in datasets.items()
+        for row, measured in rows.items()
+        if (words := "; ".join(in_words(measured.get("chosen", {}))))
+    ]
+    return "\n".join([line(["dataset", "row", "chosen"]), line(["---"] * 3), *lines]) if lines else ""
+
+
+def in_words(chosen: Mapping[str, Any]) -> Iterator[str]:
+    """Each choice; lists, such as paths, are none.
+
+    >>> list(in_words({"base": {"margin": 0.1}, "constraint": {"mu": 0.3, "rho": 2}, "validation AUC": 0.91234}))
+    ['base: margin 0.1', 'constraint: mu 0.3, rho 2', 'validation AUC 0.9123']
+    """
+    for name, value in chosen.items():
+        if isinstance(value, Mapping):
+            words = ", ".join(in_words(value))
+            if words:
+                yield f"{name}: {words}"
+        elif not isinstance(value, list):
+            yield f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"

@@ -1,0 +1,1 @@
+"""Running a table, copying finished cells, and writing the results."""

@@ -1,0 +1,88 @@
+"""Cells of another run folder, such as one brought from another machine: what is finished there is copied, once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from metricfit.experiments.cells import CellError, contents
+from metricfit.train.folder import RunFolder
+from metricfit_papers.results.table_run import CELLS
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What became of a folder's cells: how many were copied, how many were here, and which were left where they are."""
+
+    source: str
+    copied: int
+    here: int
+    unfinished: list[str]
+    damaged: list[str]
+
+    def __str__(self) -> str:
+        parts = [f"{self.copied} cells copied from {self.source}", f"{self.here} were here already"]
+        parts += [f"{len(self.unfinished)} not finished there and left out"] if self.unfinished else []
+        parts += [f"damaged there and left out: {', '.join(self.damaged)}"] if self.damaged else []
+        return ", ".join(parts)
+
+
+def copy_finished(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Copied:
+    """Copy the finished cells of one run folder into another; one that is finished here is never replaced.
+
+    The mark ``finished`` is written last: a cell whose copying was interrupted counts as not finished. Here, a cell
+    that was begun and not finished is completed.
+
+    Args:
+        source: what ``run_table`` or ``metricfit reproduce --out`` was given, there.
+        folder: the same, here.
+
+    >>> import tempfile
+    >>> from metricfit.experiments import reproduce
+    >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> spec, small = reproduce.find("btg-5"), {"trials": 1, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}
+    >>> trained = reproduce.run_table(spec, "paper", there, rows=["BCE, B = 4096"], **small)
+    >>> copy_finished(there, here).copied, copy_finished(there, here).copied
+    (1, 0)
+    >>> reproduce.run_table(spec, "paper", here, rows=["BCE, B = 4096"], train=False, **small).rows == trained.rows
+    True
+    """
+    came, to = Path(source) / CELLS, Path(folder) / CELLS
+    every = sorted(path.parent for path in came.rglob("spec.json"))
+    if not every:
+        raise CellError(f"{source} holds no cells; give a folder that metricfit reproduce was given as --out")
+    copied, here = 0, 0
+    unfinished, damaged = list[str](), list[str]()
+    for path in every:
+        target = to / path.relative_to(came)
+        if not _is_finished(path):
+            unfinished.append(str(path))
+        elif _is_finished(target):
+            here += 1
+        elif not _is_whole(path):
+            damaged.append(str(path))
+        else:
+            _copy(path, target)
+            copied += 1
+    return Copied(str(source), copied, here, unfinished, damaged)
+
+
+def _is_finished(path: Path) -> bool:
+    return (path / "spec.json").exists() and (path / "finished").exists()
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a finished cell can be read; a copy that was interrupted may have the mark and not the report."""
+    try:
+        contents(path)
+    except CellError:
+        return False
+    return True
+
+
+def _copy(path: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    files = RunFolder(target)
+    for name in ("spec.json", "report.json", "finished"):
+        files.write(name, (path / name).read_bytes())

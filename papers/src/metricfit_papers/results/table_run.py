@@ -1,0 +1,298 @@
+"""Running a table: a cell for each dataset and trained row, its trials one population, its report their numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from metricfit.experiments import cells
+from metricfit_papers.datasets.trials import (
+    PIXELS,
+    check_there,
+    content_of,
+    fingerprint,
+    images_of,
+    part_of,
+    trials_of,
+)
+from metricfit_papers.rows.network_row import Job
+from metricfit_papers.rows.row_kinds import KINDS
+from metricfit_papers.specs.column_names import DELONG, SECONDS
+from metricfit_papers.specs.table_spec import Row, TableSpec
+
+CELLS = "cells"  # the folder of a run's cells, in the one it was given
+NAMED = 3
+
+
+class Unfinished(cells.CellError):
+    """Cells are missing and were not to be trained.
+
+    Attributes:
+        missing: the cells that are not finished.
+        total: how many there should be.
+    """
+
+    def __init__(self, missing: Sequence[cells.Cell], total: int, folder: str | os.PathLike[str]) -> None:
+        named = "; ".join(map(str, missing[:NAMED]))
+        more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        super().__init__(
+            f"{len(missing)} of {total} cells are not finished in {folder}: {named}{more}. Without --finished, in "
+            "Python train=False, they are trained; --from copies those that another folder has"
+        )
+        self.missing, self.total = list(missing), total
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row on a dataset: each column's values, one a trial, what they took and where, and what a search chose."""
+
+    values: dict[str, list[float]]
+    seconds: float
+    epochs: list[int]
+    machine: str
+    versions: dict[str, str]
+    data: str
+    chosen: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A table under a protocol, measured: by dataset and row; ``parts`` are those of sets that are not whole."""
+
+    spec: TableSpec
+    protocol: str
+    trials: int
+    epochs: int | None
+    rows: dict[tuple[str, str], Measured]
+    parts: tuple[str, ...] = ()
+
+    @property
+    def smaller(self) -> str:
+        """How much smaller than the table's file says, in words; empty if it is not."""
+        parts = [] if self.trials >= self.spec.trials else [f"{self.trials} of {self.spec.trials} trials"]
+        longest = sorted(set(self._epochs_of_file()))
+        if self.epochs is not None and longest and self.epochs < longest[-1]:
+            parts.append(f"at most {self.epochs} of {' or '.join(f'{each:,}' for each in longest)} epochs")
+        return ", ".join([*parts, *self.parts])
+
+    def _epochs_of_file(self) -> Iterator[int]:
+        rows = self.spec.rows
+        for shown in {name for _, name in self.rows}:
+            for own in _with_numbers(rows[shown]):
+                yield from (training.epochs for training in rows[rows[own].of or own].training.values())
+
+
+def run_table(
+    spec: TableSpec,
+    protocol: str,
+    folder: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    trials: int | None = None,
+    epochs: int | None = None,
+    only: Collection[str] = (),
+    rows: Collection[str] = (),
+    without: Collection[str] = (),
+    jobs: int = 1,
+    backend: str = "loky",
+    device: str | None = None,
+    watch: cells.Watch | None = None,
+    train: bool = True,
+) -> Result:
+    """Train what is not finished in the folder, and return the whole table.
+
+    Args:
+        spec: the table.
+        protocol: one of the table's.
+        folder: where cells are kept.
+        data: the folder with the datasets.
+        trials: another number than the table's.
+        epochs: at most so many, fewer than the table's.
+        only: these datasets alone.
+        rows: these rows alone.
+        without: no rows with one of these tags or names.
+        jobs: cells at a time.
+        backend: joblib's.
+        device: where networks are trained; by default a GPU if there is one.
+        watch: called after every cell.
+        train: False trains nothing; cells that are not finished are then an error.
+    """
+    _check_words(spec, protocol, only, rows, without)
+    check_device(device)
+    number = trials or spec.trials
+    datasets = [name for name in spec.datasets if not only or name in only]
+    shown = [row for row in spec.shown(protocol) if not rows or row.name in rows]
+    shown = [row for row in shown if row.name not in without and not set(row.tags) & set(without)]
+    if not shown:
+        raise ValueError(
+            f"no row of {spec.name} is left: those asked for have no numbers under {protocol}, or are left out"
+        )
+    own = [spec.rows[name] for name in dict.fromkeys(name for row in shown for name in _with_numbers(row))]
+    trained = list(dict.fromkeys(row.of or row.name for row in own))
+    where = None if data is None else str(data)
+    every = {
+        (dataset, row): _cell(spec, protocol, dataset, spec.rows[row], number, epochs, where)
+        for dataset in datasets
+        for row in trained
+    }
+    root = Path(folder) / CELLS
+    found = cells.reports(every.values(), root)
+    missing = [cell for cell in every.values() if cell.name not in found]
+    if missing and not train:
+        raise Unfinished(missing, len(every), folder)
+    _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), where)
+    _check_images(spec, every, found, where)
+    work = partial(work_on, spec, protocol, where, device, root)
+    found = cells.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
+    measured = {
+        (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
+        for dataset in datasets
+        for row in own
+    }
+    for dataset in datasets:
+        for row in shown:
+            if row.gathers:
+                of_columns = {column: measured[dataset, name] for column, name in row.gathers.items()}
+                once = {spec.rows[name].of or name: measured[dataset, name] for name in row.gathers.values()}
+                measured[dataset, row.name] = _gathered(of_columns, sum(each.seconds for each in once.values()))
+    rows_shown = {(dataset, row.name): measured[dataset, row.name] for dataset in datasets for row in shown}
+    parts = filter(None, (part_of(spec.datasets[name], where) for name in datasets))
+    return Result(spec, protocol, number, epochs, rows_shown, tuple(dict.fromkeys(parts)))
+
+
+def _check_data(spec: TableSpec, needed: Iterable[str], data: str | None) -> None:
+    """All datasets that are needed and missing in one error, before anything is trained."""
+    missing = {}
+    for name in needed:
+        try:
+            check_there(spec.datasets[name], data, str(Path(spec.file).parent))
+        except FileNotFoundError as error:
+            missing[name] = str(error)
+    if missing:
+        others = [name for name in spec.datasets if name not in missing]
+        remedy = f"\nWithout them: {' '.join(f'--only {name}' for name in others)}" if others else ""
+        raise FileNotFoundError("\n".join(missing.values()) + remedy)
+
+
+def _check_images(
+    spec: TableSpec,
+    every: dict[tuple[str, str], cells.Cell],
+    found: dict[tuple[str, ...], dict[str, Any]],
+    data: str | None,
+) -> None:
+    """Refuse finished cells of other images than those that are there; a cell's name tells how many alone."""
+    now: dict[str, str | None] = {}
+    for (dataset, _), cell in every.items():
+        if cell.name in found:
+            if dataset not in now:
+                now[dataset] = images_of(spec.datasets[dataset], data)
+            if now[dataset] not in (None, found[cell.name].get("data")):
+                raise cells.CellError(
+                    f"{cell} was trained on other images than those in {data}; give another --out, or remove its "
+                    "folder to train it again"
+                )
+
+
+def _with_numbers(row: Row) -> Collection[str]:
+    """The rows whose numbers a row shows."""
+    return row.gathers.values() if row.gathers else [row.name]
+
+
+def _gathered(of_columns: dict[str, Measured], seconds: float) -> Measured:
+    """Each column from its own row; the epochs of the first."""
+    values = {column: each.values[column] for column, each in of_columns.items()}
+    return replace(next(iter(of_columns.values())), values=values, seconds=seconds)
+
+
+def _cell(
+    spec: TableSpec, protocol: str, dataset: str, row: Row, trials: int, epochs: int | None, data: str | None
+) -> cells.Cell:
+    """A cell by what its numbers depend on: tables with a row in common share it, and a changed file runs anew."""
+    settings = spec.cell(protocol, dataset, row, trials, epochs)
+    settings["content"] = content_of(spec.datasets[dataset], data, str(Path(spec.file).parent))
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+    size = f"{trials} trials" + ("" if epochs is None else f", {epochs} epochs")
+    return cells.Cell((dataset, protocol, row.name, f"{size} {digest}"), settings)
+
+
+def work_on(
+    spec: TableSpec, protocol: str, data: str | None, device: str | None, root: Path, cell: cells.Cell
+) -> dict[str, Any]:
+    """A cell's report: the values of every column in every view, one a trial.
+
+    Networks of images, which take long, keep checkpoints in the cell's folder until they are done.
+    """
+    dataset, row = spec.datasets[cell.name[0]], spec.rows[cell.name[2]]
+    how = spec.protocols[protocol]
+    training = row.training.get(protocol)
+    if training is not None and cell.spec["epochs"] is not None:
+        training = replace(training, epochs=min(training.epochs, cell.spec["epochs"]))
+    metrics = {key: column.metric for key, column in spec.columns.items()}
+    checkpoints = cell.folder(root) / "training" if spec.prepare == PIXELS else None
+    job = Job(row, how, training, row.loss.get(protocol), metrics, spec.views(), device, checkpoints)
+    trials = trials_of(dataset, data, spec.prepare, how, cell.spec["trials"], str(Path(spec.file).parent))
+    trained = KINDS[row.kind](job, trials)
+    if checkpoints is not None:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    values: dict[str, dict[str, list[float]]] = {view: {} for view in spec.views()}
+    for view, of_view in values.items():
+        for column, metric in metrics.items():
+            of_view[column] = [
+                each.seconds_an_epoch if metric == SECONDS else each.values[view][column]
+                for each in trained
+                if not metric.startswith(DELONG) or column in each.values[view]  # there may be nothing to compare with
+            ]
+    return {
+        "values": values,
+        "epochs": [each.epochs for each in trained],
+        "chosen": dict(trained[0].chosen),
+        "machine": machine(device),
+        "data": fingerprint(trials[0].x.numpy()),
+    }
+
+
+def _measured(spec: TableSpec, protocol: str, row: Row, report: dict[str, Any]) -> Measured:
+    view = row.decided_under(spec.protocols[protocol])
+    if not {"values", "epochs", "machine", "data"} <= set(report):
+        raise cells.CellError(
+            f"the report of {row.of or row.name} is not one of a table; remove its cell to run it again"
+        )
+    settled = {key: report[key] for key in ("seconds", "epochs", "machine", "versions", "data")}
+    return Measured(values=report["values"][view], chosen=report.get("chosen", {}), **settled)
+
+
+def check_device(device: str | None) -> None:
+    """Refuse a device that is not there."""
+    if device not in (None, "cpu") and not (str(device).split(":")[0] == "cuda" and torch.cuda.is_available()):
+        there = "cpu or cuda" if torch.cuda.is_available() else "cpu, as there is no GPU that torch can use"
+        raise ValueError(f"the device is {there}; got {device!r}")
+
+
+def machine(device: str | None = None) -> str:
+    """The kind of machine, in words: its GPU, unless networks are trained on the CPU, and its cores."""
+    cores = f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} CPU cores"
+    if device == "cpu" or not torch.cuda.is_available():
+        return cores
+    return f"{torch.cuda.get_device_name()}, {cores}"
+
+
+def _check_words(
+    spec: TableSpec, protocol: str, only: Collection[str], rows: Collection[str], without: Collection[str]
+) -> None:
+    if protocol not in spec.protocols:
+        raise ValueError(f"{spec.name} has no protocol {protocol!r}; it has {', '.join(spec.protocols)}")
+    tags = {tag for row in spec.rows.values() for tag in row.tags}
+    allowed = ((only, spec.datasets, "dataset"), (rows, spec.rows, "row"), (without, {*tags, *spec.rows}, "row or tag"))
+    for given, there, what in allowed:
+        for each in given:
+            if each not in there:
+                raise ValueError(f"{spec.name} has no {what} {each!r}; it has {', '.join(sorted(there))}")

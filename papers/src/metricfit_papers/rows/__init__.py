@@ -1,0 +1,1 @@
+"""How the rows of a table are trained and scored, one module per kind of row."""

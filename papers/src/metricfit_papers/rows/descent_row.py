@@ -1,0 +1,114 @@
+"""Gradient descent on all training rows at once, a fixed number of steps, judged at the last weights."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.utils.rnn import pad_sequence
+
+from metricfit.losses import MetricLoss
+from metricfit.losses.pointwise import PointwiseLoss
+from metricfit.train.graphs import Graphs, capturable
+from metricfit_papers.datasets.trials import Trial
+from metricfit_papers.models.construction import network
+from metricfit_papers.rows.network_row import Job, Trained, logits_of, of_equal_width, optimizer_of
+from metricfit_papers.specs import vocabulary
+from metricfit_papers.specs.expressions import made
+from metricfit_papers.specs.table_spec import Training
+
+
+def descended(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """All trials as one stack; as several, where their inputs differ in width.
+
+    `fit_population` could do it: for a step on all rows it copies the rows, measures them a second time and keeps the
+    best weights. Here rows are laid out once, and the last weights are judged, as papers without validation rows do.
+    """
+    assert job.training is not None
+    found: dict[int, Trained] = {}
+    for group in of_equal_width(trials):
+        began = time.perf_counter()
+        stack = Stack(job.training, job.loss, group, job.device)
+        stack.descend(job.training.epochs)
+        each = (time.perf_counter() - began) / job.training.epochs / len(group)
+        for trial, model in zip(group, stack.models(), strict=True):
+            values = job.values(
+                trial, logits_of(model, trial.test_rows()[0]), logits_of(model, trial.validation_rows()[0])
+            )
+            found[trial.number] = Trained(values, job.training.epochs, each)
+    return [found[trial.number] for trial in trials]
+
+
+class Stack:
+    """The networks of several trials, each with its own training rows; ``step`` moves all of them once."""
+
+    def __init__(self, training: Training, loss: str | None, trials: Sequence[Trial], device: str | None) -> None:
+        assert loss is not None
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        width = trials[0].x.shape[1]
+        self.members = [network(training.network, width, trial.number).to(where) for trial in trials]
+        self.x = pad_sequence([trial.x[trial.train] for trial in trials], batch_first=True).to(where)
+        self.y = pad_sequence([trial.y[trial.train] for trial in trials], batch_first=True).to(where)
+        lengths = torch.tensor([len(trial.train) for trial in trials])
+        self.real = (torch.arange(self.x.shape[1]) < lengths.unsqueeze(1)).to(where, self.x.dtype)
+        weights, self.buffers = stack_module_state(self.members)
+        self.weights = {name: given.detach().clone().requires_grad_() for name, given in weights.items()}
+        self.optimizer = optimizer_of(training.optimizer, list(self.weights.values()), training.lr)
+        self.skeleton = copy.deepcopy(self.members[0]).to("meta").train()
+        self.loss = stacked_loss(loss, self.y, self.real)
+
+    def descend(self, steps: int) -> None:
+        """So many steps; on a GPU as a graph."""
+        weights = list(self.weights.values())
+        graphs = Graphs(self.step) if self.x.is_cuda else None
+        if graphs is not None:
+            capturable(self.optimizer)
+        for _ in range(steps):
+            if graphs is None:
+                self.step()
+            else:
+                graphs((), weights)
+
+    def step(self) -> Tensor:
+        """One step of the optimiser; the sum of the losses."""
+        weights = list(self.weights.values())
+        logits = vmap(self._forward, randomness="different")(self.weights, self.buffers, self.x)
+        loss = self.loss(logits.squeeze(-1))
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+            weight.grad = gradient
+        self.optimizer.step()
+        return loss.detach()
+
+    def _forward(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Tensor:
+        logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))
+        return logits
+
+    @torch.no_grad()
+    def models(self) -> list[nn.Module]:
+        """The networks, with the weights they have now."""
+        for at, model in enumerate(self.members):
+            for name, given in model.named_parameters():
+                given.copy_(self.weights[name][at])
+        return self.members
+
+
+def stacked_loss(text: str, y: Tensor, real: Tensor) -> Callable[[Tensor], Tensor]:
+    """A function of logits ``(members, samples)``: the sum of the members' losses, each of its real samples alone.
+
+    A member is an image to a MetricLoss, and its samples weigh as much as the other members' to a mean over samples.
+    vmap over the members gives the same and, for small sets, takes three times as long.
+    """
+    loss: nn.Module = made(text, vocabulary.LOSSES)
+    members = len(y)
+    if isinstance(loss, MetricLoss):
+        of_images = made(text, vocabulary.LOSSES, per_image=True, validate=False).to(y.device)
+        target, weight = y.unsqueeze(1), real.unsqueeze(1)
+        return lambda logits: members * of_images(logits.unsqueeze(1), target, weight=weight)
+    if isinstance(loss, PointwiseLoss):
+        target, weight = y.flatten(), (real / real.sum(1, keepdim=True)).flatten()
+        return lambda logits: members * loss(logits.flatten(), target, weight=weight)
+    raise ValueError(f"rows of kind descent take a MetricLoss or a mean over samples, not {text}")

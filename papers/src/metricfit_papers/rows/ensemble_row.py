@@ -1,0 +1,190 @@
+"""Networks of several splits as one: settings chosen on validation AUC, a constraint added, logits averaged.
+
+Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
+
+- ``training``: lists of settings of the training to choose from, such as ``lr`` and ``batch_size``;
+- ``grid``: lists of the loss's arguments to choose from; "N/3" is a third of the negatives for each positive;
+- ``class_counts``: true for losses that take the numbers of negatives and positives;
+- ``constraint``: ``mu``, ``rho`` and ``margin``, lists to choose from, and ``without``, pairs of mu and rho left out.
+  Each base network is then trained on with a RankingConstraint as an AugmentedLagrangian: first mu and rho are chosen,
+  at the first margin, then the margin;
+- ``again``: true to train the base networks on with their loss alone, for what training on does without a constraint.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.constraints import AugmentedLagrangian, RankingConstraint
+from metricfit.metrics.curves import auroc, fpr_at_tpr
+from metricfit.stats import delong_test
+from metricfit.train import FitResult
+from metricfit_papers.datasets.trials import Trial
+from metricfit_papers.rows.network_row import Job, Trained, fitted, logits_of, of_positive
+from metricfit_papers.specs import column_names, vocabulary
+from metricfit_papers.specs.expressions import made
+from metricfit_papers.specs.table_spec import UNCONSTRAINED, Training
+
+SETTINGS = ("training", "grid", "class_counts", "constraint", "again")
+CONSTRAINT = ("mu", "rho", "margin", "without")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The networks of one setting, one a trial, and the job with which they were trained."""
+
+    job: Job
+    setting: Mapping[str, Any]
+    results: Sequence[FitResult]
+
+    @property
+    def value(self) -> float:
+        """How good it is on the validation images, the mean over the trials."""
+        return statistics.fmean(each.best for each in self.results)
+
+    @property
+    def epochs(self) -> int:
+        """The most that a trial took."""
+        return max(len(each.history) for each in self.results)
+
+
+def ensembled(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """One set of numbers, those of all trials' networks together; "unconstrained" are the base networks'."""
+    assert job.training is not None
+    assert job.loss is not None
+    if job.training.monitor != "auroc":
+        raise ValueError(
+            f'a row of kind ensemble is chosen by training.monitor = "auroc", got {job.training.monitor!r}'
+        )
+    _check(job.row.settings)
+    tried = {key: list(_grid(job.row.settings.get(key, {}))) for key in ("training", "grid")}
+    jobs = [(replace(job, training=replace(job.training, **how)), how) for how in tried["training"]]
+    base, how = max(
+        ((_base(each, trials, setting), how) for each, how in jobs for setting in tried["grid"]),
+        key=lambda one: one[0].value,
+    )
+    job = base.job
+    chosen: dict[str, Any] = {"training": how} if how else {}
+    chosen |= {"base": dict(base.setting), "validation AUC of the base": base.value}
+    final = base
+    wanted = job.row.settings.get("constraint")
+    if wanted is not None:
+        pairs = [pair for pair in product(wanted["mu"], wanted["rho"]) if list(pair) not in wanted.get("without", [])]
+        first, *others = wanted["margin"]
+        final = _best([_constrained(job, trials, base, mu, rho, first) for mu, rho in pairs])
+        mu, rho = final.setting["mu"], final.setting["rho"]
+        final = _best([final, *(_constrained(job, trials, base, mu, rho, margin) for margin in others)])
+        chosen |= {"constraint": dict(final.setting), "validation AUC": final.value}
+    elif job.row.settings.get("again"):
+        final = _trained_on(job, trials, base, base.setting, _loss(job, trials, base.setting))
+        chosen |= {"validation AUC": final.value}
+    together, alone = (_outputs(each, trials) for each in (final, base))
+    after = _numbers(job, trials[0], together, None if final is base else alone)
+    before = _numbers(job, trials[0], alone, None)
+    values = {view: before if view == UNCONSTRAINED else after for view in job.views}
+    epochs = base.epochs + (0 if final is base else final.epochs)
+    each = base.results[0].seconds / sum(len(result.history) for result in base.results)
+    return [Trained(values, epochs, each, chosen)]
+
+
+def _best(candidates: Sequence[Candidate]) -> Candidate:
+    return max(candidates, key=lambda each: each.value)
+
+
+def _base(job: Job, trials: Sequence[Trial], setting: Mapping[str, Any]) -> Candidate:
+    return Candidate(job, setting, fitted(job, trials, objective=_loss(job, trials, setting)))
+
+
+def _loss(job: Job, trials: Sequence[Trial], setting: Mapping[str, Any]) -> nn.Module:
+    assert job.loss is not None
+    positives = int(trials[0].y[trials[0].train].sum())
+    negatives = len(trials[0].train) - positives
+    given = {name: in_ratios(value, round(negatives / positives)) for name, value in setting.items()}
+    if job.row.settings.get("class_counts"):
+        given["class_counts"] = (negatives, positives)
+    loss: nn.Module = made(job.loss, vocabulary.LOSSES, **given)
+    return loss
+
+
+def in_ratios(value: Any, ratio: int) -> Any:
+    """A number as it is; "N" is the ratio, "2N/3" two thirds of it.
+
+    >>> in_ratios("2N/3", 9), in_ratios("N", 9), in_ratios(0.5, 9)
+    (6.0, 9.0, 0.5)
+    """
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"(\d*)N(?:/(\d+))?", value)
+    if found is None:
+        raise ValueError(f"a grid's texts are like N, N/3 or 2N/3, got {value!r}")
+    return int(found[1] or 1) * ratio / int(found[2] or 1)
+
+
+def _constrained(job: Job, trials: Sequence[Trial], base: Candidate, mu: float, rho: float, margin: float) -> Candidate:
+    """Trained on from the base networks."""
+    objective = AugmentedLagrangian(
+        _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho
+    )
+    return _trained_on(job, trials, base, {"mu": mu, "rho": rho, "margin": margin}, objective)
+
+
+def _trained_on(
+    job: Job, trials: Sequence[Trial], base: Candidate, setting: Mapping[str, Any], objective: nn.Module
+) -> Candidate:
+    """The base networks' copies after more training."""
+    models = [copy.deepcopy(result.model).cpu().train() for result in base.results]  # where fitted expects new ones
+    return Candidate(job, setting, fitted(job, trials, objective=objective, models=models))
+
+
+def _outputs(candidate: Candidate, trials: Sequence[Trial]) -> Tensor:
+    """Each network's logits of all test images, ``(networks, images)``."""
+    inputs = trials[0].x[trials[0].every_test_rows]
+    return torch.stack([of_positive(logits_of(each.model, inputs)).double() for each in candidate.results])
+
+
+def _numbers(job: Job, trial: Trial, outputs: Tensor, before: Tensor | None) -> dict[str, float]:
+    """Every column; without the p of DeLong's test where there is nothing to compare with."""
+    every = trial.every_test_rows
+    few = torch.searchsorted(every, trial.test)
+    score, labels = outputs.mean(0), trial.y[every]
+    found: dict[str, float] = {}
+    for column, metric in job.metrics.items():
+        rows = slice(None) if metric.endswith(column_names.ON_ALL) else few
+        kind = metric.removesuffix(column_names.ON_ALL)
+        if kind == "auroc":
+            found[column] = auroc(score[rows], labels[rows])
+        elif kind in column_names.FPR_AT:
+            found[column] = fpr_at_tpr(score[rows], labels[rows], column_names.FPR_AT[kind])
+        elif kind == column_names.AUROC_OF_ONE:
+            found[column] = statistics.fmean(auroc(each[rows], labels[rows]) for each in outputs)
+        elif kind == column_names.DELONG and before is not None:
+            found[column] = delong_test(score[rows], before.mean(0)[rows], labels[rows]).p_value
+    return found
+
+
+def _grid(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for values in product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
+def _check(settings: Mapping[str, Any]) -> None:
+    unknown = [key for key in settings if key not in SETTINGS]
+    constraint = settings.get("constraint")
+    names = [field.name for field in fields(Training)]
+    if not set(settings.get("training", {})) <= set(names):
+        raise ValueError(
+            f"settings.training of an ensemble are lists of {', '.join(names)}, got {settings['training']}"
+        )
+    if unknown:
+        raise ValueError(f"the settings of an ensemble are {', '.join(SETTINGS)}, got {', '.join(unknown)}")
+    if constraint is not None and not set(CONSTRAINT[:3]) <= set(constraint) <= set(CONSTRAINT):
+        raise ValueError(f"a constraint's settings are lists of {', '.join(CONSTRAINT)}, got {dict(constraint)}")

@@ -1,0 +1,119 @@
+"""How a loss and a metric move together while a network trains: the figures of Lee et al. 2021.
+
+A row's settings: ``metric``, what the loss is held against, such as "fbeta(beta=2)".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.core.counts import Counts
+from metricfit.metrics import get_metric
+from metricfit_papers.datasets.trials import Trial
+from metricfit_papers.rows.network_row import Job, Trained, fitted, logits_of
+from metricfit_papers.specs import column_names, vocabulary
+from metricfit_papers.specs.expressions import made
+
+LOSS, TP, FP, FN, TN, SEEN = range(6)
+
+
+class Recorded(nn.Module):
+    """A loss that writes down, epoch by epoch, its mean and the counts of decisions at 0.5 on what it was given.
+
+    All of it is in buffers, so that each member of a population has a record of its own, and a run that resumes goes on
+    with it. ``update``, which training calls after each epoch, turns the page.
+
+    >>> from metricfit.losses import WeightedBCELoss
+    >>> loss = Recorded(WeightedBCELoss(), epochs=2)
+    >>> _ = loss(torch.tensor([1.0, -1.0, 1.0]), torch.tensor([1, 0, 0]))
+    >>> loss.update()
+    >>> loss.counts.tp.tolist(), loss.counts.fp.tolist(), round(loss.losses.item(), 4)
+    ([[1.0]], [[1.0]], 0.6466)
+    """
+
+    now: Tensor
+    pages: Tensor
+    epoch: Tensor
+
+    def __init__(self, loss: nn.Module, epochs: int) -> None:
+        super().__init__()
+        self.loss = loss
+        self.register_buffer("now", torch.zeros(6, dtype=torch.float64))
+        self.register_buffer("pages", torch.zeros(epochs, 6, dtype=torch.float64))
+        self.register_buffer("epoch", torch.zeros(1, dtype=torch.long))
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss as it is."""
+        value: Tensor = self.loss(logits, target, weight=weight)
+        if self.training and torch.is_grad_enabled():
+            yes, positive = logits.detach().reshape(-1) >= 0, target.reshape(-1) > 0
+            parts = [yes & positive, yes & ~positive, ~yes & positive, ~yes & ~positive, yes | ~yes]
+            counts = torch.stack([part.sum() for part in parts]).to(self.now.dtype)
+            mean = value.detach().to(self.now.dtype)
+            self.now.add_(torch.cat([(mean * counts[-1]).reshape(1), counts]))
+        return value
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """An epoch is over."""
+        self.pages.index_add_(0, self.epoch, self.now.unsqueeze(0))
+        self.now.zero_()
+        self.epoch.add_(1)
+
+    @property
+    def losses(self) -> Tensor:
+        """The mean loss of each epoch."""
+        pages = self._written()
+        return pages[:, LOSS] / pages[:, SEEN]
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of each epoch, ``(epochs, 1)``."""
+        pages = self._written()
+        return Counts(*(pages[:, at : at + 1] for at in (TP, FP, FN, TN)))
+
+    def _written(self) -> Tensor:
+        return self.pages[: int(self.epoch)]
+
+
+def followed(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """All trials as one population, and for each how its loss and the metric went together over the epochs."""
+    assert job.training is not None
+    assert job.loss is not None
+    if "metric" not in job.row.settings:
+        raise ValueError('a row of kind paths needs settings.metric, such as "fbeta(beta=2)"')
+    metric = get_metric(job.row.settings["metric"])
+    recorded = Recorded(made(job.loss, vocabulary.LOSSES), job.training.epochs)
+    results = fitted(job, trials, objective=recorded, resumes=True)
+    each = results[0].seconds / sum(len(result.history) for result in results)
+    found = []
+    for trial, result in zip(trials, results, strict=True):
+        record = result.objective
+        assert isinstance(record, Recorded)
+        losses, scores = record.losses.cpu(), metric(record.counts).reshape(-1).cpu()
+        values = job.values(
+            trial, logits_of(result.model, trial.test_rows()[0]), logits_of(result.model, trial.validation_rows()[0])
+        )
+        of_path = {column_names.PEARSON: pearson(losses, scores), column_names.BEST_WATCHED: result.best}
+        own = {column: of_path[given] for column, given in job.metrics.items() if given in of_path}
+        path = {"loss": losses.tolist(), "metric": scores.tolist()}
+        path |= {name: get_metric(name)(record.counts).reshape(-1).tolist() for name in ("f1", "accuracy")}
+        watched = {job.training.monitor: result.history["value"]}
+        every = {view: of | own for view, of in values.items()}
+        found.append(Trained(every, len(result.history), each, {"path": path, "watched": watched}))
+    return [replace(each, chosen=each.chosen if at == 0 else {}) for at, each in enumerate(found)]
+
+
+def pearson(a: Tensor, b: Tensor) -> float:
+    """The correlation of two lists of numbers; 0 where one of them does not move.
+
+    >>> round(pearson(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 0.0, -2.0])), 6)
+    -1.0
+    """
+    a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
+    size = a.norm() * b.norm()
+    return float(((a @ b) / size).clamp(-1, 1)) if float(size) > 0 else 0.0

@@ -1,0 +1,47 @@
+"""Networks whose settings are searched for first, as the multiclass F-beta paper does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from metricfit_papers.datasets.trials import Trial
+from metricfit_papers.rows.network_row import Job, Trained, fitted, networks
+
+SEARCHED = ("network", "optimizer", "lr", "batch_size")
+
+
+def searched(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """Train all trials with the settings whose validation loss was the lowest in the first trial.
+
+    The row's ``settings`` list what is tried: ``{ lr = [0.01, 0.001], network = ["mlp", "study_mlp"] }``, every
+    combination once. Learning rates are tried together, as one population.
+    """
+    assert job.training is not None
+    grid = _grid(job.row.settings)
+    chosen = min(_tried(job, trials[0], grid), key=lambda each: each[0])[1]
+    best = replace(job, training=replace(job.training, **chosen))
+    return [replace(each, chosen=chosen) for each in networks(best, trials)]
+
+
+def _tried(job: Job, trial: Trial, grid: Mapping[str, Sequence[Any]]) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Every combination with its lowest validation loss."""
+    assert job.training is not None
+    rates = list(grid.get("lr", [job.training.lr]))
+    others = {key: values for key, values in grid.items() if key != "lr"}
+    for values in product(*others.values()):
+        setting = dict(zip(others, values, strict=True))
+        tried = replace(job, training=replace(job.training, **setting))
+        for rate, result in zip(rates, fitted(tried, [trial] * len(rates), lr=rates), strict=True):
+            yield result.best, {**setting, "lr": rate}
+
+
+def _grid(settings: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    unknown = [key for key in settings if key not in SEARCHED]
+    if unknown or not all(isinstance(values, list) and values for values in settings.values()):
+        raise ValueError(
+            f"the settings of a searched row are lists of {', '.join(SEARCHED)} to try, got {dict(settings)}"
+        )
+    return dict(settings)

@@ -1,0 +1,72 @@
+"""Rows of the kind "svm-perf": a linear SVM for a metric, its C chosen on the validation rows.
+
+Settings: ``metric``, as SVMPerf's; ``C``, a list to choose from.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from metricfit_papers.datasets.trials import Trial
+from metricfit_papers.rows.network_row import Job, Trained
+from metricfit_papers.rows.trial_scores import Values, scored
+from metricfit_papers.specs.column_names import RANKINGS
+from metricfit_papers.specs.table_spec import TUNED
+
+Scores = NDArray[np.float64]
+
+
+def svm_perf(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """One SVM a trial; trials that share their rows share it, for nothing in it is random."""
+    found: dict[int, Trained] = {}
+    for trial in trials:
+        if id(trial.x) not in found:
+            found[id(trial.x)] = Trained(values_of(job, trial, *_decisions(job, trial)))
+    return [found[id(trial.x)] for trial in trials]
+
+
+def values_of(job: Job, trial: Trial, test: Scores, watched: Scores) -> Values:
+    """An SVM decides by its sign, whatever the threshold on probabilities; where thresholds are tuned, by its score."""
+    labels = trial.y[trial.test], trial.y[trial.validation]
+    scores = [torch.from_numpy(each) for each in (test, watched)]
+    signs = [(each > 0).double() for each in scores]
+    rankings = {key for key, metric in job.metrics.items() if metric in RANKINGS}
+    by_score, by_sign = (
+        scored((of[0], labels[0]), (of[1], labels[1]), job.metrics, job.views, auroc_of=job.protocol.auroc)
+        for of in (scores, signs)
+    )
+    decided = {view: (by_score if view.startswith(TUNED) else by_sign)[view] for view in job.views}
+    if job.protocol.auroc == "labels":
+        return decided
+    return {view: of | {key: by_score[view][key] for key in rankings} for view, of in decided.items()}
+
+
+def _decisions(job: Job, trial: Trial) -> tuple[Scores, Scores]:
+    """Scores of the test and the validation rows, of the C that was best on the latter by the SVM's own metric."""
+    best: tuple[float, Any] | None = None
+    x, y = trial.x.double().numpy(), trial.y.numpy()
+    for price in job.row.settings["C"]:
+        model = _fitted(job.row.settings["metric"], float(price), x[trial.train], y[trial.train])
+        value = model.score(x[trial.validation], y[trial.validation])
+        if best is None or value > best[0]:
+            best = value, model
+    assert best is not None
+    test, watched = (best[1].decision_function(x[rows]) for rows in (trial.test, trial.validation))
+    return np.asarray(test, dtype=np.float64), np.asarray(watched, dtype=np.float64)
+
+
+def _fitted(metric: str, price: float, x: Scores, y: NDArray[np.int64]) -> Any:
+    # The estimators need packages that networks alone do not.
+    from sklearn.exceptions import ConvergenceWarning
+
+    from metricfit_papers.baselines.svm_perf import SVMPerf
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a C too large for its planes loses on the validation rows
+        return SVMPerf(metric, C=price).fit(x, y)

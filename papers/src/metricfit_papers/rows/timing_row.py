@@ -1,0 +1,48 @@
+"""What a step on all training rows costs, beside the same step with cross-entropy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+
+from metricfit_papers.datasets.trials import Trial
+from metricfit_papers.rows.descent_row import Stack
+from metricfit_papers.rows.network_row import Job, Trained
+from metricfit_papers.specs.column_names import TIMES_BCE
+
+BCE = "WeightedBCELoss"
+
+
+def timed(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+    """For each trial the least seconds of a step, and their ratio to cross-entropy's least, steps taken in turn.
+
+    As many steps as the training has epochs. Machines throttle and are shared: minima of steps taken in turn are what
+    can be compared.
+    """
+    return [_of_trial(job, trial) for trial in trials]
+
+
+def _of_trial(job: Job, trial: Trial) -> Trained:
+    assert job.training is not None
+    stacks = {name: Stack(job.training, loss, [trial], job.device) for name, loss in (("own", job.loss), ("BCE", BCE))}
+    least = dict.fromkeys(stacks, float("inf"))
+    for _ in range(job.training.epochs):
+        for name, stack in stacks.items():
+            least[name] = min(least[name], _seconds(stack))
+    columns = {column: least["own"] / least["BCE"] for column, metric in job.metrics.items() if metric == TIMES_BCE}
+    return Trained({view: dict(columns) for view in job.views}, job.training.epochs, least["own"])
+
+
+def _seconds(stack: Stack) -> float:
+    _wait(stack)
+    began = time.perf_counter()
+    stack.step()
+    _wait(stack)
+    return time.perf_counter() - began
+
+
+def _wait(stack: Stack) -> None:
+    if stack.x.is_cuda:
+        torch.cuda.synchronize()

@@ -1,0 +1,83 @@
+"""A trial's numbers: every column, decided in every way that the table shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.metrics import get_metric
+from metricfit.metrics.curves import auroc, average_precision, best_threshold
+from metricfit_papers.baselines.as_coded import TENTHS
+from metricfit_papers.specs.column_names import OTHERS, RANKINGS
+from metricfit_papers.specs.table_spec import HALF, MEAN, TUNED
+
+Values = dict[str, dict[str, float]]
+
+
+def scored(
+    test: tuple[Tensor, Tensor],
+    watched: tuple[Tensor, Tensor],
+    metrics: Mapping[str, str],
+    views: Sequence[str],
+    *,
+    auroc_of: str = "scores",
+) -> Values:
+    """For each view the columns' values on the test scores; thresholds are tuned on the watched ones.
+
+    Args:
+        test: scores and labels.
+        watched: scores and labels.
+        metrics: of the columns.
+        views: "mean" over 0.1 to 0.9, "half", or "tuned METRIC".
+        auroc_of: "scores", or thresholded "labels", whose AUROC is the mean of TPR and TNR.
+
+    >>> import torch
+    >>> both = torch.tensor([0.2, 0.3, 0.35, 0.9]), torch.tensor([0, 0, 1, 1])
+    >>> scored(both, both, {"accuracy": "accuracy"}, ["half", "tuned f1"])
+    {'half': {'accuracy': 0.75}, 'tuned f1': {'accuracy': 1.0}}
+    """
+    scores, labels = test[0].double(), test[1]
+    rankings = _rankings(scores, labels, metrics, auroc_of)
+    found: Values = {}
+    for view in views:
+        counts = counts_at(scores, labels, _thresholds(view, watched))
+        found[view] = dict(rankings)
+        for column, metric in metrics.items():
+            if column not in rankings and (metric == "auroc" or metric not in OTHERS):
+                of_labels = "balanced_accuracy" if metric == "auroc" else metric
+                found[view][column] = get_metric(of_labels)(counts).mean().item()
+    return found
+
+
+def counts_at(scores: Tensor, labels: Tensor, thresholds: Sequence[float]) -> Counts:
+    """Counts at several thresholds, of shape ``(thresholds, 1)``."""
+    yes = scores >= scores.new_tensor(thresholds).unsqueeze(1)
+    positive = labels > 0
+    tp, fp = (yes & positive).sum(1, keepdim=True).double(), (yes & ~positive).sum(1, keepdim=True).double()
+    return Counts(tp=tp, fp=fp, fn=positive.sum() - tp, tn=(~positive).sum() - fp)
+
+
+def _thresholds(view: str, watched: tuple[Tensor, Tensor]) -> Sequence[float]:
+    if view == MEAN:
+        return TENTHS
+    if view == HALF:
+        return (0.5,)
+    return (best_threshold(watched[0].double(), watched[1], view.removeprefix(TUNED)).threshold,)
+
+
+def _rankings(scores: Tensor, labels: Tensor, metrics: Mapping[str, str], auroc_of: str) -> dict[str, float]:
+    areas = {"auroc": auroc, "average_precision": average_precision}
+    return {
+        column: areas[metric](scores, labels)
+        for column, metric in metrics.items()
+        if metric in RANKINGS and not (metric == "auroc" and auroc_of == "labels")
+    }
+
+
+def best_of(one: Values | None, other: Values) -> Values:
+    """Each number's larger one."""
+    if one is None:
+        return other
+    return {view: {key: max(value, one[view][key]) for key, value in of.items()} for view, of in other.items()}

@@ -1,0 +1,1 @@
+"""What a table of a paper is, and how its TOML file is read."""

@@ -1,0 +1,205 @@
+"""From a TOML file to a TableSpec. The format is described in docs/reproduction/add-a-table.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+from metricfit_papers.datasets.trials import PIXELS, PREPARATIONS
+from metricfit_papers.specs import column_names, vocabulary
+from metricfit_papers.specs.expressions import check
+from metricfit_papers.specs.row_parser import at_least, check_decided, rows_of
+from metricfit_papers.specs.table_spec import (
+    ALL,
+    AUROC,
+    CHECKPOINTS,
+    SPLITS,
+    THRESHOLDED,
+    UNCONSTRAINED,
+    VARIED,
+    Column,
+    Dataset,
+    Protocol,
+    Published,
+    Row,
+    TableSpec,
+)
+from metricfit_papers.specs.toml_section import Section, SpecError, read_toml
+
+#: What a table may leave to another one.
+SHARED = ("paper", "trials", "prepare", "datasets", "training", "protocols", "rows")
+FOLDER = Path(str(resources.files("metricfit_papers"))) / "tables"
+
+
+def names() -> list[str]:
+    """The tables that come with the package.
+
+    >>> "btg-1" in names()
+    True
+    """
+    return sorted((path.stem for path in FOLDER.glob("*.toml")), key=_by_number)
+
+
+def find(name: str) -> TableSpec:
+    """A table by its name, or by the path of a file that describes it."""
+    if name.endswith(".toml"):
+        return parse(Path(name))
+    if name not in names():
+        raise SpecError(
+            f"no table is called {name!r}; there are {', '.join(names())}, or give the path of a .toml file"
+        )
+    return parse(FOLDER / f"{name}.toml")
+
+
+def parse(path: Path) -> TableSpec:
+    """The table that a file describes; errors name the file, the key and the remedy."""
+    file = _completed(read_toml(path), path)
+    protocols = {name: _protocol(name, given) for name, given in file.section("protocols").sections()}
+    if not protocols:
+        raise file.error("protocols", "needs at least one, such as [protocols.paper]")
+    spec = TableSpec(
+        name=path.stem,
+        file=str(path),
+        title=file.take("title", str),
+        paper=file.take("paper", str),
+        where=file.take("where", str),
+        trials=at_least(file, "trials"),
+        prepare=file.one_of("prepare", [*PREPARATIONS, PIXELS]),
+        notes=tuple(file.take("notes", list, [])),
+        against=file.take("against", str, None),
+        datasets={name: _dataset(name, given) for name, given in _datasets(file.section("datasets"))},
+        columns={name: _column(given) for name, given in file.section("columns").sections()},
+        protocols=protocols,
+        rows={row.name: row for row in rows_of(file, protocols)},
+        published={},
+    )
+    published = dict(_published(file.section("published", optional=True), spec))
+    file.done()
+    _check_references(spec)
+    return replace(spec, published=published)
+
+
+def _completed(file: Section, path: Path, on_the_way: tuple[Path, ...] = ()) -> Section:
+    """With what the file leaves to another one, named by its key ``like``, which may leave it to a third."""
+    like = file.take("like", str, None)
+    if like is None:
+        return file
+    places = [path.parent / f"{like}.toml", FOLDER / f"{like}.toml"]
+    there = next((each for each in places if each.is_file() and each != path), None)
+    if there is None:
+        raise file.error("like", f"there is no table {like!r} beside this file, nor one of {', '.join(names())}")
+    if there in on_the_way:
+        raise file.error("like", f"goes in a circle, by way of {there.name}; give one of the files what they share")
+    other = _completed(read_toml(there), there, (*on_the_way, path)).whole
+    shared = {key: other[key] for key in SHARED if key in other}
+    return Section(file.file, file.path, shared | {key: value for key, value in file.whole.items() if key != "like"})
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    paper, _, number = name.rpartition("-")
+    digits = "".join(each for each in number if each.isdigit())
+    return paper, int(digits or 0), name
+
+
+def _datasets(section: Section) -> Iterator[tuple[str, Section]]:
+    for name in list(section.given):
+        if isinstance(section.given[name], str):
+            section.given[name] = {"title": section.given[name]}
+    yield from section.sections()
+
+
+def _dataset(name: str, given: Section) -> Dataset:
+    made = given.checked("made", str, lambda text: check(text, vocabulary.DATASETS), None)
+    file = given.take("file", str, None)
+    target, positive = given.take("target", str, None), given.take("positive", (str, int), None)
+    if file is not None and (target is None or positive is None):
+        raise given.error("file", "needs target, the column of labels, and positive, the positive label")
+    if file is None and made is None:
+        vocabulary.check_dataset(given, name)
+    found = Dataset(
+        name, given.take("title", str, name), made, file, target, None if positive is None else str(positive)
+    )
+    given.done()
+    return found
+
+
+def _column(given: Section) -> Column:
+    metric = given.checked("metric", str, column_names.check_column)
+    found = Column(given.take("title", str, metric), metric, given.take("shown", bool, True))
+    given.done()
+    return found
+
+
+def _protocol(name: str, given: Section) -> Protocol:
+    usual = Protocol(name, given.take("says", str))
+    fractions = given.take("fractions", list, list(usual.fractions))
+    if not _are_fractions(fractions):
+        raise given.error("fractions", f"are of training, validation and test rows and add up to 1, got {fractions}")
+    found = replace(
+        usual,
+        split=given.one_of("split", SPLITS, usual.split),
+        fractions=tuple(fractions),
+        varied=given.one_of("varied", VARIED, usual.varied),
+        published_test=given.take("published_test", bool, usual.published_test),
+        thresholded=given.one_of("thresholded", THRESHOLDED, usual.thresholded),
+        auroc=given.one_of("auroc", AUROC, usual.auroc),
+        checkpoint=given.one_of("checkpoint", CHECKPOINTS, usual.checkpoint),
+        decided=given.checked("decided", str, check_decided, usual.decided),
+    )
+    given.done()
+    return found
+
+
+def _are_fractions(given: list[object]) -> bool:
+    shares = [each for each in given if isinstance(each, (int, float)) and each >= 0]
+    return len(given) == len(shares) == 3 and abs(sum(shares) - 1) < 1e-6 and shares[0] > 0 and shares[2] > 0
+
+
+def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, str, str], Published]]:
+    for dataset, rows in section.sections():
+        if dataset not in (*spec.datasets, ALL):
+            raise section.error(dataset, f"is neither {ALL!r} nor one of the datasets {', '.join(spec.datasets)}")
+        for row, values in rows.sections():
+            if row not in spec.rows:
+                raise rows.error(row, f"is none of the rows {', '.join(spec.rows)}")
+            for column in list(values.given):
+                if column not in spec.columns:
+                    raise values.error(column, f"is none of the columns {', '.join(spec.columns)}")
+                pair = values.take(column, list)
+                if len(pair) not in (1, 2) or not all(isinstance(each, (int, float)) for each in pair):
+                    raise values.error(column, f"should be [mean, standard deviation] or [mean], got {pair}")
+                yield (dataset, row, column), Published(float(pair[0]), float(pair[1]) if len(pair) == 2 else None)
+
+
+def _check_references(spec: TableSpec) -> None:
+    if spec.against is not None and spec.against not in spec.rows:
+        raise SpecError(f"{spec.file}: against: is none of the rows {', '.join(spec.rows)}, got {spec.against!r}")
+    for row in spec.rows.values():
+        for key, column in spec.columns.items() if row.own_trials else ():
+            if not column_names.measures(row.kind, column.metric):
+                raise SpecError(
+                    f"{spec.file}: columns.{key}: {column.metric!r} is not measured of rows of kind {row.kind!r}, "
+                    f"as {row.name!r} is"
+                )
+        if UNCONSTRAINED in spec.views() and row.own_trials and row.kind != "ensemble":
+            raise SpecError(
+                f"{spec.file}: rows.{row.name}.kind: where a row or protocol is {UNCONSTRAINED!r}, all are ensembles, "
+                f"got {row.kind!r}"
+            )
+        if row.gathers:
+            _check_gathered(spec, row)
+        if row.of is not None and (row.of not in spec.rows or spec.rows[row.of].of is not None):
+            raise SpecError(f"{spec.file}: rows.{row.name}.of: should be a row that is trained, got {row.of!r}")
+        if row.of is not None and row.decided is None:
+            raise SpecError(f"{spec.file}: rows.{row.name}.decided: is missing; a row 'of' another differs by it alone")
+
+
+def _check_gathered(spec: TableSpec, row: Row) -> None:
+    where = f"{spec.file}: rows.{row.name}.gathers"
+    if set(row.gathers) != set(spec.columns):
+        raise SpecError(f"{where}: should name a row for each of the columns {', '.join(spec.columns)}")
+    for column, name in row.gathers.items():
+        if name not in spec.rows or spec.rows[name].gathers:
+            raise SpecError(f"{where}.{column}: should be another row with numbers of its own, got {name!r}")

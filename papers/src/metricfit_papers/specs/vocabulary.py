@@ -1,0 +1,61 @@
+"""The names that a table's file may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from metricfit import losses
+from metricfit.core import steps
+from metricfit.data import catalogue
+from metricfit.models import mlp
+from metricfit_papers.baselines import as_coded
+from metricfit_papers.baselines.small_batch_validation import OnSmallBatches
+from metricfit_papers.baselines.squared_error import SquaredErrorLoss
+from metricfit_papers.datasets import published_sets
+from metricfit_papers.images.image_tasks import CifarPair, whole_cifar10, whole_fashion_mnist
+from metricfit_papers.models import byte_images, paper_mlps
+from metricfit_papers.specs.toml_section import Section
+
+
+def tenths() -> list[float]:
+    """The thresholds 0.1, 0.2, ..., 0.9."""
+    return list(as_coded.TENTHS)
+
+
+STEPS: dict[str, Callable[..., Any]] = {
+    name: getattr(steps, name) for name in ("Linear", "Sigmoid", "Identity", "RaisedCosine", "StraightThrough")
+}
+AS_CODED = {
+    each.__name__: each
+    for each in (as_coded.MetricAsCoded, as_coded.AUROCAsCoded, as_coded.WMWAsCoded, as_coded.DiceAsCoded)
+}
+LOSSES: dict[str, Callable[..., Any]] = {
+    name: getattr(losses, name) for name in losses.__all__ if name.endswith("Loss") or name == "Mix"
+}
+LOSSES |= STEPS | AS_CODED | {"T": tenths, "OnSmallBatches": OnSmallBatches, "SquaredErrorLoss": SquaredErrorLoss}
+NETWORKS: dict[str, Callable[..., Any]] = {
+    name: getattr(paper_mlps, name) for name in ("btg_mlp", "multiclass_mlp", "study_mlp", "perceptron", "anyloss_mlp")
+}
+NETWORKS |= {"mlp": mlp, **byte_images.NETWORKS}
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    name: getattr(torch.optim, name) for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")
+}
+DATASETS: dict[str, Callable[..., Any]] = {
+    "two_blobs": published_sets.two_blobs,
+    "breast_cancer": published_sets.breast_cancer,
+    "cifar10_pair": CifarPair,
+    "cifar10": whole_cifar10,
+    "fashion_mnist": whole_fashion_mnist,
+}
+
+
+def check_dataset(section: Section, name: str) -> None:
+    """Refuse a dataset that metricfit.data does not know."""
+    if name not in catalogue.CATALOGUE:
+        there = ", ".join(catalogue.names())
+        raise section.error(
+            "file", f"no dataset is called {name!r}: give its file, target and positive, or one of {there}"
+        )

@@ -1,0 +1,33 @@
+"""The losses as coded teach the same from CUDA graphs as from Python's steps."""
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit.steps import Linear
+from metricfit.train import fit_population
+from metricfit_papers.baselines.as_coded import AUROCAsCoded, MetricAsCoded
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def trained_weights(loss, graphs):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 6, generator=generator)
+    y = (x[:, 0] + torch.randn(1000, generator=generator) > 0.5).long()
+    torch.manual_seed(0)
+    models = [nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1)) for _ in range(3)]
+    splits = [(list(range(700)), list(range(700, 1000)))] * 3
+    results = fit_population(
+        models, (x, y), loss, splits=splits, epochs=6, batch_size=128, device="cuda", cuda_graphs=graphs
+    )
+    return [torch.cat([w.detach().cpu().flatten() for w in each.model.state_dict().values()]) for each in results]
+
+
+@pytest.mark.parametrize("loss", [MetricAsCoded("f1", Linear(0.2)), AUROCAsCoded(Linear(0.2))])
+def test_replayed_steps_teach_the_same(loss):
+    for one, other in zip(trained_weights(loss, False), trained_weights(loss, True), strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)
