@@ -39,13 +39,13 @@ def copy_finished(source: str | os.PathLike[str], folder: str | os.PathLike[str]
         folder: the same, here.
 
     >>> import tempfile
-    >>> from metricfit.experiments import reproduce
+    >>> from metricfit_papers import find, run_table
     >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()
-    >>> spec, small = reproduce.find("btg-5"), {"trials": 1, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}
-    >>> trained = reproduce.run_table(spec, "paper", there, rows=["BCE, B = 4096"], **small)
+    >>> spec, small = find("btg-5"), {"trials": 1, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}
+    >>> trained = run_table(spec, "paper", there, rows=["BCE, B = 4096"], **small)
     >>> copy_finished(there, here).copied, copy_finished(there, here).copied
     (1, 0)
-    >>> reproduce.run_table(spec, "paper", here, rows=["BCE, B = 4096"], train=False, **small).rows == trained.rows
+    >>> run_table(spec, "paper", here, rows=["BCE, B = 4096"], train=False, **small).rows == trained.rows
     True
     """
     came, to = Path(source) / CELLS, Path(folder) / CELLS
