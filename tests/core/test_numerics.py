@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from metricfit.core.numerics import is_positive, ratio, root, stable_sigmoid, tails
+from metricfit.core.numerics import fits_float32, is_positive, ratio, root, stable_sigmoid, tails
 
 
 def gradient(value, *leaves):
@@ -66,6 +66,20 @@ def test_decisions_at_the_ends():
     logits = torch.tensor([-math.inf, -1e30, 0.0, 1e30, math.inf])
     assert is_positive(logits, 0.0).tolist() == [True] * 5
     assert is_positive(logits, -1.0).tolist() == [True] * 5
-    assert is_positive(logits, 1.0).tolist() == [False] * 4 + [True]
+    assert is_positive(logits, 1.0).tolist() == [False, False, False, True, True]  # the probabilities that are 1
     assert is_positive(logits, math.inf).tolist() == [False] * 5
     assert is_positive(logits, 0.5).tolist() == [False, False, True, True, True]
+
+
+def test_float32_numbers_are_recognised():
+    generator = torch.Generator().manual_seed(0)
+    singles = torch.rand(1000, generator=generator).double() * 10.0 ** torch.randint(
+        -44, 1, (1000,), generator=generator
+    )
+    for numbers, expected in ((singles.float().double(), 1.0), (singles * (1 + 2.0**-40), 0.0)):
+        agrees = numbers.float().double() == numbers
+        assert agrees.double().mean().item() == pytest.approx(expected, abs=0.1)
+        assert torch.equal(fits_float32(numbers), agrees)
+        assert [fits_float32(number) for number in numbers.tolist()] == agrees.tolist()
+    assert fits_float32(0.0)
+    assert fits_float32(-1.0)

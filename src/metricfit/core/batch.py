@@ -18,7 +18,7 @@ from torch import Tensor
 
 from metricfit.core.class_counts import class_counts, decisions, hard_decisions, sum_decisions
 from metricfit.core.class_layout import Layout
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.numerics import exact_dtype, is_positive
 from metricfit.core.soft_counts import hard_counts, masses, soft_counts
 from metricfit.core.steps import Linear, Step, StraightThrough, check_threshold
 
@@ -61,7 +61,7 @@ class Columns:
         exact = self.exact()
         if self.group is None:
             return hard_counts(exact.logits, exact.target, exact.weight, t)
-        positive = (torch.sigmoid(self.logits.detach()) >= t).to(exact.target.dtype)
+        positive = is_positive(self.logits, t).to(exact.target.dtype)
         return exact._by_group(positive, 1 - positive)
 
     def exact(self) -> Columns:

@@ -143,8 +143,10 @@ class Counts:
     ) -> Counts:
         """Counts of decisions, exact and without gradient; the arguments are those of ``soft``.
 
-        Binary and multilabel decisions are ``sigmoid(logit) >= threshold``. A multiclass decision is the argmax, the
-        first on ties, whatever the threshold.
+        Binary and multilabel decisions are ``sigmoid(logit) >= threshold``, compared in float32 for a threshold that
+        float32 can hold and in float64 for any other, so that a threshold chosen by ``curves.best_threshold`` on
+        ``logits.sigmoid()``, of any floating type, gives the value that it was chosen for. A multiclass decision is the
+        argmax, the first on ties, whatever the threshold.
 
         >>> Counts.hard(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tn
         tensor([1.], dtype=torch.float64)

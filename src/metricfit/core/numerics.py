@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -53,15 +55,18 @@ def exact_dtype(device: torch.device) -> torch.dtype:
 
 
 def is_positive(logits: Tensor, threshold: float | Tensor) -> Tensor:
-    """Binary decisions ``sigmoid(logits) >= threshold``, made by comparing logits.
+    """Binary decisions ``sigmoid(logits) >= threshold``, compared in the precision that the threshold was chosen in.
 
-    In float32 all probabilities of logits above 17 round to 1, so comparing probabilities would treat these logits as
-    equal. The threshold's logit is computed in float64 and rounded up to the type of the logits, which gives the same
-    decisions as a comparison in float64 without a copy of the logits.
+    A threshold that a float32 number can hold, such as 0.5 or any of ``torch.sigmoid(logits)`` for float32 logits, is
+    compared with float32 probabilities. Any other is compared with float64 probabilities: these tell apart logits of up
+    to 36, whereas in float32 all probabilities of logits above 17 are 1. So a threshold that was chosen among the
+    probabilities of these logits, in either precision, makes the decisions that it was chosen for. Half-precision
+    logits are converted to float32 first, and float64 logits are always compared in float64.
 
     Args:
         logits: Logits of any shape and floating type.
-        threshold: A probability. At 0 or below everything is positive, above 1 nothing is.
+        threshold: A probability, or a tensor of them that broadcasts with the logits. At 0 or below everything is
+            positive, above 1 nothing is.
 
     Returns:
         A boolean tensor of the logits' shape.
@@ -70,16 +75,31 @@ def is_positive(logits: Tensor, threshold: float | Tensor) -> Tensor:
         >>> is_positive(torch.tensor([30.0, 20.0]), 1 - 1e-10)
         tensor([ True, False])
     """
-    logits = logits.to(counting_dtype(logits.dtype))
+    logits = logits.detach().to(counting_dtype(logits.dtype))
     exact = exact_dtype(logits.device)
     if isinstance(threshold, Tensor):
-        probability = threshold.detach().to(logits.device, exact)
-    else:  # filled on the device, because a copy to a GPU would block
-        probability = torch.full((), float(threshold), dtype=exact, device=logits.device)
-    bound = torch.logit(probability.clamp(min=0.0))  # NaN above 1, and nothing is at least NaN
-    rounded = bound.to(logits.dtype)
-    rounded = torch.where(rounded < bound, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
-    return logits >= rounded
+        bound = threshold.detach().to(logits.device, exact)
+        in_float64 = torch.sigmoid(logits.to(exact)) >= bound
+        if logits.dtype == exact:
+            return in_float64
+        return torch.where(fits_float32(bound), torch.sigmoid(logits) >= bound.to(logits.dtype), in_float64)
+    if logits.dtype == exact or fits_float32(threshold):
+        return torch.sigmoid(logits) >= threshold
+    return torch.sigmoid(logits.to(exact)) >= threshold
+
+
+def fits_float32(number: Any) -> Any:
+    """Whether a float64 number, or each number of a float64 tensor, is a float32 number too.
+
+    Only arithmetic is used, which works on tensors and under ``torch.compile`` as well.
+
+    Example:
+        >>> fits_float32(0.5), fits_float32(0.1)
+        (True, False)
+    """
+    widened = number * float(2**29 + 1)  # Veltkamp's splitting: rounds a 53-bit significand to 24 bits
+    upper_half = widened - (widened - number)
+    return (upper_half == number) & ((number * 2.0**149) % 1.0 == 0.0)  # 2**-149 is the smallest float32 number
 
 
 def tails(logits: Tensor) -> tuple[Tensor, Tensor]:

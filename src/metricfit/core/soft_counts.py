@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core import cpu_kernel, triton_kernel
-from metricfit.core.numerics import has_storage, leading, tails
+from metricfit.core.numerics import has_storage, is_positive, leading, tails
 from metricfit.core.steps import SLOPE, VALUE, Annealed, ClosedFormStep, Step, StraightThrough, Threshold
 
 
@@ -58,7 +58,7 @@ def masses(logits: Tensor, step: Step, threshold: Threshold) -> tuple[Tensor, Te
 
 def hard_counts(logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold) -> Tensor:
     """Counts of the decisions ``sigmoid(logits) >= threshold``, stacked ``(4, ...)``; no gradient."""
-    positive = (torch.sigmoid(logits.detach()) >= threshold).to(target.dtype)
+    positive = is_positive(logits, threshold).to(target.dtype)
     return _sum_masses(positive, 1 - positive, target, weight)
 
 

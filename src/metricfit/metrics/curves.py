@@ -146,12 +146,21 @@ def best_threshold(
     Candidates are the distinct scores and infinity (nothing positive); ties go to the largest threshold. Best is
     lowest for a metric to be minimised. Raises InfeasibleError if no threshold meets the requirements.
 
+    A score of type bfloat16 or float16 stands for all the numbers that are rounded to it, and the threshold is then the
+    smallest of these, a float32 number. It makes the same decisions on the scores as on the scores before rounding; so
+    ``Counts.hard(logits, target, threshold=best_threshold(logits.sigmoid(), target, "f1").threshold)`` gives the
+    promised value for logits of any floating type.
+
     >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "f1")
     BestThreshold(threshold=0.4, value=0.8)
     >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "recall", subject_to="precision >= 0.9")
     BestThreshold(threshold=0.9, value=0.5)
     """
-    return best_of_sweep(sweep(scores, target, weight), get_metric(metric), as_requirements(subject_to))
+    best = best_of_sweep(sweep(scores, target, weight), get_metric(metric), as_requirements(subject_to))
+    dtype = scores.dtype if isinstance(scores, Tensor) else None
+    if dtype not in (torch.bfloat16, torch.float16):
+        return best
+    return best._replace(threshold=_smallest_rounded_to(best.threshold, dtype))
 
 
 def best_of_sweep(candidates: Sweep, metric: Metric, requirements: list[Requirement]) -> BestThreshold:
@@ -168,6 +177,18 @@ def best_of_sweep(candidates: Sweep, metric: Metric, requirements: list[Requirem
     # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
     at = int((better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST)).int().argmax())
     return BestThreshold(float(thresholds[at]), float(value[at]))
+
+
+def _smallest_rounded_to(number: float, dtype: torch.dtype) -> float:
+    """The smallest float32 number, at least 0 if the number is, that is rounded to a half-precision number."""
+    if number == 0 or math.isinf(number):
+        return number
+    this = torch.tensor(number, dtype=dtype)
+    below = (this.view(torch.int16) + (-1 if number > 0 else 1)).view(dtype)  # the next lower number of the type
+    middle = (this.float() + below.float()) / 2
+    if middle.to(dtype) != this:  # ties are rounded to the number with an even last bit
+        middle = torch.nextafter(middle, this.float())
+    return float(middle)
 
 
 def sweep(

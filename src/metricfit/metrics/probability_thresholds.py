@@ -11,8 +11,18 @@ import math
 import torch
 from torch import Tensor
 
+from metricfit.core.numerics import is_positive
 from metricfit.metrics.base import Formula, Metric, get_metric
-from metricfit.metrics.curves import Array, BestThreshold, Requirements, Sweep, as_requirements, best_of_sweep, sweep
+from metricfit.metrics.curves import (
+    Array,
+    BestThreshold,
+    Requirements,
+    Sweep,
+    as_requirements,
+    best_of_sweep,
+    column,
+    sweep,
+)
 
 
 def best_probability_threshold(
@@ -54,27 +64,26 @@ def best_probability_threshold(
 def probability_sweep(logits: Array, target: Array, weight: Array | None = None) -> Sweep:
     """The distinct decisions that a probability threshold can make: falling thresholds, and the counts at each."""
     falling, counts = sweep(logits, target, weight)  # infinity first, then the distinct logits
+    given = column(logits, "logits").dtype  # decisions depend on the precision of the logits
+    kind = given if given.is_floating_point else falling.dtype
     upper, lower = falling, torch.cat([falling[1:], falling.new_full((1,), -math.inf)])
     middle = (upper + lower) / 2
     middle[0], middle[-1] = falling[1] + 1, falling[-1] - 1
     thresholds = torch.sigmoid(middle)
-    separates = _separates(thresholds, lower, upper)
+    separates = _separates(thresholds, lower.to(kind), upper.to(kind))
     if not bool(separates.all()):
-        highest = _highest_probability(upper)
-        thresholds = torch.where(separates, thresholds, highest)
-        separates = separates | _separates(thresholds, lower, upper)
+        thresholds = torch.where(separates, thresholds, _highest_probability(upper))
+        separates = separates | _separates(thresholds, lower.to(kind), upper.to(kind))
         thresholds, counts = thresholds[separates], counts.map(lambda count: count[separates])
     return Sweep(thresholds, counts)
 
 
 def _separates(thresholds: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """Whether decisions at these thresholds fall between the two logits: ``lower`` is negative, ``upper`` positive."""
-    cut = torch.logit(thresholds)
-    return (thresholds > 0) & (thresholds < 1) & (lower < cut) & (cut <= upper)
+    inside = (thresholds > 0) & (thresholds < 1)
+    return inside & is_positive(upper, thresholds) & ~(is_positive(lower, thresholds) & (lower > -math.inf))
 
 
 def _highest_probability(upper: Tensor) -> Tensor:
-    """The highest probabilities below 1 whose logits are at most these."""
-    probability = torch.sigmoid(upper)
-    below = torch.nextafter(probability, torch.zeros_like(probability))
-    return torch.where((probability == 1) | (torch.logit(probability) > upper), below, probability)
+    """The highest probabilities below 1 at which these logits are positive."""
+    return torch.sigmoid(upper).clamp(max=1 - 2.0**-53)
