@@ -255,13 +255,6 @@ def test_a_thousand_values_in_half_precision_have_their_mean():
         (lambda: RequirementConstraint("recall >= 0.9", threshold=1.5), ValueError, "strictly between 0 and 1"),
         (lambda: RequirementConstraint("recall >= 0.9", groups=0), ValueError, "at least 1; got 0"),
         (
-            lambda: RequirementConstraint("accuracy >= 0.9", average="macro")(
-                torch.randn(4, 2), torch.ones(4, 2).long(), torch.tensor(1.0)
-            ),
-            ValueError,
-            "average=None bounds each of them",
-        ),
-        (
             lambda: RequirementConstraint("recall[1] >= 0.9")(torch.randn(4), torch.ones(4), torch.tensor(1.0)),
             ValueError,
             "leave the index out",
@@ -289,3 +282,16 @@ def test_a_thousand_values_in_half_precision_have_their_mean():
 def test_mistakes_are_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_weights_follow_the_target_as_in_every_other_loss():
+    logits, target, weight = (
+        torch.tensor([-1.0, 1.0, -2.0]),
+        torch.tensor([1.0, 1.0, 0.0]),
+        torch.tensor([5.0, 1.0, 1.0]),
+    )
+    loss = AugmentedLagrangian(losses.WeightedBCELoss(), ["recall >= 0.9"], mu=1.0)
+    assert loss(logits, target, weight).item() == loss(logits, target, weight=weight).item()
+    assert loss(logits, target, weight).item() != loss(logits, target).item()
+    with pytest.raises(TypeError, match="positional"):
+        loss(logits, target, weight, torch.arange(3))

@@ -172,3 +172,48 @@ def test_the_sum_of_several_questions_can_be_bounded():
     constraint.update(MU)
     accuracy = ((logits > 0).long() == target).double().mean()
     torch.testing.assert_close(constraint.multiplier.flatten(), (MU * (0.95 - accuracy)).reshape(1))
+
+
+@pytest.mark.parametrize("average", ["macro", "weighted"])
+@pytest.mark.parametrize("name", ["mcc", "kappa", "f1"])
+def test_an_average_over_several_labels_is_that_of_their_matrices(name, average):
+    """The counts of a multilabel batch stay such in the term and in the update."""
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(50, 3, generator=generator) < torch.tensor([0.2, 0.5, 0.8])).long()
+    logits = torch.randn(50, 3, generator=generator, dtype=torch.float64) + target
+    constraint = RequirementConstraint(f"{name} >= 0.99", average=average)
+    term = constraint(logits, target, MU)
+    constraint.update(MU)
+    measure = metrics.get_metric(name)
+    soft = torch.stack([measure(Counts.soft(logits[:, k], target[:, k])).squeeze() for k in range(3)])
+    hard = torch.stack([measure(Counts.hard(logits[:, k], target[:, k])).squeeze() for k in range(3)])
+    share = torch.ones(3) if average == "macro" else target.sum(0)
+    soft, hard = ((share * value).sum() / share.sum() for value in (soft, hard))
+    torch.testing.assert_close(term, MU / 2 * (0.99 - soft) ** 2)
+    torch.testing.assert_close(constraint.multiplier, MU * (0.99 - hard))
+
+
+def test_a_metric_of_ones_own_sees_how_the_classes_are_read():
+    seen = []
+
+    def own_hits(c):
+        seen.append(c.exclusive)
+        return c.tp / c.n
+
+    logits, target = torch.randn(20, 3), torch.randint(2, (20, 3))
+    constraint = RequirementConstraint(metric(own_hits) >= 0.9)
+    constraint(logits, target, MU)
+    constraint.update(MU)
+    assert seen
+    assert not any(seen)
+
+
+def test_what_was_seen_is_read_alike_after_loading():
+    generator = torch.Generator().manual_seed(0)
+    logits, target = torch.randn(50, 3, generator=generator), torch.randint(2, (50, 3), generator=generator)
+    constraint, loaded = (RequirementConstraint("mcc >= 0.9", average="macro") for _ in range(2))
+    constraint(logits, target, MU)
+    loaded.load_state_dict(constraint.state_dict())
+    for one in (constraint, loaded):
+        one.update(MU)
+    assert torch.equal(constraint.multiplier, loaded.multiplier)

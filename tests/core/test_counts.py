@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix
+from sklearn.metrics import cohen_kappa_score, confusion_matrix, multilabel_confusion_matrix
 
-from metricfit import Counts
+from metricfit import Counts, metrics
+from metricfit.metrics import averaged
 
 
 def test_hard_counts_are_scikit_learns_confusion_matrix(batch):
@@ -122,3 +123,92 @@ def test_counts_of_different_shapes_are_refused():
 def test_labels_that_are_none_are_refused(predicted, target, remedy):
     with pytest.raises(ValueError, match=remedy):
         Counts.from_labels(torch.tensor(predicted), torch.tensor(target))
+
+
+@pytest.fixture
+def multilabel():
+    """Logits and targets of five labels, several of which can hold at once, and their kappa per label, averaged."""
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(60, 5, generator=generator) < 0.4).long()
+    logits = torch.randn(60, 5, generator=generator) + target
+    return logits, target
+
+
+def kappa_of_columns(logits, target):
+    return np.mean([cohen_kappa_score(y, x >= 0) for x, y in zip(logits.T.numpy(), target.T.numpy(), strict=True)])
+
+
+SUMS = {
+    "sum": sum,
+    "+": lambda parts: parts[0] + parts[1] + parts[2],
+    "stack": lambda parts: Counts.stack(parts).map(lambda cell: cell.sum(0)),
+    "cells": lambda parts: Counts(*torch.stack([torch.stack(tuple(part)) for part in parts]).sum(0)),
+}
+
+
+@pytest.mark.parametrize("add", SUMS.values(), ids=SUMS)
+def test_counts_of_several_labels_stay_so_when_added(multilabel, add):
+    logits, target = multilabel
+    parts = [Counts.hard(*part) for part in zip(logits.split(25), target.split(25), strict=True)]
+    value = averaged(metrics.kappa, add(parts))
+    assert value.item() == pytest.approx(kappa_of_columns(logits, target))
+    assert add(parts) == Counts.hard(logits, target)
+
+
+def test_counts_of_exclusive_classes_stay_so_when_added():
+    predicted, target = torch.tensor([0, 2, 1, 1, 2, 0]), torch.tensor([0, 1, 1, 2, 2, 0])
+    parts = [
+        Counts.from_labels(predicted[at], target[at], num_classes=3) for at in (slice(2), slice(2, 4), slice(4, 6))
+    ]
+    for add in SUMS.values():
+        assert averaged(metrics.kappa, add(parts)).item() == pytest.approx(cohen_kappa_score(target, predicted))
+
+
+def test_the_classes_of_counts_follow_from_the_numbers_unless_said():
+    cells = [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 1.0]  # one of the positives of each class is missing
+    assert not Counts(*cells).exclusive
+    assert Counts(*cells, exclusive=True).exclusive
+    assert Counts([1, 0], [1, 1], [1, 1], [0, 1]).exclusive
+    assert not Counts([1, 0], [1, 1], [1, 1], [0, 1], exclusive=False).exclusive
+    assert Counts([1], [1], [0], [5], exclusive=False).exclusive  # one class is one class, however it is read
+
+
+def test_counts_are_equal_when_their_numbers_and_classes_are():
+    counts = Counts(tp=[3, 1], fp=[1, 0], fn=[2, 0], tn=[4, 9], exclusive=False)
+    same = Counts(*(cell.clone().to(torch.float32) for cell in counts), exclusive=False)
+    assert (counts == same) is True
+    assert (counts != same) is False
+    assert counts != Counts(*counts, exclusive=True)
+    assert counts != counts + counts
+    assert counts != counts.map(lambda cell: cell[:1])
+    assert counts != (3, 1, 2, 4)
+    assert Counts(0, 0, 0, 1) != Counts(float("nan"), 0, 0, 1)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(counts)
+
+
+def test_counts_move_to_another_type_or_device():
+    counts = Counts(tp=[3, 1], fp=[1, 0], fn=[2, 0], tn=[4, 9], exclusive=False)
+    moved = counts.to("cpu", torch.float32)
+    assert all(cell.dtype == torch.float32 for cell in moved)
+    assert moved == counts
+    assert counts.to("meta").tp.device.type == "meta"
+
+
+def test_counts_are_stacked_before_the_class_axis():
+    parts = [Counts(tp=[3, 1], fp=[1, 0], fn=[2, 0], tn=[4, 9], exclusive=False)] * 3
+    assert Counts.stack(parts).tp.shape == (3, 2)
+    assert not Counts.stack(parts).exclusive
+    for dim in (-1, 1):
+        with pytest.raises(ValueError, match="before the class axis"):
+            Counts.stack(parts, dim)
+    with pytest.raises(ValueError, match="no counts"):
+        Counts.stack([])
+
+
+def test_counts_add_to_counts_alone():
+    counts = Counts(tp=3, fp=1, fn=2, tn=4)
+    for other in (1, 0.0, torch.zeros(1)):
+        with pytest.raises(TypeError):
+            other + counts if isinstance(other, int) else counts + other
+    assert counts.sum_over_ranks() == counts  # outside a distributed run

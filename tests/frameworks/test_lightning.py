@@ -38,11 +38,11 @@ class Classifier(lightning.LightningModule):
 
     def validation_step(self, batch, _):
         x, y = batch
-        self.counts.append(torch.stack(tuple(Counts.hard(self.network(x), y))))
+        self.counts.append(Counts.hard(self.network(x), y))
 
     def on_validation_epoch_end(self):
-        total = self.trainer.strategy.reduce(torch.stack(self.counts).sum(0), reduce_op="sum")
-        self.log("f1", metrics.f1(Counts(*total)).squeeze())
+        total = sum(self.counts).sum_over_ranks()
+        self.log("f1", metrics.f1(total).squeeze())
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-2)

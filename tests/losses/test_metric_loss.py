@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from metricfit import MetricLoss, RunningCounts, get_metric, losses, metrics, steps
+from metricfit import Counts, MetricLoss, RunningCounts, get_metric, losses, metrics, steps
 
 INSTANCES = {"fbeta": "fbeta(beta=2)", "tversky": "tversky(alpha=0.25, beta=0.75)", "cost": "cost(fp=1, fn=10)"}
 MINIMIZED = ("fpr", "fnr", "cost")
@@ -215,3 +215,33 @@ def test_training_it_beats_where_it_began():
 
 def test_the_classes_are_public():
     assert losses.MetricLoss is MetricLoss
+
+
+def several_labels():
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(40, 4, generator=generator) < 0.3).long()
+    return torch.randn(40, 4, generator=generator) + target, target
+
+
+@pytest.mark.parametrize("name", ["mcc", "kappa", "accuracy", "f1"])
+@pytest.mark.parametrize("settings", [{}, {"threshold": (0.3, 0.6)}], ids=["one threshold", "two"])
+def test_statistics_mean_the_same_to_another_loss(name, settings):
+    logits, target = several_labels()
+    loss = MetricLoss(name, **settings)
+    statistics = loss.statistics(logits, target)
+    assert MetricLoss(name, **settings).value(statistics).item() == loss(logits, target).item()
+    loss(torch.randn(5, 3), torch.tensor([0, 1, 2, 0, 1]))  # a batch of exclusive classes in between changes nothing
+    assert loss.value(statistics).item() == loss(logits, target).item()
+
+
+def test_statistics_of_batches_add_to_those_of_the_whole():
+    logits, target = several_labels()
+    loss = MetricLoss("mcc")
+    parts = [loss.statistics(*part) for part in zip(logits.split(15), target.split(15), strict=True)]
+    assert loss.value(sum(parts)).item() == pytest.approx(loss(logits, target).item(), abs=1e-6)
+
+
+def test_a_bare_tensor_is_no_statistics_of_counts():
+    logits, target = several_labels()
+    with pytest.raises(TypeError, match=r"what statistics\(\) of this loss returns, Counts, got Tensor"):
+        MetricLoss("mcc").value(torch.stack(tuple(Counts.soft(logits, target))))

@@ -1,5 +1,6 @@
 """Values of metrics against scikit-learn and against exact fractions."""
 
+import math
 import random
 import warnings
 
@@ -94,3 +95,23 @@ def test_counts_of_1e10_do_not_overflow_float32(name):
     counts = Counts(*(torch.tensor([float(cell)]) for cell in table))
     found = get_metric(INSTANCES.get(name, name))(counts)
     assert float(found) == pytest.approx(value(name, EXACT[name](table)), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("beta", [1e20, 1e200, math.inf])
+def test_fbeta_of_a_large_beta_is_recall(beta, dtype):
+    counts = Counts(tp=3, fp=4, fn=2, tn=1).map(lambda cell: cell.to(dtype))
+    assert metrics.fbeta(beta=beta)(counts).item() == pytest.approx(0.6)
+    assert metrics.fbeta(beta=[beta])(counts).item() == pytest.approx(0.6)
+    assert metrics.get_metric(metrics.fbeta(beta=beta).name) == metrics.fbeta(beta=beta)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1e-200])
+def test_fbeta_of_a_small_beta_is_precision(beta):
+    assert metrics.fbeta(beta=beta)(Counts(tp=3, fp=1, fn=2, tn=4)).item() == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("make", [lambda: metrics.tversky(math.inf, 1), lambda: metrics.fbeta(beta=-math.inf)])
+def test_other_infinite_parameters_are_refused(make):
+    with pytest.raises(ValueError, match="must be finite"):
+        make()

@@ -5,7 +5,7 @@ import task_twins as twins
 import torch
 from torch import nn
 
-from metricfit import MetricLoss, RunningCounts, SurrogateFBetaLoss, metrics, steps
+from metricfit import AugmentedLagrangian, MetricLoss, RunningCounts, SurrogateFBetaLoss, metrics, steps
 from metricfit.losses import (
     ClassBalanced,
     EffectiveNumberBCELoss,
@@ -186,6 +186,23 @@ def test_random_numbers_go_on_as_after_one_pass():
     for x, _ in chunks:
         model(x)
     assert torch.equal(found, torch.rand(3))
+
+
+def test_chunks_may_come_from_an_iterator():
+    inputs, target, _ = data("binary")
+    model, whole = network(1), network(1)
+    value = backward_in_chunks(model, MetricLoss("f1"), zip(inputs.split(9), target.split(9), strict=True))
+    expected = MetricLoss("f1")(whole(inputs), target)
+    expected.backward()
+    torch.testing.assert_close(value, expected.detach())
+    torch.testing.assert_close(flat_gradient(model), flat_gradient(whole))
+
+
+def test_constrained_losses_are_refused_with_a_way_out():
+    inputs, target, _ = data("binary")
+    loss = AugmentedLagrangian(WeightedBCELoss(), ["recall >= 0.9"])
+    with pytest.raises(TypeError, match=r"cannot split AugmentedLagrangian: .* fit\(\.\.\., accumulate=k\)"):
+        backward_in_chunks(network(1), loss, in_chunks("even", inputs, target))
 
 
 def test_foreign_losses_are_refused():

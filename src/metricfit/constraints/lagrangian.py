@@ -85,8 +85,9 @@ class AugmentedLagrangian(LateBuffers):
         self,
         logits: Tensor,
         target: Tensor,
-        index: Tensor | None = None,
         weight: Tensor | None = None,
+        *,
+        index: Tensor | None = None,
         group: Tensor | None = None,
     ) -> Tensor:
         """The objective plus every constraint's term.
@@ -94,8 +95,8 @@ class AugmentedLagrangian(LateBuffers):
         Args:
             logits: the model's outputs.
             target: the labels.
-            index: the samples' positions in the training set, for ranking constraints.
             weight: the samples' weights, for the objective if it takes them and for the constraints.
+            index: the samples' positions in the training set, for ranking constraints.
             group: the samples' group numbers, for requirements that are to hold in every group.
         """
         if weight is not None and not (self._objective_takes_weight or self._counts):

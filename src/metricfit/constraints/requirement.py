@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -10,7 +10,6 @@ from torch import Tensor
 from metricfit.constraints.base import Constraint
 from metricfit.constraints.terms import augmented_term, next_multiplier
 from metricfit.core.counts import Counts
-from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import check_task
 from metricfit.losses.memory import RunningCounts
@@ -48,6 +47,8 @@ class RequirementConstraint(Constraint):
 
     late: ClassVar[tuple[str, ...]] = ("multiplier", "seen")
     seen: Tensor | None
+    #: How to read ``seen``. After loading and before the first batch it is None, and follows from the numbers.
+    _exclusive: Any = None
 
     def __init__(
         self,
@@ -102,13 +103,14 @@ class RequirementConstraint(Constraint):
             "groups": self.groups,
             "validate": self.validate,
         }
-        counts = self._settled(Counts.soft(logits, target, step=self.step, **settings))  # type: ignore[arg-type]
+        counts = self._all_ranks(Counts.soft(logits, target, step=self.step, **settings))  # type: ignore[arg-type]
+        self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
         violation, measured = self._violation(counts)
         multiplier = self.made("multiplier", violation)
         if self.learns:
-            hard = torch.stack(tuple(self._settled(Counts.hard(logits, target, **settings))))  # type: ignore[arg-type]
+            hard = torch.stack(tuple(self._all_ranks(Counts.hard(logits, target, **settings))))  # type: ignore[arg-type]
             self.made("seen", hard).add_(hard)
         return (measured * augmented_term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
 
@@ -116,23 +118,13 @@ class RequirementConstraint(Constraint):
         """Move the multipliers by the hard violation since the last update."""
         if self.seen is None or self.multiplier is None:
             return
-        violation, measured = self._violation(Counts(*self.seen))
+        violation, measured = self._violation(Counts(*self.seen, exclusive=self._exclusive))
         moved = next_multiplier(violation.to(self.multiplier.dtype), self.multiplier, penalty.to(self.multiplier.dtype))
         self.multiplier.copy_(torch.where(measured, moved, self.multiplier))
         self.seen.zero_()
 
-    def _settled(self, counts: Counts) -> Counts:
-        """Counts over all ranks; for a metric of a matrix, a matrix for each yes-or-no question."""
-        if self.requirement.metric.whole_matrix and not counts.exclusive:
-            if self.average not in (None, "micro"):
-                raise ValueError(
-                    f"{self.requirement}: of several yes-or-no questions {self.requirement.metric.name} is one number "
-                    "each; average=None bounds each of them, average='micro' that of their sum"
-                )
-            counts = counts.map(lambda given: given.sum(-1, keepdim=True) if self.average else given.unsqueeze(-1))
-        if self.over_ranks:
-            counts = Counts(*sum_over_ranks(torch.stack(tuple(counts))))
-        return Counts(*counts)
+    def _all_ranks(self, counts: Counts) -> Counts:
+        return counts.sum_over_ranks() if self.over_ranks else counts
 
     def _violation(self, counts: Counts) -> tuple[Tensor, Tensor]:
         """The violations, and whether there were samples to measure each on."""

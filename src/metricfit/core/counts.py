@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +11,10 @@ import torch
 from torch import Tensor
 
 from metricfit.core.batch import ROUNDING, Thresholds, at_thresholds, full_precision
+from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.steps import Step
-from metricfit.core.task import canonical, check_finite, check_nan_logits, looks_at_values
+from metricfit.core.task import canonical, check_finite, check_nan_logits, is_false, looks_at_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,32 +22,59 @@ class Counts:
     """True positives, false positives, false negatives and true negatives, each of shape ``(..., c)``.
 
     The last axis is the class axis; a binary problem has one class, its positive one. Counts add: the counts of two
-    batches are the sum of theirs.
+    batches are the sum of theirs, and ``sum(list_of_counts)`` is the sum of many.
 
-    >>> Counts(tp=3, fp=1, fn=2, tn=4).positives
-    tensor([5.], dtype=torch.float64)
+    Two Counts are equal if their four tensors hold the same numbers and they read their classes alike; the type and
+    the device of the tensors do not matter. Counts cannot be hashed, because their tensors can change in place.
+
+    Args:
+        tp: true positives; numbers and sequences become float64 tensors.
+        fp: false positives.
+        fn: false negatives.
+        tn: true negatives.
+        exclusive: whether the classes exclude each other (multiclass), as opposed to several yes-or-no questions about
+            each sample (multilabel). ``Counts.soft``, ``Counts.hard`` and all methods set it. If it is left out, it
+            follows from the numbers: exclusive classes have ``positives`` and ``predicted`` that each add up to ``n``
+            over the classes. (Under vmap and torch.compile, which hide the numbers, it is then True.)
+
+    Raises:
+        ValueError: the four tensors differ in shape.
+
+    Example:
+        >>> batches = [Counts(tp=3, fp=1, fn=2, tn=4), Counts(tp=1, fp=0, fn=0, tn=9)]
+        >>> sum(batches).positives
+        tensor([6.], dtype=torch.float64)
+        >>> batches[0] + batches[1] == sum(batches)
+        True
     """
 
     tp: Tensor
     fp: Tensor
     fn: Tensor
     tn: Tensor
-    #: Whether the classes exclude each other, as opposed to several yes-or-no questions of one sample.
-    exclusive: bool = field(default=True, kw_only=True)
+    exclusive: bool = field(default=None, kw_only=True)  # type: ignore[assignment]  # __post_init__ settles it
 
     def __post_init__(self) -> None:
-        if all(isinstance(given, Tensor) for given in self):
-            shapes = {tuple(given.shape) for given in self}
-            if len(shapes) > 1:
-                raise ValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")
-            return
-        for name in ("tp", "fp", "fn", "tn"):
-            given = torch.as_tensor(getattr(self, name), dtype=torch.float64)
-            object.__setattr__(self, name, given.reshape(1) if given.dim() == 0 else given)
-        self.__post_init__()
+        if not all(isinstance(cell, Tensor) for cell in self):
+            for name in ("tp", "fp", "fn", "tn"):
+                cell = torch.as_tensor(getattr(self, name), dtype=torch.float64)
+                object.__setattr__(self, name, cell.reshape(1) if cell.dim() == 0 else cell)
+        shapes = {tuple(cell.shape) for cell in self}
+        if len(shapes) > 1:
+            raise ValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")
+        one_class = self.tp.dim() == 0 or self.tp.shape[-1] == 1
+        if one_class or self.exclusive is None:
+            object.__setattr__(self, "exclusive", one_class or _can_be_exclusive(self))
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self.tp, self.fp, self.fn, self.tn))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Counts):
+            return NotImplemented
+        if self.tp.shape != other.tp.shape or self.exclusive != other.exclusive:
+            return False
+        return all(bool((a == b.to(a.device)).all()) for a, b in zip(self, other, strict=True))
 
     def __add__(self, other: Counts) -> Counts:
         if not isinstance(other, Counts):
@@ -56,11 +85,52 @@ class Counts:
         return Counts(*sums, exclusive=self.exclusive and other.exclusive)
 
     def __radd__(self, other: int) -> Counts:
-        return self if other == 0 else NotImplemented  # what sum() starts from
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # what sum() starts from
+
+    @classmethod
+    def stack(cls, counts: Iterable[Counts], dim: int = 0) -> Counts:
+        """Join counts of one shape along a new axis, as ``torch.stack`` joins tensors.
+
+        Args:
+            counts: the counts to join.
+            dim: where the new axis goes. It must stand before the class axis.
+
+        Returns:
+            Counts with one more axis. Their classes are exclusive if those of all parts are.
+
+        Example:
+            >>> Counts.stack([Counts(tp=3, fp=1, fn=2, tn=4), Counts(tp=1, fp=0, fn=0, tn=9)]).tp.shape
+            torch.Size([2, 1])
+        """
+        parts = list(counts)
+        if not parts:
+            raise ValueError("no counts to stack")
+        axes = parts[0].tp.dim()
+        if not -axes - 1 <= dim < axes or dim == -1:
+            raise ValueError(f"the new axis must stand before the class axis, from 0 to {axes - 1}, got dim={dim}")
+        cells = (torch.stack(cell, dim) for cell in zip(*parts, strict=True))
+        return cls(*cells, exclusive=all(part.exclusive for part in parts))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Counts:
         """Apply a function to each of the four, as in ``counts.map(torch.detach)``."""
-        return Counts(*(function(given) for given in self), exclusive=self.exclusive)
+        return Counts(*(function(cell) for cell in self), exclusive=self.exclusive)
+
+    def to(self, *args: Any, **kwargs: Any) -> Counts:
+        """The same counts on another device or in another type; the arguments are those of ``Tensor.to``.
+
+        Example:
+            >>> Counts(tp=3, fp=1, fn=2, tn=4).to(torch.float32).tp
+            tensor([3.])
+        """
+        return self.map(lambda cell: cell.to(*args, **kwargs))
+
+    def sum_over_ranks(self) -> Counts:
+        """The sum of the counts of all processes of ``torch.distributed``, by one all-reduce.
+
+        Every process must call it. Outside a distributed run it returns the counts themselves. Its gradient is the one
+        that DistributedDataParallel needs.
+        """
+        return Counts(*sum_over_ranks(torch.stack(tuple(self))), exclusive=self.exclusive)
 
     @property
     def positives(self) -> Tensor:
@@ -111,11 +181,9 @@ class Counts:
         >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
         tensor([0.9523])
         """
-        stacked, exclusive = soft_stack(
+        batch = canonical(
             logits,
             target,
-            step,
-            threshold,
             task=task,
             weight=weight,
             ignore_index=ignore_index,
@@ -124,7 +192,12 @@ class Counts:
             groups=groups,
             validate=validate,
         )
-        return cls(*stacked, exclusive=exclusive)
+        chosen = batch.default_step if step is None else step
+        with full_precision(batch.logits.device):
+            stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
+        if looks_at_values(batch.logits, validate):
+            check_finite(stacked.detach(), batch.logits)
+        return cls(*stacked, exclusive=batch.exclusive)
 
     @classmethod
     def hard(
@@ -210,21 +283,21 @@ class Counts:
             for index, chosen in ((target, right), (target, ~right), (predicted, ~right))
         )
         rest = weights.sum() - tp - fn - fp
-        counts = cls(tp, fp, fn, torch.where(rest > ROUNDING * weights.sum(), rest, 0.0))
+        counts = cls(tp, fp, fn, torch.where(rest > ROUNDING * weights.sum(), rest, 0.0), exclusive=True)
         return counts.map(lambda given: given[1:]) if num_classes is None else counts
 
 
-def soft_stack(
-    logits: Tensor, target: Tensor, step: Step | None, threshold: Thresholds, *, validate: bool | None, **settings: Any
-) -> tuple[Tensor, bool]:
-    """The soft counts as one tensor, ``(4, ..., c)``, and whether their classes exclude each other."""
-    batch = canonical(logits, target, validate=validate, **settings)
-    chosen = batch.default_step if step is None else step
-    with full_precision(batch.logits.device):
-        stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
-    if looks_at_values(batch.logits, validate):
-        check_finite(stacked.detach(), batch.logits)
-    return stacked, batch.exclusive
+def _can_be_exclusive(counts: Counts) -> bool:
+    """Whether the numbers allow exclusive classes: positives, and predictions, that add up to n over the classes."""
+    if torch.compiler.is_compiling():
+        return True
+    exact = exact_dtype(counts.tp.device)
+    positives, predicted, n = (part.detach().to(exact) for part in (counts.positives, counts.predicted, counts.n))
+    rounding = math.sqrt(torch.finfo(counts.tp.dtype).eps) if counts.tp.is_floating_point() else 0.0
+    total = n.amax(-1, keepdim=True)
+    differences = (n - total, positives.sum(-1, keepdim=True) - total, predicted.sum(-1, keepdim=True) - total)
+    agree = torch.stack([(each.abs() <= rounding * total).all() for each in differences]).all()
+    return not is_false(agree)
 
 
 def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.batch import Thresholds
-from metricfit.core.counts import Counts, soft_stack
+from metricfit.core.counts import Counts
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import check_task, is_false, looks_at_values
-from metricfit.losses.additive import AdditiveLoss
+from metricfit.losses.additive import AdditiveLoss, Statistics
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.watch import GradientWatch
 from metricfit.metrics.average import averaged, check_average
@@ -84,7 +84,6 @@ class MetricLoss(AdditiveLoss):
         self._set_threshold(threshold)
         self._watch = GradientWatch()
         self._last_counts: Counts | None = None
-        self._exclusive = True
 
     def _set_threshold(self, threshold: Thresholds) -> None:
         self.threshold: float | str | tuple[float, ...] | Tensor | None
@@ -118,13 +117,17 @@ class MetricLoss(AdditiveLoss):
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
         return loss
 
-    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The soft counts, stacked: tp, fp, fn, tn. Per image, the sum of the images' values and their number."""
-        counts, self._exclusive = soft_stack(
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Statistics:
+        """The soft Counts of the batch; with ``per_image=True`` the sum of the images' values and their number.
+
+        Statistics of several batches add, and ``value`` of the sum is the loss of all of them together:
+        ``loss.value(sum(loss.statistics(x, y) for x, y in batches))``.
+        """
+        counts = Counts.soft(
             logits,
             target,
-            self.step,
-            self.threshold,
+            step=self.step,
+            threshold=self.threshold,
             task=self.task,
             weight=weight,
             ignore_index=self.ignore_index,
@@ -133,20 +136,25 @@ class MetricLoss(AdditiveLoss):
         )
         if not self.per_image:
             return counts
-        value = self._measure(Counts(*counts, exclusive=self._exclusive))
-        images = value if counts.dim() == 3 else value.mean(0)  # over several thresholds
+        value = self._measure(counts)
+        images = value if counts.tp.dim() == 2 else value.mean(0)  # over several thresholds
         total = images.sum(0)
         return torch.stack([total, torch.full_like(total, len(images))])
 
-    def value(self, statistics: Tensor) -> Tensor:
-        """The loss of these counts, with the remembered ones added where there is a memory."""
-        if self.per_image:
-            value = ratio(statistics[0], statistics[1])
-        else:
-            counts = Counts(*statistics, exclusive=self._exclusive)
-            value = self._measure(counts if self.memory is None else self.memory(counts))
-            if statistics.dim() > 2:  # several thresholds
+    def value(self, statistics: Statistics) -> Tensor:
+        """The loss of these statistics, with the remembered counts added where there is a memory."""
+        wanted = Tensor if self.per_image else Counts
+        if not isinstance(statistics, wanted):
+            raise TypeError(
+                f"value takes what statistics() of this loss returns, {wanted.__name__}, "
+                f"got {type(statistics).__name__}; add the statistics of several batches with sum()"
+            )
+        if isinstance(statistics, Counts):
+            value = self._measure(statistics if self.memory is None else self.memory(statistics))
+            if statistics.tp.dim() > 1:  # several thresholds
                 value = value.mean(0)
+        else:
+            value = ratio(statistics[0], statistics[1])
         return value if self.metric.minimize else 1 - value
 
     def _measure(self, counts: Counts) -> Tensor:

@@ -267,7 +267,7 @@ class ClassBalanced(AdditiveLoss):
         y = batch.target
         balance = y / self.prior + (1 - y) / (1 - self.prior)
         balance = balance if batch.weight is None else balance * batch.weight
-        return self.loss.statistics(batch.logits[0], y[0], weight=balance[0])
+        return self.loss.statistics(batch.logits[0], y[0], weight=balance[0])  # type: ignore[no-any-return]
 
     def value(self, statistics: Tensor) -> Tensor:
         """The inner loss's."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.batch import Columns
-from metricfit.core.counts import Counts, soft_stack
+from metricfit.core.counts import Counts
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, share, tails
 from metricfit.core.pairs import hinge_sums, violations
@@ -252,14 +252,14 @@ class SoftAUROCLoss(AdditiveLoss):
             check_threshold(one)
         self.step = step
 
-    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Counts:
         """The soft counts at every threshold."""
         columns(logits, target, weight, "SoftAUROCLoss")
-        return soft_stack(logits, target, self.step, self.thresholds, weight=weight, validate=None)[0]
+        return Counts.soft(logits, target, step=self.step, threshold=self.thresholds, weight=weight)
 
-    def value(self, statistics: Tensor) -> Tensor:
+    def value(self, statistics: Counts) -> Tensor:
         """One minus the area; 0 without pairs."""
-        counts = Counts(*statistics)
+        counts = statistics
         tpr, fpr = share(counts.tp, counts.fn), share(counts.fp, counts.tn)
         ends = tpr.new_ones(1, tpr.shape[-1])
         tpr, fpr = (torch.cat([ends, given, torch.zeros_like(ends)]) for given in (tpr, fpr))

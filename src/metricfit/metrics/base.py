@@ -81,7 +81,8 @@ class Metric:
         classes = counts.tp.shape[-1]
         if len(value) != classes:
             raise InvalidValueError(f"{self.name} has {len(value)} values of {key}, the counts have {classes} classes")
-        of_class = [torch.full_like(counts.tp[..., at], each) for at, each in enumerate(value)]
+        largest = torch.finfo(counts.tp.dtype).max if counts.tp.is_floating_point() else math.inf
+        of_class = [torch.full_like(counts.tp[..., at], min(each, largest)) for at, each in enumerate(value)]
         return torch.stack(of_class, -1)  # made where the counts are: a copy to a GPU would be waited for
 
     def _finite(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
@@ -197,7 +198,8 @@ class MetricFactory:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise InvalidTypeError(f"{self.name}: {key} must be a number or a list of them, got {quote(value)}")
         number = as_float(value, f"{self.name}: {key}")
-        if not math.isfinite(number) or (number < 0 and not self.settings["own"]):
+        limit = number == math.inf and self.name == "fbeta"  # fbeta(beta=inf) is recall
+        if not (math.isfinite(number) or limit) or (number < 0 and not self.settings["own"]):
             least = "" if self.settings["own"] else " and at least 0"
             raise InvalidValueError(f"{self.name}: {key} must be finite{least}, got {value}")
         return number

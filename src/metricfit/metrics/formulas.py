@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
@@ -13,9 +16,23 @@ POSITIVES, NEGATIVES, BOTH = ("positives",), ("negatives",), ("positives", "nega
 
 @builtin(needs=POSITIVES)
 def fbeta(c: Counts, beta: float | Tensor) -> Tensor:
-    """(1 + b²) tp / ((1 + b²) tp + b² fn + fp); beta > 1 favours recall. One beta, or one a class."""
-    b = beta**2
-    return share((1 + b) * c.tp, b * c.fn + c.fp)
+    """(1 + b²) tp / ((1 + b²) tp + b² fn + fp); beta > 1 favours recall. One beta, or one per class.
+
+    The limits are precision at beta = 0 and recall at beta = inf.
+    """
+    of_misses, of_false_alarms = _shares_of_errors(beta)
+    return share(c.tp, of_misses * c.fn + of_false_alarms * c.fp)
+
+
+def _shares_of_errors(beta: float | Tensor) -> tuple[float | Tensor, float | Tensor]:
+    """b² / (1 + b²) and 1 / (1 + b²), by the smaller of b and 1/b, whose square cannot overflow."""
+    if isinstance(beta, Tensor):
+        small = torch.minimum(beta, 1 / beta) ** 2
+        more, less = 1 / (1 + small), small / (1 + small)
+        return torch.where(beta > 1, more, less), torch.where(beta > 1, less, more)
+    square = min(beta, 1 / beta if beta else math.inf) ** 2
+    larger, smaller = 1 / (1 + square), square / (1 + square)
+    return (larger, smaller) if beta > 1 else (smaller, larger)
 
 
 @builtin(needs=POSITIVES, aliases=("dice",))

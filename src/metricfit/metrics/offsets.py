@@ -103,7 +103,7 @@ def _counts(tp: Tensor, predicted: Tensor, like: Counts) -> Counts:
     """Counts from sums, with 0 where a difference of sums is no more than they round to."""
     positives, n = like.positives, like.n
     parts = (tp, predicted - tp, positives - tp, n - predicted - positives + tp)
-    return Counts(*(torch.where(given > ROUNDING * n, given, 0.0) for given in parts))
+    return Counts(*(torch.where(given > ROUNDING * n, given, 0.0) for given in parts), exclusive=True)
 
 
 def _value(decided: Tensor, y: Tensor, w: Tensor, classes: int, metric: Metric, average: str) -> float:
