@@ -20,10 +20,12 @@ MOVED = {
     "metricfit.models.btg_mlp": "metricfit_papers.models.btg_mlp",
     "metricfit.models.multiclass_mlp": "metricfit_papers.models.multiclass_mlp",
     "metricfit.models.perceptron": "metricfit_papers.models.perceptron",
+    "metricfit.models.periodic": "rtdl_num_embeddings.PeriodicEmbeddings",
     "metricfit.models.resnet18": "metricfit_papers.models.resnet18",
     "metricfit.models.resnet34": "metricfit_papers.models.resnet34",
     "metricfit.models.small_cnn": "metricfit_papers.models.small_cnn",
     "metricfit.models.study_mlp": "metricfit_papers.models.study_mlp",
+    "metricfit.report.table": "the facts of metricfit.report.Report",
 }
 MODULES = {
     "metricfit.data.images": "metricfit_papers.images",

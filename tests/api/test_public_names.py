@@ -41,10 +41,10 @@ NAMES = {
         parse_requirement precision ratio recall root share specificity tversky
     """,
     "metricfit.models": """
-        Blend PerMember TabM embedded_mlp mlp periodic piecewise_linear quantile_bins
+        Blend PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins
     """,
     "metricfit.report": """
-        Method Report Section comparison learning_curves multiclass render scores table write
+        Method Report Section comparison learning_curves multiclass render scores write
     """,
     "metricfit.experiments": """
         Cell CellError Progress run

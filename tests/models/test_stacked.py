@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from rtdl_num_embeddings import PeriodicEmbeddings
 from torch.func import functional_call, stack_module_state
 
 from metricfit import MetricLoss
@@ -13,7 +14,6 @@ from metricfit.models import (
     TabM,
     embedded_mlp,
     mlp,
-    periodic,
     piecewise_linear,
     quantile_bins,
 )
@@ -25,15 +25,19 @@ def edges():
     return quantile_bins(table, bins=6)
 
 
+def periodic():
+    return PeriodicEmbeddings(4, 3, n_frequencies=5, frequency_init_scale=0.01, lite=False)
+
+
 TABULAR = {
     "mlp": lambda: mlp(4, (5, 3), dropout=0.0),
     "embedded_piecewise": lambda: embedded_mlp(piecewise_linear(edges(), 3), (5,), dropout=0.0),
-    "embedded_periodic": lambda: embedded_mlp(periodic(4, 3, 5), (5,), dropout=0.0),
+    "embedded_periodic": lambda: embedded_mlp(periodic(), (5,), dropout=0.0),
     "blend": lambda: Blend(*(mlp(4, (width,), dropout=0.0) for width in (5, 3, 2))),
     "tabm": lambda: TabM(4, k=3, width=5, dropout=0.0),
     "tabm_mini": lambda: TabM(4, k=3, width=5, dropout=0.0, architecture="tabm-mini"),
     "tabm_piecewise": lambda: TabM(4, k=3, width=5, dropout=0.0, embedding=piecewise_linear(edges(), 3)),
-    "tabm_periodic": lambda: TabM(4, k=3, width=5, dropout=0.0, embedding=periodic(4, 3, 5)),
+    "tabm_periodic": lambda: TabM(4, k=3, width=5, dropout=0.0, embedding=periodic()),
 }
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from metricfit import MetricLoss, RunningCounts, steps
 from metricfit.losses import Mix, WeightedBCELoss, WMWLoss
-from metricfit.models import PerMember, TabM, embedded_mlp, periodic, piecewise_linear, quantile_bins
+from metricfit.models import PerMember, TabM, embedded_mlp, piecewise_linear, quantile_bins
 
 
 @pytest.fixture
@@ -122,16 +122,16 @@ def test_a_plain_loss_refuses_the_members_logits(table):
 
 def test_an_embedding_for_other_features_is_refused():
     with pytest.raises(ValueError, match="the embedding is for 3 features, in_features is 4"):
-        TabM(4, embedding=periodic(3))
+        TabM(4, embedding=piecewise_linear(quantile_bins(torch.randn(40, 3), bins=6)))
 
 
 def test_a_module_that_is_no_embedding_is_refused():
-    with pytest.raises(TypeError, match=r"piecewise_linear\(edges\) or periodic\(d\)"):
+    with pytest.raises(TypeError, match=r"piecewise_linear\(edges\) or of rtdl_num_embeddings, got Linear"):
         embedded_mlp(nn.Linear(3, 3))
 
 
 @pytest.mark.parametrize(
-    ("build", "package"), [(lambda: TabM(3), "tabm"), (lambda: periodic(3), "rtdl_num_embeddings")]
+    ("build", "package"), [(lambda: TabM(3), "tabm"), (lambda: quantile_bins(torch.randn(9, 3)), "rtdl_num_embeddings")]
 )
 def test_a_missing_extra_is_named(monkeypatch, build, package):
     monkeypatch.setitem(sys.modules, package, None)

@@ -36,7 +36,6 @@ def full(text=EVIL):
             [0.1, 0.4, 0.6, 0.9], [0, 0, 1, 1], threshold=0.5, classes=(text, text + "1"), title=text, lead=text
         ),
         report.multiclass([0, 1, 1], [0, 1, 0], classes=[text, "b"], title=text, lead=text),
-        report.table(text, [text, "F1"], [[text, 0.5], ["b", None]], lead=text),
     ]
     return report.Report(text, text, text, sections, {text: text})
 

@@ -182,11 +182,6 @@ def test_weights_of_calibration_count_as_copies():
     assert [each[:2] for each in found] == [pytest.approx((0.2, 0.25)), pytest.approx((0.8, 0.5))]
 
 
-def test_rows_of_a_table_must_fit_its_columns():
-    with pytest.raises(ValueError, match="'Folds': a row has 1 cells, for 2 columns"):
-        report.table("Folds", ["fold", "F1"], [[1]])
-
-
 def test_weighted_scores_are_sums_of_weights():
     shown = texts(report.scores([0.1, 0.9], [0, 1], threshold=0.5, weight=[0.25, 2.0], classes=("no", "yes")))
     assert "2.25 by weight, 2 of them “yes” (88.9 %)." in shown

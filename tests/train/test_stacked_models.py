@@ -59,7 +59,7 @@ def test_large_samples_are_evaluated_few_at_a_time(monkeypatch):
     assert sizes == [7] * 7 + [1]
     both = stack.outputs([0, 1], [x[row] for row in numbers])
     assert torch.allclose(torch.stack(both), expected, atol=1e-5)
-    stack.chunk = 20
+    monkeypatch.setattr(stacked_models, "SAMPLES_AT_ONCE", 20)
     sizes.clear()
     monkeypatch.setattr(stacked_models, "EVALUATED", 2**24)
     stack.evaluated(x, numbers, shared=False)

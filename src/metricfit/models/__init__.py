@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from metricfit._moved import moved_names
 from metricfit.models.blend import Blend
 from metricfit.models.dense import mlp
-from metricfit.models.embeddings import embedded_mlp, periodic, piecewise_linear, quantile_bins
+from metricfit.models.embeddings import embedded_mlp, piecewise_linear, quantile_bins
 from metricfit.models.members import PerMember
 from metricfit.models.tabm import TabM
 
@@ -15,7 +15,6 @@ __all__ = [
     "TabM",
     "embedded_mlp",
     "mlp",
-    "periodic",
     "piecewise_linear",
     "quantile_bins",
 ]
@@ -26,6 +25,6 @@ MOVED = {
         *("Centred", "CropAndFlip", "ResNet", "TinyDarknet", "btg_mlp", "multiclass_mlp", "perceptron"),
         *("resnet18", "resnet34", "small_cnn", "study_mlp"),
     )
-}
+} | {"periodic": "rtdl_num_embeddings.PeriodicEmbeddings"}
 if not TYPE_CHECKING:  # type checkers report moved names as unknown
     __getattr__ = moved_names(__name__, MOVED)

@@ -64,20 +64,6 @@ def piecewise_linear(edges: Tensor, width: int = 16) -> nn.Module:
     return module
 
 
-def periodic(in_features: int, width: int = 24, frequencies: int = 48, scale: float = 0.01) -> nn.Module:
-    """Embeddings ``(n, d) -> (n, d, width)`` by sines and cosines of learned frequencies, linear, ReLU.
-
-    They need no training data. ``scale``, the spread of the first frequencies, matters: try 0.01 to 1.
-
-    >>> periodic(3, width=4)(torch.zeros(5, 3)).shape
-    torch.Size([5, 3, 4])
-    """
-    module: nn.Module = _rtdl().PeriodicEmbeddings(
-        in_features, width, n_frequencies=frequencies, frequency_init_scale=scale, lite=False
-    )
-    return module
-
-
 def embedded_mlp(
     embedding: nn.Module,
     hidden: Sequence[int] = (128, 128),
@@ -85,9 +71,10 @@ def embedded_mlp(
     dropout: float = 0.1,
     activation: Callable[[], nn.Module] = nn.ReLU,
 ) -> nn.Sequential:
-    """An `mlp` on embedded features; ``embedding`` is `piecewise_linear` or `periodic`.
+    """An `mlp` on embedded features; ``embedding`` is `piecewise_linear` or another module of rtdl_num_embeddings.
 
-    >>> embedded_mlp(periodic(3), hidden=(32,))(torch.zeros(5, 3)).shape
+    >>> edges = quantile_bins(torch.randn(100, 3), bins=8)
+    >>> embedded_mlp(piecewise_linear(edges), hidden=(32,))(torch.zeros(5, 3)).shape
     torch.Size([5, 1])
     """
     flat: int = embedding_shape(embedding).numel()
@@ -99,7 +86,8 @@ def embedding_shape(embedding: nn.Module) -> torch.Size:
     shape = getattr(embedding, "get_output_shape", None)
     if shape is None:
         raise TypeError(
-            f"embedding is a module as piecewise_linear(edges) or periodic(d) give it, got {type(embedding).__name__}"
+            "embedding is a module of piecewise_linear(edges) or of rtdl_num_embeddings, got "
+            f"{type(embedding).__name__}"
         )
     size: torch.Size = shape()
     return size

@@ -13,7 +13,7 @@ class TabM(nn.Module):
     """TabM (Gorishniy et al. 2025, "TabM: Advancing Tabular Deep Learning with Parameter-Efficient Ensembling").
 
     Layers from its authors' package ``tabm`` (the extra ``tabular``). Numbers go in, text columns one-hot; with
-    ``embedding``, `piecewise_linear` or `periodic`, each becomes a vector first.
+    ``embedding``, such as `piecewise_linear`, each becomes a vector first.
 
     What comes out depends on the mode, because members learn well only from losses of their own, and judge well only
     together:

@@ -1,11 +1,14 @@
 """The report: one self-contained HTML page. Needs the extra ``report``."""
 
+from typing import TYPE_CHECKING
+
+from metricfit._moved import moved_names
+
 try:
     from metricfit.report.binary import scores
     from metricfit.report.learning import learning_curves
     from metricfit.report.methods import Method, comparison
     from metricfit.report.page import Report, Section, render, write
-    from metricfit.report.rows import table
     from metricfit.report.several_classes import multiclass
 except ModuleNotFoundError as error:
     missing = (error.name or "").partition(".")[0]
@@ -24,6 +27,9 @@ __all__ = [
     "multiclass",
     "render",
     "scores",
-    "table",
     "write",
 ]
+
+MOVED = {"table": "the facts of metricfit.report.Report"}
+if not TYPE_CHECKING:  # type checkers report moved names as unknown
+    __getattr__ = moved_names(__name__, MOVED)

@@ -22,7 +22,7 @@ from metricfit.report.charts import Chart
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, made by ``comparison``, ``learning_curves``, ``scores``, ``multiclass`` or ``table``."""
+    """A part of the page, made by ``comparison``, ``learning_curves``, ``scores`` or ``multiclass``."""
 
     title: str
     template: str

@@ -10,6 +10,9 @@ from torch import Tensor
 
 Numbers = TypeVar("Numbers", Tensor, list[int])
 
+#: Maximum number of samples in one forward pass of an evaluation.
+SAMPLES_AT_ONCE = 8192
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -15,6 +15,7 @@ from metricfit.metrics.base import Formula, Metric
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.probability_thresholds import best_probability_threshold
 from metricfit.train import checks
+from metricfit.train.batch import SAMPLES_AT_ONCE
 from metricfit.train.fitting import FitResult
 from metricfit.train.members import Split, fit_population, numbers_of
 from metricfit.train.order import seed_of
@@ -41,7 +42,7 @@ class Ensemble:
     exclusive: bool = False
 
     @torch.no_grad()
-    def logits(self, x: Any, chunk: int = 8192) -> Tensor:
+    def logits(self, x: Any, chunk: int = SAMPLES_AT_ONCE) -> Tensor:
         """The mean of the members' logits."""
         first = self.members[0].model
         inputs = as_tensor(x, "x", keep=True)
@@ -150,7 +151,7 @@ def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Ten
 
 
 @torch.no_grad()
-def _out_of_fold(members: Sequence[FitResult], data: InMemory, splits: Sequence[Split], chunk: int = 8192) -> Tensor:
+def _out_of_fold(members: Sequence[FitResult], data: InMemory, splits: Sequence[Split]) -> Tensor:
     """Each sample's logits by the members that held it out, averaged where several did; NaN where none did."""
     total: Tensor | None = None
     times = torch.zeros(len(data))
@@ -159,7 +160,7 @@ def _out_of_fold(members: Sequence[FitResult], data: InMemory, splits: Sequence[
         index = numbers_of(held_out)
         x = data.x[index.to(data.x.device)]
         x = x.to(type_of(member.model)) if x.is_floating_point() else x
-        logits = torch.cat([member.model(part.to(device)) for part in torch.split(x, chunk)]).cpu()
+        logits = torch.cat([member.model(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]).cpu()
         if total is None:
             total = logits.new_zeros(len(data), *logits.shape[1:])
         total.index_add_(0, index, logits)

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.losses.accumulate import random_state, replayed
 from metricfit.train import checks
-from metricfit.train.batch import Batch
+from metricfit.train.batch import SAMPLES_AT_ONCE, Batch
 from metricfit.train.loader import FromLoader
 from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.ranks import gathered, over_ranks
@@ -97,11 +97,10 @@ class OneModel(Learner):
         *,
         accumulate: int = 1,
         clip: float | None = None,
-        chunk: int = 8192,
     ) -> None:
         self.fabric, self.raw = fabric, model
         self.model = fabric.setup(model)
-        self.validation, self.accumulate, self.clip, self.chunk = validation, accumulate, clip, chunk
+        self.validation, self.accumulate, self.clip = validation, accumulate, clip
         self.best: dict[str, Tensor] | None = None
         self.active = [0]
 
@@ -187,7 +186,7 @@ class OneModel(Learner):
             return
         every = torch.arange(len(data))
         mine = every.tensor_split(self.fabric.world_size)[self.fabric.global_rank]
-        order = torch.split(mine if len(mine) else every[:1], self.chunk)
+        order = torch.split(mine if len(mine) else every[:1], SAMPLES_AT_ONCE)
         for batch in data.batches(order, self.fabric.device):
             yield batch if len(mine) else batch.without_samples()
 
@@ -230,7 +229,7 @@ class OneModel(Learner):
         """The model's logits of each of these inputs, in parts."""
         self.raw.eval()
         device = self.fabric.device
-        found = [torch.cat([self.raw(part.to(device)) for part in torch.split(x, self.chunk)]) for x in inputs]
+        found = [torch.cat([self.raw(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]) for x in inputs]
         self.raw.train()
         return found
 

@@ -35,7 +35,6 @@ class Population(Learner):
         validation: each member's validation samples, as numbers into ``data``; None for no validation.
         data: the tensors that all members' samples are taken from.
         clip: the largest norm of a member's gradient.
-        chunk: how many samples are evaluated at once.
         precision: None, or "bf16-mixed" for forward passes under autocast.
         cuda_graphs: whether steps are captured and replayed, on a GPU.
     """
@@ -47,13 +46,12 @@ class Population(Learner):
         validation: Sequence[Tensor] | None,
         *,
         clip: float | None = None,
-        chunk: int = 8192,
         precision: str | None = None,
         cuda_graphs: bool = False,
     ) -> None:
         self.models, self.data, self.validation, self.clip = list(models), data, validation, clip
         self.device = data.y.device
-        self.stack = StackedModels(self.models, self.device, precision, chunk)
+        self.stack = StackedModels(self.models, self.device, precision)
         self.everyone = list(range(len(self.models)))
         self.active = list(self.everyone)
         self.final = cloned(self.stack.weights), cloned(self.stack.buffers)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import pad_sequence
 
+from metricfit.train.batch import SAMPLES_AT_ONCE
 from metricfit.train.member_checks import ALONE
 from metricfit.train.stacks import Stack, cloned, rows_of
 
@@ -28,19 +29,16 @@ class StackedModels:
         models: of one architecture; moved to the device.
         device: where.
         precision: None, or "bf16-mixed" for forward passes under autocast.
-        chunk: how many samples of a member are evaluated at once, at most.
 
     >>> stack = StackedModels([nn.Linear(3, 1) for _ in range(4)], torch.device("cpu"))
     >>> stack.weights["weight"].shape, stack(torch.randn(4, 8, 3)).shape
     (torch.Size([4, 1, 3]), torch.Size([4, 8, 1]))
     """
 
-    def __init__(
-        self, models: Sequence[nn.Module], device: torch.device, precision: str | None = None, chunk: int = 8192
-    ) -> None:
+    def __init__(self, models: Sequence[nn.Module], device: torch.device, precision: str | None = None) -> None:
         if precision not in (None, "bf16-mixed"):
             raise ValueError(f"a population's precision is None or 'bf16-mixed', got {precision!r}")
-        self.device, self.mixed, self.chunk = device, precision is not None, chunk
+        self.device, self.mixed = device, precision is not None
         for model in models:
             model.to(device)
         self.skeleton = copy.deepcopy(models[0]).to("meta")
@@ -110,7 +108,7 @@ class StackedModels:
 
     def _at_once(self, sample: Tensor, members: int) -> int:
         """How many samples of each member are evaluated at once: fewer of large ones."""
-        return max(1, min(self.chunk, EVALUATED // max(1, members * sample.numel())))
+        return max(1, min(SAMPLES_AT_ONCE, EVALUATED // max(1, members * sample.numel())))
 
     def _as_buffers(self, norm: nn.Module, given: tuple[Tensor]) -> tuple[Tensor]:
         """What a batch norm is given, in the type of its buffers: torch.vmap on a GPU refuses another."""

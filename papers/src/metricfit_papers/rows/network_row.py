@@ -24,6 +24,9 @@ from metricfit_papers.specs import vocabulary
 from metricfit_papers.specs.expressions import made
 from metricfit_papers.specs.table_spec import Protocol, Row, Training
 
+#: Maximum number of rows in one forward pass of `logits_of`.
+ROWS_AT_ONCE = 65_536
+
 
 @dataclass(frozen=True)
 class Job:
@@ -219,7 +222,7 @@ def optimizer_of(text: str, parameters: Any, lr: float) -> Any:
 
 
 @torch.no_grad()
-def logits_of(model: torch.nn.Module, x: Tensor, chunk: int = 65536) -> Tensor:
-    """A model's outputs, on the CPU."""
+def logits_of(model: torch.nn.Module, x: Tensor) -> Tensor:
+    """A model's logits of these inputs, on the CPU."""
     device = next(model.parameters()).device
-    return torch.cat([model.eval()(part.to(device)) for part in torch.split(x, chunk)]).cpu()
+    return torch.cat([model.eval()(part.to(device)) for part in torch.split(x, ROWS_AT_ONCE)]).cpu()
