@@ -7,6 +7,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 .PHONY: help demo test test-all coverage check bench bench-peers docs clean
 
+# One process per core, one thread each (conftest.py). worksteal keeps the tests of a file together, so that a fixture
+# of a file is made once, and still ends with both processes busy.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+
 help:
 	@echo "make demo      metricfit compare on a real table that comes with scikit-learn; its report goes to demo-report/"
 	@echo "make test      the tests (a few minutes)"
@@ -33,14 +37,14 @@ demo: $(VENV)/.with-demo
 		--jobs 2 --network embedded --members 4 --epochs 40
 
 test: $(VENV)/.with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --durations=15 --doctest-modules $(TESTED)
+	$(PYTEST) -m "not slow" --durations=15 --doctest-modules $(TESTED)
 
 coverage: $(VENV)/.with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" --doctest-modules $(TESTED) \
+	$(PYTEST) -m "not slow" --doctest-modules $(TESTED) \
 		--cov --cov-report=term:skip-covered
 
 test-all: $(VENV)/.with-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules $(TESTED)
+	$(PYTEST) --doctest-modules $(TESTED)
 
 check: $(VENV)/.with-check
 	$(BIN)/ruff format --check .

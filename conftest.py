@@ -1,4 +1,12 @@
-"""Doctests are part of the tests: names their examples use, and files that cannot be imported here."""
+"""Threads for all tests; and for doctests, the names they use and the files that cannot be imported here."""
+
+import os
+
+# One thread per process unless the caller says otherwise: `pytest -n auto` starts a process per core, and several
+# threads in each of them would wait for one another. Libraries read these settings when loaded, so they are set
+# before torch is imported. Processes that tests start inherit them. PASSIVE: waiting threads sleep instead of spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
 import torch

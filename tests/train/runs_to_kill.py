@@ -1,11 +1,12 @@
-"""Runs that tests kill: ``python runs_to_kill.py`` waits for orders and makes a child process for each.
+"""Runs that tests kill: ``python runs_to_kill.py`` waits for orders and forks a child process for each of them.
 
-Importing torch and lightning-fabric takes seconds; a child forked from a process that has them starts at once. An order
-is a line of JSON, ``{"run": name, "folder": path, ...}``; the answers are the child's number and then how it ended.
+Importing torch and lightning-fabric takes seconds; a child of a process that has imported them starts at once. An order
+is a line of JSON, ``{"run": name, "folder": path, ...}``; the answers are the child's process id and then how it ended.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, steps
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, FitResult, Stage, fit, fit_population
+from metricfit.train.folder import RunFolder
 
 SAMPLES, EVERY = 200, 5
 
@@ -90,39 +92,50 @@ def population(folder, *, callbacks=(), **settings) -> list[FitResult]:
     )
 
 
-class Slowly(Callback):
-    """A pause after each step, so that a kill finds the run on its way."""
+class Pause(Callback):
+    """Sleeps after each step, and waits to be killed once the run has made ``hold_at`` steps.
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    Without the wait a test would have to win a race against the run, which it loses on a busy machine.
+    """
+
+    def __init__(self, folder: str, seconds: float, hold_at: int | None) -> None:
+        self.folder, self.seconds, self.hold_at = RunFolder(folder), seconds, hold_at
 
     def stepped(self, step, losses):
+        if self.hold_at is not None and self.folder.steps_made >= self.hold_at:
+            wait_to_be_killed()
         time.sleep(self.seconds)
 
 
-def slow_writes(seconds: float) -> None:
-    """A pause between a file's last byte and its move to its place."""
+def wait_to_be_killed() -> None:
+    time.sleep(600)
+    raise TimeoutError("nobody killed this run")
+
+
+def hold_writes(folder: RunFolder, steps_made: int, existing: str) -> None:
+    """Makes a write wait to be killed before it is synced, after so many steps and if a file of that name exists."""
     sync = os.fsync
 
-    def slow(descriptor):
-        time.sleep(seconds)
+    def held_sync(descriptor):
+        if folder.steps_made >= steps_made and any(folder.path.glob(existing)):
+            wait_to_be_killed()
         sync(descriptor)
 
-    os.fsync = slow
+    os.fsync = held_sync
 
 
 def child(order) -> None:
-    """What a child does: one run."""
-    if order.get("slow_writes"):
-        slow_writes(order["slow_writes"])
-    random.seed(os.getpid())  # the run must not depend on what it finds
-    {"one_model": one_model, "population": population}[order["run"]](
-        order["folder"], callbacks=[Slowly(order.get("slow_steps", 0.0))]
-    )
+    """Trains one run, as ordered."""
+    folder = order["folder"]
+    if "hold_writes" in order:
+        hold_writes(RunFolder(folder), **order["hold_writes"])
+    random.seed(os.getpid())  # the run must not depend on the state that it finds
+    pause = Pause(folder, order.get("slow_steps", 0.0), order.get("hold_at"))
+    {"one_model": one_model, "population": population}[order["run"]](folder, callbacks=[pause])
 
 
 def main() -> None:
-    torch.set_num_threads(1)
+    importlib.import_module("lightning_fabric")  # once, here, and not in every child
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         number = os.fork()

@@ -18,7 +18,7 @@ from metricfit.train.samples import InMemory, Source
 from metricfit.train.stage import Stage
 
 ROWS = 1024
-NOT_COMPARED = ("versions", "checkpoint_every")
+NOT_COMPARED = ("versions", "threads", "checkpoint_every")
 
 
 def spec_of(
@@ -55,13 +55,14 @@ def spec_of(
         "oversample": order.oversample,
         **settings,
         "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "threads": torch.get_num_threads(),
     }
     plain: dict[str, Any] = json.loads(json.dumps(spec, default=_plain))
     return plain
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Where two specs differ, each as a sentence; versions and the checkpoints' interval may.
+    """Returns one sentence per difference; versions, threads and the interval of checkpoints may differ.
 
     Another Python makes other code of the same function, so between two of them code is not compared.
     """
