@@ -5,9 +5,10 @@ import pytest
 import torch
 from sklearn import metrics as sklearn_metrics
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from metricfit import metrics
+from metricfit.curves import best_threshold
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Evaluation, Monitor, evaluate, fit
 
@@ -82,6 +83,73 @@ def test_weights_count():
     assert evaluate(network(), (x, y, weight))["f1"] == pytest.approx(expected)
 
 
+class Items(Dataset):
+    """Samples with weights, as tuples or as dictionaries."""
+
+    def __init__(self, *columns, named=False):
+        self.columns, self.named = columns, named
+
+    def __len__(self):
+        return len(self.columns[0])
+
+    def __getitem__(self, at):
+        item = tuple(column[at] for column in self.columns)
+        return dict(zip(("x", "y", "weight"), item, strict=True)) if self.named else item
+
+
+WEIGHTED = {
+    "arrays": lambda x, y, w: (x.numpy(), y.numpy(), w.double().numpy()),
+    "a column of weights": lambda x, y, w: (x, y, w.unsqueeze(1)),
+    "dataset": Items,
+    "dataset of dictionaries": lambda x, y, w: Items(x, y, w, named=True),
+    "dataset of tensors": TensorDataset,
+    "loader": lambda x, y, w: DataLoader(Items(x, y, w), batch_size=7, shuffle=True),
+    "loader of dictionaries": lambda x, y, w: DataLoader(Items(x, y, w, named=True), batch_size=300),
+    "loader of tensors": lambda x, y, w: DataLoader(TensorDataset(x, y, w), batch_size=11),
+    "loader of whole weights": lambda x, y, w: DataLoader(TensorDataset(x, y, (8 * w).long()), batch_size=11),
+}
+TASKS = {
+    "binary": (1, lambda x: data()[1]),
+    "multiclass": (3, lambda x: (x[:, 0] > -0.5).long() + (x[:, 0] > 0.5)),
+    "multilabel": (3, lambda x: (x[:, :3] + 0.3 * x[:, 1:] > 0.4).long()),
+}
+
+
+@pytest.mark.parametrize("kind", WEIGHTED)
+@pytest.mark.parametrize("task", TASKS)
+def test_weights_count_alike_in_all_kinds_of_data(kind, task):
+    outputs, labels = TASKS[task]
+    x, _ = data()
+    y, weight = labels(x), (torch.arange(300) % 5) / 8  # eighths, so that sums are exact in any order
+    model = network(outputs)
+    wanted = ["f1", "mcc", "cost(fp=1, fn=3)"] + ["auroc", "average_precision", "best f1"] * (task == "binary")
+    expected = evaluate(model, (x, y, weight), wanted)
+    found = evaluate(model, WEIGHTED[kind](x, y, weight), wanted, batch_size=64)
+    assert found.values == pytest.approx(expected.values, abs=1e-12)
+    assert found["f1"] != pytest.approx(evaluate(model, (x, y))["f1"])
+    decided = expected.logits.argmax(1) if task == "multiclass" else (expected.logits >= 0).squeeze(1).long()
+    average = "binary" if task == "binary" else "macro"
+    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average=average, sample_weight=weight))
+
+
+@pytest.mark.parametrize("kind", [lambda *given: given, Items], ids=["tensors", "dataset"])
+def test_weights_keep_their_precision_beside_half_precision_inputs(kind):
+    x, y = data()
+    weight = torch.arange(300.0) + 1
+    model = network().bfloat16()
+    found = evaluate(model, kind(x.bfloat16(), y, weight))
+    decided = (found.logits.squeeze(1) >= 0).long()
+    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, sample_weight=weight), rel=1e-9)
+
+
+def test_weights_of_some_batches_and_not_of_others_are_refused():
+    x, y = data(20)
+    batches = [(x[:10], y[:10], torch.ones(10)), (x[10:], y[10:])]
+    loader = DataLoader(batches, batch_size=None)
+    with pytest.raises(ValueError, match="1 of 2 batches have weights; give them to all or to none"):
+        evaluate(network(), loader)
+
+
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted"])
 def test_several_classes(average):
     x, _ = data()
@@ -115,13 +183,33 @@ def test_it_prints_its_values():
         ({"metrics": "loss"}, "evaluate measures metrics; for a loss, call it on the logits"),
         ({"metrics": ["f1", "f11"]}, "f11"),
         ({"threshold": 2.0}, "strictly between 0 and 1"),
-        ({"average": None}, "average=None gives one a class"),
+        ({"threshold": "bets"}, "strictly between 0 and 1.*got 'bets'"),
+        ({"threshold": [0.5, 1.0]}, "strictly between 0 and 1"),
+        ({"threshold": [0.5, 0.4]}, "2 thresholds for 1 output"),
+        ({"threshold": []}, "strictly between 0 and 1"),
+        ({"metrics": []}, "at least one metric"),
+        ({"metrics": "best auroc"}, "auroc needs no threshold: ask for 'auroc'"),
+        ({"metrics": "f11"}, "Besides metrics, evaluate knows auroc and average_precision"),
+        ({"average": "mean"}, "average must be 'macro', 'micro', 'weighted'"),
+        ({"task": "labels"}, "task must be None or one of"),
+        ({"task": "multiclass"}, "do not fit task='multiclass'"),
+        ({"data": (torch.zeros(3, 4), torch.zeros(3, 2))}, r"logits \(3, 1\) with target \(3, 2\) fit no task"),
+        ({"model": network(3), "metrics": "auroc", "data": (torch.zeros(3, 4), torch.zeros(3, 3))}, "on one output"),
+        ({"model": network(3), "data": (torch.zeros(3, 4), torch.arange(3)), "threshold": "best"}, "best_offsets"),
+        ({"model": network(3), "data": (torch.zeros(3, 4), torch.arange(3)), "metrics": "best f1"}, "best_offsets"),
+        ({"model": network(3), "data": (torch.zeros(3, 4), torch.arange(3)), "threshold": [0.5] * 3}, "best_offsets"),
+        ({"model": network(3), "data": (torch.zeros(3, 4), torch.arange(3) + 1)}, "3 classes need labels 0 to 2"),
+        (
+            {"model": nn.Flatten(0), "data": (torch.zeros(3, 4), torch.zeros(3))},
+            r"one row of logits per sample.*\(12,\)",
+        ),
+        ({"average": None}, "average=None would give one per class"),
         ({"data": (torch.full((3, 4), torch.nan), torch.zeros(3))}, "data's inputs hold NaN"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(given, message):
     with pytest.raises((ValueError, KeyError), match=message):
-        evaluate(network(), **{"data": data(), **given})
+        evaluate(**{"model": network(), "data": data(), **given})
 
 
 def test_the_best_threshold_on_the_data():
@@ -130,10 +218,121 @@ def test_the_best_threshold_on_the_data():
     named = evaluate(model, (x, y), ["best f1", "auroc"])
     given = evaluate(model, (x, y), ["f1", "auroc"], threshold="best")
     at = Monitor("f1", threshold="best").measure(named.logits.squeeze(1), y)
-    assert named["best f1"] == given["best f1"] == at.value
+    assert named["best f1"] == given["f1"] == given["best f1"] == at.value
     assert named["auroc"] == given["auroc"]
-    assert given.threshold == at.threshold
-    assert f"threshold={at.threshold:g}" in repr(given)
+    assert given.threshold == named.best_thresholds["best f1"] == at.threshold
+    assert repr(given).endswith(f"threshold={at.threshold:g}, the best for f1)")
+
+
+def test_several_metrics_are_measured_at_one_decision():
+    """Which is chosen for the first of them; "best precision" has a decision of its own, and says so."""
+    x, y = data()
+    model = network()
+    found = evaluate(model, (x, y), ["auroc", "f1", "precision", "recall", "best precision"], threshold="best")
+    scikit_learns = sklearn_metrics.f1_score, sklearn_metrics.precision_score, sklearn_metrics.recall_score
+    threshold = evaluate(model, (x, y), ["f1", "precision", "recall"], threshold="best").threshold
+    decided = (scores_of(model, x).double() >= threshold).long()
+    assert list(found.values.values())[1:4] == pytest.approx([score(y, decided) for score in scikit_learns])
+    assert found.threshold == threshold
+    assert found["f1"] == best_threshold(scores_of(model, x), y, "f1").value
+    alone = best_threshold(scores_of(model, x), y, "precision").value
+    assert found["best precision"] == alone > found["precision"]
+    assert list(found.values) == ["auroc", "f1", "precision", "recall", "best precision"]
+    assert found.best_thresholds.keys() == {"best precision"}
+    assert found.tuned_for == "f1"
+    assert f"best precision={alone:.4g} at {found.best_thresholds['best precision']:g};" in repr(found)
+    first_precision = evaluate(model, (x, y), ["precision", "f1"], threshold="best")
+    assert first_precision["precision"] == alone
+
+
+def multilabel(n=300):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(n, 3, generator=generator)
+    y = x + 0.7 * torch.randn(n, 3, generator=generator) > torch.tensor([1.0, -0.5, 1.5])
+    return x, y.long()
+
+
+@pytest.mark.parametrize("average", ["macro", "weighted"])
+@pytest.mark.parametrize("metric", ["f1", "mcc", "fbeta(beta=[1, 2, 0.5])", "fnr"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_best_thresholds_of_several_labels_are_one_per_label(average, metric, weighted):
+    x, y = multilabel()
+    weight = torch.arange(300) % 4 if weighted else None
+    given = (x, y) if weight is None else (x, y, weight)
+    found = evaluate(nn.Identity(), given, metric, threshold="best", average=average)
+    of_labels = [f"fbeta(beta={beta})" for beta in (1, 2, 0.5)] if metric.startswith("fbeta") else [metric] * 3
+    expected = [best_threshold(x[:, at], y[:, at], of_labels[at], weight=weight).value for at in range(3)]
+    support = y.double() if weight is None else y.double() * weight.unsqueeze(1)
+    shares = support.sum(0) if average == "weighted" else torch.ones(3)
+    assert list(found.values.values()) == [pytest.approx(np.average(expected, weights=shares))]
+    assert found.threshold.shape == (3,)
+    again = evaluate(nn.Identity(), given, metric, threshold=found.threshold, average=average)
+    assert again[metric] == found[metric]
+    assert (
+        evaluate(nn.Identity(), given, metric, threshold=found.threshold.numpy(), average=average)[metric]
+        == found[metric]
+    )
+
+
+def test_the_values_of_several_labels_at_their_thresholds_are_scikit_learns():
+    x, y = multilabel()
+    found = evaluate(nn.Identity(), (x, y), ["f1", "precision"], threshold=[0.7, 0.4, 0.8])
+    decided = (x.sigmoid() >= torch.tensor([0.7, 0.4, 0.8])).long()
+    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average="macro"))
+    assert found["precision"] == pytest.approx(sklearn_metrics.precision_score(y, decided, average="macro"))
+    assert repr(found).endswith("n=300, thresholds=[0.7, 0.4, 0.8])")
+
+
+def test_a_micro_average_has_one_best_threshold_for_all_labels():
+    x, y = multilabel()
+    found = evaluate(nn.Identity(), (x, y), "f1", threshold="best", average="micro")
+    expected = best_threshold(x.reshape(-1), y.reshape(-1), "f1")
+    assert isinstance(found.threshold, float)
+    assert found["f1"] == pytest.approx(expected.value)
+    decided = (x.sigmoid() >= found.threshold).long()
+    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average="micro"))
+
+
+def test_labels_that_do_not_matter_keep_the_usual_threshold():
+    x, y = multilabel()
+    one = evaluate(nn.Identity(), (x, y), "recall[1]", threshold="best")
+    assert one.threshold[[0, 2]].tolist() == [0.5, 0.5]
+    assert one["recall[1]"] == 1.0
+    y[:, 2] = -1
+    ignored = evaluate(nn.Identity(), (x, y), "f1", threshold="best", ignore_index=-1)
+    assert ignored.threshold[2] == 0.5
+    assert ignored.threshold[0] != 0.5
+
+
+def test_many_thresholds_are_printed_in_short_form():
+    many = Evaluation({"f1": 0.5}, torch.zeros(3, 20), torch.zeros(3, 20), torch.linspace(0.05, 0.95, 20).double())
+    assert repr(many) == "Evaluation(f1=0.5; n=3, thresholds=[0.05, 0.0974, 0.145, ..., 0.95] (20))"
+    no_threshold = Evaluation({"f1": 0.5}, torch.zeros(3, 4), torch.zeros(3), float("nan"))
+    assert repr(no_threshold) == "Evaluation(f1=0.5; n=3)"
+
+
+def test_what_was_not_measured_is_a_key_error_that_says_what_was():
+    with pytest.raises(KeyError, match="'recall' was not measured; there are f1, auroc"):
+        evaluate(network(), data(), ["f1", "auroc"])["recall"]
+    with pytest.raises(KeyError, match="'best f1' was not measured"):
+        evaluate(network(), data(), "f1")["best f1"]
+
+
+def test_overlapping_masks_are_evaluated_with_a_task():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 3, 4, 5, generator=generator)
+    y = (x + torch.randn(6, 3, 4, 5, generator=generator) > 0.3).long()
+    with pytest.raises(ValueError, match="say which with task='multilabel' or task='multiclass'"):
+        evaluate(nn.Identity(), (x, y))
+    rows = [given.movedim(1, 3).reshape(-1, 3) for given in (x, y)]
+    for threshold in (0.4, "best"):
+        found = evaluate(nn.Identity(), (x, y), ["f1", "recall"], threshold=threshold, task="multilabel")
+        assert found.values == pytest.approx(
+            evaluate(nn.Identity(), rows, ["f1", "recall"], threshold=threshold).values
+        )
+    shares = torch.nn.functional.one_hot(y[:, 0], 3).movedim(3, 1)
+    found = evaluate(nn.Identity(), (x, shares), "f1", task="multiclass")
+    assert found["f1"] == pytest.approx(evaluate(nn.Identity(), (x, y[:, 0]))["f1"])
 
 
 def test_what_fit_returns_is_evaluated_by_its_model():
@@ -142,6 +341,21 @@ def test_what_fit_returns_is_evaluated_by_its_model():
     assert evaluate(result, (x, y)).values == evaluate(result.model, (x, y)).values
     with pytest.raises(TypeError, match="a torch module or a FitResult, got str"):
         evaluate("model", (x, y))
+
+
+def test_what_fit_returns_is_evaluated_at_its_own_threshold():
+    x, y = data()
+    settings = {"epochs": 1, "progress": False, "validation": (x, y)}
+    result = fit(network(), (x, y), WeightedBCELoss(10.0), monitor="best f1", **settings)
+    found = evaluate(result, (x, y))
+    assert found.threshold == result.threshold != 0.5
+    assert found["f1"] == pytest.approx(result.best)
+    assert found["f1"] > evaluate(result.model, (x, y))["f1"]
+    assert evaluate(result, (x, y), threshold=0.5).values == evaluate(result.model, (x, y)).values
+    fixed = fit(network(), (x, y), WeightedBCELoss(), monitor=Monitor("f1", threshold=0.3), **settings)
+    assert evaluate(fixed, (x, y)).threshold == 0.3
+    unwatched = fit(network(), (x, y), WeightedBCELoss(), **settings)
+    assert evaluate(unwatched, (x, y)).threshold == 0.5
 
 
 class Fails(nn.Linear):

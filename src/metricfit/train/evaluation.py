@@ -2,38 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.metrics.base import Formula, Metric
+from metricfit.core.batch import Classes, Columns
+from metricfit.core.counts import Counts
+from metricfit.core.task import canonical, check_nan_logits, check_task
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.base import Formula, Metric, get_metric
+from metricfit.metrics.label_thresholds import best_label_thresholds
+from metricfit.train.batch import Batch
 from metricfit.train.loader import FromLoader
-from metricfit.train.monitor import RANKINGS, Monitor
-from metricfit.train.samples import source, type_of
+from metricfit.train.monitor import RANKINGS
+from metricfit.train.samples import Source, source, type_of
 from metricfit.train.stage import matched
 
 if TYPE_CHECKING:
     from metricfit.train.fitting import FitResult
 
+BEST = "best"
+SHOWN_THRESHOLDS = 4
+Threshold = float | Tensor
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Values by name, with the logits and labels they were computed from."""
+    """Values by name, with the logits and labels they were computed from.
+
+    Attributes:
+        values: The value of each metric, by its name.
+        logits: The model's outputs, on the CPU.
+        target: The labels, on the CPU.
+        threshold: The threshold of all decisions: a number, or a tensor with one number per label; NaN where the
+            largest logit decides.
+        best_thresholds: For metrics asked for as ``"best f1"``, which are measured at a threshold of their own, that
+            threshold.
+        tuned_for: The name of the metric that ``threshold="best"`` was chosen for, or None.
+    """
 
     values: dict[str, float]
     logits: Tensor
     target: Tensor
-    threshold: float
+    threshold: Threshold
+    best_thresholds: dict[str, Threshold] = field(default_factory=dict)
+    tuned_for: str | None = None
 
     def __getitem__(self, name: str) -> float:
+        """The value of a metric. With ``threshold="best"``, "best f1" is another name of the metric it was chosen for.
+
+        Raises:
+            KeyError: The metric was not measured.
+        """
+        if name not in self.values and name == f"{BEST} {self.tuned_for}":
+            name = name.removeprefix(f"{BEST} ")
+        if name not in self.values:
+            raise KeyError(f"{quote(name)} was not measured; there are {', '.join(self.values)}")
         return self.values[name]
 
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{name}={value:.4g}" for name, value in self.values.items())
-        return f"Evaluation({numbers}; n={len(self.target)}, threshold={self.threshold:g})"
+        parts = []
+        for name, value in self.values.items():
+            at = f" at {_shown(self.best_thresholds[name])}" if name in self.best_thresholds else ""
+            parts.append(f"{name}={value:.4g}{at}")
+        where = f"n={len(self.target)}"
+        if isinstance(self.threshold, Tensor):
+            where += f", thresholds={_shown(self.threshold)}"
+        elif not math.isnan(self.threshold):
+            where += f", threshold={_shown(self.threshold)}"
+        chosen = "" if self.tuned_for is None else f", the best for {self.tuned_for}"
+        return f"Evaluation({', '.join(parts)}; {where}{chosen})"
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One of the metrics asked for: a metric of decisions, or a ranking such as "auroc"."""
+
+    name: str
+    metric: Metric | None
+    own_threshold: bool
 
 
 @torch.no_grad()
@@ -42,8 +94,9 @@ def evaluate(
     data: Any,
     metrics: str | Metric | Formula | Sequence[str | Metric | Formula] = "f1",
     *,
-    threshold: float | str = 0.5,
+    threshold: float | str | Sequence[float] | Tensor | None = None,
     average: str = "macro",
+    task: str | None = None,
     ignore_index: int | None = None,
     batch_size: int = 8192,
     workers: int = 0,
@@ -51,61 +104,189 @@ def evaluate(
     """The metrics of a model's decisions on data, in eval mode and without gradients.
 
     Args:
-        model: gives logits, or a FitResult, for its model; it is run where its weights are.
+        model: A module that gives logits, or a FitResult; it is run where its weights are.
         data: ``(X, y)``, ``(X, y, weight)``, a Dataset or a DataLoader.
-        metrics: one or several metrics, names, functions of Counts; "auroc" and "average_precision" too, and
-            "best f1" for one at its best threshold on the data.
-        threshold: where binary and multilabel decisions are made, or "best", for each metric the best on the data; the
-            result's threshold is then the first metric's.
-        average: of several classes.
-        ignore_index: samples with this label count for nothing.
-        batch_size: how many samples at once.
-        workers: processes that read a Dataset.
+        metrics: One or several metrics, names of metrics or functions of Counts; also "auroc" and "average_precision",
+            and "best f1" for a metric at its own best threshold on the data.
+        threshold: Where binary and multilabel decisions are made: a number, one number per label, or "best". "best" is
+            chosen on the data for the first metric of decisions, and all values are measured at this one decision. For
+            several labels it is one threshold per label under the averages "macro" and "weighted", and one for all
+            labels under "micro". By default the threshold of a FitResult, or 0.5.
+        average: The average over several classes: "macro", "micro" or "weighted".
+        task: "binary", "multiclass" or "multilabel", where the shapes do not tell, as for overlapping masks
+            ``(n, c, h, w)``.
+        ignore_index: Samples with this label count for nothing.
+        batch_size: Number of samples per forward pass; a DataLoader has its own.
+        workers: Number of processes that read a Dataset.
 
-    >>> from torch import nn
-    >>> x = torch.tensor([[1.0], [-1.0], [2.0]])
-    >>> evaluate(nn.Identity(), (x, torch.tensor([1, 0, 1])), ["f1", "auroc"])
-    Evaluation(f1=1, auroc=1; n=3, threshold=0.5)
+    Returns:
+        The values by name, the threshold or thresholds, the logits and the labels.
+
+    Raises:
+        ValueError: The metrics, the threshold or the labels do not go with the model's outputs.
+        TypeError: The model gives no logits.
+
+    Example:
+        >>> from torch import nn
+        >>> x = torch.tensor([[1.0], [-1.0], [2.0]])
+        >>> evaluate(nn.Identity(), (x, torch.tensor([1, 0, 1])), ["f1", "auroc"])
+        Evaluation(f1=1, auroc=1; n=3, threshold=0.5)
     """
-    several = [metrics] if isinstance(metrics, (str, Metric)) or callable(metrics) else list(metrics)
-    if "loss" in several:
-        raise ValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
-    monitors = [_monitor(each, threshold, average, ignore_index) for each in several]
+    requests = _requests(metrics, average)
+    check_task(task)
+    decision = _checked_threshold(threshold)
     if not isinstance(model, nn.Module):
+        decision = _threshold_of(model) if decision is None else decision
         model = getattr(model, "model", model)
         if not isinstance(model, nn.Module):
-            raise TypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
-    given = source(data, "data", workers).typed(type_of(model))
+            raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
+    outputs, labels, weight = _outputs(model, source(data, "data", workers).typed(type_of(model)), batch_size)
+    check_nan_logits(outputs)
+    logits, target = matched(outputs, labels)
+    samples = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=True)
+    decided = [each for each in requests if each.metric is not None and not each.own_threshold]
+    tuned_for = decided[0] if decided and isinstance(decision, str) else None
+    at = _decision(samples, decision, None if tuned_for is None else tuned_for.metric, average)
+    counts = _counts(samples, at)
+    values: dict[str, float] = {}
+    best_thresholds: dict[str, Threshold] = {}
+    for each in requests:
+        if each.metric is None:
+            values[each.name] = _ranking(each.name, samples)
+        elif each.own_threshold:
+            best_thresholds[each.name] = own = _decision(samples, BEST, each.metric, average)
+            values[each.name] = float(averaged(each.metric, _counts(samples, own), average))
+        else:
+            values[each.name] = float(averaged(each.metric, counts, average))
+    return Evaluation(values, outputs, labels, at, best_thresholds, None if tuned_for is None else tuned_for.name)
+
+
+def _requests(metrics: str | Metric | Formula | Sequence[str | Metric | Formula], average: str) -> list[_Request]:
+    several = [metrics] if isinstance(metrics, (str, Metric)) or callable(metrics) else list(metrics)
+    if not several:
+        raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
+    if average is None:
+        raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
+    return [_request(each, average) for each in several]
+
+
+def _request(metric: str | Metric | Formula, average: str) -> _Request:
+    text = metric.strip() if isinstance(metric, str) else ""
+    if text == "loss":
+        raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
+    own_threshold = text.startswith(f"{BEST} ")
+    if own_threshold:
+        metric = text.removeprefix(f"{BEST} ").strip()
+    if isinstance(metric, str) and metric.strip() in RANKINGS:
+        if own_threshold:
+            raise InvalidValueError(f"{metric} needs no threshold: ask for {metric!r}")
+        return _Request(metric.strip(), None, False)
+    try:
+        formula = get_metric(metric)
+    except ValueError as error:
+        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {' and '.join(RANKINGS)}") from None
+    check_average(formula, average)
+    return _Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold)
+
+
+def _checked_threshold(threshold: Any) -> Threshold | str | None:
+    """The threshold as a number, a float64 tensor ``(labels,)``, "best" or None; an error for anything else."""
+    if threshold is None or (isinstance(threshold, str) and threshold == BEST):
+        return threshold
+    wanted = "threshold must be strictly between 0 and 1: a number, one number per label, or 'best'"
+    try:
+        plain = threshold.tolist() if hasattr(threshold, "tolist") else threshold  # tensors and arrays
+        numbers = torch.as_tensor(plain, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidValueError(f"{wanted}; got {quote(threshold)}") from None
+    if numbers.dim() > 1 or not numbers.numel() or not bool(((numbers > 0) & (numbers < 1)).all()):
+        raise InvalidValueError(f"{wanted}; got {quote(threshold)}")
+    return numbers.item() if numbers.dim() == 0 else numbers
+
+
+def _threshold_of(result: Any) -> float | None:
+    """The threshold of a FitResult; None where it has none, as without validation and for several classes."""
+    threshold = getattr(result, "threshold", None)
+    return threshold if isinstance(threshold, float) and 0 < threshold < 1 else None
+
+
+def _outputs(model: nn.Module, data: Source, batch_size: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The logits, labels and weights of all samples, on the CPU, so that they are judged together."""
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
-    if isinstance(given, FromLoader):
-        batches = given.batches(device)
-    else:
-        batches = given.batches(torch.split(torch.arange(len(given)), batch_size), device)
     was_training = model.training
     model.eval()
-    logits, target, weights = [], [], []
+    logits, labels, weights = [], [], []
     try:
-        for batch in batches:
-            x = batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x
-            logits.append(model(x).detach().cpu())
-            target.append(batch.y.cpu())
+        for batch in _batches(data, batch_size, device):
+            outputs = model(batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x)
+            if not isinstance(outputs, Tensor):
+                raise InvalidTypeError(f"the model must return a tensor of logits, got {type(outputs).__name__}")
+            if outputs.dim() == 0 or len(outputs) != len(batch):
+                raise InvalidValueError(
+                    f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for {len(batch)} "
+                    "labels"
+                )
+            logits.append(outputs.detach().cpu())
+            labels.append(batch.y.cpu())
             if batch.weight is not None:
                 weights.append(batch.weight.cpu())
     finally:
         model.train(was_training)
     if not logits:
-        raise ValueError("the DataLoader gives no batches, so there is nothing to evaluate")
-    outputs, labels = torch.cat(logits), torch.cat(target)
-    weight = torch.cat(weights) if weights else None
-    found = {each.name: each.measure(*matched(outputs, labels), weight) for each in monitors}
-    at = next(iter(found.values())).threshold if isinstance(threshold, str) else threshold
-    return Evaluation({name: each.value for name, each in found.items()}, outputs, labels, at)
+        raise InvalidValueError("the DataLoader gives no batches, so there is nothing to evaluate")
+    if weights and len(weights) != len(labels):
+        raise InvalidValueError(f"{len(weights)} of {len(labels)} batches have weights; give them to all or to none")
+    return torch.cat(logits), torch.cat(labels), torch.cat(weights) if weights else None
 
 
-def _monitor(metric: str | Metric | Formula, threshold: float | str, average: str, ignore_index: int | None) -> Monitor:
-    if isinstance(metric, str) and metric.startswith("best "):
-        metric, threshold = metric.removeprefix("best ").strip(), "best"
-    elif isinstance(metric, str) and metric in RANKINGS and threshold == "best":
-        threshold = 0.5
-    return Monitor(metric, threshold=threshold, average=average, ignore_index=ignore_index)
+def _batches(data: Source, batch_size: int, device: torch.device) -> Iterator[Batch]:
+    if isinstance(data, FromLoader):
+        return data.batches(device)
+    return data.batches(torch.split(torch.arange(len(data)), batch_size), device)
+
+
+def _decision(
+    samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: str
+) -> Threshold:
+    """Where decisions are made; "best" is chosen for the metric. NaN where the largest logit decides."""
+    if isinstance(samples, Classes):
+        if isinstance(threshold, (str, Tensor)):
+            raise InvalidValueError(
+                "these classes exclude each other, so the largest logit decides, at no threshold; curves.best_offsets "
+                "tunes such decisions, and for independent labels give task='multilabel'"
+            )
+        return math.nan
+    labels = samples.logits.shape[0]
+    if isinstance(threshold, Tensor) and len(threshold) != labels:
+        raise InvalidValueError(f"{len(threshold)} thresholds for {labels} {'output' if labels == 1 else 'labels'}")
+    if isinstance(threshold, str):
+        return math.nan if metric is None else best_label_thresholds(samples, metric, average)
+    return 0.5 if threshold is None else threshold
+
+
+def _counts(samples: Columns | Classes, threshold: Threshold) -> Counts:
+    """Counts of the decisions at a threshold, or at one threshold per label."""
+    per_label = threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
+    return Counts(*samples.hard(per_label), exclusive=samples.exclusive)
+
+
+def _ranking(name: str, samples: Columns | Classes) -> float:
+    if isinstance(samples, Classes) or samples.logits.shape[0] > 1:
+        raise InvalidValueError(
+            f"{name} is measured on one output; for several, call curves.{name} on each column of the logits that "
+            "evaluate returns"
+        )
+    weight = None if samples.weight is None else samples.weight[0]
+    return float(RANKINGS[name](samples.logits[0], samples.target[0], weight=weight))
+
+
+def _shown(threshold: Threshold) -> str:
+    """A threshold, or the first and last of many, in a few digits."""
+    if not isinstance(threshold, Tensor):
+        return f"{threshold:g}"
+    numbers = [f"{number:.3g}" for number in threshold.tolist()]
+    if len(numbers) > SHOWN_THRESHOLDS:
+        numbers = [*numbers[: SHOWN_THRESHOLDS - 1], "...", numbers[-1]]
+        return f"[{', '.join(numbers)}] ({len(threshold)})"
+    return f"[{', '.join(numbers)}]"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
+from metricfit.core.numerics import counting_dtype
 from metricfit.train import randomness
 from metricfit.train.batch import Batch, batch_of
 from metricfit.train.loader import FromLoader
@@ -127,7 +128,7 @@ def source(given: Any, name: str, workers: int = 0) -> Source:
         x, y = as_tensor(x, f"{name}'s inputs", keep=True), as_tensor(y, f"{name}'s labels")
         if weight is not None:
             weight = as_tensor(weight, f"{name}'s weights", keep=True)
-            weight = weight.to(x.dtype if x.is_floating_point() else torch.get_default_dtype())
+            weight = weight.to(counting_dtype(x.dtype) if x.is_floating_point() else torch.get_default_dtype())
         if len(x) != len(y) or (weight is not None and len(weight) != len(y)):
             sizes = [len(part) for part in (x, y, weight) if part is not None]
             raise ValueError(f"{name} has parts of different lengths: {', '.join(map(str, sizes))}")
