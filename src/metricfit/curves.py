@@ -2,7 +2,6 @@
 
 from metricfit.metrics.curves import (
     BestThreshold,
-    InfeasibleError,
     PrecisionRecallCurve,
     RocCurve,
     auroc,
@@ -13,13 +12,16 @@ from metricfit.metrics.curves import (
     precision_recall,
     roc,
 )
+from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning, RequirementResult
 from metricfit.metrics.offsets import BestOffsets, best_offsets
 
 __all__ = [
     "BestOffsets",
     "BestThreshold",
     "InfeasibleError",
+    "InfeasibleWarning",
     "PrecisionRecallCurve",
+    "RequirementResult",
     "RocCurve",
     "auroc",
     "average_precision",

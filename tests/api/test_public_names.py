@@ -20,8 +20,8 @@ NAMES = {
         equality_term next_multiplier
     """,
     "metricfit.curves": """
-        BestOffsets BestThreshold InfeasibleError PrecisionRecallCurve RocCurve auroc average_precision
-        best_offsets best_threshold fpr_at_fn fpr_at_tpr precision_recall roc
+        BestOffsets BestThreshold InfeasibleError InfeasibleWarning PrecisionRecallCurve RequirementResult RocCurve
+        auroc average_precision best_offsets best_threshold fpr_at_fn fpr_at_tpr precision_recall roc
     """,
     "metricfit.data": """
         Preparation STUDY Table fetch folds load names split
@@ -52,6 +52,7 @@ NAMES = {
     "metricfit.stats": """
         BootstrapDifference BootstrapResult Comparison DeLongInterval DeLongTest Interval Probabilities
         SplitComparison bootstrap bootstrap_difference compare compare_splits delong_interval delong_test
+        holm
     """,
     "metricfit.steps": """
         Annealed Identity Linear RaisedCosine Sigmoid Step StraightThrough

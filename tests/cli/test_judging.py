@@ -50,7 +50,29 @@ def test_the_judged_metric_comes_first(table, tmp_path, metric):
     )
     assert printed[metric] == pytest.approx(expected)
     lines = call("evaluate", tmp_path / "model", path, "--target", "two").stdout.splitlines()
-    assert f"{metric}: {expected:.4g}" in lines
+    low, high = printed["intervals"][metric]
+    assert low <= expected <= high
+    assert f"{metric}: {expected:.4g} (95 % interval {low:.4g} to {high:.4g})" in lines
+
+
+def test_the_terminal_names_the_classes_and_says_whether_requirements_held(table, tmp_path):
+    path, frame = table
+    model = MetricClassifier("precision", subject_to=["recall >= 0.6", "fpr <= 0.9"], **TINY)
+    model.fit(frame[["a", "b"]], frame["two"]).save(tmp_path / "model")
+    call_it = "evaluate", tmp_path / "model", path, "--target", "two"
+    for threshold, held in (("0", ("held", "NOT held")), ("1", ("NOT held", "held"))):
+        text = " ".join(call(*call_it, "--threshold", threshold).stdout.split())
+        positives = (frame["two"] == "yes").sum()
+        assert f"120 rows: {positives} are 'yes' (the positive class), {120 - positives} are 'no'." in text
+        assert "called 'yes' ┃ called 'no'" in text
+        for name, each in zip(("recall >= 0.6", "fpr <= 0.9"), held, strict=True):
+            assert f"Requirement {name}: {each} ({int(threshold == '0')})." in text
+    printed = json.loads(call(*call_it, "--json", "--threshold", "0").stdout)
+    assert printed["requirements"] == {
+        "recall >= 0.6": {"value": 1.0, "held": True},
+        "fpr <= 0.9": {"value": 1.0, "held": False},
+    }
+    assert (printed["positive"], printed["negative"]) == ("yes", "no")
 
 
 def test_several_classes_are_averaged_and_have_no_threshold(table, tmp_path):
@@ -68,11 +90,15 @@ def test_several_classes_are_averaged_and_have_no_threshold(table, tmp_path):
     matrix = [[printed["confusion"][true][given] for given in "xyz"] for true in "xyz"]
     assert matrix == confusion_matrix(frame["three"], called, labels=list("xyz")).tolist()
     lines = call("evaluate", tmp_path / "model", path, "--target", "three").stdout
-    assert f"accuracy: {printed['accuracy']:.4g}" in lines
+    low, high = printed["intervals"]["accuracy"]
+    assert low < printed["accuracy"] < high
+    assert f"accuracy: {printed['accuracy']:.4g} (95 % interval {low:.4g} to {high:.4g})" in lines
     assert "true / predicted" in lines
     refused = call("evaluate", tmp_path / "model", path, "--target", "three", "--threshold", "0.5")
     assert refused.exit_code == 2
-    assert "--threshold is for two classes" in refused.stderr
+    assert "--threshold is for two classes; of several, the largest sum of a class's log-probability and its" in (
+        " ".join(refused.stderr.split())
+    )
 
 
 @pytest.fixture(scope="module")

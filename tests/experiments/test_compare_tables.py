@@ -15,7 +15,6 @@ from metricfit.experiments import compare as module
 from metricfit.experiments.compare import compare
 from metricfit.experiments.methods import DEFAULT, REFERENCE, methods, train
 from metricfit.experiments.verdicts import headline
-from metricfit.metrics.curves import InfeasibleError
 
 TINY = {"parts": 3, "network": "mlp", "members": 2, "epochs": 1, "time_budget": None}
 N = 90
@@ -97,11 +96,14 @@ def hard(monkeypatch):
     first = set(X.index[folds(X, y, 3, seed=0)[0][0]])
 
     def fake(method, X, y, *, subject_to, **how):
-        if subject_to and (method.name in never or (method.name in once and set(X.index) == first)):
-            raise InfeasibleError("precision reaches 0.4")
+        infeasible = subject_to and (method.name in never or (method.name in once and set(X.index) == first))
         model = SimpleNamespace(history_=[{"member": 0, "train_loss": 0.5, "validation_loss": 0.5}])
-        step = len(method.name) / 100
-        return SimpleNamespace(threshold=0.1 + step, model=model, scores=lambda X: 1 / (1 + np.exp(-X["b"].to_numpy())))
+        return SimpleNamespace(
+            threshold=0.1 + len(method.name) / 100,
+            model=model,
+            scores=lambda X: 1 / (1 + np.exp(-X["b"].to_numpy())),
+            not_reachable="precision reaches 0.4" if infeasible else None,
+        )
 
     monkeypatch.setattr(module, "train", fake)
     return never, once
@@ -114,22 +116,20 @@ def shown(found, tmp_path, capsys):
     return path.read_text(encoding="utf-8"), capsys.readouterr().out
 
 
-def test_one_method_out_of_reach_on_one_fold(hard, tmp_path, capsys):
-    hard[1].add("boosted trees")
+def test_one_method_out_of_reach_on_one_fold_is_marked_and_keeps_its_values(hard, tmp_path, capsys):
     X, y = table()
+    within_reach = compare(X, y, "recall", tmp_path / "before", subject_to=["precision >= 0.9"], **TINY)
+    hard[1].add("boosted trees")
     found = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
     trees = found.rows[-1]
-    assert (trees.name, trees.mean, trees.interval, trees.versus) == ("boosted trees", None, None, None)
-    assert trees.values[0] is None
-    assert None not in trees.values[1:]
-    assert all(row.mean is not None for row in found.rows[:-1])
+    assert (trees.name, trees.unreached) == ("boosted trees", ("precision reaches 0.4",))
+    assert trees.values == next(row for row in within_reach.rows if row.name == "boosted trees").values
+    assert not any(row.unreached for row in found.rows[:-1])
     page, printed = shown(found, tmp_path, capsys)
-    assert re.search(r"boosted trees +│ not reachable on 1 of 3 folds", printed)
-    assert "Not in the table is boosted trees: on the training rows of 1 of 3 folds" in page
+    assert re.search(r"boosted trees .*│ \d of 3 \(out of reach on 1\)", printed)
+    assert "With boosted trees no threshold met the requirements on the training rows of 1 of 3 folds" in page
     assert headline(found.rows, "recall", required=True) in unescape(page)
-    assert "The highest mean recall" not in page  # it would be a second message beside the verdict's
-    said = comparing._row(trees, True)
-    assert (said["mean"], said["not_reachable"]) == (None, ("precision reaches 0.4",))
+    assert comparing._row(trees, True)["not_reachable"] == ("precision reaches 0.4",)
     again = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
     assert again.rows == found.rows
 
@@ -142,30 +142,41 @@ def test_default_and_reference_out_of_reach(hard, tmp_path, capsys, names, when)
     X, y = table()
     found = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
     rows = {row.name: row for row in found.rows}
-    assert {name for name, row in rows.items() if row.mean is None} == names
-    assert len(rows["cross-entropy at 0.5"].reached) == 3  # it asks for no threshold
-    first = len(folds(X, y, 3, seed=0)[0][1])
-    assert np.isnan(found.scores).sum() == (0 if DEFAULT not in names else N if when == 0 else first)
-    assert (found.threshold is None) == (when == 0 and DEFAULT in names)
+    assert {name for name, row in rows.items() if row.unreached} == names
+    assert found.recommended not in names
+    assert np.isfinite(found.scores).all()
     page, printed = shown(found, tmp_path, capsys)
-    assert printed.count("not reachable on") == len(names)
-    assert ("are left out." in page) == (when == 1 and DEFAULT in names)
-    assert "(reference)" in page or REFERENCE in names
+    assert printed.count("(out of reach on") == len(names)
+    assert "(reference)" in page
 
 
 def test_every_method_out_of_reach(hard, tmp_path, capsys):
     hard[0].update(each.name for each in methods(True))
     X, y = table()
     found = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
-    assert "loosen the requirements" in found.verdict
+    assert "Loosen the requirements" in found.verdict
+    assert found.recommended is not None
     page, printed = shown(found, tmp_path, capsys)
-    assert "No method met the requirements on every fold" in page
-    assert printed.count("not reachable on 3 of 3 folds") == 8
+    assert "No method could meet the requirements everywhere" in page
+    assert printed.count("(out of reach on 3)") == 8
+
+
+def test_the_threshold_of_trees_out_of_reach_is_the_nearest():
+    X, y = table()
+    for name in ("logistic regression", "boosted trees", REFERENCE):
+        method = next(each for each in methods(True) if each.name == name)
+        how = {"network": "mlp", "members": 2, "epochs": 1, "time_budget": None}
+        fitted = train(method, X, y, "recall", ["precision >= 1", "recall >= 1"], **how)
+        assert "no threshold gives precision >= 1 and recall >= 1 together" in fitted.not_reachable
+        assert np.isfinite(fitted.scores(X)).all()
+        assert 0 < fitted.threshold < 1
 
 
 def test_a_default_that_calls_nothing_positive_has_no_threshold(tmp_path, monkeypatch, capsys):
     model = SimpleNamespace(history_=[])
-    nothing = SimpleNamespace(threshold=float("inf"), model=model, scores=lambda X: np.zeros(len(X)))
+    nothing = SimpleNamespace(
+        threshold=float("inf"), model=model, scores=lambda X: np.zeros(len(X)), not_reachable=None
+    )
     monkeypatch.setattr(module, "train", lambda *given, **how: nothing)
     found = compare(*table(), "specificity", tmp_path / "cells", **TINY)
     assert found.threshold is None
@@ -175,7 +186,8 @@ def test_a_default_that_calls_nothing_positive_has_no_threshold(tmp_path, monkey
 def test_the_same_difference_on_every_fold_shows_neither_interval_nor_p(tmp_path, capsys, monkeypatch):
     def fake(method, X, y, **how):
         always = np.ones if method.name == REFERENCE else np.zeros
-        return SimpleNamespace(threshold=0.5, model=SimpleNamespace(history_=[]), scores=lambda X: always(len(X)))
+        model = SimpleNamespace(history_=[])
+        return SimpleNamespace(threshold=0.5, model=model, scores=lambda X: always(len(X)), not_reachable=None)
 
     monkeypatch.setattr(module, "train", fake)
     found = compare(*table(), "recall", tmp_path / "cells", **TINY)

@@ -29,8 +29,10 @@ def test_one_requirement_names_the_best_reachable_value(seed, weighted):
     reachable = float(max(EXACT["kappa"](t) for _, t in candidates))
     assert reachable < 1
     message = message_of(scores, target, "kappa >= 1", weight if weighted else None)
-    assert message.startswith("no threshold gives kappa >= 1; kappa >= 1 alone: kappa can be at most ")
-    assert float(message.split()[-1]) == pytest.approx(reachable, rel=1e-5, abs=1e-12)
+    told = re.fullmatch(
+        r"no threshold gives kappa >= 1; the highest kappa that is reachable is (.*), at threshold .*", message
+    )
+    assert float(told[1]) == pytest.approx(reachable, rel=1e-5, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -39,8 +41,9 @@ def test_an_upper_bound_names_the_smallest_reachable_value(seed):
     least = float(min(EXACT["cost"](t) for _, t in tables(scores, target)))
     assert least > 0
     message = message_of(scores, target, metrics.cost(fp=1, fn=10) <= 0)
-    assert "cost(fp=1, fn=10) can be at least" in message
-    assert float(message.split()[-1]) == pytest.approx(least, rel=1e-5)
+    assert "at least" not in message  # "can be at least 0.4" would say that every threshold gives 0.4
+    told = re.search(r"the lowest cost\(fp=1, fn=10\) that is reachable is (.*), at threshold", message)
+    assert float(told[1]) == pytest.approx(least, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -49,17 +52,34 @@ def test_several_requirements_name_each_limit_and_the_nearest_threshold(seed):
     candidates = tables(scores, target)
     assert not any(EXACT["recall"](t) >= 0.875 and EXACT["fpr"](t) <= 0.0625 for _, t in candidates)
     message = message_of(scores, target, ["recall >= 0.875", "fpr <= 0.0625"])
-    highest = re.search(r"recall >= 0.875 alone: recall can be at most ([\d.e-]+)", message)
-    lowest = re.search(r"fpr <= 0.0625 alone: fpr can be at least ([\d.e-]+)", message)
-    assert float(highest[1].rstrip(";")) == float(max(EXACT["recall"](t) for _, t in candidates))
-    assert float(lowest[1].rstrip(";")) == 0.0
-    nearest = re.search(r"nearest at threshold ([\d.e+-]+|inf): recall = ([\d.e-]+), fpr = ([\d.e-]+)$", message)
+    alone = re.search(r"each alone, recall can be as high as (.*) and fpr can be as low as (.*); the nearest", message)
+    assert float(alone[1]) == float(max(EXACT["recall"](t) for _, t in candidates))
+    assert float(alone[2]) == 0.0
+    nearest = re.search(r"nearest threshold is ([\d.e+-]+|inf), with recall = ([\d.e-]+), fpr = ([\d.e-]+)$", message)
     threshold, recall, fpr = map(float, nearest.groups())
     table = dict(candidates)[threshold]
     assert recall == pytest.approx(float(EXACT["recall"](table)), rel=1e-5)
     assert fpr == pytest.approx(float(EXACT["fpr"](table)), rel=1e-5)
     worst = {h: max(0.875 - EXACT["recall"](t), EXACT["fpr"](t) - 0.0625) for h, t in candidates}
     assert float(worst[threshold]) == pytest.approx(float(min(worst.values())), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_error_holds_the_nearest_threshold_that_is_best_for_the_metric(seed):
+    scores, target, _ = random_problem(seed)
+    with pytest.raises(curves.InfeasibleError) as caught:
+        curves.best_threshold(scores, target, "f1", ["recall >= 0.875", "fpr <= 0.0625"])
+    error, candidates = caught.value, dict(tables(scores, target))
+    worst = {h: max(0.875 - EXACT["recall"](t), EXACT["fpr"](t) - 0.0625) for h, t in candidates.items()}
+    near = [h for h in worst if float(worst[h]) <= float(min(worst.values())) + 1e-12]
+    assert error.nearest.threshold in near
+    best = max(float(EXACT["f1"](candidates[h])) for h in near)
+    assert error.nearest.value == pytest.approx(best)
+    there = candidates[error.nearest.threshold]
+    recall, fpr = error.requirements["recall >= 0.875"], error.requirements["fpr <= 0.0625"]
+    assert (recall.value, fpr.value) == pytest.approx((float(EXACT["recall"](there)), float(EXACT["fpr"](there))))
+    assert (recall.met, fpr.met) == (recall.value >= 0.875, fpr.value <= 0.0625)
+    assert (recall.reachable, fpr.reachable) == (float(max(EXACT["recall"](t) for t in candidates.values())), 0.0)
 
 
 def test_it_is_a_value_error():

@@ -60,7 +60,10 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
         assert f"at threshold {at:.4g}, on 160 rows." in text
         assert (f"the model's own is {model.threshold_:.4g}." in text) == (threshold is not None)
         recall = float(get_metric("recall")(pages.counts_of(model, *rows, threshold)))
-        assert f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'} here." in text
+        assert (
+            f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'} here ({recall:.3f})."
+            in text
+        )
         explorer = decoded(carried(path.read_text(encoding="utf-8"))[0])
         assert explorer.thresholds[explorer.chosen] == at
 
@@ -71,6 +74,41 @@ def test_where_lower_is_better_the_page_shows_the_value_itself(rows, tmp_path):
     value = float(get_metric("cost(fp=1, fn=5)")(pages.counts_of(model, *rows, None)))
     assert value > 0
     assert f"cost(fp=1, fn=5) is {value:.3f}" in shown(path)
+
+
+@pytest.mark.parametrize(
+    ("metric", "expects", "never"),
+    [
+        ("cost(fp=1, fn=5)", "on new rows is usually slightly higher, which is worse.", "slightly lower"),
+        ("f1", "on new rows is usually slightly lower.", "slightly higher"),
+    ],
+)
+def test_what_to_expect_of_new_rows_follows_the_direction_of_the_metric(rows, tmp_path, metric, expects, never):
+    text = shown(pages.of_model(model_for(rows, metric), "old.csv", "kind", tmp_path / "page.html"))
+    assert expects in text
+    assert never not in text
+    assert "expect a little less" not in text
+
+
+def test_compare_is_recommended_where_it_works_only(rows, several, tmp_path):
+    two = shown(pages.of_model(model_for(rows), "old.csv", "kind", tmp_path / "two.html"))
+    three = shown(pages.of_model(several[2], "old.csv", "kind", tmp_path / "three.html"))
+    assert "metricfit compare" in two
+    assert "metricfit compare" not in three
+    assert "metricfit evaluate" in three
+
+
+def test_few_rows_are_not_called_a_reason_to_trust(rows, tmp_path):
+    X, y = rows
+    model = model_for(rows)
+    few = np.r_[np.flatnonzero(y == "fraud")[:8], np.flatnonzero(y == "none")[:30]]
+    text = shown(pages.of_evaluation(model, X.iloc[few], y.iloc[few], "new.csv", None, tmp_path / "page.html"))
+    assert "no reason to doubt" not in text
+    assert re.search(
+        r"These are 38 rows with 8 of the positive class; they are consistent with any value from [\d.]+ to [\d.]+, "
+        "and do not show smaller differences",
+        text,
+    )
 
 
 def test_rows_of_one_class_have_no_interval(rows, tmp_path):
@@ -84,7 +122,14 @@ def test_evaluation_of_several_classes(several, tmp_path):
     X, y, model = several
     path = pages.of_evaluation(model, X, y, "new.csv", None, tmp_path / "page.html")
     truth, called = y.to_numpy(), model.predict(X)
-    assert f"macro f1 is {f1_score(truth, called, average='macro'):.3f} on 160 rows." in shown(path)
+    value = f1_score(truth, called, average="macro")
+    told = re.search(rf"macro f1 is {value:.3f} \(95 % interval ([\d.]+) to ([\d.]+)\), on 160 rows\.", shown(path))
+    # The naive twin: rows of each class drawn again.
+    rng, values = np.random.default_rng(1), []
+    for _ in range(300):
+        drawn = np.concatenate([rng.choice(at := np.flatnonzero(truth == each), len(at)) for each in model.classes_])
+        values.append(f1_score(truth[drawn], called[drawn], average="macro"))
+    assert (float(told[1]), float(told[2])) == pytest.approx(np.quantile(values, [0.025, 0.975]), abs=0.02)
     np.testing.assert_array_equal(matrix(path, 3), confusion_matrix(truth, called, labels=model.classes_))
 
 
@@ -105,7 +150,7 @@ def test_the_page_of_a_fit_tells_its_intervals(rows, tmp_path, monkeypatch):
     low, high = model.value_interval_
     assert f"f1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
     low, high = model.threshold_interval_
-    assert f"Threshold {model.threshold_:.4g}; as firmly as the rows determine it, {low:.3f} to {high:.3f}" in text
+    assert f"Threshold {model.threshold_:.4g}, with a 95 % bootstrap interval of {low:.3f} to {high:.3f}" in text
     assert "Command metricfit fit 'a b.csv' --subject-to 'recall >= 0.5' Versions metricfit" in text
 
 

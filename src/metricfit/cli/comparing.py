@@ -10,13 +10,14 @@ import typer
 from rich.table import Table
 
 from metricfit.cli import options, pages
-from metricfit.cli.errors import UserError
+from metricfit.cli.errors import NOT_MET, UserError
 from metricfit.cli.printing import bar, show
 from metricfit.cli.rows import check_folder, check_words, in_words, positive_of, rows_of
 from metricfit.experiments.backends import BACKENDS
 from metricfit.experiments.compare import Comparison
 from metricfit.experiments.compare import compare as compare_methods
 from metricfit.experiments.standings import Row
+from metricfit.experiments.verdicts import UNTUNED
 
 
 def compare(
@@ -86,6 +87,7 @@ def compare(
         "positive": chosen,
         "classes": {str(label): int(rows) for label, rows in counts.items()},
         "verdict": found.verdict,
+        "recommended": found.recommended,
         "methods": [_row(row, bool(subject_to)) for row in found.rows],
         "effort": found.effort,
         "report": str(report),
@@ -94,25 +96,34 @@ def compare(
     effort = f"All networks trained alike; {again} repeats this whatever the machine's speed."
     classes = in_words(counts, chosen)
     show(summary, as_json, [classes, table_of(found, bool(subject_to)), found.verdict, effort, f"Report: {report}"])
+    if all(row.unreached for row in found.rows if row.name not in UNTUNED):
+        raise typer.Exit(NOT_MET)
 
 
 def table_of(found: Comparison, required: bool) -> Table:
-    """The methods, best first: means over folds with their intervals, differences to the reference, seconds."""
+    """The methods, best first: means over folds with their intervals, differences to the reference, seconds.
+
+    Differences have simultaneous intervals and p-values with Holm's correction. Under requirements there is also the
+    number of folds on which they held, and a mark where they could not be met on a fold's training rows.
+    """
     folds = len(found.rows[0].values)
-    table = Table("method", f"{found.metric} (95 %)", "against tuned cross-entropy (95 %)", "p", "seconds")
+    table = Table(
+        "method", f"{found.metric} (95 %)", "against tuned cross-entropy (95 %, simultaneous)", "p (Holm)", "seconds"
+    )
     if required:
-        table.add_column("required held")
+        table.add_column("requirements held")
     for row in found.rows:
-        mean = "" if row.interval is None else f" ({row.interval[0]:.3f} to {row.interval[1]:.3f})"
-        mean = (
-            f"not reachable on {len(row.unreached)} of {folds} folds" if row.mean is None else f"{row.mean:.3f}{mean}"
-        )
+        mean = f"{row.mean:.3f}"
+        if row.interval is not None:
+            mean += f" ({row.interval.low:.3f} to {row.interval.high:.3f})"
         versus = "" if row.difference is None else f"{row.difference:+.3f}"
         if row.difference_interval is not None:
             versus += f" ({row.difference_interval.low:+.3f} to {row.difference_interval.high:+.3f})"
         p_value = "" if row.p_value is None else f"{row.p_value:.2g}"
-        held = [f"{row.held} of {folds}"] if required else []
-        table.add_row(row.name, mean, versus, p_value, f"{row.seconds:.1f}", *held)
+        held = f"{row.held} of {folds}"
+        if row.unreached:
+            held += f" (out of reach on {len(row.unreached)})"
+        table.add_row(row.name, mean, versus, p_value, f"{row.seconds:.1f}", *([held] if required else []))
     return table
 
 

@@ -1,4 +1,8 @@
-"""How commands end: 0, 2 for what is the user's to mend, 130 for Ctrl-C, 1 for a mistake of this program."""
+"""How commands end: their exit codes, and what is said about an error.
+
+0: done. 1: a mistake of this program. 2: something that the user can mend. 3: everything was done and kept, but a
+requirement cannot be met. 130: interrupted with Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ from metricfit.cli.printing import say
 from metricfit.errors import MetricfitError
 
 DEBUG = "METRICFIT_DEBUG"
+#: Exit code of a command that did its work and kept it, although a requirement cannot be met.
+NOT_MET = 3
 
 
 class UserError(MetricfitError):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from metricfit.cli import options, pages
-from metricfit.cli.errors import UserError
-from metricfit.cli.printing import show, working
+from metricfit.cli.errors import NOT_MET, UserError
+from metricfit.cli.printing import say, show, working
 from metricfit.cli.rows import check_folder, check_several, check_words, in_words, positive_of, rows_of
+from metricfit.curves import InfeasibleWarning
 from metricfit.estimators import MetricClassifier
 
 
@@ -48,13 +50,32 @@ def fit(
         pos_label=chosen,
         random_state=seed,
     )
-    with working("Training ...", quiet):
+    with working("Training ...", quiet), warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfeasibleWarning)  # said below, with where the model is
         model.fit(X, y.to_numpy(), groups=groups)
     model.save(to / "model")
     report = pages.of_model(model, data.name, target, to / "report.html")
     found = {"metric": metric, "out_of_fold": model.value_, "threshold": model.threshold_}
     found |= {"interval": model.threshold_interval_, "model": str(to / "model"), "report": str(report)}
     found |= {"positive": chosen, "classes": {str(label): int(rows) for label, rows in counts.items()}}
+    found |= {"requirements_met": model.requirements_met_}
+    found |= {"requirements": {text: result._asdict() for text, result in model.requirements_.items()}}
     at = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
     headline = f"{pages.called(model)} {model.value_:.3f}{at}, on rows each model had not seen."
-    show(found, as_json, [in_words(counts, chosen), headline, f"Model: {to / 'model'}", f"Report: {report}"])
+    lines = [in_words(counts, chosen), headline, *requirement_lines(model), f"Model: {to / 'model'}"]
+    show(found, as_json, [*lines, f"Report: {report}"])
+    if not model.requirements_met_:
+        loaded = f"MetricClassifier.load({str(to / 'model')!r})"
+        say(
+            f"The requirements are not met: {model.decision_.not_reachable}. The model is kept and decides at the "
+            f"nearest threshold. To choose again without training, in Python: {loaded}.rethreshold(subject_to='...')."
+        )
+        raise typer.Exit(NOT_MET)
+
+
+def requirement_lines(model: MetricClassifier) -> list[str]:
+    """For each requirement, its value out of fold and whether that meets the bound."""
+    return [
+        f"Requirement {text}: {'met' if result.met else 'NOT met'} ({result.value:.4g})."
+        for text, result in model.requirements_.items()
+    ]

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
+from metricfit.cli.findings import requirements_on
 from metricfit.cli.printing import say, show, working
 from metricfit.cli.rows import check_file
 from metricfit.cli.tables import read_table, shown, split_target
@@ -106,19 +107,28 @@ def _check_labels(model: MetricClassifier, y: pd.Series) -> None:
 
 
 def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> dict[str, Any]:
-    """The counts and every metric, the judged one first; of several classes also class by class."""
+    """The counts and every metric, the judged one first, with intervals; of several classes also class by class."""
     if threshold is not None and len(model.classes_) > 2:
-        raise UserError("--threshold is for two classes; of several, the largest score decides.")
+        raise UserError(
+            "--threshold is for two classes; of several, the largest sum of a class's log-probability and its tuned "
+            "offset decides."
+        )
     judged, counts = get_metric(model.metric), pages.counts_of(model, X, y, threshold)
-    every = dict.fromkeys([judged, *map(get_metric, pages.plain_metrics())])
+    every = list(dict.fromkeys([judged, *map(get_metric, pages.plain_metrics())]))
     found: dict[str, Any] = {"rows": len(y)}
+    intervals = pages.intervals_of(model, X, y, threshold, every)
     if len(model.classes_) == 2:
         at = model.threshold_ if threshold is None else threshold
         found |= {"threshold": at} | {
             key: int(value) for key, value in zip(("tp", "fp", "fn", "tn"), counts, strict=True)
         }
-        return found | {each.name: float(each(counts)) for each in every}
+        found |= {each.name: float(each(counts)) for each in every}
+        found |= {"positive": model.pos_label_, "negative": next(c for c in model.classes_ if c != model.pos_label_)}
+        results = requirements_on(model, counts)
+        found["requirements"] = {text: {"value": each.value, "held": each.met} for text, each in results.items()}
+        return found | {"intervals": intervals}
     found |= {pages.called(model, each): float(averaged(each, counts, model.average)) for each in every}
+    found["intervals"] = {pages.called(model, each): intervals[each.name] for each in every}
     labels, predicted = [str(each) for each in model.classes_], model.predict(X)
     of_class = dict.fromkeys([judged, *map(get_metric, ("precision", "recall", "f1"))])
     values = {each.name: each(counts).tolist() for each in of_class if not each.whole_matrix}
@@ -135,10 +145,17 @@ def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: 
 
 
 def _lines(found: dict[str, Any]) -> list[str | Table]:
-    """Each value on a line; class by class in tables."""
-    lines: list[str | Table] = [
-        f"{name}: {_short(value)}" for name, value in found.items() if not isinstance(value, dict)
-    ]
+    """What a person reads: the decisions by class, requirements, then every metric with its interval."""
+    lines: list[str | Table] = []
+    if "positive" in found:
+        lines += _decisions(found)
+    else:
+        lines.append(f"{found['rows']} rows of {len(found['classes'])} classes.")
+    for text, result in found.get("requirements", {}).items():
+        lines.append(f"Requirement {text}: {'held' if result['held'] else 'NOT held'} ({_short(result['value'])}).")
+    for name, interval in found["intervals"].items():
+        ends = "" if interval is None else f" (95 % interval {_short(interval[0])} to {_short(interval[1])})"
+        lines.append(f"{name}: {_short(found[name])}{ends}")
     for name, corner in (("classes", "class"), ("confusion", "true / predicted")):
         by_class = found.get(name, {})
         if name == "confusion" and len(by_class) > WIDEST:
@@ -148,7 +165,18 @@ def _lines(found: dict[str, Any]) -> list[str | Table]:
             for label, values in by_class.items():
                 table.add_row(escape(label), *map(_short, values.values()))
             lines.append(table)
-    return lines
+    return lines + ([f"Report: {found['report']}"] if "report" in found else [])
+
+
+def _decisions(found: dict[str, Any]) -> list[str | Table]:
+    """The rows of the two classes, the threshold and the confusion matrix, by the classes' names."""
+    positive, negative = shown(found["positive"]), shown(found["negative"])
+    tp, fp, fn, tn = (found[key] for key in ("tp", "fp", "fn", "tn"))
+    matrix = Table("", escape(f"called {positive}"), escape(f"called {negative}"))
+    matrix.add_row(escape(f"is {positive}"), str(tp), str(fn))
+    matrix.add_row(escape(f"is {negative}"), str(fp), str(tn))
+    rows = f"{found['rows']} rows: {tp + fn} are {positive} (the positive class), {fp + tn} are {negative}."
+    return [rows, f"Threshold on the probability of {positive}: {_short(found['threshold'])}", matrix]
 
 
 def _short(value: Any) -> str:

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from metricfit import metrics, report, stats
 from metricfit.cli.facts import made_by
+from metricfit.cli.findings import verdict_of_evaluation, verdict_of_fit
+from metricfit.cli.resampling import percentile_interval, resampled_counts
 from metricfit.core.counts import Counts
 from metricfit.estimators import MetricClassifier
 from metricfit.experiments.compare import Comparison
 from metricfit.experiments.methods import DEFAULT, REFERENCE
 from metricfit.experiments.verdicts import headline
-from metricfit.metrics import averaged, get_metric, names, parse_requirement
+from metricfit.metrics import averaged, get_metric, names
 from metricfit.report import words
 
 
@@ -56,6 +58,22 @@ def labels_of(model: MetricClassifier, y: pd.Series) -> Any:
     return (y.to_numpy() == model.classes_[_positive_column(model)]).astype(np.int64)
 
 
+def intervals_of(
+    model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None, of: Sequence[metrics.Metric]
+) -> dict[str, tuple[float, float] | None]:
+    """95 % bootstrap intervals of metrics on labelled rows, by the metric's name; None for rows of one class."""
+    if y.nunique() < 2:
+        return {metric.name: None for metric in of}
+    if len(model.classes_) > 2:
+        called_as, truth = _numbers(model, model.predict(X)), _numbers(model, y)
+        drawn = resampled_counts(called_as, truth, len(model.classes_))
+        return {metric.name: percentile_interval(averaged(metric, drawn, model.average)) for metric in of}
+    scores, labels = scores_of(model, X), labels_of(model, y)
+    at = model.threshold_ if threshold is None else threshold
+    assert at is not None
+    return {metric.name: stats.bootstrap(scores, labels, metric, threshold=at).interval for metric in of}
+
+
 def of_comparison(
     found: Comparison,
     data: str,
@@ -90,13 +108,12 @@ def of_comparison(
             held=row.held if subject_to else None,
         )
         for row in found.rows
-        if row.mean is not None
     ]
-    missing = "".join(
-        f" Not in the table is {row.name}: on the training rows of {len(row.unreached)} of {folds} folds no threshold "
-        "met the requirements."
+    not_reached = "".join(
+        f" With {row.name} no threshold met the requirements on the training rows of {len(row.unreached)} of {folds} "
+        f"folds; there the nearest threshold decided ({row.unreached[0]})."
         for row in found.rows
-        if row.mean is None
+        if row.unreached
     )
     positives = int(found.labels.sum())
     curves = f"The losses of “{DEFAULT}”: a line for each member of each fold."
@@ -109,10 +126,11 @@ def of_comparison(
             report.comparison(
                 rows,
                 found.metric,
-                reference=REFERENCE if REFERENCE in [row.name for row in rows] else None,
+                reference=REFERENCE,
                 folds=folds,
+                simultaneous=True,
                 lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had "
-                "not seen. Each chose its threshold inside its training rows, but for the one at 0.5." + missing,
+                "not seen. Each chose its threshold on its training rows, except the one at 0.5." + not_reached,
             ),
             *_explorer(found, subject_to, classes),
             *([report.learning_curves(found.histories, lead=curves)] if found.histories else []),
@@ -123,8 +141,8 @@ def of_comparison(
             f"({words.percent(positives / len(found.labels))})",
             **_positive_class(classes),
             "Folds": f"{folds}, each with the same share of “{classes[1]}”; copies of a row stay together{together}",
-            "Differences": "paired by fold; intervals and tests by Nadeau and Bengio's corrected t, since the folds' "
-            "training rows overlap",
+            "Differences": "paired by fold; Nadeau and Bengio's corrected t-test, because the folds' training rows "
+            f"overlap; corrected for {len(rows) - 1} comparisons: p-values by Holm's method, intervals by Bonferroni's",
         }
         | ({"Networks": _effort(found.effort)} if found.effort else {})
         | _required(subject_to)
@@ -134,19 +152,17 @@ def of_comparison(
 
 
 def _explorer(found: Comparison, subject_to: Sequence[str], classes: tuple[str, str]) -> list[report.Section]:
-    """The default method's scores, of the folds that it could be tuned on, if there are any."""
+    """The default method's scores; nothing where it called no row positive on any fold."""
     if found.threshold is None:
         return []
-    scored = np.isfinite(found.scores)
-    left_out = "" if scored.all() else " Rows of folds where no threshold met the requirements are left out."
     lead = (
         f"The scores of “{DEFAULT}”, each row's by the model that had not seen it. The chosen threshold is the mean of "
-        f"the folds' thresholds, so its value here is not quite the mean in the table.{left_out}"
+        "the folds' thresholds, so the value here differs slightly from the mean in the table."
     )
     return [
         report.scores(
-            found.scores[scored],
-            found.labels[scored],
+            found.scores,
+            found.labels,
             threshold=found.threshold,
             metric=found.metric,
             requirements=list(subject_to) or None,
@@ -164,8 +180,7 @@ def of_model(model: MetricClassifier, data: str, target: str, path: Path) -> Pat
         f"{data}: {target}",
         f"{called(model)} is {words.value(model.value_)}{_interval(model.value_interval_)}{_at(model)}, on rows held "
         "out of training.",
-        "The decision was tuned on the same rows, so expect a little less on new ones. For an honest comparison with "
-        "simpler methods run metricfit compare.",
+        verdict_of_fit(model),
         [_held_out(model, lead), report.learning_curves(members)],
         {
             "Data": f"{data}, column “{target}”",
@@ -185,7 +200,11 @@ def of_evaluation(
 ) -> Path:
     """The page of ``evaluate``, at a threshold or at the model's own."""
     metric, counts = get_metric(model.metric), counts_of(model, X, y, threshold)
-    value = words.value(float(averaged(metric, counts, model.average)))
+    value = float(averaged(metric, counts, model.average))
+    interval = intervals_of(model, X, y, threshold, [metric])[metric.name]
+    at = "" if model.threshold_ is None else f" at threshold {model.threshold_ if threshold is None else threshold:.4g}"
+    headline = f"{called(model)} is {words.value(value)}{_interval(interval)}{at}, on {len(y):,} rows."
+    verdict = verdict_of_evaluation(model, counts, value, interval, threshold=threshold)
     if model.threshold_ is None:
         section = report.multiclass(
             _numbers(model, model.predict(X)),
@@ -194,25 +213,15 @@ def of_evaluation(
             metric=metric,
             average=model.average,
         )
-        headline, verdict = (
-            f"{called(model)} is {value} on {len(y):,} rows.",
-            f"Out of fold, in training, it was {words.value(model.value_)}.",
-        )
     else:
-        at = model.threshold_ if threshold is None else threshold
-        scores, labels = scores_of(model, X), labels_of(model, y)
         section = report.scores(
-            scores,
-            labels,
-            threshold=at,
+            scores_of(model, X),
+            labels_of(model, y),
+            threshold=model.threshold_ if threshold is None else threshold,
             metric=metric,
             requirements=model.subject_to,
             classes=_names(model),
         )
-        drawn = stats.bootstrap(scores, labels, metric, threshold=at) if 0 < labels.sum() < len(labels) else None
-        interval = _interval(None if drawn is None else drawn.interval)
-        headline = f"{metric.name} is {value}{interval} at threshold {at:.4g}, on {len(y):,} rows."
-        verdict = _told(model, threshold, counts, None if drawn is None else drawn.interval)
     facts = {"Data": f"{data}, column “{y.name}”", "Rows": f"{len(y):,}"} | _positive_class_of(model)
     facts |= _required(_listed(model.subject_to))
     return report.write(report.Report(data, headline, verdict, [section], facts | made_by()), path)
@@ -243,35 +252,6 @@ def _held_out(model: MetricClassifier, lead: str) -> report.Section:
     )
 
 
-def _told(
-    model: MetricClassifier, threshold: float | None, counts: Counts, interval: tuple[float, float] | None
-) -> str:
-    """What these rows say of the model: whether it does as in training, and whether the requirements hold."""
-    if interval is None:
-        said = "These rows are all of one class, so they do not say how the model tells classes apart."
-    elif threshold is not None:
-        said = f"At the threshold that was given; the model's own is {model.threshold_:.4g}."
-    else:
-        said = _beside_training(model, interval)
-    for each in _listed(model.subject_to):
-        holds = bool(parse_requirement(each).holds(counts).all())
-        said += f" The requirement {each} {'holds' if holds else 'does not hold'} here."
-    return said
-
-
-def _beside_training(model: MetricClassifier, interval: tuple[float, float]) -> str:
-    """Whether the value found in training is one that these rows allow."""
-    before, (low, high) = model.value_, interval
-    if low <= before <= high:
-        return f"In line with training, where it was {words.value(before)} out of fold: no reason to doubt the model."
-    better = (before < low) != get_metric(model.metric).minimize
-    advice = "" if better else " Look for what differs in these rows before relying on it."
-    return (
-        f"{'Better' if better else 'Worse'} than in training, where it was {words.value(before)} out of fold, outside "
-        f"the interval of these rows.{advice}"
-    )
-
-
 def _at(model: MetricClassifier) -> str:
     if model.threshold_ is None:
         return ""
@@ -282,7 +262,7 @@ def _how_firm(model: MetricClassifier) -> dict[str, str]:
     if model.threshold_interval_ is None:
         return {}
     ends = words.between(model.threshold_interval_)
-    return {"Threshold": f"{model.threshold_:.4g}; as firmly as the rows determine it, {ends} (95 % interval)"}
+    return {"Threshold": f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"}
 
 
 def _interval(ends: tuple[float, float] | None) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,23 +13,23 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags, check_consistent_length, check_random_state
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.counts import Counts
 from metricfit.estimators import inputs, storage
 from metricfit.estimators.calibration import calibrated
-from metricfit.estimators.decisions import HeldOut, decided, held_out_of
-from metricfit.estimators.labels import choose_positive_class, classes_of, order_of, shares_of
+from metricfit.estimators.decisions import HeldOut, decided, held_out_of, probability_of
+from metricfit.estimators.labels import choose_positive_class, classes_of, order_of, shares_of, training_weights
 from metricfit.estimators.networks import OwnNetwork
-from metricfit.estimators.objectives import stages_for
-from metricfit.estimators.parameters import check_parameters
+from metricfit.estimators.parameters import check_parameters, training_settings
 from metricfit.estimators.table import TableEncoder
 from metricfit.estimators.training import Rows, Settings, plan, train
 from metricfit.estimators.undoing import unchanged_if_it_fails
 from metricfit.metrics.average import averaged
 from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.feasibility import InfeasibleWarning
+from metricfit.metrics.requirements import Requirement
 
 CHUNK = 1024
 
@@ -39,7 +39,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         metric: a Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
-        subject_to: requirements on the threshold, such as ``"recall >= 0.95"``; for two classes.
+        subject_to: requirements on the threshold, such as ``"recall >= 0.95"``; for two classes. If no threshold meets
+            them, the trained model is kept, decisions are at the threshold with the smallest violation, and an
+            InfeasibleWarning says what is reachable; ``rethreshold(subject_to=...)`` chooses again.
         network: "mlp", "embedded" (an MLP with piecewise-linear embeddings), "blend" (those two side by side, their
             logits averaged), "tabm", or a function of the numbers of inputs and outputs that gives a module. "auto" is
             the blend, the best on average where they were compared; "embedded" where the recipe trains one network.
@@ -69,8 +71,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         threshold_: a row is positive where ``predict_proba`` of its positive class is at least this: the exact best on
             the out-of-fold probabilities, under the requirements. None for several classes.
         threshold_interval_: how firmly the rows determine it, a 95 % bootstrap interval.
+        requirements_: for each requirement, as text, its value out of fold, whether that meets the bound, and the best
+            value that any threshold gives.
+        requirements_met_: whether all requirements are met out of fold; True if there are none.
         offsets_: of several classes, what is added to the log-probabilities before the largest is taken.
-        value_: the metric there, out of fold; chosen on the same rows, so on new ones a little less is to be expected.
+        value_: the metric there, out of fold; the decision was chosen on the same rows, so the value on new rows is
+            usually slightly worse.
         value_interval_: its 95 % bootstrap interval, for two classes.
         history_: a row for each member and epoch.
 
@@ -154,30 +160,48 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = self.network if network.name == "own" else network.name
         return {"network": chosen, "epochs": effort.epochs, "members": effort.members}
 
-    def rethreshold(self, prevalence: float | Mapping[Any, float] | None = None) -> MetricClassifier:
-        """Choose the threshold, and move the probabilities, for another class balance.
+    def rethreshold(
+        self, prevalence: float | Mapping[Any, float] | None = None, *, subject_to: Requirements | None = "unchanged"
+    ) -> MetricClassifier:
+        """Choose the threshold again, for another class balance or other requirements; nothing is trained.
 
-        The rows of each class are taken to be as before, only more or fewer of them (prior shift).
+        For another balance the probabilities move as well: the rows of each class are taken to be as before, only more
+        or fewer of them (prior shift).
 
         Args:
-            prevalence: the share of the positive class, or of each class by its label.
-                None goes back to the balance of the training rows.
+            prevalence: The share of the positive class, or of each class by its label. None means the balance of the
+                training rows.
+            subject_to: Requirements that replace the model's ``subject_to``; None removes them. By default they stay.
 
-        Where the requirements cannot be met at that balance, InfeasibleError is raised and the model stays as it was.
+        Returns:
+            The model itself.
+
+        Where no threshold meets the requirements, an InfeasibleWarning says what is reachable, and decisions are at
+        the threshold with the smallest violation, as in ``fit``.
+
+        >>> X = np.random.default_rng(0).normal(size=(200, 3))
+        >>> model = MetricClassifier("precision", network="mlp", members=2, epochs=5, random_state=0)
+        >>> model.fit(X, X[:, 0] > 1).rethreshold(subject_to="recall >= 0.9").requirements_met_
+        True
         """
         check_is_fitted(self, "decision_")
-        if prevalence is None:
-            self._decide(self.held_out_, torch.zeros_like(self.shift_))
-            return self
-        shares = shares_of(prevalence, self.classes_[self._order])
-        moved = self.held_out_.balanced_as(torch.from_numpy(shares))
-        self._decide(moved, (moved.logits - self.held_out_.logits)[0])
+        with unchanged_if_it_fails(self):
+            if subject_to != "unchanged":
+                requirements = as_requirements(subject_to)
+                self._check_requirements(requirements)
+                self.subject_to = subject_to
+            held_out, shift = self.held_out_, torch.zeros_like(self.shift_)
+            if prevalence is not None:
+                shares = shares_of(prevalence, self.classes_[self._order])
+                held_out = self.held_out_.balanced_as(torch.from_numpy(shares))
+                shift = (held_out.logits - self.held_out_.logits)[0]
+            self._decide(held_out, shift)
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The members' mean logits, calibrated and moved so that decisions fall at 0.
 
-        Of two classes ``(n,)``, above 0 for the second of ``classes_``; of several ``(n, c)``, the largest decides.
+        Of two classes ``(n,)``, above 0 for the second of ``classes_``; of several ``(n, c)``, offsets included, the largest decides.
         """
         logits = self._logits(X)
         margins: NDArray[np.float64] = self.decision_.margins(logits).numpy()
@@ -186,7 +210,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return margins if self._order[1] == 1 else -margins
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The labels."""
+        """The labels: of two classes by the threshold; of several, where log-probability plus offset is largest."""
         logits = self._logits(X)
         margins = self.decision_.margins(logits)
         number = (margins >= 0).long() if len(self.classes_) == 2 else margins.argmax(1)
@@ -251,8 +275,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table, labels, weight = inputs.rows(table, there), labels[there], weight[there]
             group = None if group is None else group[there]
         self.classes_ = classes_of(labels)
-        if len(self.classes_) > 2 and requirements:
-            raise ValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
+        self._check_requirements(requirements)
         self.pos_label_ = choose_positive_class(labels, self.pos_label)
         self._order = order_of(self.classes_, self.pos_label_)
         number = self._numbers_of(labels)
@@ -261,33 +284,16 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = Rows(
             torch.from_numpy(self.encoder_.fit(table)),
             number,
-            self._training_weights(labels, weight),
+            training_weights(labels, self.classes_, self.class_weight, weight),
             group,
         )
-        stages = partial(
-            stages_for,
-            self.recipe,
-            metric,
-            classes=len(self.classes_),
-            average=self.average,
-            lr=self.lr,
-            subject_to=requirements,
-            prior=float((number == 1).double().mean()),
-        )
-        settings = Settings(
-            network=self.network,
-            stages_for_parts=lambda parts: stages(parts=parts),
-            members=self.members,
-            epochs=self.epochs,
-            patience=self.patience,
-            batch_size=self.batch_size,
-            lr=self.lr,
-            time_budget=self.time_budget,
-            device=torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu")),
-            verbose=self.verbose,
-            seed=seed,
-        )
+        prior = float((number == 1).double().mean())
+        settings = training_settings(self, metric, requirements, classes=len(self.classes_), prior=prior, seed=seed)
         return rows, weight, settings
+
+    def _check_requirements(self, requirements: list[Requirement]) -> None:
+        if len(self.classes_) > 2 and requirements:
+            raise ValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
 
     def _decide(self, held_out: HeldOut, shift: torch.Tensor) -> None:
         decision = decided(
@@ -299,15 +305,24 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.shift_, self.decision_ = shift, decision
         self._show_decision()
+        if decision.not_reachable is not None:
+            warnings.warn(
+                f"{decision.not_reachable}. The model is kept and decides there; rethreshold(subject_to=...) chooses "
+                "again without training",
+                InfeasibleWarning,
+                stacklevel=3,
+            )
 
     def _show_decision(self) -> None:
         """The attributes for users, from what is kept."""
         decision = self.decision_
         self.value_, self.value_interval_ = decision.value, decision.value_interval
+        self.requirements_ = dict(decision.requirements)
+        self.requirements_met_ = all(result.met for result in decision.requirements.values())
         self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
-        self.threshold_ = None if decision.threshold is None else _probability(decision.threshold)
+        self.threshold_ = None if decision.threshold is None else probability_of(decision.threshold)
         ends = decision.interval
-        self.threshold_interval_ = None if ends is None else (_probability(ends[0]), _probability(ends[1]))
+        self.threshold_interval_ = None if ends is None else (probability_of(ends[0]), probability_of(ends[1]))
 
     @torch.no_grad()
     def _logits(self, X: Any) -> torch.Tensor:
@@ -324,14 +339,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Class numbers, of two the positive 1."""
         return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])
 
-    def _training_weights(self, labels: NDArray[Any], weight: NDArray[np.float64] | None) -> torch.Tensor | None:
-        """The rows' weights times their classes', so that members also stop by the loss they learn from."""
-        if self.class_weight is not None:
-            of_classes = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
-            of_rows = of_classes[np.searchsorted(self.classes_, labels)]
-            weight = of_rows if weight is None else of_rows * weight
-        return None if weight is None else torch.from_numpy(weight).float()
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -339,7 +346,3 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
-
-
-def _probability(logit: float) -> float:
-    return float(torch.sigmoid(torch.tensor(logit, dtype=torch.float64)))

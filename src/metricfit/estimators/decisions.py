@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metricfit.metrics.base import Metric
-from metricfit.metrics.curves import InfeasibleError, best_threshold, sweep, what_is_reachable
+from metricfit.metrics.curves import best_or_nearest, sweep
+from metricfit.metrics.feasibility import InfeasibleError, RequirementResult, what_is_reachable
 from metricfit.metrics.offsets import best_offsets
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats import bootstrap
@@ -31,6 +34,9 @@ class Decision:
         offsets: added to calibrated logits before the largest is taken, for several classes.
         value: the metric's on the held-out rows.
         value_interval: its bootstrap interval.
+        requirements: the result of each requirement on the held-out rows, by the requirement as text.
+        not_reachable: None if the threshold meets the requirements; otherwise what is reachable. The threshold is then
+            the one with the smallest violation.
     """
 
     value: float
@@ -38,6 +44,8 @@ class Decision:
     interval: tuple[float, float] | None = None
     value_interval: tuple[float, float] | None = None
     offsets: Tensor | None = None
+    requirements: Mapping[str, RequirementResult] = field(default_factory=dict)
+    not_reachable: str | None = None
 
     def margins(self, logits: Tensor) -> Tensor:
         """Calibrated logits moved so that decisions fall at 0, or to the largest."""
@@ -89,6 +97,8 @@ def decided(
 ) -> Decision:
     """The best decisions for a metric, under requirements where there are any.
 
+    If no threshold meets the requirements, the one with the smallest violation is taken, and the decision says so.
+
     Among thresholds with the same decisions the middle one is taken: best_threshold's own is the score of the lowest
     row called positive, which on rows that are easily told apart lies far above the highest of the others.
     """
@@ -96,32 +106,43 @@ def decided(
     if held_out.logits.shape[1] > 1:
         found = best_offsets(held_out.logits, y, metric, average=average, weight=weight)
         return Decision(found.value, offsets=found.offsets.double())
-    scores = held_out.logits.squeeze(1)
-    try:
-        threshold, value = best_threshold(scores, y, metric, list(subject_to), weight=weight)
-    except InfeasibleError:
-        # The search is over logits, which stay apart where probabilities round to 0 or 1; people see probabilities.
-        thresholds, counts = sweep(scores, y, weight)
-        raise InfeasibleError(what_is_reachable(list(subject_to), torch.sigmoid(thresholds), counts)) from None
-    drawn = bootstrap(
+    scores, requirements = held_out.logits.squeeze(1), list(subject_to)
+    chosen = best_or_nearest(sweep(scores, y, weight), metric, requirements)
+    middle = _middle(scores, chosen.threshold)
+    resample = partial(
+        bootstrap,
         scores.numpy(),
         y.numpy(),
         metric,
-        subject_to=list(subject_to),
         weight=None if weight is None else weight.numpy(),
         groups=held_out.groups,
         resamples=int(np.clip(SCORES_DRAWN // len(y), 100, 1000)),
         seed=seed,
     )
-    assert drawn.threshold_interval is not None
-    low, high = drawn.threshold_interval
-    middle = _middle(scores, threshold)
+    interval = drawn = None
+    if chosen.feasible:
+        with suppress(InfeasibleError):  # raised where the rows meet the requirements and none of their resamples does
+            drawn = resample(subject_to=requirements)
+    if drawn is not None and drawn.threshold_interval is not None:
+        low, high = drawn.threshold_interval
+        interval = min(low, middle), max(high, middle)  # its ends are scores, the threshold lies between two
+    else:
+        drawn = resample(threshold=middle)
+    # The search is over logits, which stay apart where probabilities round to 0 or 1; people see probabilities.
+    reachable = what_is_reachable(requirements, chosen.requirements, probability_of(middle)) if requirements else None
     return Decision(
-        value,
+        chosen.value,
         threshold=middle,
-        interval=(min(low, middle), max(high, middle)),  # its ends are scores, the threshold lies between two
+        interval=interval,
         value_interval=(drawn.interval.low, drawn.interval.high),
+        requirements=chosen.requirements,
+        not_reachable=None if chosen.feasible else reachable,
     )
+
+
+def probability_of(logit: float) -> float:
+    """The probability that a logit stands for."""
+    return float(torch.sigmoid(torch.tensor(logit, dtype=torch.float64)))
 
 
 def _middle(scores: Tensor, threshold: float) -> float:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from sklearn.utils.class_weight import compute_class_weight
 
 log = logging.getLogger("metricfit.estimators")
 
@@ -103,3 +105,14 @@ def shares_of(prevalence: float | Mapping[Any, float], classes: NDArray[Any]) ->
     if not (shares > 0).all() or not np.isclose(shares.sum(), 1.0):
         raise ValueError(f"prevalence: shares lie between 0 and 1 and sum to 1, got {prevalence}")
     return shares
+
+
+def training_weights(
+    labels: NDArray[Any], classes: NDArray[Any], class_weight: Any, weight: NDArray[np.float64] | None
+) -> torch.Tensor | None:
+    """The rows' weights times their classes', so that members also stop by the loss they learn from."""
+    if class_weight is not None:
+        of_classes = compute_class_weight(class_weight, classes=classes, y=labels)
+        of_rows = of_classes[np.searchsorted(classes, labels)]
+        weight = of_rows if weight is None else of_rows * weight
+    return None if weight is None else torch.from_numpy(weight).float()

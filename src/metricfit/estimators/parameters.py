@@ -1,13 +1,19 @@
-"""What a user can set wrongly, said in words before anything is trained."""
+"""The estimator's parameters: what a user can set wrongly, said before anything is trained, and what they mean."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from metricfit.estimators.objectives import stages_for
+from metricfit.estimators.training import Settings
 from metricfit.metrics.average import AVERAGES
+from metricfit.metrics.base import Metric
 from metricfit.metrics.requirements import Requirement
 
 if TYPE_CHECKING:
@@ -33,6 +39,50 @@ def check_parameters(model: MetricClassifier) -> None:
         raise ValueError(f"average is one of {named}: one value is needed to choose by; got {model.average!r}")
     if model.subject_to is not None:
         _requirements(model.subject_to)
+
+
+def training_settings(
+    model: MetricClassifier,
+    metric: Metric,
+    requirements: list[Requirement],
+    *,
+    classes: int,
+    prior: float,
+    seed: int,
+) -> Settings:
+    """How the members are trained, from the model's parameters.
+
+    Args:
+        model: The estimator.
+        metric: Its metric.
+        requirements: Its requirements.
+        classes: The number of classes.
+        prior: The share of the positive class, of two.
+        seed: Seed of folds, first weights and batches.
+    """
+    stages = partial(
+        stages_for,
+        model.recipe,
+        metric,
+        classes=classes,
+        average=model.average,
+        lr=model.lr,
+        subject_to=requirements,
+        prior=prior,
+    )
+    return Settings(
+        network=model.network,
+        stages_for_parts=lambda parts: stages(parts=parts),
+        members=model.members,
+        epochs=model.epochs,
+        patience=model.patience,
+        batch_size=model.batch_size,
+        lr=model.lr,
+        time_budget=model.time_budget,
+        device=torch.device(model.device or ("cuda" if torch.cuda.is_available() else "cpu")),
+        verbose=model.verbose,
+        seed=seed,
+    )
 
 
 def _whole(name: str, given: Any, least: int, what: str) -> None:

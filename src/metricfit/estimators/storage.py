@@ -27,6 +27,7 @@ from metricfit.estimators.networks import Network
 from metricfit.estimators.storage_checks import check_consistent
 from metricfit.estimators.table import TableEncoder
 from metricfit.metrics.base import get_metric
+from metricfit.metrics.feasibility import RequirementResult
 
 if TYPE_CHECKING:
     from metricfit.estimators.classifier import MetricClassifier
@@ -111,6 +112,10 @@ def _description(model: MetricClassifier) -> dict[str, Any]:
             "threshold": decision.threshold,
             "interval": _ends(decision.interval),
             "value_interval": _ends(decision.value_interval),
+            "requirements": {
+                text: [_number(each) for each in result] for text, result in decision.requirements.items()
+            },
+            "not_reachable": decision.not_reachable,
         },
         "seed": model._seed,
         "history": [{name: _number(value) for name, value in row.items()} for row in model.history_],
@@ -183,6 +188,8 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
         _restored_ends(decision["interval"]),
         _restored_ends(decision["value_interval"]),
         arrays.get("offsets"),
+        {text: RequirementResult(*result) for text, result in decision.get("requirements", {}).items()},
+        decision.get("not_reachable"),
     )
     model.history_ = [
         {name: math.nan if value is None else value for name, value in row.items()} for row in found["history"]

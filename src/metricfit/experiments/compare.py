@@ -23,9 +23,8 @@ from metricfit.experiments.backends import check, threads_each
 from metricfit.experiments.effort import shared_effort, threads
 from metricfit.experiments.methods import DEFAULT, Method, load_training, methods, train
 from metricfit.experiments.standings import Row, standings
-from metricfit.experiments.verdicts import verdict
+from metricfit.experiments.verdicts import advise
 from metricfit.metrics import get_metric, parse_requirement
-from metricfit.metrics.curves import InfeasibleError
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,13 @@ class Comparison:
     """Methods, best first; the verdict; and the default method's scores of every row, out of sample.
 
     Attributes:
-        rows: one a method.
-        verdict: what to do, in a sentence or two.
-        scores: the default method's, each row's by the model that had not seen it; NaN on folds where no threshold met
-            the requirements.
-        threshold: the mean of the default's thresholds, one a fold; None where no fold has one.
+        rows: one per method.
+        verdict: what to do, in a few sentences.
+        scores: the default method's scores, each by the model that had not seen the row.
+        threshold: the mean of the default's thresholds over folds; None where no fold has a finite one.
         effort: network, epochs at most and members, the same for every network and fold.
         histories: the default method's losses by epoch, a list for each member of each fold.
+        recommended: the name of the recommended method.
     """
 
     metric: str
@@ -50,6 +49,7 @@ class Comparison:
     threshold: float | None
     effort: Mapping[str, Any] = field(default_factory=dict)
     histories: Sequence[Sequence[Mapping[str, Any]]] = ()
+    recommended: str | None = None
 
 
 def compare(
@@ -90,6 +90,8 @@ def compare(
     on = _Task(X, y, groups, folds(X, y, parts, seed=seed, groups=groups), {each.name: each for each in several})
     spec: dict[str, Any] = {"data": _fingerprint(X, y, groups), "metric": metric, "subject_to": list(subject_to)}
     spec |= {"parts": parts, "seed": seed}
+    if subject_to:  # cells of version 0.1.0 have no value where the requirements could not be met
+        spec["if_not_reachable"] = "nearest threshold"
     first = cells.Cell((name, "effort"), spec | settings)
     with threads(threads_each(jobs)):
         effort = cells.run([first], on.plan, folder)[first.name]["effort"]
@@ -101,14 +103,13 @@ def compare(
     scores = np.full(len(y), np.nan)
     thresholds, histories = [], []
     for (_, part), of_fold in zip(on.outer, reports[DEFAULT], strict=True):
-        if "scores" in of_fold:
-            scores[part] = of_fold["scores"]
+        scores[part] = of_fold["scores"]
         if of_fold["threshold"] is not None:
             thresholds.append(of_fold["threshold"])
         histories += of_fold.get("histories", [])  # cells from before they were kept have none
-    said = verdict(rows, metric, required=bool(subject_to))
+    advice = advise(rows, metric, required=bool(subject_to))
     threshold = statistics.fmean(thresholds) if thresholds else None
-    return Comparison(metric, rows, said, scores, y, threshold, effort, histories)
+    return Comparison(metric, rows, advice.text, scores, y, threshold, effort, histories, advice.row.name)
 
 
 @dataclass(frozen=True)
@@ -133,28 +134,20 @@ class _Task:
     def judge(self, cell: cells.Cell) -> dict[str, Any]:
         """A method, trained on all folds but one and judged on that one.
 
-        Where no threshold meets the requirements on the training rows, that is the method's result. Its decisions at
-        0.5 ask for none, so they are those of the same method trained without requirements.
+        Where no threshold meets the requirements on the training rows, the threshold nearest to them decides, and the
+        report says what was reachable.
         """
         _, method_name, fold = cell.name
         method = self.by_name[method_name]
         rest, part = self.outer[int(fold.removeprefix("fold "))]
-        how, found = self._how(cell, rest), dict[str, Any]()
-        thresholds: dict[str, float] = {}
         began = time.perf_counter()
-        try:
-            fitted = train(method, self.X.iloc[rest], self.y[rest], **how)
-            thresholds[method.name] = fitted.threshold
-        except InfeasibleError as error:
-            found |= {"not_reachable": str(error), "threshold": None, "values": {method.name: None}}
-            found |= {"held": {method.name: False}, "training_seconds": time.perf_counter() - began}
-            if method.at_half is None:
-                return found
-            fitted = train(method, self.X.iloc[rest], self.y[rest], **how | {"subject_to": []})
-        else:
-            found |= {"values": {}, "held": {}, "training_seconds": time.perf_counter() - began}
-            # No threshold decides where none is finite: nothing is positive.
-            found["threshold"] = fitted.threshold if math.isfinite(fitted.threshold) else None
+        fitted = train(method, self.X.iloc[rest], self.y[rest], **self._how(cell, rest))
+        found: dict[str, Any] = {"values": {}, "held": {}, "training_seconds": time.perf_counter() - began}
+        # Without a finite threshold nothing is called positive.
+        found["threshold"] = fitted.threshold if math.isfinite(fitted.threshold) else None
+        if fitted.not_reachable is not None:
+            found["not_reachable"] = {method.name: fitted.not_reachable}
+        thresholds = {method.name: fitted.threshold}
         if method.at_half is not None:
             thresholds[method.at_half] = 0.5
         scores, truth = fitted.scores(self.X.iloc[part]), torch.from_numpy(self.y[part])
@@ -169,7 +162,7 @@ class _Task:
         return found
 
     def _how(self, cell: cells.Cell, rest: NDArray[np.int64]) -> dict[str, Any]:
-        settings = {key: value for key, value in cell.spec.items() if key not in ("data", "parts")}
+        settings = {key: value for key, value in cell.spec.items() if key not in ("data", "parts", "if_not_reachable")}
         return settings | {"groups": None if self.groups is None else np.asarray(self.groups)[rest]}
 
 

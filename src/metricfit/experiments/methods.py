@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -18,7 +18,9 @@ from metricfit.data import folds
 from metricfit.estimators import MetricClassifier
 from metricfit.estimators.columns import Category, Number
 from metricfit.estimators.table import TableEncoder
-from metricfit.metrics.curves import best_threshold
+from metricfit.metrics import get_metric
+from metricfit.metrics.curves import as_requirements, best_or_nearest, sweep
+from metricfit.metrics.feasibility import InfeasibleWarning, what_is_reachable
 
 #: The method others are compared with: what one would do without this library.
 REFERENCE = "cross-entropy, tuned threshold"
@@ -29,11 +31,21 @@ ENOUGH_TO_STOP_BY = 20
 
 @dataclass(frozen=True)
 class Method:
-    """How a method is trained: with a network, or with scikit-learn's models and a tuned threshold."""
+    """How a method is trained: with a network, or with scikit-learn's models and a tuned threshold.
+
+    Attributes:
+        name: What it is called in tables and verdicts.
+        complexity: Rank from simple to complex, by what has to be understood and kept running: one linear model, one
+            model of trees, an ensemble of networks with the usual loss, with another loss, with two losses, with two
+            losses and multipliers. Of methods that cannot be told apart, ``compare`` recommends the simplest.
+        settings: Of MetricClassifier.
+        at_half: What its decisions at 0.5 are called, where they are shown as a method of their own.
+        trees: True for boosted trees, False for logistic regression, None for networks.
+    """
 
     name: str
+    complexity: int
     settings: dict[str, Any] = field(default_factory=dict)
-    #: What its decisions at 0.5 are called, where they are a method of their own.
     at_half: str | None = None
     trees: bool | None = None
 
@@ -41,25 +53,32 @@ class Method:
 def methods(constrained: bool) -> list[Method]:
     """Every method of a comparison; under requirements, training under them too."""
     found = [
-        Method(DEFAULT, {"recipe": "mix"}),
-        Method(REFERENCE, {"recipe": "bce"}, at_half="cross-entropy at 0.5"),
-        Method("weighted cross-entropy", {"recipe": "bce", "class_weight": "balanced"}),
-        Method("focal loss", {"recipe": "focal"}),
-        Method("surrogate F-beta", {"recipe": "surrogate"}),
-        Method("logistic regression", trees=False),
-        Method("boosted trees", trees=True),
+        Method(DEFAULT, 4, {"recipe": "mix"}),
+        Method(REFERENCE, 2, {"recipe": "bce"}, at_half="cross-entropy at 0.5"),
+        Method("weighted cross-entropy", 3, {"recipe": "bce", "class_weight": "balanced"}),
+        Method("focal loss", 3, {"recipe": "focal"}),
+        Method("surrogate F-beta", 3, {"recipe": "surrogate"}),
+        Method("logistic regression", 0, trees=False),
+        Method("boosted trees", 1, trees=True),
     ]
     if constrained:
-        found.insert(1, Method("trained under the requirement", {"recipe": "constrained"}))
+        found.insert(1, Method("trained under the requirement", 5, {"recipe": "constrained"}))
     return found
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained method: scores of the positive class for new rows, and the threshold it chose."""
+    """A trained method: scores of the positive class for new rows, and the threshold it chose.
+
+    Attributes:
+        model: The fitted model.
+        threshold: The chosen threshold; if the requirements cannot be met on the training rows, the nearest to them.
+        not_reachable: What is reachable in place of the requirements; None if the threshold meets them.
+    """
 
     model: Any
     threshold: float
+    not_reachable: str | None = None
 
     def scores(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """The positive class's probabilities."""
@@ -81,9 +100,11 @@ def train(
     """Train a method on rows with labels 0 and 1, and choose its threshold on out-of-fold scores."""
     if method.trees is None:
         model = network_of(method, metric, subject_to, seed=seed, **settings)
-        model.fit(X, y, groups=groups)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InfeasibleWarning)  # the row of the comparison is marked
+            model.fit(X, y, groups=groups)
         assert model.threshold_ is not None
-        return Fitted(model, model.threshold_)
+        return Fitted(model, model.threshold_, model.decision_.not_reachable)
     inner = min(settings.get("members", 8), int(np.bincount(y).min()))
     parts = folds(X, y, inner, seed=seed, groups=groups)
     encoder = TableEncoder()
@@ -93,10 +114,13 @@ def train(
     held_out = np.empty(len(y))
     for rest, part in parts:
         held_out[part] = _OfTables(encoder, method.trees, seed).fit(x[rest], y[rest]).of_numbers(x[part])[:, 1]
-    chosen = best_threshold(
-        torch.from_numpy(held_out), torch.from_numpy(y), metric, subject_to=list(subject_to) or None
-    )
-    return Fitted(whole.fit(x, y), chosen.threshold)
+    whole.fit(x, y)
+    requirements = as_requirements(list(subject_to))
+    chosen = best_or_nearest(sweep(held_out, y, None), get_metric(metric), requirements)
+    if chosen.feasible:
+        return Fitted(whole, chosen.threshold)
+    reachable = what_is_reachable(requirements, chosen.requirements, chosen.threshold)
+    return Fitted(whole, chosen.threshold, reachable)
 
 
 class _OfTables:

@@ -18,8 +18,9 @@ from torch import Tensor
 from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype, ratio
-from metricfit.errors import MetricfitError
 from metricfit.metrics.base import Formula, Metric, get_metric
+from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
+from metricfit.metrics.feasibility import RequirementResult, what_is_reachable
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 Array = Any
@@ -50,8 +51,13 @@ class BestThreshold(NamedTuple):
     value: float
 
 
-class InfeasibleError(MetricfitError, ValueError):
-    """No threshold meets the requirements; the message says what is reachable."""
+class ChosenThreshold(NamedTuple):
+    """A threshold, the metric there, whether it meets all requirements, and the result of each by its text."""
+
+    threshold: float
+    value: float
+    feasible: bool
+    requirements: dict[str, RequirementResult]
 
 
 class Sweep(NamedTuple):
@@ -144,7 +150,8 @@ def best_threshold(
     """The threshold with the best value of a metric, among those that meet all requirements. Exact, in one sort.
 
     Candidates are the distinct scores and infinity (nothing positive); ties go to the largest threshold. Best is
-    lowest for a metric to be minimised. Raises InfeasibleError if no threshold meets the requirements.
+    lowest for a metric to be minimised. If no threshold meets the requirements, InfeasibleError is raised; it says
+    what is reachable, and holds the nearest threshold.
 
     A score of type bfloat16 or float16 stands for all the numbers that are rounded to it, and the threshold is then the
     smallest of these, a float32 number. It makes the same decisions on the scores as on the scores before rounding; so
@@ -165,14 +172,45 @@ def best_threshold(
 
 def best_of_sweep(candidates: Sweep, metric: Metric, requirements: list[Requirement]) -> BestThreshold:
     """The best of these thresholds, as described in ``best_threshold``."""
+    chosen = best_or_nearest(candidates, metric, requirements)
+    nearest = BestThreshold(chosen.threshold, chosen.value)
+    if not chosen.feasible:
+        message = what_is_reachable(requirements, chosen.requirements, chosen.threshold)
+        raise InfeasibleError(message, nearest, chosen.requirements)
+    return nearest
+
+
+def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Requirement]) -> ChosenThreshold:
+    """The best threshold that meets all requirements, or if none does, the one that comes nearest.
+
+    Args:
+        candidates: The thresholds to choose from, falling, and the counts at each.
+        metric: The metric.
+        requirements: The requirements.
+
+    Returns:
+        The threshold and the results of the requirements there. Nearest is where the largest violation of a
+        requirement is smallest; of equally near thresholds the best for the metric is taken.
+    """
     thresholds, counts = candidates
     value = one_class(metric, counts)
     better = -value if metric.minimize else value
+    allowed, feasible = torch.ones_like(better, dtype=torch.bool), True
     if requirements:
-        feasible = torch.stack([given.forgives(one_class(given, counts)) for given in requirements]).all(0)
-        if not bool(feasible.any()):
-            raise InfeasibleError(what_is_reachable(requirements, thresholds, counts))
-        thresholds, value, better = thresholds[feasible], value[feasible], better[feasible]
+        violations = [one_class(each, counts) for each in requirements]
+        pairs = zip(requirements, violations, strict=True)
+        allowed = torch.stack([each.forgives(violation) for each, violation in pairs]).all(0)
+        feasible = bool(allowed.any())
+        if not feasible:
+            largest = torch.stack(violations).amax(0)
+            allowed = largest <= largest.min() + ROUNDING
+    chosen = _best_allowed(thresholds, value, better, allowed)
+    return ChosenThreshold(*chosen, feasible, judge_requirements(requirements, candidates, chosen.threshold))
+
+
+def _best_allowed(thresholds: Tensor, value: Tensor, better: Tensor, allowed: Tensor) -> BestThreshold:
+    """The best of the allowed thresholds; of equally good ones the largest."""
+    thresholds, value, better = thresholds[allowed], value[allowed], better[allowed]
     highest = better.max()
     # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
     at = int((better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST)).int().argmax())
@@ -291,19 +329,23 @@ def _fpr_where(counts: Counts, allowed: Tensor) -> float:
     return float(rates.min())
 
 
-def what_is_reachable(requirements: list[Requirement], thresholds: Tensor, counts: Counts) -> str:
-    """Per requirement the best it can be alone, and for several the threshold nearest to meeting all."""
-    violations = [one_class(given, counts) for given in requirements]
-    parts = []
-    for given, violation in zip(requirements, violations, strict=True):
-        reached = float(given.metric(counts).squeeze(-1)[int(violation.argmin())])
-        extreme = "at most" if given.sense == ">=" else "at least"
-        parts.append(f"{given} alone: {given.metric.name} can be {extreme} {reached:.6g}")
-    message = f"no threshold gives {' and '.join(map(str, requirements))}; " + "; ".join(parts)
-    if len(requirements) > 1:
-        nearest = int(torch.stack(violations).amax(0).argmin())
-        values = ", ".join(
-            f"{given.metric.name} = {float(given.metric(counts).squeeze(-1)[nearest]):.6g}" for given in requirements
-        )
-        message += f"; nearest at threshold {float(thresholds[nearest]):.6g}: {values}"
-    return message
+def judge_requirements(
+    requirements: Sequence[Requirement], candidates: Sweep, threshold: float
+) -> dict[str, RequirementResult]:
+    """Whether requirements hold at a threshold, and the best value that each can have.
+
+    Args:
+        requirements: The requirements.
+        candidates: All thresholds, falling, and the counts at each.
+        threshold: Any threshold; it decides as the smallest of the candidates that is at least as large.
+
+    Returns:
+        The results by the requirement as text.
+    """
+    at = max(int((candidates.thresholds >= threshold).sum()) - 1, 0)
+    results = {}
+    for requirement in requirements:
+        values, violation = one_class(requirement.metric, candidates.counts), one_class(requirement, candidates.counts)
+        met = bool(requirement.forgives(violation[at]))
+        results[str(requirement)] = RequirementResult(float(values[at]), met, float(values[int(violation.argmin())]))
+    return results

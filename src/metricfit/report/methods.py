@@ -52,12 +52,14 @@ def comparison(
     reference: str | None = None,
     level: float = 0.95,
     folds: int | None = None,
+    simultaneous: bool = False,
     title: str = "Comparison",
     lead: str = "",
 ) -> Section:
     """A table of methods, best mean first, and a chart of means and intervals.
 
-    ``reference`` names the method that differences are to, ``folds`` says how many ``held`` is out of.
+    ``reference`` names the method that differences are to, ``folds`` says how many ``held`` is out of, and
+    ``simultaneous`` says that p-values and the intervals of differences are corrected for the number of comparisons.
 
     >>> rows = [Method("BCE at 0.5", 0.61, (0.58, 0.64)), Method("mix", 0.7, (0.67, 0.73), 0.09, (0.06, 0.12), 0.002)]
     >>> [row.name for row in comparison(rows, "f1", reference="BCE at 0.5").context["methods"]]
@@ -79,6 +81,7 @@ def comparison(
         "intervals": any(each.interval is not None for each in ordered),
         "held": any(each.held is not None for each in ordered),
         "folds": folds,
+        "simultaneous": simultaneous,
         "seconds": any(each.seconds is not None for each in ordered),
         "charts": Widths(*(_chart(ordered, judged.name, reference, level, narrow) for narrow in (False, True))),
     }

@@ -3,6 +3,7 @@
 try:
     from metricfit.stats.bootstrap import BootstrapDifference, BootstrapResult, bootstrap, bootstrap_difference
     from metricfit.stats.delong import DeLongInterval, DeLongTest, delong_interval, delong_test
+    from metricfit.stats.multiplicity import holm
     from metricfit.stats.paired import Comparison, Probabilities, SplitComparison, compare, compare_splits
     from metricfit.stats.results import Interval
 except ModuleNotFoundError as error:
@@ -28,4 +29,5 @@ __all__ = [
     "compare_splits",
     "delong_interval",
     "delong_test",
+    "holm",
 ]

@@ -1,0 +1,85 @@
+"""Requirements that no threshold meets: the error, the warning, and what is reachable instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from metricfit.errors import MetricfitError
+from metricfit.metrics.requirements import Requirement
+
+if TYPE_CHECKING:
+    from metricfit.metrics.curves import BestThreshold
+
+
+class RequirementResult(NamedTuple):
+    """What became of a requirement at a threshold.
+
+    Attributes:
+        value: The value of the requirement's metric there.
+        met: Whether it meets the bound.
+        reachable: The best value that any threshold gives, whatever other requirements there are: the highest for a
+            bound with ``>=``, the lowest for one with ``<=``.
+    """
+
+    value: float
+    met: bool
+    reachable: float
+
+
+class InfeasibleError(MetricfitError, ValueError):
+    """No threshold meets the requirements; the message says what is reachable.
+
+    Attributes:
+        nearest: The threshold whose largest violation of a requirement is smallest, and the metric there; of equally
+            near ones, the best for the metric. None where the error was not raised by a search for a threshold.
+        requirements: The result of each requirement at that threshold, by the requirement as text.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        nearest: BestThreshold | None = None,
+        requirements: Mapping[str, RequirementResult] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.nearest = nearest
+        self.requirements = dict(requirements or {})
+
+
+class InfeasibleWarning(UserWarning):
+    """A requirement cannot be met; decisions are made at the threshold that comes nearest to it."""
+
+
+def what_is_reachable(
+    requirements: Sequence[Requirement], results: Mapping[str, RequirementResult], threshold: float
+) -> str:
+    """Say that requirements cannot be met, and what can be had instead.
+
+    Args:
+        requirements: The requirements.
+        results: Their results at the nearest threshold.
+        threshold: That threshold, on the scale that readers see.
+
+    Example:
+        >>> from metricfit.metrics import parse_requirement
+        >>> requirement = parse_requirement("precision >= 0.9")
+        >>> what_is_reachable([requirement], {"precision >= 0.9": RequirementResult(0.8, False, 0.8)}, 0.7)
+        'no threshold gives precision >= 0.9; the highest precision that is reachable is 0.8, at threshold 0.7'
+    """
+    if len(requirements) == 1:
+        requirement = requirements[0]
+        extreme = "highest" if requirement.sense == ">=" else "lowest"
+        return (
+            f"no threshold gives {requirement}; the {extreme} {requirement.metric.name} that is reachable is "
+            f"{results[str(requirement)].reachable:.6g}, at threshold {threshold:.6g}"
+        )
+    alone = " and ".join(
+        f"{each.metric.name} can be as {'high' if each.sense == '>=' else 'low'} as {results[str(each)].reachable:.6g}"
+        for each in requirements
+    )
+    there = ", ".join(f"{each.metric.name} = {results[str(each)].value:.6g}" for each in requirements)
+    return (
+        f"no threshold gives {' and '.join(map(str, requirements))} together; each alone, {alone}; the nearest "
+        f"threshold is {threshold:.6g}, with {there}"
+    )
