@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
-from metricfit.estimators import SVMPerf
 
-#: Labels of three negatives and one positive row by the rule, and of the opposite balance.
+#: The negative and the positive label.
 CASES = {
     "0/1, 1 in the majority": (0, 1),
     "0.0/1.0": (0.0, 1.0),
@@ -29,9 +28,9 @@ def rows():
     return X, X[:, 0] + 0.4 * rng.normal(size=120) > 0.8  # a fifth of the rows
 
 
-def estimators(**settings):
+def small(**settings):
     quick = {"network": "mlp", "members": 2, "epochs": 15, "lr": 0.02, "time_budget": None, "random_state": 0}
-    return MetricClassifier(**quick, **settings), SVMPerf(C=10.0, **settings)
+    return MetricClassifier(**quick, **settings)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -39,10 +38,9 @@ def test_of_0_and_1_the_one_is_positive_even_in_the_majority(case, rows, caplog)
     X, rare = rows
     labels = np.array(CASES[case])[(~rare).astype(int)]  # the rare rows have the lower label
     caplog.set_level(logging.INFO, logger="metricfit")
-    for model in estimators():
-        model.fit(X, labels)
-        assert model.pos_label_ == CASES[case][1]
-        assert model.score(X, labels) == pytest.approx(f1_score(labels, model.predict(X), pos_label=CASES[case][1]))
+    model = small().fit(X, labels)
+    assert model.pos_label_ == CASES[case][1]
+    assert model.score(X, labels) == pytest.approx(f1_score(labels, model.predict(X), pos_label=CASES[case][1]))
     assert "positive class" not in caplog.text
 
 
@@ -51,24 +49,21 @@ def test_of_other_labels_the_rarer_is_positive_and_logged(rare_label, other, row
     X, rare = rows
     labels = np.where(rare, rare_label, other)
     caplog.set_level(logging.INFO, logger="metricfit")
-    for model in estimators():
-        caplog.clear()
-        model.fit(X, labels)
-        assert model.score(X, labels) == pytest.approx(f1_score(labels, model.predict(X), pos_label=rare_label))
-        assert model.pos_label_ == rare_label
-        assert model.classes_.tolist() == sorted([rare_label, other])
-        assert np.array_equal(model.predict(X) == model.classes_[1], model.decision_function(X) > 0)
-        said = [each.getMessage() for each in caplog.records if "positive class" in each.getMessage()]
-        assert said == [
-            f"The positive class is {rare_label!r}, because it has {rare.sum()} rows and {other!r} has "
-            f"{(~rare).sum()}; pos_label= chooses another."
-        ]
+    model = small().fit(X, labels)
+    assert model.score(X, labels) == pytest.approx(f1_score(labels, model.predict(X), pos_label=rare_label))
+    assert model.pos_label_ == rare_label
+    assert model.classes_.tolist() == sorted([rare_label, other])
+    assert np.array_equal(model.predict(X) == model.classes_[1], model.decision_function(X) > 0)
+    said = [each.getMessage() for each in caplog.records if "positive class" in each.getMessage()]
+    assert said == [
+        f"The positive class is {rare_label!r}, because it has {rare.sum()} rows and {other!r} has "
+        f"{(~rare).sum()}; pos_label= chooses another."
+    ]
 
 
 def test_columns_of_probabilities_follow_the_sorted_classes(rows):
     X, rare = rows
-    model, _ = estimators()
-    model.fit(X, np.where(rare, "fast", "slower"))
+    model = small().fit(X, np.where(rare, "fast", "slower"))
     of_fast = model.predict_proba(X)[:, 0]
     assert of_fast[rare].mean() > of_fast[~rare].mean() + 0.2
     assert np.array_equal(model.predict(X) == "fast", of_fast >= model.threshold_)
@@ -78,24 +73,19 @@ def test_equally_many_rows_make_the_later_label_positive(rows, caplog):
     X, _ = rows
     labels = np.where(np.argsort(np.argsort(X[:, 0])) < 60, "up", "down")
     caplog.set_level(logging.INFO, logger="metricfit")
-    for model in estimators():
-        assert model.fit(X, labels).pos_label_ == "up"
+    assert small().fit(X, labels).pos_label_ == "up"
     assert "both classes have 60 rows and it is the later in sorted order" in caplog.text
 
 
 def test_pos_label_decides_otherwise_and_several_classes_have_none(rows):
     X, rare = rows
-    for model in estimators(pos_label="slower"):
-        model.fit(X, np.where(rare, "fast", "slower"))
-        assert model.pos_label_ == "slower"
-    several, _ = estimators()
-    assert several.fit(X, np.digitize(X[:, 0], [-0.5, 0.5])).pos_label_ is None
+    assert small(pos_label="slower").fit(X, np.where(rare, "fast", "slower")).pos_label_ == "slower"
+    assert small().fit(X, np.digitize(X[:, 0], [-0.5, 0.5])).pos_label_ is None
 
 
 def test_a_saved_model_knows_its_positive_class(rows, tmp_path):
     X, rare = rows
-    model, _ = estimators()
-    model.fit(X, np.where(rare, "fast", "slower")).save(tmp_path / "model")
+    small().fit(X, np.where(rare, "fast", "slower")).save(tmp_path / "model")
     assert MetricClassifier.load(tmp_path / "model").pos_label_ == "fast"
 
 
@@ -107,12 +97,11 @@ def test_the_command_line_and_the_estimator_agree(labels, positive, rows, tmp_pa
     X, rare = rows
     frame = pd.DataFrame(X, columns=list("abc")).assign(y=np.array(labels)[(~rare).astype(int)])
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    small = ["--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json"]
+    options = ["--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json"]
     target = ["fit", str(tmp_path / "rows.csv"), "--target", "y", "--out", str(tmp_path / "fitted")]
-    result = CliRunner().invoke(app, [*target, *small])
+    result = CliRunner().invoke(app, [*target, *options])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["positive"] == positive
-    model, _ = estimators()
-    assert model.fit(X, frame["y"]).pos_label_ == positive
+    assert small().fit(X, frame["y"]).pos_label_ == positive
     page = (tmp_path / "fitted" / "report.html").read_text(encoding="utf-8")
     assert f"Positive class</dt><dd>“{positive}”" in page

@@ -178,6 +178,14 @@ def test_positive_label_and_sparse_rows():
     np.testing.assert_allclose(sparse.decision_function(csr_array(X)), usual.decision_function(X), atol=1e-6)
 
 
+def test_the_positive_class_by_default_is_the_rarer_or_1():
+    X, positive = some_rows(150, share=0.2)
+    rare = SVMPerf("f1").fit(X, np.where(positive, "bad", "good"))
+    assert rare.pos_label_ == "bad"
+    assert rare.score(X, np.where(positive, "bad", "good")) == SVMPerf("f1").fit(X, positive).score(X, positive)
+    assert SVMPerf("f1").fit(X, np.where(positive, 0, 1)).pos_label_ == 1
+
+
 def test_too_few_planes_are_said():
     X, positive = some_rows(100)
     with pytest.warns(ConvergenceWarning, match=r"cut 2 planes and labels still violate by .* raise max_iter"):

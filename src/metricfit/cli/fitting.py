@@ -12,8 +12,8 @@ from metricfit.cli import options, pages
 from metricfit.cli.errors import NOT_MET, UserError
 from metricfit.cli.printing import say, show, working
 from metricfit.cli.rows import check_folder, check_several, check_words, in_words, positive_of, rows_of
-from metricfit.curves import InfeasibleWarning
 from metricfit.estimators import MetricClassifier
+from metricfit.metrics.feasibility import InfeasibleWarning
 
 
 def fit(

@@ -201,7 +201,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The members' mean logits, calibrated and moved so that decisions fall at 0.
 
-        Of two classes ``(n,)``, above 0 for the second of ``classes_``; of several ``(n, c)``, offsets included, the largest decides.
+        Of two classes ``(n,)``, above 0 for the second of ``classes_``; of several ``(n, c)``, with the
+        offsets added, the largest decides.
         """
         logits = self._logits(X)
         margins: NDArray[np.float64] = self.decision_.margins(logits).numpy()

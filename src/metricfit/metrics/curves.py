@@ -19,8 +19,8 @@ from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype, ratio
 from metricfit.metrics.base import Formula, Metric, get_metric
+from metricfit.metrics.feasibility import ChosenThreshold, RequirementResult, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
-from metricfit.metrics.feasibility import RequirementResult, what_is_reachable
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 Array = Any
@@ -49,15 +49,6 @@ class BestThreshold(NamedTuple):
 
     threshold: float
     value: float
-
-
-class ChosenThreshold(NamedTuple):
-    """A threshold, the metric there, whether it meets all requirements, and the result of each by its text."""
-
-    threshold: float
-    value: float
-    feasible: bool
-    requirements: dict[str, RequirementResult]
 
 
 class Sweep(NamedTuple):

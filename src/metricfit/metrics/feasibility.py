@@ -27,6 +27,15 @@ class RequirementResult(NamedTuple):
     reachable: float
 
 
+class ChosenThreshold(NamedTuple):
+    """A threshold, the metric there, whether it meets all requirements, and the result of each by its text."""
+
+    threshold: float
+    value: float
+    feasible: bool
+    requirements: dict[str, RequirementResult]
+
+
 class InfeasibleError(MetricfitError, ValueError):
     """No threshold meets the requirements; the message says what is reachable.
 
