@@ -1,18 +1,48 @@
-"""Two processes with unequal shards gather their samples, and losses over pairs train as on the whole batch."""
+"""Two processes with unequal shards train as one does on the whole batch: losses over pairs, of class means, games."""
 
 import pytest
 import torch
 from two_processes import found_by_ranks
 
 from metricfit.core.distributed import gather_over_ranks
-from metricfit.losses import MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, SoftAUROCLoss, WMWLoss
+from metricfit.losses import (
+    AdversarialLoss,
+    ClassBalanced,
+    EffectiveNumberBCELoss,
+    FocalLoss,
+    MAELoss,
+    MarginLoss,
+    MBAUCLoss,
+    MSFELoss,
+    PairHingeLoss,
+    PairSquareLoss,
+    PartialAUCLoss,
+    SoftAUROCLoss,
+    SurrogateFBetaLoss,
+    WeightedBCELoss,
+    WMWLoss,
+)
 
 FEATURES = 4
 #: What a rank holds: its number of samples, and none at all in the last.
 SHARDS = {"uneven": (7, 4), "one empty": (11, 0)}
-LOSSES = {
-    each.__name__: each for each in (MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, SoftAUROCLoss, WMWLoss)
+#: Losses that are no means over samples take the whole batch by default.
+BY_DEFAULT = MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, SoftAUROCLoss, WMWLoss, MSFELoss
+#: Means over samples do so with sync=True.
+WITH_SYNC = {
+    "WeightedBCELoss": lambda sync: WeightedBCELoss(2.0, sync=sync),
+    "EffectiveNumberBCELoss": lambda sync: EffectiveNumberBCELoss(0.9, (9, 1), sync=sync),
+    "FocalLoss": lambda sync: FocalLoss(2.0, sync=sync),
+    "MarginLoss": lambda sync: MarginLoss(0.5, sync=sync),
+    "MAELoss": lambda sync: MAELoss(sync=sync),
+    "SurrogateFBetaLoss": lambda sync: SurrogateFBetaLoss(prior=0.2, sync=sync),
+    "ClassBalanced": lambda sync: ClassBalanced(MAELoss(sync=sync), prior=0.2),
 }
+LOSSES = (
+    {each.__name__: each for each in BY_DEFAULT}
+    | {name: lambda make=make: make(True) for name, make in WITH_SYNC.items()}
+    | {"AdversarialLoss": lambda: AdversarialLoss("f1", tol=1e-8)}
+)
 
 
 def data():
@@ -48,12 +78,24 @@ def train(rank, sizes):
     return value.item(), network.module.weight.grad
 
 
+def weight_for(name, w):
+    return None if name == "AdversarialLoss" else w
+
+
 def train_loss(rank, sizes, name):
     network = torch.nn.parallel.DistributedDataParallel(model())
     x, y, w = shard(rank, sizes)
-    value = LOSSES[name]()(network(x), y, weight=w)
+    value = LOSSES[name]()(network(x), y, weight=weight_for(name, w))
     value.backward()
     return value.item(), network.module.weight.grad
+
+
+def train_mean(rank, name):
+    """A mean as torch's losses are, of ranks with as many samples each."""
+    network = torch.nn.parallel.DistributedDataParallel(model())
+    x, y, _ = (given[5 * rank : 5 * rank + 5] for given in data())
+    WITH_SYNC[name](False)(network(x), y).backward()
+    return network.module.weight.grad
 
 
 def evaluate_alone(rank):
@@ -84,6 +126,7 @@ def disagree(rank):
 def work(rank):
     found = {name: train(rank, sizes) for name, sizes in SHARDS.items()}
     found |= {(name, of): train_loss(rank, sizes, of) for name, sizes in SHARDS.items() for of in LOSSES}
+    found |= {("mean", name): train_mean(rank, name) for name in WITH_SYNC}
     found |= {"alone": evaluate_alone(rank), "gathered": gathered(rank), "disagree": disagree(rank)}
     return found
 
@@ -106,14 +149,22 @@ def test_averaged_gradient_is_that_of_the_whole_batch(ranks, name):
 
 @pytest.mark.parametrize("of", LOSSES)
 @pytest.mark.parametrize("name", SHARDS)
-def test_losses_over_pairs_train_as_on_the_whole_batch(ranks, name, of):
+def test_losses_train_as_on_the_whole_batch(ranks, name, of):
     network, (x, y, w) = model(), data()
-    expected = LOSSES[of]()(network(x), y, weight=w)
+    expected = LOSSES[of]()(network(x), y, weight=weight_for(of, w))
     expected.backward()
     for of_rank in ranks:
         value, gradient = of_rank[name, of]
         assert value == pytest.approx(expected.item(), rel=1e-12)
         torch.testing.assert_close(gradient, network.weight.grad, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("of", WITH_SYNC)
+def test_means_over_equal_numbers_of_samples_need_no_sync(ranks, of):
+    network, (x, y, _) = model(), data()
+    WITH_SYNC[of](False)(network(x[:10]), y[:10]).backward()
+    for of_rank in ranks:
+        torch.testing.assert_close(of_rank["mean", of], network.weight.grad, rtol=1e-9, atol=1e-12)
 
 
 def test_evaluation_on_one_rank_does_not_wait_for_the_other(ranks):

@@ -364,3 +364,11 @@ def test_agrees_with_ap_perf(name, rule, value, q):
 def test_the_value_of_one_class_is_a_finite_number(given):
     with pytest.raises(ValueError, match="one_class is the value of a batch of one class"):
         AdversarialLoss("f1", one_class=given)
+
+
+def test_ignored_samples_are_left_out_of_the_game():
+    logits = torch.tensor([0.6, 0.5, -0.9, 3.0], dtype=torch.float64, requires_grad=True)
+    value = AdversarialLoss("f1", ignore_index=-1)(logits, torch.tensor([1, 0, 0, -1]))
+    value.backward()
+    torch.testing.assert_close(value, AdversarialLoss("f1")(logits[:3], torch.tensor([1, 0, 0])))
+    assert logits.grad[3] == 0

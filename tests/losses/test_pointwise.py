@@ -1,22 +1,30 @@
 """Pointwise losses against torch's own and against their formulas, sample by sample."""
 
+import copy
 import math
 
 import pytest
 import torch
 from torch import nn
 
-from metricfit import SurrogateFBetaLoss
+from metricfit import MetricLoss, SurrogateFBetaLoss
 from metricfit.losses import (
     ClassBalanced,
     EffectiveNumberBCELoss,
     FocalLoss,
     MAELoss,
     MarginLoss,
+    MBAUCLoss,
+    Mix,
     MSFELoss,
+    PairHingeLoss,
+    PairSquareLoss,
+    PartialAUCLoss,
+    SoftAUROCLoss,
     SurrogateTverskyLoss,
     WeightedBCELoss,
     WeightedCrossEntropyLoss,
+    WMWLoss,
 )
 
 
@@ -123,24 +131,7 @@ def test_msfe_is_the_sum_of_squared_class_means(weighted):
     assert result.item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("inner", [MAELoss(), FocalLoss(2.0), WeightedBCELoss()])
-def test_class_balanced_weighs_classes_by_the_inverse_of_their_share(inner):
-    logits, target, weight = batch()
-    balance = torch.where(target == 1, 1 / 0.1, 1 / 0.9)
-    torch.testing.assert_close(ClassBalanced(inner, 0.1)(logits, target), inner(logits, target, balance))
-    torch.testing.assert_close(
-        ClassBalanced(inner, 0.1)(logits, target, weight), inner(logits, target, weight * balance)
-    )
-
-
-def test_at_the_batchs_own_prior_class_balanced_is_the_mean_of_the_class_means():
-    logits, target, _ = batch()
-    losses = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
-    expected = (losses[target == 1].mean() + losses[target == 0].mean()) / 2
-    torch.testing.assert_close(ClassBalanced(WeightedBCELoss(), target.mean().item())(logits, target), expected)
-
-
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("msfe", "balanced")])
+@pytest.mark.parametrize("name", [name for name in ALL if name != "msfe"])
 def test_weights_average_the_losses_of_single_samples(name):
     logits, target, weight = batch(seed=1)
     each = torch.stack([ALL[name](logits[i : i + 1], target[i : i + 1]) for i in range(len(logits))])
@@ -281,3 +272,72 @@ def test_cross_entropy_of_weighted_samples_is_that_of_repeated_ones():
 def test_cross_entropy_of_exclusive_classes_refuses_binary_logits():
     with pytest.raises(ValueError, match="take WeightedBCELoss"):
         WeightedCrossEntropyLoss()(torch.zeros(3), torch.tensor([0, 1, 0]))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_ignored_samples_count_for_nothing_and_learn_nothing(name):
+    logits, target, weight = batch(seed=4)
+    holes = target.clone()
+    holes[1::4] = 255
+    kept = holes != 255
+    loss = copy.deepcopy(ALL[name])
+    loss.ignore_index = 255
+    logits.requires_grad_()
+    value = loss(logits, holes, weight)
+    value.backward()
+    torch.testing.assert_close(value, ALL[name](logits[kept], target[kept], weight[kept]))
+    assert not logits.grad[~kept].any()
+
+
+#: Every loss of binary and multilabel logits, with the arguments that it needs.
+ARGUMENTS = {
+    WeightedBCELoss: {"positive_weight": 2.0},
+    EffectiveNumberBCELoss: {"beta": 0.9, "class_counts": (9, 1)},
+    FocalLoss: {"gamma": 2.0},
+    MarginLoss: {"margin": 0.5},
+    MAELoss: {},
+    MSFELoss: {},
+    SurrogateFBetaLoss: {"prior": 0.2},
+    SurrogateTverskyLoss: {"alpha": 0.3, "beta": 0.7, "prior": 0.2},
+    PairHingeLoss: {},
+    PairSquareLoss: {},
+    PartialAUCLoss: {},
+    WMWLoss: {},
+    MBAUCLoss: {},
+    SoftAUROCLoss: {},
+}
+
+
+@pytest.mark.parametrize("make", ARGUMENTS, ids=lambda make: make.__name__)
+def test_every_loss_of_yes_or_no_questions_takes_ignore_index_and_task(make):
+    loss = make(**ARGUMENTS[make], ignore_index=255, task="multilabel")
+    generator = torch.Generator().manual_seed(0)
+    masks = (torch.rand(2, 3, 4, 4, generator=generator) < 0.4).float()
+    logits = torch.randn(2, 3, 4, 4, generator=generator) + masks
+    holes = masks.clone()
+    holes[:, :, 0] = 255
+    value = loss(logits, holes)
+    torch.testing.assert_close(value, loss(logits[:, :, 1:], masks[:, :, 1:]))
+    with pytest.raises(ValueError, match="task='multilabel' or task='multiclass'"):
+        make(**ARGUMENTS[make])(logits, masks)
+    with pytest.raises(ValueError, match="got task='multiclass'; for classes that exclude each other take"):
+        make(**ARGUMENTS[make], task="multiclass")
+
+
+def test_the_segmentation_pages_mix_trains_on_masks_with_void_pixels():
+    logits = torch.randn(2, 1, 5, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    target = torch.randint(0, 2, (2, 5, 5), generator=torch.Generator().manual_seed(1))
+    target[:, 0] = 255
+    mix = Mix((WeightedBCELoss(ignore_index=255), 1.0), (MetricLoss("dice", per_image=True, ignore_index=255), 1.0))
+    mix(logits, target).backward()
+    assert logits.grad.isfinite().all()
+    assert not logits.grad[:, :, 0].any()
+    assert logits.grad[:, :, 1:].all()
+
+
+def test_a_class_number_out_of_range_is_refused_with_a_remedy():
+    loss = WeightedCrossEntropyLoss()
+    for labels in ([0, 3], [0, -1]):
+        with pytest.raises(ValueError, match="3 classes need labels 0 to 2"):
+            loss(torch.zeros(2, 3), torch.tensor(labels))
+    assert loss(torch.zeros(2, 3), torch.tensor([0, -100])).item() == pytest.approx(math.log(3))

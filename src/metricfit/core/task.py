@@ -65,9 +65,18 @@ def canonical(
     return _columns(x, y.to(x.dtype), w, reading, per_image, ids, groups)
 
 
-def columns(logits: Tensor, target: Tensor, weight: Tensor | None, owner: str, validate: bool | None = None) -> Columns:
+def columns(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    owner: str,
+    *,
+    task: str | None = None,
+    ignore_index: int | None = None,
+    validate: bool | None = None,
+) -> Columns:
     """A batch of yes-or-no questions, for losses that are defined for nothing else."""
-    batch = canonical(logits, target, weight=weight, validate=validate)
+    batch = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=validate)
     if isinstance(batch, Columns):
         return batch
     raise ValueError(

@@ -3,11 +3,11 @@
 from metricfit.losses.accumulate import backward_in_chunks
 from metricfit.losses.additive import AdditiveLoss
 from metricfit.losses.adversarial import AdversarialLoss
+from metricfit.losses.class_balanced import ClassBalanced
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.mix import Mix
 from metricfit.losses.pointwise import (
-    ClassBalanced,
     EffectiveNumberBCELoss,
     FocalLoss,
     MAELoss,

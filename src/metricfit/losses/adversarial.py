@@ -7,11 +7,13 @@ from numbers import Real
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.games import Game, solve
 from metricfit.core.numerics import leading
-from metricfit.core.task import check_finite, columns
+from metricfit.core.task import check_finite
+from metricfit.losses.columns import ColumnLoss
 from metricfit.metrics.affine import affine_in_tp
 from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -21,7 +23,7 @@ from metricfit.metrics.requirements import Requirement
 TRIAL = 12
 
 
-class AdversarialLoss(nn.Module):
+class AdversarialLoss(ColumnLoss):
     r"""Adversarial prediction for a metric of counts. Fathony and Kolter 2020, AP-Perf.
 
     .. math:: L(x) = \max_Q \min_P \; E_{\hat y \sim P,\; \check y \sim Q}\big[\ell(\hat y, \check y)
@@ -47,6 +49,10 @@ class AdversarialLoss(nn.Module):
             more.
         tol: how far the value may be from the game's. It is checked; a RuntimeWarning says where it was not reached.
             (The package's 100 steps of ADMM left 0.004 to 0.04 on batches of 6 to 20.)
+        ignore_index: samples with this target are left out of the game.
+        sync: in a distributed run, gather the logits and labels of all ranks, in training mode with gradients enabled,
+            and play one game of the whole batch on every rank, so that the gradient is that of the whole batch. If
+            False, every rank plays a game of its own samples, and DistributedDataParallel averages their gradients.
 
     For binary logits and labels 0 or 1. The loss is not a mean: a batch is one game, whose first part is the metric's
     and whose second is a sum over samples, so learning rates depend on the batch size. The game is solved on the CPU,
@@ -68,8 +74,12 @@ class AdversarialLoss(nn.Module):
         subject_to: Requirements | None = None,
         one_class: float | None = None,
         tol: float = 1e-3,
+        ignore_index: int | None = None,
+        sync: bool = True,
     ) -> None:
         super().__init__()
+        self.set_reading(None, ignore_index)
+        self.sync = sync
         if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < tol < 1:
             raise ValueError(f"tol is how far the value may be off, a number between 0 and 1, got {tol!r}")
         if one_class is not None and (not isinstance(one_class, Real) or not math.isfinite(one_class)):
@@ -90,10 +100,15 @@ class AdversarialLoss(nn.Module):
                 "AdversarialLoss takes no weights: it counts label vectors of the whole batch, in which a sample is "
                 "there or not. Leave weight out; to weigh a class take fbeta or cost as the metric"
             )
-        batch = columns(logits, target, None, "AdversarialLoss")
+        batch = self.columns(logits, target, None)
         if batch.logits.shape[-2] != 1:
             raise ValueError(f"AdversarialLoss is for binary logits, (n,) or (n, 1), got {tuple(logits.shape)}")
         x, y = batch.logits.squeeze(-2), batch.target.squeeze(-2)
+        if batch.weight is not None:  # of ignored samples 0
+            kept = batch.weight.squeeze(-2) > 0
+            x, y = x[kept], y[kept]
+        if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
+            x, y = gather_over_ranks(x), gather_over_ranks(y)
         answer = _Adversary.apply
         if torch.compiler.is_compiling():  # not a decorator, which would load the compiler with this package
             answer = torch.compiler.disable(answer)  # type: ignore[no-untyped-call]

@@ -2,6 +2,10 @@
 
 x is a logit, p = sigmoid(x), y the label. Every loss here is ``forward(logits, target, weight=None)`` and averages as
 ``sum(w l) / sum(w)``; the mean over nothing is 0. A soft target mixes the two branches.
+
+Losses of binary and multilabel logits have three settings in common: ``task``, "binary" or "multilabel", where the
+shapes do not tell, as for masks ``(n, c, h, w)`` that may overlap; ``ignore_index``, the target of samples that count
+for nothing; and ``sync``, which in a distributed run takes the sums over all ranks.
 """
 
 from __future__ import annotations
@@ -15,23 +19,32 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
 from metricfit.core.numerics import counting_dtype, ratio, tails
-from metricfit.core.task import check_finite, columns, looks_at_values
+from metricfit.core.task import check_finite, check_labels, looks_at_values
 from metricfit.losses.additive import AdditiveLoss
+from metricfit.losses.columns import ColumnLoss
 
 
-class PointwiseLoss(AdditiveLoss):
+class PointwiseLoss(ColumnLoss, AdditiveLoss):
     """A mean over samples of one term for positives and one for negatives.
 
-    ``sync=True`` takes the mean over all ranks' samples; left False, each rank's mean is averaged by
-    DistributedDataParallel, as for torch's own losses, which differs where ranks have unequal shares.
+    Args:
+        task: "binary" or "multilabel", where the shapes do not tell.
+        ignore_index: samples with this target count for nothing.
+        sync: take the mean over the samples of all ranks. If False, DistributedDataParallel averages the ranks' means,
+            as for torch's own losses; this is another gradient where ranks differ in their numbers of samples, in
+            weights or in ignored samples.
     """
 
-    def __init__(self, *, sync: bool = False) -> None:
+    #: Whether the loss weighs the classes by the inverse of their shares, so that ClassBalanced would do it twice.
+    balanced = False
+
+    def __init__(self, *, task: str | None = None, ignore_index: int | None = None, sync: bool = False) -> None:
         super().__init__(sync=sync)
+        self.set_reading(task, ignore_index)
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The weighted sum of the samples' losses, and the sum of the weights."""
-        batch = columns(logits, target, weight, type(self).__name__)
+        batch = self.columns(logits, target, weight)
         x, y, w = batch.logits, batch.target, batch.weight
         losses = y * self.of_positive(x) + (1 - y) * self.of_negative(x)
         if w is None:
@@ -60,8 +73,15 @@ class WeightedBCELoss(PointwiseLoss):
     tensor(1.0397)
     """
 
-    def __init__(self, positive_weight: float = 1.0, *, sync: bool = False) -> None:
-        super().__init__(sync=sync)
+    def __init__(
+        self,
+        positive_weight: float = 1.0,
+        *,
+        task: str | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
         self.positive_weight = _at_least_0("WeightedBCELoss", "positive_weight", positive_weight)
 
     def of_positive(self, logits: Tensor) -> Tensor:
@@ -99,6 +119,8 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
                 f"{tuple(logits.shape)} and {tuple(target.shape)}; for binary or multilabel logits take WeightedBCELoss"
             )
         x, y = logits.to(counting_dtype(logits.dtype)), target.long()
+        if looks_at_values(x, None):
+            check_labels(torch.where(y == self.ignore_index, 0, y), x.shape[1])
         losses = cross_entropy(x, y, ignore_index=self.ignore_index, reduction="none")
         counts = (y != self.ignore_index).to(losses.dtype)
         if weight is not None:
@@ -123,7 +145,15 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
     EffectiveNumberBCELoss(beta=0.99, class_counts=(90, 10))
     """
 
-    def __init__(self, beta: float, class_counts: Sequence[int], *, sync: bool = False) -> None:
+    def __init__(
+        self,
+        beta: float,
+        class_counts: Sequence[int],
+        *,
+        task: str | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
+    ) -> None:
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
         if len(class_counts) != 2 or min(class_counts) < 1:
@@ -131,7 +161,8 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
                 f"class_counts are the numbers of negatives and of positives, both at least 1, got {class_counts}"
             )
         negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in class_counts)
-        super().__init__(positives, sync=sync)
+        super().__init__(positives, task=task, ignore_index=ignore_index, sync=sync)
+        self.balanced = beta > 0
         self.negative_weight = negatives
         self.beta = float(beta)
         self.class_counts = tuple(int(n) for n in class_counts)
@@ -154,8 +185,16 @@ class FocalLoss(PointwiseLoss):
     tensor(0.1733)
     """
 
-    def __init__(self, gamma: float, asymmetric: bool = False, *, sync: bool = False) -> None:
-        super().__init__(sync=sync)
+    def __init__(
+        self,
+        gamma: float,
+        asymmetric: bool = False,
+        *,
+        task: str | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
         self.gamma = _at_least_0("FocalLoss", "gamma", gamma)
         self.asymmetric = asymmetric
 
@@ -181,8 +220,16 @@ class MarginLoss(PointwiseLoss):
     tensor(0.6931)
     """
 
-    def __init__(self, margin: float, asymmetric: bool = False, *, sync: bool = False) -> None:
-        super().__init__(sync=sync)
+    def __init__(
+        self,
+        margin: float,
+        asymmetric: bool = False,
+        *,
+        task: str | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
         self.margin = _at_least_0("MarginLoss", "margin", margin)
         self.asymmetric = asymmetric
 
@@ -215,21 +262,23 @@ class MAELoss(PointwiseLoss):
         return 2 * tails(logits)[0]
 
 
-class MSFELoss(AdditiveLoss):
+class MSFELoss(ColumnLoss, AdditiveLoss):
     r"""The mean squared false error: each class's mean of :math:`(y-p)^2/2`, squared, added. Wang et al. 2016.
 
-    A class without samples adds nothing.
+    A class without samples adds nothing. This is no mean over samples: in a distributed run the sums of each class are
+    added over the ranks (``sync=True``), so that the gradient is that of the whole batch.
 
     >>> MSFELoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
     tensor(0.0312)
     """
 
-    def __init__(self, *, sync: bool = False) -> None:
+    def __init__(self, *, task: str | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
         super().__init__(sync=sync)
+        self.set_reading(task, ignore_index)
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """For positives and negatives, the sum of their errors and of their weights."""
-        batch = columns(logits, target, weight, "MSFELoss")
+        batch = self.columns(logits, target, weight)
         p, q = tails(batch.logits)
         positive, negative = batch.target, 1 - batch.target
         if batch.weight is not None:
@@ -240,42 +289,6 @@ class MSFELoss(AdditiveLoss):
     def value(self, statistics: Tensor) -> Tensor:
         """The sum over the classes of their squared mean errors."""
         return (ratio(statistics[:2], statistics[2:]) ** 2).sum()
-
-
-class ClassBalanced(AdditiveLoss):
-    """A binary loss of this library with each class weighted by the inverse of its share, 1/prior and 1/(1 - prior).
-
-    ``prior`` is the share of positives in the training set. The loss averages as ``sum(w l) / sum(w)``, so this is half
-    of Lee et al.'s class-balanced mean.
-
-    >>> ClassBalanced(MAELoss(), prior=0.1)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
-    tensor(1.)
-    """
-
-    def __init__(self, loss: AdditiveLoss, prior: float) -> None:
-        if not isinstance(loss, AdditiveLoss):
-            raise TypeError(f"ClassBalanced needs a loss of metricfit.losses, and {type(loss).__name__} is none")
-        super().__init__(sync=loss.sync)
-        self.loss = loss
-        self.prior = check_prior("ClassBalanced", prior)
-
-    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The inner loss's, with class weights."""
-        batch = columns(logits, target, weight, "ClassBalanced")
-        if not batch.exclusive:
-            raise ValueError(f"ClassBalanced is for binary logits, and these, {tuple(logits.shape)}, are multilabel")
-        y = batch.target
-        balance = y / self.prior + (1 - y) / (1 - self.prior)
-        balance = balance if batch.weight is None else balance * batch.weight
-        return self.loss.statistics(batch.logits[0], y[0], weight=balance[0])  # type: ignore[no-any-return]
-
-    def value(self, statistics: Tensor) -> Tensor:
-        """The inner loss's."""
-        return self.loss.value(statistics)
-
-    def extra_repr(self) -> str:
-        """The constructor's arguments."""
-        return f"prior={self.prior:g}"
 
 
 def checked(statistics: Tensor, logits: Tensor) -> Tensor:

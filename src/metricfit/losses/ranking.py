@@ -3,6 +3,9 @@
 Every one takes logits; a batch without pairs gives 0 with a zero gradient, and several labels the mean over their
 losses. All but SoftAUROCLoss are means over pairs weighted by the product of the two samples' weights. None builds the
 pairs: hinge losses sort, square losses need only sums.
+
+``task`` is "binary" or "multilabel" where the shapes do not tell, ``ignore_index`` the target of samples that count for
+nothing, and ``sync`` takes the samples or sums of all ranks of a distributed run.
 """
 
 from __future__ import annotations
@@ -21,20 +24,21 @@ from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, share, tails
 from metricfit.core.pairs import hinge_sums, violations
 from metricfit.core.steps import Step, check_threshold
-from metricfit.core.task import columns
 from metricfit.losses.additive import AdditiveLoss
+from metricfit.losses.columns import ColumnLoss
 from metricfit.losses.pointwise import checked
 
 
-class _PairLoss(nn.Module):
+class _PairLoss(ColumnLoss):
     """The weighted mean over pairs of ``max(0, margin - (score of the positive - score of the negative))^power``.
 
     With ``sync`` the samples of all ranks are gathered, in training mode with gradients enabled, so that pairs across
     ranks count and the gradient is that of the whole batch.
     """
 
-    def __init__(self, margin: float, power: int, *, sync: bool) -> None:
+    def __init__(self, margin: float, power: int, *, task: str | None, ignore_index: int | None, sync: bool) -> None:
         super().__init__()
+        self.set_reading(task, ignore_index)
         self.margin = _finite_above_0(margin, self)
         if power not in (1, 2, 3):
             raise ValueError(f"{type(self).__name__} needs a power of 1, 2 or 3, got {power}")
@@ -43,7 +47,7 @@ class _PairLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The mean over pairs."""
-        batch = columns(logits, target, weight, type(self).__name__)
+        batch = self.columns(logits, target, weight)
         samples = self.score(batch.logits), *sides(batch)
         if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
             samples = tuple(gather_over_ranks(torch.stack(samples), dim=-1))
@@ -67,8 +71,16 @@ class PairHingeLoss(_PairLoss):
     tensor(0.2500)
     """
 
-    def __init__(self, margin: float = 1.0, power: int = 2, *, sync: bool = True) -> None:
-        super().__init__(margin, power, sync=sync)
+    def __init__(
+        self,
+        margin: float = 1.0,
+        power: int = 2,
+        *,
+        task: str | None = None,
+        ignore_index: int | None = None,
+        sync: bool = True,
+    ) -> None:
+        super().__init__(margin, power, task=task, ignore_index=ignore_index, sync=sync)
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
@@ -84,8 +96,16 @@ class WMWLoss(_PairLoss):
     tensor(0.0080)
     """
 
-    def __init__(self, gamma: float = 0.2, power: int = 3, *, sync: bool = True) -> None:
-        super().__init__(gamma, power, sync=sync)
+    def __init__(
+        self,
+        gamma: float = 0.2,
+        power: int = 3,
+        *,
+        task: str | None = None,
+        ignore_index: int | None = None,
+        sync: bool = True,
+    ) -> None:
+        super().__init__(gamma, power, task=task, ignore_index=ignore_index, sync=sync)
         self.gamma = self.margin
 
     def score(self, logits: Tensor) -> Tensor:
@@ -118,9 +138,11 @@ class PartialAUCLoss(_PairLoss):
         *,
         margin: float = 1.0,
         power: int = 2,
+        task: str | None = None,
+        ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:
-        super().__init__(margin, power, sync=sync)
+        super().__init__(margin, power, task=task, ignore_index=ignore_index, sync=sync)
         if not 0.0 <= min_tpr < 1.0:
             raise ValueError(f"PartialAUCLoss needs min_tpr of at least 0 and below 1, got {min_tpr}")
         if not 0.0 < max_fpr <= 1.0:
@@ -137,7 +159,7 @@ class PartialAUCLoss(_PairLoss):
         return f"min_tpr={self.min_tpr:g}, max_fpr={self.max_fpr:g}, margin={self.margin:g}, power={self.power}"
 
 
-class _SquareLoss(AdditiveLoss):
+class _SquareLoss(ColumnLoss, AdditiveLoss):
     r"""The mean over pairs of :math:`(e_+ + e_-)^2`, e being an error of each sample.
 
     With means and variances of e over positives and negatives it is
@@ -145,12 +167,13 @@ class _SquareLoss(AdditiveLoss):
     float64, for the variances are differences.
     """
 
-    def __init__(self, *, sync: bool = True) -> None:
+    def __init__(self, *, task: str | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
         super().__init__(sync=sync)
+        self.set_reading(task, ignore_index)
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The mean over pairs."""
-        batch = columns(logits, target, weight, type(self).__name__)
+        batch = self.columns(logits, target, weight)
         return self.value(self.over_ranks(self.sums(self.centred(batch)))).to(counting_dtype(logits.dtype))
 
     @abstractmethod
@@ -166,7 +189,7 @@ class _SquareLoss(AdditiveLoss):
 
         About 0, so that they add from batch to batch: scores around 1000 with a spread of 1 lose 6 of its 16 digits.
         """
-        return self.sums(columns(logits, target, weight, type(self).__name__))
+        return self.sums(self.columns(logits, target, weight))
 
     def sums(self, batch: Columns) -> Tensor:
         """The six sums of a batch."""
@@ -195,8 +218,15 @@ class PairSquareLoss(_SquareLoss):
     tensor(0.2500)
     """
 
-    def __init__(self, margin: float = 1.0, *, sync: bool = True) -> None:
-        super().__init__(sync=sync)
+    def __init__(
+        self,
+        margin: float = 1.0,
+        *,
+        task: str | None = None,
+        ignore_index: int | None = None,
+        sync: bool = True,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
         self.margin = _finite_above_0(margin, self)
 
     def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -227,7 +257,7 @@ class MBAUCLoss(_SquareLoss):
         return q, p
 
 
-class SoftAUROCLoss(AdditiveLoss):
+class SoftAUROCLoss(ColumnLoss, AdditiveLoss):
     """One minus the area under the ROC curve of soft counts at several thresholds. Tsoi et al. 2022, Eq. 18.
 
     The curve is closed by (0, 0) and (1, 1); between thresholds it is a straight line. Without positives, or without
@@ -242,9 +272,12 @@ class SoftAUROCLoss(AdditiveLoss):
         thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         step: Step | None = None,
         *,
+        task: str | None = None,
+        ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:
         super().__init__(sync=sync)
+        self.set_reading(task, ignore_index)
         self.thresholds = tuple(sorted(float(one) for one in thresholds))
         if not self.thresholds:
             raise ValueError("SoftAUROCLoss needs at least one threshold")
@@ -254,8 +287,16 @@ class SoftAUROCLoss(AdditiveLoss):
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Counts:
         """The soft counts at every threshold."""
-        columns(logits, target, weight, "SoftAUROCLoss")
-        return Counts.soft(logits, target, step=self.step, threshold=self.thresholds, weight=weight)
+        self.columns(logits, target, weight)  # refuses multiclass logits
+        return Counts.soft(
+            logits,
+            target,
+            step=self.step,
+            threshold=self.thresholds,
+            task=self.task,
+            weight=weight,
+            ignore_index=self.ignore_index,
+        )
 
     def value(self, statistics: Counts) -> Tensor:
         """One minus the area; 0 without pairs."""

@@ -28,7 +28,10 @@ class SurrogateTverskyLoss(PointwiseLoss):
         beta: the weight of false negatives.
         prior: the share of positives in the training set, not the batch.
         q: in (0, 1], the generalised form (Eq. 25), robust to noisy labels; 0 for the logarithms.
-        balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean.
+        balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean over samples.
+        task: "binary" or "multilabel", where the shapes do not tell.
+        ignore_index: samples with this target count for nothing.
+        sync: in a distributed run, take the mean over the samples of all ranks.
 
     Jaccard, Tversky(1, 1), has the same c as F1, and so the same surrogate.
 
@@ -44,9 +47,11 @@ class SurrogateTverskyLoss(PointwiseLoss):
         prior: float,
         q: float = 0.0,
         balanced: bool = True,
+        task: str | None = None,
+        ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:
-        super().__init__(sync=sync)
+        super().__init__(task=task, ignore_index=ignore_index, sync=sync)
         prior = check_prior(type(self).__name__, prior)
         if not (0.0 < alpha < math.inf and 0.0 < beta < math.inf):
             raise ValueError(f"SurrogateTverskyLoss needs finite alpha > 0 and beta > 0, got {alpha} and {beta}")
@@ -78,18 +83,38 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         beta: above 1 favours recall, below 1 precision.
         prior: the share of positives in the training set, not the batch.
         q: in (0, 1], the generalised form (Eq. 25), robust to noisy labels; 0 for the logarithms (Eq. 20).
-        balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean.
+        balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean over samples.
+        task: "binary" or "multilabel", where the shapes do not tell.
+        ignore_index: samples with this target count for nothing.
+        sync: in a distributed run, take the mean over the samples of all ranks.
 
     >>> SurrogateFBetaLoss(beta=1.0, prior=0.5, q=1.0, balanced=False)(torch.tensor([0.0]), torch.tensor([1]))
     tensor(0.5000)
     """
 
     def __init__(
-        self, beta: float = 1.0, *, prior: float, q: float = 0.0, balanced: bool = True, sync: bool = False
+        self,
+        beta: float = 1.0,
+        *,
+        prior: float,
+        q: float = 0.0,
+        balanced: bool = True,
+        task: str | None = None,
+        ignore_index: int | None = None,
+        sync: bool = False,
     ) -> None:
         if not 0.0 < beta < math.inf:
             raise ValueError(f"SurrogateFBetaLoss needs a finite beta > 0, got {beta}")
-        super().__init__(1 / (1 + beta**2), beta**2 / (1 + beta**2), prior=prior, q=q, balanced=balanced, sync=sync)
+        super().__init__(
+            1 / (1 + beta**2),
+            beta**2 / (1 + beta**2),
+            prior=prior,
+            q=q,
+            balanced=balanced,
+            task=task,
+            ignore_index=ignore_index,
+            sync=sync,
+        )
         self.beta = beta
 
     def extra_repr(self) -> str:
