@@ -59,7 +59,8 @@ NAMES = {
     """,
     "metricfit.train": """
         Callback CheckpointWarning Ensemble Evaluation FitResult History Measured Monitor NotFiniteError Plan
-        ProgressBar Stage TensorBoard evaluate fit fit_folds fit_population recipes start_at_prior
+        ProgressBar RequirementResult Stage TensorBoard UnmetRequirementWarning evaluate fit fit_folds fit_population
+        recipes start_at_prior
     """,
 }
 PINNED = {module: names.split() for module, names in NAMES.items()}

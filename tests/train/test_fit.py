@@ -196,16 +196,17 @@ def test_patience_counts_epochs_without_a_better_value(monitor):
     x, y = data()
     result = trained(WeightedBCELoss(), lr=0.3, epochs=40, validation=(x[:60], y[:60]), monitor=monitor, patience=3)
     values = result.history["value"]
-    lower = monitor in ("loss", "fpr")
-    best, since, expected = math.nan, 0, 0
-    for value in values:
-        improves = math.isnan(best) or (value < best if lower else value > best)
-        best, since = (value, 0) if improves else (best, since + 1)
+    sign = 1 if monitor in ("loss", "fpr") else -1
+    violations = result.history["violation"] if isinstance(monitor, Monitor) else [0.0] * len(values)
+    best, since, expected = None, 0, 0
+    for value, violation in zip(values, violations, strict=True):
+        now = (violation, sign * value)
+        best, since = (now, 0) if best is None or now < best else (best, since + 1)
         expected += 1
         if since == 3:
             break
     assert len(values) == expected < 40
-    assert result.best == best
+    assert result.best == sign * best[1]
 
 
 def test_the_validation_loss_is_that_of_eval_mode():
@@ -230,22 +231,40 @@ def lagrangian():
     return AugmentedLagrangian(WeightedBCELoss(), ["recall >= 0.9"], mu=0.5, rho=2.0)
 
 
-def test_mu_grows_where_the_watched_value_fell():
+@pytest.mark.parametrize("monitor", ["f1", "loss"])
+def test_mu_grows_where_the_requirements_are_broken_more_than_before(monitor):
     x, y = data()
-    result = trained(lagrangian(), lr=0.3, epochs=10, validation=(x[:60], y[:60]), monitor="f1")
-    values = result.history["value"]
+    objective = AugmentedLagrangian(WeightedBCELoss(), ["recall >= 0.99"], mu=0.001, rho=2.0)
+    result = trained(objective, lr=0.3, epochs=12, validation=(x[:60], y[:60]), monitor=monitor)
+    violations = result.history["violation"]
+    assert min(violations) > 0
+    rises = sum(later > before for before, later in itertools.pairwise(violations))
+    assert rises > 0
+    assert float(result.objective.mu) == 0.001 * 2.0**rises
+
+
+def test_mu_stays_once_an_epoch_has_met_the_requirements():
+    x, y = data()
+    result = trained(lagrangian(), lr=0.5, epochs=20, validation=(x[:60], y[:60]))
+    violations = result.history["violation"]
+    first = violations.index(0.0)
+    assert max(violations[first:]) > 0, "later epochs break the requirement again"
+    rises = sum(later > before for before, later in itertools.pairwise(violations[: first + 1]))
+    assert float(result.objective.mu) == 0.5 * 2.0**rises
+
+
+@pytest.mark.parametrize(("monitor", "sign"), [("f1", 1), ("loss", -1)])
+def test_without_requirements_mu_grows_where_the_monitored_value_became_worse(monitor, sign):
+    def small(logits, target):
+        return logits.abs().mean() - 4.0
+
+    x, y = data()
+    objective = AugmentedLagrangian(WeightedBCELoss(), small, mu=0.5, rho=2.0)
+    result = trained(objective, lr=0.5, epochs=20, validation=(x[:60], y[:60]), monitor=monitor)
+    values = [sign * value for value in result.history["value"]]
     falls = sum(later < before for before, later in itertools.pairwise(values))
     assert falls > 0
     assert float(result.objective.mu) == 0.5 * 2.0**falls
-
-
-def test_for_a_loss_a_rise_is_a_fall():
-    x, y = data()
-    result = trained(lagrangian(), lr=0.3, epochs=10, validation=(x[:60], y[:60]), monitor="loss")
-    values = result.history["value"]
-    rises = sum(later > before for before, later in itertools.pairwise(values))
-    assert rises > 0
-    assert float(result.objective.mu) == 0.5 * 2.0**rises
 
 
 def test_multipliers_move_once_an_epoch():

@@ -100,9 +100,12 @@ def test_a_model_that_meets_the_requirements_is_better_than_any_that_does_not():
     short = monitor.measure(torch.tensor([1.0, -1.0, -1.0, -1.0, -1.0]), y)
     shorter = monitor.measure(torch.tensor([-1.0, -1.0, -1.0, -1.0, -1.0]), y)
     assert meets.value == pytest.approx(2 / 5)
-    assert monitor.better(meets.value, short.value)
-    assert monitor.better(short.value, shorter.value)
-    assert short.value == pytest.approx(-1 - 0.4)
+    assert monitor.better(meets, short)
+    assert monitor.better(short, shorter)
+    assert not monitor.better(shorter, meets)
+    assert [each.feasible for each in (meets, short, shorter)] == [True, False, False]
+    assert [each.violation for each in (meets, short, shorter)] == pytest.approx([0, 0.4, 0.9])
+    assert short.value == 1.0
 
 
 def test_a_minimised_metric_under_requirements():
@@ -112,7 +115,50 @@ def test_a_minimised_metric_under_requirements():
     short = monitor.measure(torch.tensor([-1.0, -1.0, -1.0, -1.0]), y)
     assert meets.value == 1.0
     assert monitor.minimize
-    assert monitor.better(meets.value, short.value)
+    assert short.value == 0.0
+    assert monitor.better(meets, short)
+
+
+def test_a_metric_without_bounds_does_not_hide_a_broken_requirement():
+    """The requirement is met by one model at a cost of 4900, and broken by the other at a cost of 1.9."""
+
+    def gain(counts):
+        return -(1.9 * counts.fn + 49 * counts.fp)
+
+    monitor = Monitor(gain, subject_to="recall >= 0.9")
+    y = torch.tensor([1.0] + [0.0] * 100)
+    meets = monitor.measure(torch.full((101,), 1.0), y)
+    breaks = monitor.measure(torch.full((101,), -1.0), y)
+    assert (meets.value, breaks.value) == pytest.approx((-4900, -1.9))
+    assert monitor.better(meets, breaks)
+    assert not monitor.better(breaks, meets)
+
+
+def test_fit_keeps_the_epoch_that_meets_the_requirement_however_low_a_metric_without_bounds_is():
+    """The first epoch calls everything positive, the later ones, which the metric prefers, nothing."""
+
+    def gain(counts):
+        return -100 * counts.fp - counts.fn
+
+    x, y = torch.ones(20, 1), torch.tensor([1.0] * 5 + [0.0] * 15)
+    model = nn.Linear(1, 1)
+    nn.init.constant_(model.bias, 0.6)
+    nn.init.zeros_(model.weight)
+    result = fit(
+        model,
+        (x, y),
+        nn.BCEWithLogitsLoss(),
+        validation=(x, y),
+        monitor=Monitor(gain, subject_to="recall >= 0.9"),
+        optimizer=torch.optim.SGD,
+        lr=0.5,
+        epochs=10,
+        start_at_prior=False,
+        progress=False,
+    )
+    assert bool((result.model(x) >= 0).all()), "the weights kept call everything positive"
+    assert result.best == result.history["value"][0] == -1500
+    assert result.history["value"][-1] == -5
 
 
 def test_requirements_at_the_best_threshold():
@@ -123,9 +169,10 @@ def test_requirements_at_the_best_threshold():
     assert measured.value == pytest.approx(expected.value)
     assert (decisions(logits, measured.threshold) == decisions(logits, expected.threshold)).all()
     out_of_reach = Monitor("recall", threshold="best", subject_to="precision >= 0.99")
-    nothing = out_of_reach.measure(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
-    assert nothing.value == -math.inf
-    assert math.isnan(nothing.threshold)
+    nearest = out_of_reach.measure(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
+    assert (nearest.value, nearest.feasible) == (1.0, False)
+    assert nearest.violation == pytest.approx(0.49)
+    assert 0 < nearest.threshold <= 0.5
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -38,15 +38,13 @@ def test_the_objectives():
     assert [each.name for each in (bce, metric, mix, first, second)] == ["bce", "metric", "mix", "bce", "metric"]
 
 
-def test_constrained_watches_the_ranking_or_of_several_classes_the_metric():
+def test_constrained_is_cross_entropy_and_then_an_augmented_lagrangian():
     first, second = recipes.constrained("precision", ["recall >= 0.8", RankingConstraint(size=10)], mu=2.0)
     assert isinstance(first.objective, losses.WeightedBCELoss)
     assert isinstance(second.objective, AugmentedLagrangian)
     assert len(second.objective.constraints) == 2
     assert second.objective.mu == 2.0
-    assert second.watched.name == "average_precision"
-    (_, of_classes) = recipes.constrained("precision", "recall >= 0.8", task="multiclass")
-    assert of_classes.watched.name == "precision"
+    assert second.watched.name == "loss"
     (_, own) = recipes.constrained("precision", "recall >= 0.8", monitor="f1", objective=losses.MAELoss())
     assert own.watched.name == "f1"
     assert isinstance(own.objective.objective, losses.MAELoss)
@@ -141,8 +139,15 @@ def test_a_later_stage_returns_no_weights_worse_than_those_it_starts_from():
     assert evaluate(result.model, (x, y), "f1")["f1"] == first
 
 
-def test_under_requirements_that_are_not_watched_the_start_does_not_count():
-    result, x, y = spoiled(objective=AugmentedLagrangian(losses.WeightedBCELoss(), "recall >= 0.8"))
+def test_a_start_that_meets_the_requirements_counts():
+    result, x, y = spoiled(objective=AugmentedLagrangian(losses.WeightedBCELoss(), "recall >= 0.6"))
+    assert result.requirements[0].met
+    assert result.best > result.history.rows[-1]["value"]
+    assert result.best == evaluate(result.model, (x, y), "f1")["f1"]
+
+
+def test_under_constraints_that_only_training_samples_have_the_start_does_not_count():
+    result, x, y = spoiled(objective=AugmentedLagrangian(losses.WeightedBCELoss(), RankingConstraint(size=60)))
     assert result.best == result.history.rows[-1]["value"] == evaluate(result.model, (x, y), "f1")["f1"]
 
 
@@ -158,4 +163,5 @@ def test_constrained_for_several_labels():
     y = (x > 0).long()
     stages = recipes.constrained("f1", "recall >= 0.8", task="multilabel")
     result = fit(nn.Linear(3, 3), (x, y), stages, validation=(x, y), epochs=2, progress=False)
-    assert result.history.rows[-1]["monitor"] == "f1"
+    assert result.history.rows[-1]["monitor"] == "loss"
+    assert [each.requirement for each in result.requirements] == ["recall >= 0.8"]

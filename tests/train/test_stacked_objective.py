@@ -41,7 +41,7 @@ def batches(lengths=LENGTHS, steps=3):
         logits = 3 * torch.randn(index.shape, generator=generator, dtype=torch.float64)
         y = (torch.rand(index.shape, generator=generator) < 0.4).long()
         own = [[each[at, :length] for each in (logits, y, index)] for at, length in enumerate(lengths)]
-        yield own, logits, Stacked(None, y, None, index, tuple(lengths))
+        yield own, logits, Stacked(None, y, None, index, lengths=tuple(lengths))
 
 
 class Copies:
@@ -102,7 +102,7 @@ def test_the_state_stays_where_it_is_as_a_captured_graph_needs_it_to(make):
     placed, before = dict(objective.state), {name: given.clone() for name, given in objective.state.items()}
     for _, logits, batch in rest:
         objective(logits, batch)
-    objective.evaluated(logits, batch)
+    objective.compared(logits, batch)
     for values in ([0.5, 0.6, 0.7], [0.4, 0.7, 0.6]):
         end_epoch(objective, values)
     assert objective.state.keys() == placed.keys()
@@ -137,7 +137,7 @@ def test_the_loss_given_is_left_as_it_was_and_evaluation_teaches_nothing():
     (_, logits, batch), (_, others, later), _ = batches()
     objective(logits, batch)
     learned = copy.deepcopy(objective.state)
-    objective.evaluated(others, later)
+    objective.compared(others, later)
     assert objective.loss.training
     assert not loss.training
     assert all(torch.equal(given, learned[name]) for name, given in objective.state.items())

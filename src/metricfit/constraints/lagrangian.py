@@ -36,7 +36,8 @@ class AugmentedLagrangian(LateBuffers):
             function g(logits, target) meant to be at most 0. Settings of a requirement, such as its threshold, go to
             ``constraints.RequirementConstraint``.
         mu: the penalty at the start.
-        rho: what mu is multiplied by when the observed value falls.
+        rho: what mu is multiplied by when the observed value falls. ``fit`` observes minus the violation of the
+            requirements on the validation set, and without requirements the monitored value.
         mu_max: where mu ends.
 
     Everything it learns is in buffers, so ``.to()``, ``state_dict`` and ``deepcopy`` carry it.
@@ -106,11 +107,28 @@ class AugmentedLagrangian(LateBuffers):
             )
         if group is not None and not any(getattr(each, "groups", None) for each in self.constraints):
             raise ValueError("group was given, but no constraint is per group: RequirementConstraint(..., groups=k)")
-        given = {"weight": weight} if self._objective_takes_weight else {}
-        total: Tensor = self.objective(logits, target, **given)
+        total = self.unconstrained(logits, target, weight)
         for constraint in self.constraints:
             total = total + constraint(logits, target, self.mu, index=index, weight=weight, group=group)
         return total
+
+    def unconstrained(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        *,
+        index: Tensor | None = None,
+        group: Tensor | None = None,
+    ) -> Tensor:
+        """The objective alone, without the constraints' terms.
+
+        These terms change with the multipliers and mu, so the values of ``forward`` at two times of the training
+        cannot be compared. The values of this method can. It takes the arguments of ``forward``.
+        """
+        given = {"weight": weight} if self._objective_takes_weight else {}
+        value: Tensor = self.objective(logits, target, **given)
+        return value
 
     @torch.no_grad()
     def update(self) -> None:

@@ -90,27 +90,15 @@ class RequirementConstraint(Constraint):
         group: Tensor | None = None,
     ) -> Tensor:
         """The augmented term of the soft violation, summed over classes and groups."""
-        if self.groups is not None and group is None:
-            raise ValueError(
-                f"{self.requirement} is to hold in each of {self.groups} groups: give group=, a number a row"
-            )
-        settings = {
-            "task": self.task,
-            "threshold": self.threshold,
-            "weight": weight,
-            "ignore_index": self.ignore_index,
-            "group": None if self.groups is None else group,
-            "groups": self.groups,
-            "validate": self.validate,
-        }
-        counts = self._all_ranks(Counts.soft(logits, target, step=self.step, **settings))  # type: ignore[arg-type]
+        settings = self._settings(weight, group)
+        counts = self._all_ranks(Counts.soft(logits, target, step=self.step, **settings))
         self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
         violation, measured = self._violation(counts)
         multiplier = self.made("multiplier", violation)
         if self.learns:
-            hard = torch.stack(tuple(self._all_ranks(Counts.hard(logits, target, **settings))))  # type: ignore[arg-type]
+            hard = torch.stack(tuple(self._all_ranks(Counts.hard(logits, target, **settings))))
             self.made("seen", hard).add_(hard)
         return (measured * augmented_term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
 
@@ -123,11 +111,55 @@ class RequirementConstraint(Constraint):
         self.multiplier.copy_(torch.where(measured, moved, self.multiplier))
         self.seen.zero_()
 
+    @torch.no_grad()
+    def measure(
+        self, logits: Tensor, target: Tensor, *, weight: Tensor | None = None, group: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The metric of the hard decisions, and by how much each value breaks the requirement.
+
+        Args:
+            logits: The model's outputs for a whole set of samples.
+            target: The labels.
+            weight: The samples' weights.
+            group: The samples' group numbers, for a requirement per group.
+
+        Returns:
+            One value per class and group, without those that have no samples to measure the metric on, and the
+            violations of the same shape ``(k,)``, 0 where the requirement holds.
+        """
+        counts = Counts.hard(logits, target, **self._settings(weight, group))
+        value, measured = self._values(counts)
+        violation = self.requirement.excess(value)
+        violation = torch.where(self.requirement.forgives(violation), 0.0, violation)
+        return value[measured], violation[measured]
+
+    def _settings(self, weight: Tensor | None, group: Tensor | None) -> dict[str, Any]:
+        """What soft and hard counts are taken with."""
+        if self.groups is not None and group is None:
+            raise ValueError(
+                f"{self.requirement} is to hold in each of {self.groups} groups: give group=, one number per row; in "
+                "fit, groups= and validation_groups="
+            )
+        return {
+            "task": self.task,
+            "threshold": self.threshold,
+            "weight": weight,
+            "ignore_index": self.ignore_index,
+            "group": None if self.groups is None else group,
+            "groups": self.groups,
+            "validate": self.validate,
+        }
+
     def _all_ranks(self, counts: Counts) -> Counts:
         return counts.sum_over_ranks() if self.over_ranks else counts
 
     def _violation(self, counts: Counts) -> tuple[Tensor, Tensor]:
         """The violations, and whether there were samples to measure each on."""
+        value, measured = self._values(counts)
+        return self.requirement.excess(value), measured
+
+    def _values(self, counts: Counts) -> tuple[Tensor, Tensor]:
+        """The metric's values, and whether there were samples to measure each on."""
         metric = self.requirement.metric
         value = averaged(metric, counts, self.average, training=True)
         present = counts.n > 0
@@ -137,7 +169,7 @@ class RequirementConstraint(Constraint):
             present = present[..., metric.class_index : metric.class_index + 1]
         if present.shape != value.shape:
             present = present.any(-1)
-        return self.requirement.excess(value), present
+        return value, present
 
     def extra_repr(self) -> str:
         """The requirement."""

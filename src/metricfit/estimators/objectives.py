@@ -43,7 +43,8 @@ def stages_for(
             raise ValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
         if parts > 1:
             raise ValueError("recipe='constrained' trains one network; take network='embedded'")
-        return recipes.constrained(metric, list(subject_to))
+        monitor = "average_precision" if classes == 2 else None  # the threshold is chosen afterwards
+        return recipes.constrained(metric, list(subject_to), monitor=monitor)
     stages = {
         "bce": [Stage(likelihood, name="bce")],
         "metric": [Stage(metric_loss, name="metric")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,19 +91,22 @@ def train(rows: Rows, settings: Settings) -> Trained:
     history: list[dict[str, Any]] = []
     logits: Tensor | None = None
     for first in range(0, len(splits), together):
-        found = engine.fit_folds(
-            lambda: blueprint.build(network),
-            data,
-            stages,
-            folds=splits[first : first + together],
-            seed=settings.seed + first,
-            epochs=effort.epochs,
-            patience=effort.patience if settings.patience is None else settings.patience,
-            batch_size=settings.batch_size,
-            lr=settings.lr,
-            device=settings.device,
-            progress=settings.verbose,
-        )
+        with warnings.catch_warnings():
+            # The decision of the whole ensemble is chosen later, and reported, under the requirements.
+            warnings.simplefilter("ignore", engine.UnmetRequirementWarning)
+            found = engine.fit_folds(
+                lambda: blueprint.build(network),
+                data,
+                stages,
+                folds=splits[first : first + together],
+                seed=settings.seed + first,
+                epochs=effort.epochs,
+                patience=effort.patience if settings.patience is None else settings.patience,
+                batch_size=settings.batch_size,
+                lr=settings.lr,
+                device=settings.device,
+                progress=settings.verbose,
+            )
         for at, member in enumerate(found.members):
             members.append(member.model.cpu())
             history += [{"member": first + at, **row} for row in member.history.rows]

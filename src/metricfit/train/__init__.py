@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from metricfit.train import recipes
     from metricfit.train.callbacks import Callback, Plan, TensorBoard
     from metricfit.train.evaluation import Evaluation, evaluate
-    from metricfit.train.fitting import FitResult, fit
+    from metricfit.train.fitting import fit
     from metricfit.train.folder import CheckpointWarning
     from metricfit.train.folds import Ensemble, fit_folds
     from metricfit.train.history import History
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from metricfit.train.members import fit_population
     from metricfit.train.monitor import Measured, Monitor
     from metricfit.train.progress import ProgressBar
+    from metricfit.train.result import FitResult
     from metricfit.train.stage import Stage
+    from metricfit.train.validation import RequirementResult, UnmetRequirementWarning
 
 _HOMES = {
     "callbacks": ("Callback", "Plan", "TensorBoard"),
     "evaluation": ("Evaluation", "evaluate"),
-    "fitting": ("FitResult", "fit"),
+    "fitting": ("fit",),
     "folder": ("CheckpointWarning",),
     "folds": ("Ensemble", "fit_folds"),
     "history": ("History",),
@@ -33,7 +35,9 @@ _HOMES = {
     "members": ("fit_population",),
     "monitor": ("Measured", "Monitor"),
     "progress": ("ProgressBar",),
+    "result": ("FitResult",),
     "stage": ("Stage",),
+    "validation": ("RequirementResult", "UnmetRequirementWarning"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -49,8 +53,10 @@ __all__ = [
     "NotFiniteError",
     "Plan",
     "ProgressBar",
+    "RequirementResult",
     "Stage",
     "TensorBoard",
+    "UnmetRequirementWarning",
     "evaluate",
     "fit",
     "fit_folds",

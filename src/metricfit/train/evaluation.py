@@ -24,7 +24,7 @@ from metricfit.train.samples import Source, source, type_of
 from metricfit.train.stage import matched
 
 if TYPE_CHECKING:
-    from metricfit.train.fitting import FitResult
+    from metricfit.train.result import FitResult
 
 BEST = "best"
 SHOWN_THRESHOLDS = 4

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,34 +26,15 @@ from metricfit.train.loop import Loop
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.ranks import join_after_restart, processes
+from metricfit.train.result import FitResult, report_of
 from metricfit.train.samples import FromDataset, InMemory, Source, source, type_of
 from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior
+from metricfit.train.validation import RequirementResult, has_requirements, measure_requirements, warn_of_unmet
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """What ``fit`` returns.
-
-    Attributes:
-        model: the trained model, with its best weights where there was a validation set, in eval mode.
-        history: one row an epoch.
-        best: the monitored value of the last stage's best epoch; NaN without validation.
-        threshold: the threshold it was taken at; NaN where there is none.
-        seconds: how long this call trained.
-        objective: the last stage's, a copy of the one given, with what it has learned, such as multipliers.
-    """
-
-    model: nn.Module
-    history: History
-    best: float
-    threshold: float
-    seconds: float
-    objective: nn.Module | None = None
 
 
 def fit(
@@ -153,6 +132,7 @@ def fit(
     prior = _checked(model, data, held_out, stages, order)
     if start_at_prior and prior is None:
         raise ValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
+    unweighted = data.typed(type_of(model))
     if isinstance(data, InMemory):
         data = data.weighted(weights_of(without_ignored(data.y, stages), data.weight, class_weight))
     elif class_weight is not None:
@@ -179,12 +159,13 @@ def fit(
             settings["start_at_prior"] = start_at_prior
             found = _begin(folder, spec_of(model, stages, data, held_out, order, **settings), resume, fabric)
             if found is not None:
-                return _finished(found, model.to(fabric.device), stages)
+                result = FitResult.from_state(found, model.to(fabric.device), stages[-1].objective)
+                return _warned(result, fabric)
         if prior is not None and start_at_prior is not False:
             assert not isinstance(data, FromLoader)
             few = _first_inputs(data)
             set_prior(model, prior, strict=start_at_prior is True, logits=lambda: _quiet_logits(model, few))
-        on_device = _placed(data, fabric)
+        on_device, unweighted = _placed(data, fabric), _placed(unweighted, fabric)
         held_out = None if held_out is None else _placed(held_out, fabric)
         learner = OneModel(fabric, model, held_out, accumulate=accumulate, clip=clip)
         known: Tensor | None = None
@@ -208,14 +189,19 @@ def fit(
         )
         with randomness.of_run(seed_of(seed, "noise", fabric.global_rank), fabric.device), _default_type(fabric):
             rows = loop.run()
+            standing = loop.at.standings[0]
+            requirements = _measured_requirements(learner, stages[-1], unweighted, standing.threshold)
         model.eval()
-        standing = loop.at.standings[0]
         seconds = time.perf_counter() - began
-        result = FitResult(model, History(rows), standing.best, standing.threshold, seconds, learner.objective.loss)
+        objective = learner.objective.loss
+        result = FitResult(model, History(rows), standing.best, standing.threshold, seconds, objective, requirements)
         if folder is not None and fabric.is_global_zero:
-            _finish(folder, result)
+            report = {
+                name: value[0] if isinstance(value, list) else value for name, value in report_of([result]).items()
+            }
+            folder.finish(result.state(), {**report, "steps_made": folder.steps_made})
         fabric.barrier()
-        return result
+        return _warned(result, fabric)
 
 
 def folder_of(
@@ -350,28 +336,22 @@ def _begin(folder: RunFolder, spec: dict[str, Any], resume: bool, fabric: Fabric
     return result
 
 
-def _finish(folder: RunFolder, result: FitResult) -> None:
-    assert result.objective is not None
-    state = {
-        "model": result.model.state_dict(),
-        "objective": result.objective.state_dict(),
-        "history": result.history.rows,
-        "best": result.best,
-        "threshold": result.threshold,
-    }
-    report = {
-        "best": result.best,
-        "threshold": result.threshold,
-        "epochs": len(result.history),
-        "steps_made": folder.steps_made,
-        "seconds": result.seconds,
-    }
-    folder.finish(state, report)
+def _measured_requirements(
+    learner: OneModel, stage: Stage, train: Source, threshold: float
+) -> tuple[RequirementResult, ...]:
+    """Whether the last stage's requirements hold, on the validation set if there is one, else on the training set.
+
+    Of the training set the user's own weights count, and not those of ``class_weight``.
+    """
+    if not has_requirements(stage):
+        return ()
+    rows = "train" if learner.validation is None else "validation"
+    logits, whole = learner.logits(train if learner.validation is None else learner.validation)
+    return measure_requirements(stage, threshold, logits, whole, rows)
 
 
-def _finished(found: dict[str, Any], model: nn.Module, stages: Sequence[Stage]) -> FitResult:
-    model.load_state_dict(found["model"])
-    model.eval()
-    objective = copy.deepcopy(stages[-1].objective)
-    objective.load_state_dict(found["objective"])
-    return FitResult(model, History(found["history"]), found["best"], found["threshold"], 0.0, objective)
+def _warned(result: FitResult, fabric: Fabric) -> FitResult:
+    """The result, after one process has warned of requirements that do not hold."""
+    if fabric.is_global_zero:
+        warn_of_unmet([result.requirements])
+    return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -16,11 +17,12 @@ from metricfit.metrics.curves import Requirements
 from metricfit.metrics.probability_thresholds import best_probability_threshold
 from metricfit.train import checks
 from metricfit.train.batch import SAMPLES_AT_ONCE
-from metricfit.train.fitting import FitResult
 from metricfit.train.members import Split, fit_population, numbers_of
 from metricfit.train.order import seed_of
+from metricfit.train.result import FitResult
 from metricfit.train.samples import InMemory, as_tensor, source, type_of
 from metricfit.train.stage import Stage
+from metricfit.train.validation import UnmetRequirementWarning
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,10 @@ def fit_folds(
             "metric to the objective or to monitor="
         )
     exclusive = checks.is_exclusive(sample, data.y)
-    members = fit_population(models, data, objective, splits=splits, seeds=seeds, **settings)
+    with warnings.catch_warnings():
+        if subject_to is not None:  # the ensemble's own threshold is to meet the requirements, not each member at 0.5
+            warnings.simplefilter("ignore", UnmetRequirementWarning)
+        members = fit_population(models, data, objective, splits=splits, seeds=seeds, **settings)
     logits = _out_of_fold(members, data, splits)
     if metric is None:
         return Ensemble(members, logits, None, None, exclusive)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,11 @@ from metricfit.losses.accumulate import random_state, replayed
 from metricfit.train import checks
 from metricfit.train.batch import SAMPLES_AT_ONCE, Batch
 from metricfit.train.loader import FromLoader
-from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.monitor import Monitor
 from metricfit.train.ranks import gathered, over_ranks
 from metricfit.train.samples import Source
-from metricfit.train.stage import Objective, Stage, matched
+from metricfit.train.stage import Objective, Stage
+from metricfit.train.validation import Validation, validate
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -50,12 +50,12 @@ class Learner(ABC):
         """Tell the objective's steps how far the stage has come."""
 
     @abstractmethod
-    def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
+    def validate(self, monitor: Monitor) -> list[Validation]:
         """Each active member's validation loss and monitored value."""
 
     @abstractmethod
-    def observe(self, values: Sequence[float]) -> None:
-        """Tell the objectives a value of which higher is better."""
+    def observe(self, results: Sequence[Validation]) -> None:
+        """Tell the objectives, and schedulers that wait for it, what validation found."""
 
     @abstractmethod
     def gradient_size(self) -> Tensor:
@@ -174,8 +174,11 @@ class OneModel(Learner):
                 raise ValueError("the validation DataLoader gives no batches, so there is nothing to measure on")
             logits = torch.cat([each for each, _ in found])
             y = torch.cat([batch.y for _, batch in found])
-            weights = [batch.weight for _, batch in found if batch.weight is not None]
-            whole = gathered(logits, Batch(None, y, torch.cat(weights) if weights else None))
+            extra: dict[str, Tensor] = {}
+            for name in ("weight", "group"):
+                parts = [part for _, batch in found if (part := getattr(batch, name)) is not None]
+                extra |= {name: torch.cat(parts)} if parts else {}
+            whole = gathered(logits, Batch(None, y, **extra))
         self.model.train()
         return whole
 
@@ -190,8 +193,8 @@ class OneModel(Learner):
         for batch in data.batches(order, self.fabric.device):
             yield batch if len(mine) else batch.without_samples()
 
-    def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
-        """The loss in eval mode, and what the monitor says."""
+    def validate(self, monitor: Monitor) -> list[Validation]:
+        """The comparable loss in eval mode, and what the monitor and the requirements say."""
         assert self.validation is not None
         logits, whole = self.logits(self.validation)
         if isinstance(self.validation, FromLoader) and not self.looked:  # whose labels were not known before
@@ -200,19 +203,16 @@ class OneModel(Learner):
             self.looked = True
         loss = self.objective.loss.eval()
         with torch.no_grad():
-            value = float(self.objective(logits, whole))
+            value = float(self.objective.comparable(logits, whole))
         loss.train()
-        measured = (
-            Measured(value, math.nan) if monitor.is_loss else monitor.measure(*matched(logits, whole.y), whole.weight)
-        )
         # What stops a run must be the same on all ranks, to the last bit.
-        return [self.fabric.broadcast((value, measured))]
+        return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, whole))]
 
-    def observe(self, values: Sequence[float]) -> None:
-        """Tell the objective, and a scheduler that waits for what is watched."""
-        self.objective.observe(torch.tensor(values[0], dtype=torch.float64))
+    def observe(self, results: Sequence[Validation]) -> None:
+        """Tell the objective what was observed, and a ReduceLROnPlateau the monitored value."""
+        self.objective.observe(torch.tensor(results[0].observed, dtype=torch.float64))
         if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(-values[0] if self.stage.watched.minimize else values[0])
+            self.scheduler.step(results[0].measured.value)
 
     def gradient_size(self) -> Tensor:
         """Over all parameters."""

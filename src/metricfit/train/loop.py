@@ -26,6 +26,7 @@ from metricfit.train.history import Row
 from metricfit.train.learner import Learner
 from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.stage import Stage
+from metricfit.train.validation import Validation, has_requirements
 
 LOOK_EVERY = 32
 _NO_BATCH = "the DataLoader gives no batches, so there is nothing to train on"
@@ -41,12 +42,26 @@ class NotFiniteError(MetricfitError, ArithmeticError):
 
 @dataclass
 class Standing:
-    """How a member stands in a stage: its best value so far, and for how many epochs nothing was better."""
+    """The best measurement of a member in a stage so far, and for how many epochs nothing was better."""
 
     best: float = math.nan
     best_epoch: int = -1
     threshold: float = math.nan
     waited: int = 0
+    feasible: bool = True
+    violation: float = 0.0
+    succeeded: bool = False  # whether an epoch has met the objective's requirements
+
+    @property
+    def measured(self) -> Measured:
+        """The best measurement; its value is NaN before the first."""
+        return Measured(self.best, self.threshold, self.feasible, self.violation)
+
+    def improve(self, measured: Measured, epoch: int) -> None:
+        """Make this measurement the best."""
+        self.best, self.threshold = measured.value, measured.threshold
+        self.feasible, self.violation = measured.feasible, measured.violation
+        self.best_epoch, self.waited = epoch, 0
 
 
 @dataclass
@@ -242,21 +257,21 @@ class Loop:
             rows.append(row)
         if self.validated:
             found = self._validated(monitor, active)
-            values = [measured.value for _, measured in found]
-            self.learner.observe([-value if monitor.minimize else value for value in values])
+            self.learner.observe(self._observed(found, active))
             improved, stopped = [], []
-            for row, member, (loss, measured) in zip(rows, active, found, strict=True):
-                standing = at.standings[member]
-                if monitor.better(measured.value, standing.best):
-                    standing.best, standing.best_epoch = measured.value, at.epoch
-                    standing.threshold, standing.waited = measured.threshold, 0
+            for row, member, result in zip(rows, active, found, strict=True):
+                standing, measured = at.standings[member], result.measured
+                if monitor.better(measured, standing.measured):
+                    standing.improve(measured, at.epoch)
                     improved.append(member)
                 else:
                     standing.waited += 1
                     if stage.patience is not None and standing.waited >= stage.patience:
                         stopped.append(member)
-                row |= {"validation_loss": loss, "monitor": monitor.name, "value": measured.value}
+                row |= {"validation_loss": result.loss, "monitor": monitor.name, "value": measured.value}
                 row |= {"threshold": measured.threshold, "best": standing.best}
+                if has_requirements(stage):
+                    row |= {"feasible": measured.feasible, "violation": measured.violation}
             self.learner.remember(improved)
             if improved:
                 for callback in self.callbacks:
@@ -267,29 +282,38 @@ class Loop:
             callback.epoch_ended(rows)
         self.rows_as_json.append(json.dumps(rows))
 
-    def _validated(self, monitor: Monitor, active: list[int]) -> list[tuple[float, Measured]]:
+    def _observed(self, results: list[Validation], active: list[int]) -> list[Validation]:
+        """What the objectives are told of these results."""
+        for result, member in zip(results, active, strict=True):
+            self.at.standings[member].succeeded |= bool(result.meets)
+        pairs = zip(results, active, strict=True)
+        return [each.after_success() if self.at.standings[member].succeeded else each for each, member in pairs]
+
+    def _validated(self, monitor: Monitor, active: list[int]) -> list[Validation]:
         """What the learner finds on the validation set; an error where a loss is not finite."""
         try:
             found = self.learner.validate(monitor)
         except DivergedError as error:
             what = f"could not be computed ({error})"
             raise NotFiniteError(self._not_finite(self.at.step, what, where="validation ")) from error
-        for member, (loss, _) in zip(active, found, strict=True):
-            if not math.isfinite(loss):
-                raise NotFiniteError(self._not_finite(self.at.step, f"is {loss}", member, where="validation "))
+        for member, result in zip(active, found, strict=True):
+            if not math.isfinite(result.loss):
+                raise NotFiniteError(self._not_finite(self.at.step, f"is {result.loss}", member, where="validation "))
         return found
 
     def _measure_start(self, stage: Stage) -> None:
         """Count the weights a stage starts from as its first best, so that it returns none that are worse.
 
-        Not under requirements that the monitor does not watch: there the start may be better by it and yet break them.
+        Not under constraints that cannot be measured on the validation set, such as a RankingConstraint: there the
+        start may have a better value and yet break them.
         """
         under = any(isinstance(module, AugmentedLagrangian) for module in stage.objective.modules())
-        if under and not stage.watched.requirements:
+        if under and not has_requirements(stage):
             return
         active = list(self.learner.active)
-        for member, (_, measured) in zip(active, self._validated(stage.watched, active), strict=True):
-            self.at.standings[member] = Standing(measured.value, threshold=measured.threshold)
+        for member, result in zip(active, self._validated(stage.watched, active), strict=True):
+            self.at.standings[member].improve(result.measured, epoch=-1)
+            self.at.standings[member].succeeded = bool(result.meets)
         self.learner.remember(active)
 
     def _save(self) -> None:

@@ -13,11 +13,10 @@ from torch import Tensor, nn
 
 from metricfit.metrics.base import Metric
 from metricfit.train import checks, randomness
-from metricfit.train.batch import Batch
+from metricfit.train.batch import SAMPLES_AT_ONCE, Batch
 from metricfit.train.callbacks import Callback
 from metricfit.train.class_weight import ClassWeight, of_classes, of_labels
-from metricfit.train.fitting import FitResult, callbacks_shown, folder_of
-from metricfit.train.folder import RunFolder
+from metricfit.train.fitting import callbacks_shown, folder_of
 from metricfit.train.history import History, Row
 from metricfit.train.inside import fingerprint
 from metricfit.train.loop import Loop, Standing
@@ -25,12 +24,13 @@ from metricfit.train.member_checks import check_members, check_norms, check_opti
 from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.population import Population
+from metricfit.train.result import FitResult, report_of
 from metricfit.train.samples import InMemory, source, type_of
 from metricfit.train.spec import spec_of
-from metricfit.train.stacked_objective import with_state
 from metricfit.train.stacks import Stacked, filled
 from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior
+from metricfit.train.validation import RequirementResult, has_requirements, measure_requirements, warn_of_unmet
 
 Split = tuple[Any, Any]
 
@@ -135,7 +135,13 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
             settings |= {} if precision is None else {"precision": precision}
             folder.begin(spec_of(models[0], stages, data, None, order, **settings), resume)
             if folder.finished:
-                return _from_folder(folder, [model.to(where) for model in models], stages[-1].objective)
+                states, objective = folder.result()["members"], stages[-1].objective
+                results = [
+                    FitResult.from_state(state, model.to(where), objective)
+                    for model, state in zip(models, states, strict=True)
+                ]
+                warn_of_unmet([result.requirements for result in results])
+                return results
         if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
             for model, prior in zip(models, priors, strict=True):
                 set_prior(
@@ -167,9 +173,13 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
         with randomness.of_run(seed_of(*seeds, "noise"), where):
             rows = loop.run()
         learner.finish()
-        results = _results(models, learner.objectives(), rows, steps, loop.at.standings, time.perf_counter() - began)
+        standings, seconds = loop.at.standings, time.perf_counter() - began
+        requirements = _measured_requirements(models, stages[-1], data, held_out, trained, standings)
+        results = _results(models, learner.objectives(), rows, steps, standings, seconds, requirements)
         if folder is not None:
-            _to_folder(folder, results)
+            states = {"members": [result.state() for result in results]}
+            folder.finish(states, {"members": len(results), **report_of(results), "steps_made": folder.steps_made})
+        warn_of_unmet([result.requirements for result in results])
         return results
 
 
@@ -211,7 +221,7 @@ def _batches(
             if by_class is not None:
                 chosen = of_labels(by_class[active], weighed[numbers[rows]])
                 weight = chosen if weight is None else chosen * weight
-            yield Stacked(batch.x, batch.y, weight, positions[rows], mine)
+            yield Stacked(batch.x, batch.y, weight, positions[rows], batch.group, mine)
 
     return of_epoch
 
@@ -251,6 +261,7 @@ def _results(
     steps: int,
     standings: Sequence[Standing],
     seconds: float,
+    requirements: Sequence[tuple[RequirementResult, ...]],
 ) -> list[FitResult]:
     """Each member's share; its steps are counted without those that others made after it had stopped."""
     histories: list[list[Row]] = [[] for _ in models]
@@ -259,38 +270,32 @@ def _results(
         own = {name: value for name, value in row.items() if name != "member"}
         mine.append({**own, "step": steps * (len(mine) + 1)})
     return [
-        FitResult(model.eval(), History(mine), standing.best, standing.threshold, seconds, objective)
-        for model, mine, standing, objective in zip(models, histories, standings, objectives, strict=True)
+        FitResult(model.eval(), History(mine), standing.best, standing.threshold, seconds, objective, held)
+        for model, mine, standing, objective, held in zip(
+            models, histories, standings, objectives, requirements, strict=True
+        )
     ]
 
 
-def _to_folder(folder: RunFolder, results: Sequence[FitResult]) -> None:
-    states = [
-        {
-            "model": each.model.state_dict(),
-            "objective": None if each.objective is None else each.objective.state_dict(),
-            "history": each.history.rows,
-            "best": each.best,
-            "threshold": each.threshold,
-        }
-        for each in results
-    ]
-    report = {
-        "members": len(results),
-        "best": [each.best for each in results],
-        "threshold": [each.threshold for each in results],
-        "epochs": [len(each.history) for each in results],
-        "steps_made": folder.steps_made,
-        "seconds": results[0].seconds,
-    }
-    folder.finish({"members": states}, report)
-
-
-def _from_folder(folder: RunFolder, models: Sequence[nn.Module], objective: nn.Module) -> list[FitResult]:
+@torch.no_grad()
+def _measured_requirements(
+    models: Sequence[nn.Module],
+    stage: Stage,
+    data: InMemory,
+    held_out: Sequence[Tensor] | None,
+    trained: Sequence[Tensor],
+    standings: Sequence[Standing],
+) -> list[tuple[RequirementResult, ...]]:
+    """Whether the last stage's requirements hold for each member, on its validation or else its training samples."""
+    if not has_requirements(stage):
+        return [()] * len(models)
+    rows = "train" if held_out is None else "validation"
     results = []
-    for model, found in zip(models, folder.result()["members"], strict=True):
-        model.load_state_dict(found["model"])
-        learned = with_state(objective, found["objective"])
-        history = History(found["history"])
-        results.append(FitResult(model.eval(), history, found["best"], found["threshold"], 0.0, learned))
+    for model, samples, standing in zip(models, trained if held_out is None else held_out, standings, strict=True):
+        device = next(model.parameters()).device
+        whole = data.take(samples.to(data.y.device))
+        logits = torch.cat([model.eval()(part.to(device)) for part in torch.split(whole.x, SAMPLES_AT_ONCE)]).to(
+            data.y.device
+        )
+        results.append(measure_requirements(stage, standing.threshold, logits, whole, rows))
     return results

@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
+from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.task import check_nan_logits
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.base import Formula, Metric, get_metric
-from metricfit.metrics.curves import InfeasibleError, auroc, average_precision
-from metricfit.metrics.probability_thresholds import best_probability_threshold
+from metricfit.metrics.curves import InfeasibleError, Sweep, auroc, average_precision, best_of_sweep, one_class
+from metricfit.metrics.probability_thresholds import probability_sweep
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 RANKINGS = {"auroc": auroc, "average_precision": average_precision}
@@ -26,14 +28,14 @@ class Monitor:
     Args:
         metric: "loss", "auroc", "average_precision", a Metric, its name or a function of Counts.
         threshold: where decisions are made, a number, or "best": the exact best threshold on the validation set.
-        subject_to: requirements; a model that meets them is better than any that does not, and among those that do not
-            the one that falls short by least.
+        subject_to: requirements; a model that meets them is better than any that does not, whatever their values.
+            Among models that break them, the one with the smallest violation is best.
         average: of several classes, as of MetricLoss.
         ignore_index: samples with this label count for nothing; in ``fit`` by default what the objective ignores.
 
     >>> monitor = Monitor("f1", threshold="best")
     >>> monitor.measure(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 1, 0]))
-    Measured(value=1.0, threshold=0.5)
+    Measured(value=1.0, threshold=0.5, feasible=True, violation=0.0)
     """
 
     metric: str | Metric | Formula = "loss"
@@ -86,14 +88,27 @@ class Monitor:
         """Whether lower is better."""
         return self.is_loss or (self._metric is not None and self._metric.minimize)
 
-    def better(self, value: float, than: float) -> bool:
-        """Whether a value improves on another; nothing improves on NaN but a number."""
-        if math.isnan(than):
-            return not math.isnan(value)
-        return value < than if self.minimize else value > than
+    def better(self, measured: Measured | float, than: Measured | float) -> bool:
+        """Whether a measurement improves on another.
+
+        Meeting the requirements comes first, then the smaller violation, then the value. A number improves on NaN, and
+        NaN improves on nothing.
+
+        Args:
+            measured: The new measurement; a plain number is a value without requirements.
+            than: The measurement to compare it with.
+        """
+        new, old = (each if isinstance(each, Measured) else Measured(each, math.nan) for each in (measured, than))
+        if math.isnan(new.value) or math.isnan(old.value):
+            return not math.isnan(new.value)
+        if new.feasible != old.feasible:
+            return new.feasible
+        if new.violation != old.violation:
+            return new.violation < old.violation
+        return new.value < old.value if self.minimize else new.value > old.value
 
     def measure(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Measured:
-        """The value on these logits, and the threshold it was taken at."""
+        """The value on these logits, the threshold it was taken at, and whether the requirements hold there."""
         logits, target = logits.detach(), target.detach()
         check_nan_logits(logits)
         if self.is_loss:
@@ -108,19 +123,27 @@ class Monitor:
         threshold = None if exclusive else float(self.threshold)
         counts = Counts.hard(logits, target, threshold=threshold, weight=weight, ignore_index=self.ignore_index)
         value = averaged(self._metric, counts, self.average).item()
-        short = sum(float(each.violation(counts).clamp(min=0).sum()) for each in self.requirements)
-        holds = all(bool(each.holds(counts).all()) for each in self.requirements)
-        return Measured(value if holds else self._beyond(short), math.nan if exclusive else float(self.threshold))
+        feasible = all(bool(each.holds(counts).all()) for each in self.requirements)
+        violation = sum(float(each.violation(counts).clamp(min=0).sum()) for each in self.requirements)
+        at = math.nan if exclusive else float(self.threshold)
+        return Measured(value, at, feasible, 0.0 if feasible else violation)
 
     def _at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
         assert self._metric is not None
         if logits.numel() != target.numel():
             raise ValueError("threshold='best' is for binary logits; for several classes watch the metric at 0.5")
         logits, labels, weight = self._kept(logits.reshape(-1), target.reshape(-1), weight)
+        candidates = probability_sweep(logits, labels, weight)
+        requirements = list(self.requirements)
         try:
-            best = best_probability_threshold(logits, labels, self._metric, self.requirements or None, weight=weight)
-        except InfeasibleError:
-            return Measured(self._beyond(math.inf), math.nan)
+            best = best_of_sweep(candidates, self._metric, requirements)
+        except InfeasibleError:  # of the thresholds with the smallest violation, the one with the best value
+            violations = torch.stack([one_class(each, candidates.counts).clamp(min=0) for each in requirements]).sum(0)
+            smallest = float(violations.min())
+            nearest = violations <= smallest + ROUNDING
+            counts = candidates.counts.map(lambda count: count[nearest])
+            best = best_of_sweep(Sweep(candidates.thresholds[nearest], counts), self._metric, [])
+            return Measured(best.value, best.threshold, False, smallest)
         return Measured(best.value, best.threshold)
 
     def _kept(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -130,22 +153,22 @@ class Monitor:
         kept = target != self.ignore_index
         return scores[kept], target[kept], None if weight is None else weight.reshape(kept.shape)[kept]
 
-    def _beyond(self, short: float) -> float:
-        """A value worse than any that meets the requirements, the worse the further it falls short."""
-        assert self._metric is not None
-        low, high = self._metric.bounds
-        worst = high if self.minimize else low
-        if math.isinf(worst):
-            worst = 0.0
-        return worst + (1 + short) * (1 if self.minimize else -1)
-
 
 @dataclass(frozen=True)
 class Measured:
-    """A value, and the threshold it was taken at; NaN where there is none."""
+    """What a monitor found on a set of samples.
+
+    Attributes:
+        value: The monitored value.
+        threshold: The threshold it was taken at; NaN where there is none.
+        feasible: Whether all requirements hold.
+        violation: The sum of what the requirements are missed by; 0 where they hold.
+    """
 
     value: float
     threshold: float
+    feasible: bool = True
+    violation: float = 0.0
 
 
 def as_monitor(given: str | Metric | Monitor | Formula) -> Monitor:

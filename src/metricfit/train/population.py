@@ -7,7 +7,6 @@ The members' forward passes are those of stacked_models, their losses those of s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,14 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.train.batch import Batch
 from metricfit.train.graphs import Graphs, capturable
 from metricfit.train.learner import Learner
-from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.monitor import Monitor
 from metricfit.train.samples import InMemory
 from metricfit.train.stacked_models import StackedModels
 from metricfit.train.stacked_objective import StackedObjective, with_state
 from metricfit.train.stacks import Stack, Stacked, cloned, filled, moved
-from metricfit.train.stage import Stage, matched
+from metricfit.train.stage import Stage
+from metricfit.train.validation import Validation, validate
 
 FEW = 2**16
 
@@ -91,10 +92,12 @@ class Population(Learner):
         batch = self.objective.masked(batch)
         if self.graphs is None or not batch.alike:
             return self._step(batch)
-        return self.graphs((batch.x, batch.y, batch.weight, batch.index), self.stack.learning)
+        return self.graphs((batch.x, batch.y, batch.weight, batch.index, batch.group), self.stack.learning)
 
-    def _captured_step(self, x: Tensor, y: Tensor, weight: Tensor | None, index: Tensor | None) -> Tensor:
-        return self._step(Stacked(x, y, weight, index, (y.shape[1],) * len(y)))
+    def _captured_step(
+        self, x: Tensor, y: Tensor, weight: Tensor | None, index: Tensor | None, group: Tensor | None
+    ) -> Tensor:
+        return self._step(Stacked(x, y, weight, index, group, (y.shape[1],) * len(y)))
 
     def _step(self, batch: Stacked) -> Tensor:
         logits = self.stack(batch.x)
@@ -137,32 +140,31 @@ class Population(Learner):
             self.scheduler.step()
             self._begin_graphs()
 
-    def observe(self, values: Sequence[float]) -> None:
-        """Tell each member's objective its value."""
-        self.objective.observe(values)
+    def observe(self, results: Sequence[Validation]) -> None:
+        """Tell each member's objective what was observed."""
+        self.objective.observe([result.observed for result in results])
 
     def anneal(self, fraction: float) -> None:
         """Advance the objectives' annealed steps."""
         self.objective.anneal(fraction)
 
     @torch.no_grad()
-    def validate(self, monitor: Monitor) -> list[tuple[float, Measured]]:
+    def validate(self, monitor: Monitor) -> list[Validation]:
         """Each active member on its own validation samples."""
         batch, shared = self._held_out()
         assert batch.index is not None
         logits = self.stack.evaluated(self.data.x, batch.index, shared)
-        losses = self.objective.evaluated(logits, replace(batch, index=None)).tolist()
-        if monitor.is_loss:
-            return [(loss, Measured(loss, math.nan)) for loss in losses]
+        losses = self.objective.compared(logits, replace(batch, index=None)).tolist()
         few = logits.shape[1] <= FEW  # whose metrics cost a GPU more to start than a CPU to compute
-        own = [given.cpu() if few and given is not None else given for given in (logits, batch.y, batch.weight)]
-        measured = []
-        for at, length in enumerate(batch.lengths):
-            mine, y, weight = (None if given is None else given[at, :length] for given in own)
-            assert mine is not None
-            assert y is not None
-            measured.append(monitor.measure(*matched(mine, y), weight))
-        return list(zip(losses, measured, strict=True))
+        parts = (logits, batch.y, batch.weight, batch.group)
+        logits, y, weight, group = (part.cpu() if few and part is not None else part for part in parts)  # type: ignore
+        assert y is not None
+        results = []
+        for at, (length, loss) in enumerate(zip(batch.lengths, losses, strict=True)):
+            rest = (None if part is None else part[at, :length] for part in (weight, group))
+            mine = Batch(None, y[at, :length], **dict(zip(("weight", "group"), rest, strict=True)))
+            results.append(validate(monitor, self.objective.objective, loss, logits[at, :length], mine))
+        return results
 
     def _held_out(self) -> tuple[Stacked, bool]:
         """The active members' validation samples but their inputs, and whether they are the same for all."""
@@ -173,7 +175,8 @@ class Population(Learner):
             numbers = torch.stack([mine[row] for mine, row in zip(own, positions, strict=True)])
             weight = None if self.data.weight is None else self.data.weight[numbers]
             shared = bool((numbers == numbers[0]).all())
-            self.held_out = Stacked(None, self.data.y[numbers], weight, numbers, lengths), shared
+            group = None if self.data.group is None else self.data.group[numbers]
+            self.held_out = Stacked(None, self.data.y[numbers], weight, numbers, group, lengths), shared
         return self.held_out
 
     def gradient_size(self) -> Tensor:

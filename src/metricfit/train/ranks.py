@@ -76,5 +76,6 @@ def _adds_up(loss: nn.Module) -> bool:
 
 def gathered(logits: Tensor, batch: Batch) -> tuple[Tensor, Batch]:
     """All ranks' logits, with the gradient that DistributedDataParallel needs, and all but the inputs of the batch."""
-    rest = [None if given is None else gather_over_ranks(given) for given in (batch.y, batch.weight, batch.index)]
+    parts = (batch.y, batch.weight, batch.index, batch.group)
+    rest = [None if part is None else gather_over_ranks(part) for part in parts]
     return gather_over_ranks(logits), Batch(None, *rest)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
 """Ready recipes: lists of stages for ``fit``. Which to take is measured in the documentation.
 
 Each is for binary or multilabel logits, or with ``task="multiclass"`` for exclusive classes. All take weights. A
-later stage starts from the best weights of the one before, and counts them as its first best, so that by what it
-watches it never ends worse; not so "constrained", whose start may rank better and yet break the requirements.
+later stage starts from the best weights of the one before, and counts them as its first best, so that it never ends
+worse by what it monitors. In "constrained" a model that meets the requirements is better than any that breaks them.
 """
 
 from __future__ import annotations
@@ -64,17 +64,27 @@ def constrained(
 ) -> list[Stage]:
     """Cross-entropy first, then the objective under requirements by an augmented Lagrangian.
 
-    For several labels a sample give ``task="multilabel"``. The objective is by default cross-entropy plus half the
-    metric's loss. The second stage is watched by the average precision, with several outputs by the metric at 0.5:
-    watching the metric at its best threshold that meets the requirements picks epochs that were lucky on the validation
-    set, and measured lower recall on the test set.
+    The second stage keeps the epoch with the best monitored value among those that meet the requirements on the
+    validation set, or the one with the smallest violation if none does; ``FitResult.requirements`` tells which. A
+    monitor of the metric at its best threshold under the requirements is not recommended: it picks epochs that were
+    lucky on the validation set, and measured lower recall on the test set.
+
+    Args:
+        metric: The metric to optimise.
+        subject_to: One or several requirements, or other constraints.
+        objective: What is minimised in the second stage; by default cross-entropy plus half the metric's loss.
+        mu: The penalty of the augmented Lagrangian at the start.
+        rho: What mu is multiplied by when the requirements are broken more than before.
+        lr: The learning rate of the second stage.
+        monitor: What the second stage monitors; by default what ``fit`` does, whose default is the objective's loss.
+        task: "binary", "multiclass" or "multilabel", where the shapes do not tell.
+        **stage: Settings of both stages, such as ``epochs``.
     """
     loss = objective or Mix((_cross_entropy(task), 1.0), (_metric_loss(metric, task), 0.5))
-    watched = monitor or (Monitor(metric) if task in ("multiclass", "multilabel") else "average_precision")
     under = AugmentedLagrangian(loss, subject_to, mu=mu, rho=rho)
     return [
         Stage(_cross_entropy(task), name="bce", **stage),
-        Stage(under, lr=lr, monitor=watched, name="constrained", **stage),
+        Stage(under, lr=lr, monitor=monitor, name="constrained", **stage),
     ]
 
 

@@ -22,8 +22,8 @@ FEW = 16
 class InMemory:
     """Tensors indexed where they lie: no collation of single samples."""
 
-    def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> None:
-        self.x, self.y, self.weight = x, y, weight
+    def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None, group: Tensor | None = None) -> None:
+        self.x, self.y, self.weight, self.group = x, y, weight, group
 
     def __len__(self) -> int:
         return len(self.y)
@@ -35,20 +35,26 @@ class InMemory:
 
     def to(self, device: torch.device) -> InMemory:
         """The same on a device."""
-        return InMemory(*(None if given is None else given.to(device) for given in (self.x, self.y, self.weight)))  # type: ignore[arg-type]
+        parts = (self.x, self.y, self.weight, self.group)
+        return InMemory(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
 
     def typed(self, dtype: torch.dtype) -> InMemory:
         """The same with inputs, where they are fractions, of this type."""
-        return InMemory(self.x.to(dtype) if self.x.is_floating_point() else self.x, self.y, self.weight)
+        return InMemory(self.x.to(dtype) if self.x.is_floating_point() else self.x, self.y, self.weight, self.group)
 
     def weighted(self, weight: Tensor | None) -> InMemory:
         """The same with other weights."""
-        return InMemory(self.x, self.y, weight)
+        return InMemory(self.x, self.y, weight, self.group)
+
+    def grouped(self, group: Tensor) -> InMemory:
+        """The same with a group number for each sample."""
+        return InMemory(self.x, self.y, self.weight, group)
 
     def take(self, index: Tensor) -> Batch:
         """The samples of these numbers; of several members' numbers, with an axis of members in front."""
         at = index.to(self.y.device)
-        return Batch(self.x[at], self.y[at], None if self.weight is None else self.weight[at], at)
+        weight, group = (None if part is None else part[at] for part in (self.weight, self.group))
+        return Batch(self.x[at], self.y[at], weight, at, group)
 
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
         """One batch for each list of numbers."""

@@ -18,6 +18,8 @@ from metricfit.train.batch import Batch
 from metricfit.train.stacks import Stack, Stacked, moved, rows_of
 from metricfit.train.stage import Objective
 
+EXTRA = ("weight", "index", "group")  # the parts of a batch, besides the labels, that a loss may take
+
 
 class StackedObjective:
     """Each member's loss, as if every member had a copy of it to itself.
@@ -59,23 +61,40 @@ class StackedObjective:
         batch = self.masked(batch)
         if self.state is None:
             self.state = self._made(logits, batch)
+        return self._losses(self.state, "forward", logits, batch)
+
+    def _losses(self, stack: Stack, method: str, logits: Tensor, batch: Stacked) -> Tensor:
+        """Each member's loss by this method."""
         if not batch.alike:
-            return torch.stack([self._of_member(at, self.state, logits, batch) for at in range(len(batch.lengths))])
-        given = {name: each for name, each in (("weight", batch.weight), ("index", batch.index)) if each is not None}
+            members = range(len(batch.lengths))
+            return torch.stack([self._of_member(at, stack, method, logits, batch) for at in members])
+        extra = {name: part for name in EXTRA if (part := getattr(batch, name)) is not None}
 
         def of_member(state: Stack, logits: Tensor, y: Tensor, *rest: Tensor) -> Tensor:
-            extra = dict(zip(given, rest, strict=True))
-            return self.objective.of(self._bound(state, "forward"), logits, y, extra.get("weight"), extra.get("index"))
+            mine = Batch(None, y, **dict(zip(extra, rest, strict=True)))
+            return self.objective.of(self._bound(state, method), logits, mine)
 
-        losses: Tensor = vmap(of_member, randomness="different")(self.state, logits, batch.y, *given.values())
+        losses: Tensor = vmap(of_member, randomness="different")(stack, logits, batch.y, *extra.values())
         return losses
 
-    def evaluated(self, logits: Tensor, batch: Stacked) -> Tensor:
-        """Each member's loss in eval mode."""
+    def compared(self, logits: Tensor, batch: Stacked) -> Tensor:
+        """Each member's loss in eval mode, by a measure that is the same in all epochs of a stage."""
+        batch, method = self.masked(batch), self.objective.comparison
+        state = self.state
+        if state is None and method == "forward":
+            state = self.state = self._made(logits, batch)
+        annealed = [f"{_Methods.PREFIX}{name}.a" for name in self.objective.annealed()] if state else []
+        before = {name: state[name].clone() for name in annealed} if state else {}
         self.loss.eval()
-        losses = self(logits, batch)
-        self.loss.train()
-        return losses
+        try:
+            with self.objective.finally_annealed():
+                for name in before:
+                    state[name].fill_(1.0)  # type: ignore[index]
+                return self._losses(state or {}, method, logits, batch)
+        finally:
+            self.loss.train()
+            for name, a in before.items():
+                state[name].copy_(a)  # type: ignore[index]
 
     def update(self) -> None:
         """At the end of an epoch: move each member's multipliers."""
@@ -114,18 +133,17 @@ class StackedObjective:
     def _made(self, logits: Tensor, batch: Stacked) -> Stack:
         """The state at the start. A first call, of member 0 alone, makes the buffers that are made at first use."""
         before = {name: given.clone() for name, given in self.methods.state_dict().items()}
-        one = Batch(None, batch.y[0], *(None if given is None else given[0] for given in (batch.weight, batch.index)))
+        one = Batch(None, batch.y[0], **{name: part[0] for name in EXTRA if (part := getattr(batch, name)) is not None})
         self.objective(logits[0].detach(), one)
         made = {name: before.get(name, torch.zeros_like(given)) for name, given in self.methods.state_dict().items()}
         return {name: torch.stack([given] * len(batch.lengths)) for name, given in made.items()}
 
-    def _of_member(self, at: int, stack: Stack, logits: Tensor, batch: Stacked) -> Tensor:
+    def _of_member(self, at: int, stack: Stack, method: str, logits: Tensor, batch: Stacked) -> Tensor:
         """One member's loss, for objectives that would count samples of weight 0."""
         state = rows_of(stack, at)  # views: what changes, changes there
-        own = [None if each is None else each[at, : batch.lengths[at]] for each in (batch.y, batch.weight, batch.index)]
-        y, weight, index = own
-        assert y is not None
-        return self.objective.of(self._bound(state, "forward"), logits[at, : batch.lengths[at]], y, weight, index)
+        real = at, slice(batch.lengths[at])
+        extra = {name: part[real] for name in EXTRA if (part := getattr(batch, name)) is not None}
+        return self.objective.of(self._bound(state, method), logits[real], Batch(None, batch.y[real], **extra))
 
     def _each(self, stack: Stack, method: str, *args: Tensor) -> None:
         def of_member(state: Stack, *args: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from metricfit.constraints import AugmentedLagrangian, RequirementConstraint
 from metricfit.core.steps import Annealed
 from metricfit.losses.mix import takes_weight
 from metricfit.metrics.base import Metric
@@ -31,8 +33,11 @@ class Stage:
         objective: the loss to minimise.
         epochs: at most so many.
         lr: the learning rate.
-        monitor: what is watched on the validation set: "loss", a metric, "best f1", or a Monitor. The weights where it
-            was best are kept, and ``patience`` counts from there.
+        monitor: what is monitored on the validation set: "loss", a metric, "best f1", or a Monitor. The weights where
+            it was best are kept, and ``patience`` counts from there. "loss" is the objective by a measure that is the
+            same in all epochs: without the constraints' terms of an AugmentedLagrangian, and with Annealed steps at
+            their end, which is the form nearest to the metric. Where the objective has requirements, epochs that meet
+            them on the validation set are better than those that do not, whatever is monitored.
         patience: stop after so many epochs without a better value.
         optimizer: called as ``optimizer(parameters, lr=lr)``.
         scheduler: called as ``scheduler(optimizer)``, stepped every epoch.
@@ -129,30 +134,31 @@ def _uncalled(given: Any) -> str:
 
 
 class Objective:
-    """A loss called on a batch, with the index and the weight where it takes them."""
+    """A loss called on a batch, with the index, the group and the weight where it takes them."""
 
     def __init__(self, loss: nn.Module) -> None:
         self.loss = loss
         self.takes_index = "index" in inspect.signature(loss.forward).parameters
         self.takes_weight = takes_weight(loss)
+        self.takes_group = _takes_group(loss)
 
     def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """The loss of a batch."""
-        return self.of(self.loss, logits, batch.y, batch.weight, batch.index)
+        return self.of(self.loss, logits, batch)
 
-    def of(
-        self, call: Callable[..., Tensor], logits: Tensor, y: Tensor, weight: Tensor | None, index: Tensor | None
-    ) -> Tensor:
+    def of(self, call: Callable[..., Tensor], logits: Tensor, batch: Batch) -> Tensor:
         """The loss by any callable of its signature, of logits and labels in matching shapes."""
-        logits, y = matched(logits, y)
-        given: dict[str, Tensor] = {}
-        if self.takes_index and index is not None:
-            given["index"] = index
-        if weight is not None:
+        logits, y = matched(logits, batch.y)
+        extra: dict[str, Tensor] = {}
+        if self.takes_index and batch.index is not None:
+            extra["index"] = batch.index
+        if self.takes_group and batch.group is not None:
+            extra["group"] = batch.group
+        if batch.weight is not None:
             if not self.takes_weight:
                 raise ValueError(f"weights were given, but {type(self.loss).__name__} takes none")
-            given["weight"] = weight
-        return call(logits, y, **given)
+            extra["weight"] = batch.weight
+        return call(logits, y, **extra)
 
     def update(self) -> None:
         """At the end of an epoch: move multipliers."""
@@ -164,9 +170,49 @@ class Objective:
         if hasattr(self.loss, "observe"):
             self.loss.observe(value)  # type: ignore[operator]
 
+    @property
+    def comparison(self) -> str:
+        """The name of the loss's method by which epochs are compared.
+
+        The terms of an augmented Lagrangian change with its multipliers, so its objective alone is compared.
+        """
+        return "unconstrained" if isinstance(self.loss, AugmentedLagrangian) else "forward"
+
+    @contextmanager
+    def finally_annealed(self) -> Iterator[None]:
+        """With all annealed steps at their end, so that losses of different epochs can be compared."""
+        steps = [self.loss.get_submodule(name) for name in self.annealed()]
+        before = [step.a.clone() for step in steps]  # type: ignore[operator]
+        for step in steps:
+            step.advance(1.0)  # type: ignore[operator]
+        try:
+            yield
+        finally:
+            for step, a in zip(steps, before, strict=True):
+                step.a.copy_(a)  # type: ignore[operator]
+
+    def comparable(self, logits: Tensor, batch: Batch) -> Tensor:
+        """The loss of a set of samples, by a measure that is the same in all epochs of a stage."""
+        with self.finally_annealed():
+            call = getattr(self.loss, self.comparison) if self.comparison != "forward" else self.loss
+            return self.of(call, logits, batch)
+
+    def requirements(self) -> list[RequirementConstraint]:
+        """The requirements that the loss is minimised under, which can be measured on any set of samples."""
+        if not isinstance(self.loss, AugmentedLagrangian):
+            return []
+        return [each for each in self.loss.constraints if isinstance(each, RequirementConstraint)]
+
     def annealed(self) -> list[str]:
         """The names of steps that move from one form to another during training."""
         return [name for name, module in self.loss.named_modules() if isinstance(module, Annealed)]
+
+
+def _takes_group(loss: nn.Module) -> bool:
+    """Whether a loss uses group numbers; an augmented Lagrangian does only if one of its requirements is per group."""
+    if isinstance(loss, AugmentedLagrangian):
+        return any(getattr(constraint, "groups", None) for constraint in loss.constraints)
+    return "group" in inspect.signature(loss.forward).parameters
 
 
 def matched(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
