@@ -29,7 +29,7 @@ def measured(table: str, protocol: str) -> Numbers:
     """Dataset by dataset and row by row what was measured, in the order of the table's file; none where not run."""
     found = stored_results.read(stored_results.RESULTS / f"{table}.json")
     of = found["protocols"].get(protocol, {})
-    return {name: of[name] for name in papers.find(table).datasets if name in of}
+    return {name: of[name] for name in papers.find_table(table).datasets if name in of}
 
 
 def mean(row: Numbers, column: str) -> float:
@@ -45,7 +45,7 @@ def smaller(rows: Iterable[Numbers]) -> str:
 
 def replication() -> Numbers:
     """Published and measured, every number of Bridging the Gap's Table 1 under the protocol of its code."""
-    spec, of = papers.find("btg-1"), measured("btg-1", "code")
+    spec, of = papers.find_table("btg-1"), measured("btg-1", "code")
     points = [
         (dataset, spec.rows[row].name, spec.columns[column].title, given.mean, mean(of[dataset][row], column))
         for (dataset, row, column), given in spec.published.items()
@@ -58,7 +58,7 @@ def replication() -> Numbers:
 def tuned() -> Numbers:
     """F1 of the F1 loss, of BCE and of BCE with a tuned threshold, for each dataset with all three."""
     rows = (F1_LOSS, BCE, TUNED)
-    titles = {name: given.title for name, given in papers.find("btg-1").datasets.items()}
+    titles = {name: given.title for name, given in papers.find_table("btg-1").datasets.items()}
     found: Numbers = {"smaller": ""}
     drawn = []
     for protocol in ("paper", "corrected"):
@@ -70,7 +70,7 @@ def tuned() -> Numbers:
 
 def constrained() -> Numbers:
     """FPR at 95 % TPR without and with the ranking constraint; of BCE also when trained on without it."""
-    spec = papers.find("constrained-2")
+    spec = papers.find_table("constrained-2")
     pairs, control, published, drawn = {}, {}, [], []
     for dataset, rows in measured("constrained-2", "paper").items():
         ratio = spec.datasets[dataset].title.split(", ")[1]
@@ -93,7 +93,7 @@ def paths() -> Numbers:
 
 def classes() -> Numbers:
     """Recall and precision of one class of ten, published and measured."""
-    spec, of = papers.find("multiclass-1"), measured("multiclass-1", "paper")["cifar10"]
+    spec, of = papers.find_table("multiclass-1"), measured("multiclass-1", "paper")["cifar10"]
     columns = ("recall", "precision")
     points = {
         row: [[spec.published["cifar10", row, column].mean for column in columns], [mean(of[row], c) for c in columns]]
@@ -104,7 +104,7 @@ def classes() -> Numbers:
 
 def perceptron() -> Numbers:
     """F1 set by set of BCE at 0.5, of AnyLoss and of BCE tuned; the published means."""
-    spec, rows = papers.find("anyloss-perceptron"), (BCE, "AnyLoss", "BCE, tuned")
+    spec, rows = papers.find_table("anyloss-perceptron"), (BCE, "AnyLoss", "BCE, tuned")
     of = measured("anyloss-perceptron", "paper")
     complete = {name: rows_of for name, rows_of in of.items() if all(row in rows_of for row in rows)}
     sets = {name: [mean(rows_of[row], "f1") for row in rows] for name, rows_of in complete.items()}

@@ -1,14 +1,14 @@
 """The tables of five papers, run again: what each row trains, how it is scored, and what was published.
 
-The command ``metricfit reproduce`` runs them; from Python it is `find` and `run_table`. `SVMPerf` is the linear SVM of
-the papers' baselines.
+The command ``metricfit reproduce`` runs them; from Python, `find_table` and `run_table` do. `SVMPerf` is the linear
+SVM among the papers' baselines.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from metricfit_papers.results.cell_copies import Copied, copy_finished
-from metricfit_papers.results.table_run import Result, Unfinished, run_table
-from metricfit_papers.specs.table_parser import find, names
+from metricfit_papers.results.cell_copies import CopyReport, copy_finished
+from metricfit_papers.results.table_run import TableResult, UnfinishedCellsError, run_table
+from metricfit_papers.specs.table_parser import find_table, table_names
 from metricfit_papers.specs.table_spec import TableSpec
 from metricfit_papers.specs.toml_section import SpecError
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from metricfit_papers.baselines.svm_perf import SVMPerf
 
 __all__ = [
-    "Copied",
-    "Result",
+    "CopyReport",
     "SVMPerf",
     "SpecError",
+    "TableResult",
     "TableSpec",
-    "Unfinished",
+    "UnfinishedCellsError",
     "copy_finished",
-    "find",
-    "names",
+    "find_table",
     "run_table",
+    "table_names",
 ]
 
 

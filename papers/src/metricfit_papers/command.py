@@ -17,7 +17,7 @@ from metricfit.cli import options
 from metricfit.cli.errors import UserError, told
 from metricfit.cli.printing import bar, say, show
 from metricfit.experiments.backends import BACKENDS
-from metricfit_papers.results import writing
+from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.table_spec import ALL
 
 
@@ -59,7 +59,7 @@ def reproduce(
         return
     if name is None:
         raise UserError("Name a table, such as btg-1; metricfit reproduce --list shows them all.")
-    spec = tables.find(name)
+    spec = tables.find_table(name)
     chosen = list(spec.protocols) if "all" in (protocol or ()) else protocol or [next(iter(spec.protocols))]
     for each in chosen:
         if each not in spec.protocols:
@@ -85,15 +85,15 @@ def reproduce(
                 watch=watch,
                 train=not finished,
             )
-        plain = writing.as_plain(result, f"metricfit {shlex.join(sys.argv[1:])}")
-        path = writing.write(spec, plain, to)
+        plain = result_files.to_plain_values(result, f"metricfit {shlex.join(sys.argv[1:])}")
+        path = result_files.write_results(spec, plain, to)
         found.append(plain | {"file": str(path)})
         shown += [*_shown(spec, plain), f"Written: {path}"]
     copied = {"copied": [asdict(each) for each in copies]} if copies else {}
     show({"table": spec.name, "protocols": found} | copied, as_json, shown)
 
 
-def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.Copied]:
+def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.CopyReport]:
     """What became of the cells of each folder, said as it is done."""
     copies = []
     for source in sources:
@@ -107,10 +107,10 @@ def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
     protocol = spec.protocols[plain["protocol"]]
     lines: list[str | Table] = [f"{spec.title}. {protocol.name}: {protocol.says}"]
     for dataset in [ALL] if "average" in plain else plain["datasets"]:
-        made = Table("", "", title=writing.title_of(spec, plain, dataset))
+        made = Table("", "", title=markdown.dataset_title(spec, plain, dataset))
         for column in [*(column.title for column in spec.shown_columns.values()), "seconds"]:
             made.add_column(column, no_wrap=True, justify="right")
-        for title, published, measured, seconds in writing.lines_of(spec, plain, dataset):
+        for title, published, measured, seconds in markdown.format_rows(spec, plain, dataset):
             made.add_row(title, "published", *published)
             made.add_row("", "measured", *measured, seconds, end_section=True)
         lines.append(made)
@@ -118,7 +118,7 @@ def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
 
 
 def _list(as_json: bool) -> None:
-    specs = [tables.find(name) for name in tables.names()]
+    specs = [tables.find_table(name) for name in tables.table_names()]
     table = Table("name", "table", "paper", "protocols", "datasets")
     for spec in specs:
         table.add_row(spec.name, spec.title, spec.paper, ", ".join(spec.protocols), ", ".join(spec.datasets))

@@ -16,7 +16,7 @@ from metricfit.experiments import CellError
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, fit_population
 from metricfit.train.population import Population
-from metricfit_papers.datasets import trials
+from metricfit_papers.datasets.preparations import PIXELS
 from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import WholeSet
 from metricfit_papers.models.augmentation import Centred
@@ -24,7 +24,7 @@ from metricfit_papers.models.byte_images import augmented
 from metricfit_papers.rows.class_row import by_class
 from metricfit_papers.rows.path_row import Recorded
 from metricfit_papers.specs import table_parser, vocabulary
-from metricfit_papers.specs.table_spec import Protocol
+from metricfit_papers.specs.table_spec import ProtocolSpec
 
 EACH, CLASSES = 20, 10
 
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
 
 
 def drawn(task, folder, **how):
-    return list(task.trials(folder, 3, Protocol("paper", "says", **how)))
+    return list(task.trials(folder, 3, ProtocolSpec("paper", "says", **how)))
 
 
 def test_whole_sets_are_cut_as_the_protocol_says(folder):
@@ -152,7 +152,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize(("name", "protocol", "rows"), SAMPLES)
 def test_the_tables_of_the_package_have_numbers(name, protocol, rows, folder, tmp_path, tiny):
-    spec = papers.find(name)
+    spec = papers.find_table(name)
     only = [next(iter(spec.datasets))]
     small = {"data": folder, "trials": 2, "epochs": 2, "only": only, "rows": rows, "device": "cpu"}
     result = papers.run_table(spec, protocol, tmp_path, **small)
@@ -165,8 +165,10 @@ def test_the_tables_of_the_package_have_numbers(name, protocol, rows, folder, tm
 
 
 def test_every_image_table_is_run_by_a_test():
-    images = {name for name in papers.names() if papers.find(name).prepare == trials.PIXELS}
-    ensembles = {f"constrained-{which}" for which in ("2", "5", "6", "settings")}  # see test_reproduce_images
+    images = {name for name in papers.table_names() if papers.find_table(name).prepare == PIXELS}
+    ensembles = {
+        f"constrained-{which}" for which in ("2", "5", "6", "settings")
+    }  # see test_ensemble_row and test_whole_image_sets
     assert images == {name for name, _, _ in SAMPLES} | ensembles
 
 
@@ -174,7 +176,7 @@ def changed(folder, old, new):
     """surrogate-2 with something else in it."""
     text = (table_parser.FOLDER / "surrogate-2.toml").read_text(encoding="utf-8")
     (folder / "mine.toml").write_text(text.replace(old, new), encoding="utf-8")
-    return papers.find(str(folder / "mine.toml"))
+    return papers.find_table(str(folder / "mine.toml"))
 
 
 def test_the_path_of_the_first_trial_is_kept(folder, tmp_path, tiny):
@@ -192,7 +194,7 @@ def test_the_path_of_the_first_trial_is_kept(folder, tmp_path, tiny):
 
 @pytest.mark.parametrize(("name", "row"), [("surrogate-2", "MAE"), ("btg-2", "F1*"), ("multiclass-1", "CE")])
 def test_a_row_that_was_stopped_goes_on_from_its_last_checkpoint(name, row, folder, tmp_path, tiny, monkeypatch):
-    spec = papers.find(name)
+    spec = papers.find_table(name)
     small = {"data": folder, "trials": 2, "epochs": 6, "only": [next(iter(spec.datasets))], "rows": [row]}
     steps, real = [], Population.step
 
@@ -219,7 +221,7 @@ def test_a_row_that_was_stopped_goes_on_from_its_last_checkpoint(name, row, fold
 
 
 def test_a_part_of_a_set_is_told(folder, tmp_path, tiny):
-    spec = papers.find("surrogate-5")
+    spec = papers.find_table("surrogate-5")
     small = {"data": folder, "trials": 1, "epochs": 1, "rows": ["MAE"], "device": "cpu"}
     said = papers.run_table(spec, "paper", tmp_path, **small).smaller
     assert said == "1 of 5 trials, at most 1 of 120 epochs, 100 of 50,000 training images"
@@ -233,7 +235,7 @@ def test_cells_of_other_images_are_not_taken_for_these(folder, tmp_path, tiny):
     changed_byte[-1] ^= 1
     batch.write_bytes(changed_byte)
     small = {"trials": 1, "epochs": 1, "rows": ["MAE"], "device": "cpu"}
-    spec = papers.find("surrogate-5")
+    spec = papers.find_table("surrogate-5")
     papers.run_table(spec, "paper", tmp_path / "out", data=folder, **small)
     papers.run_table(spec, "paper", tmp_path / "out", data=folder, train=False, **small)
     with pytest.raises(CellError, match=r"airplane / paper / MAE .* was trained on other images than those in .*other"):

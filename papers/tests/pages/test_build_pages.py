@@ -68,7 +68,7 @@ def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_ru
     assert re.search(r"\]\(#btg-2\): not run yet", page)
     assert "Smaller than the table: 2 of 10 trials" in page
     assert "What holds, by hand." in page
-    assert page.count("Not run yet.") == len([name for name in papers.names() if name.startswith("btg-")]) - 1
+    assert page.count("Not run yet.") == len([name for name in papers.table_names() if name.startswith("btg-")]) - 1
     picture = re.search(r"\]\(\.\./img/(.*?)\)", page).group(1)
     assert (tmp_path / "img" / picture).read_text().startswith("<?xml")
     summary = (where / "index.md").read_text()
@@ -86,13 +86,13 @@ def test_the_summary_tells_which_part_was_smaller_and_protocols_in_the_tables_or
     small["datasets"]["mammography"] = {"F1†": small["datasets"]["mammography"]["BCE"]}
     stored_results.merge(kept, small)
     stored_results.merge(kept, a_run(3, "3 of 10 trials", dataset="creditcard"))
-    cells = list(build._run_line(papers.find("btg-1"), kept))
+    cells = list(build._run_line(papers.find_table("btg-1"), kept))
     assert cells[2:6] == ["paper, corrected", "3 of 4", "1 or 3 or 10 of 10", "9 of 5,000"]
     assert cells[6] == f"Mammography, some rows: {words}; Kaggle credit card: 3 of 10 trials"
 
 
 def test_epochs_of_two_trainings_are_told_as_such():
-    spec = papers.find("constrained-2")
+    spec = papers.find_table("constrained-2")
     assert build._epochs(spec, [{"epochs": [30]}, {"epochs": [200]}]) == "200 of 200"
     assert build._epochs(spec, [{"epochs": [30]}, {"epochs": [266]}]) == "266 of 200 + 200"
 
@@ -108,20 +108,20 @@ def test_epochs_of_two_trainings_are_told_as_such():
     ],
 )
 def test_the_columns_that_are_drawn(table, drawn):
-    assert drawing._drawn(papers.find(table)) == drawn
+    assert drawing._drawn(papers.find_table(table)) == drawn
 
 
 def test_the_same_results_give_the_same_picture(tmp_path):
     kept = {"protocols": {}}
     stored_results.merge(kept, a_run())
-    spec = papers.find("btg-1")
+    spec = papers.find_table("btg-1")
     for name in ("a.svg", "b.svg"):
         drawing.plot(spec, kept, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 def test_a_table_of_many_sets_shows_means_and_differences(tmp_path):
-    spec = papers.find("anyloss-perceptron")
+    spec = papers.find_table("anyloss-perceptron")
     sets = ("ecoli", "breast_cancer", "phoneme")
     run = a_run() | {"table": spec.name, "datasets": {}}
     for at, name in enumerate(sets):
@@ -147,7 +147,7 @@ def test_a_table_of_many_sets_shows_means_and_differences(tmp_path):
 
 
 def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chose(tmp_path):
-    spec = papers.find("surrogate-2")
+    spec = papers.find_table("surrogate-2")
     path = {"loss": [0.9, 0.5, 0.4], "metric": [0.1, 0.4, 0.6], "f1": [0.1, 0.4, 0.6], "accuracy": [0.8, 0.9, 0.9]}
     chosen = {"path": path, "watched": {"f1": [0.2, 0.3, 0.5]}}
     values = {column: [0.5] for column in spec.columns}
@@ -155,7 +155,7 @@ def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chos
     run = a_run(1) | {"table": spec.name, "command": "metricfit reproduce surrogate-2"}
     run["datasets"] = {"tshirt": {row: measured | {"chosen": chosen} for row in ("surrogate F1", "MAE")}}
     write(tmp_path / "one", run)
-    table = papers.find("constrained-6")
+    table = papers.find_table("constrained-6")
     values = {column: [] if column.endswith("p") else [0.5] for column in table.columns}
     chosen = {"base": {}, "constraint": {"mu": 0.3, "rho": 2}, "validation AUC": 0.9}
     measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU", "versions": VERSIONS}

@@ -7,7 +7,7 @@ import pytest
 import metricfit_papers as papers
 from metricfit_papers import SpecError
 from metricfit_papers.pages import gather, stored_results
-from metricfit_papers.results import writing
+from metricfit_papers.results import result_files
 
 
 def test_every_listed_run_is_one_that_the_command_takes(tmp_path, capsys):
@@ -56,7 +56,7 @@ def out(tmp_path):
 
 def train(out, dataset):
     small = {"trials": 2, "epochs": 1, "device": "cpu", "rows": ["BCE, B = 4096"], "only": [dataset]}
-    papers.run_table(papers.find("btg-5"), "paper", out, **small)
+    papers.run_table(papers.find_table("btg-5"), "paper", out, **small)
 
 
 def gathered(out, *more):
@@ -75,11 +75,11 @@ def test_what_is_whole_is_written_as_the_command_would_and_the_rest_told(out, ca
     assert "2 runs lack cells" in said
     assert len(list(out.rglob("spec.json"))) == 1  # nothing was trained
     (path,) = (out / "btg-5").glob("*.json")
-    spec = papers.find("btg-5")
+    spec = papers.find_table("btg-5")
     rows = ["BCE, B = 4096", "BCE, tuned for F1, B = 4096"]
     result = papers.run_table(spec, "paper", out, trials=2, epochs=1, only=["synthetic_05"], rows=rows)
     command = f"metricfit reproduce btg-5 --data FOLDER --only synthetic_05 {small}"
-    assert json.loads(path.read_text(encoding="utf-8")) == writing.as_plain(result, command)
+    assert json.loads(path.read_text(encoding="utf-8")) == result_files.to_plain_values(result, command)
 
 
 def test_results_of_before_are_told(out, capsys):

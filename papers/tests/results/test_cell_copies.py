@@ -14,7 +14,7 @@ ROWS = [f"{name}, B = 4096" for name in ("F1, linear", "Accuracy, linear", "BCE"
 
 
 def table(folder, rows=ROWS, **more):
-    return papers.run_table(papers.find("btg-5"), "paper", folder, rows=rows, **SMALL, **more)
+    return papers.run_table(papers.find_table("btg-5"), "paper", folder, rows=rows, **SMALL, **more)
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +26,13 @@ def whole(tmp_path_factory):
 @pytest.fixture
 def trained(monkeypatch):
     """The rows that are trained from now on."""
-    rows, work_on = [], table_run.work_on
+    rows, run_cell = [], table_run.run_cell
 
     def noted(*given):
         rows.append(given[-1].name[2])
-        return work_on(*given)
+        return run_cell(*given)
 
-    monkeypatch.setattr(table_run, "work_on", noted)
+    monkeypatch.setattr(table_run, "run_cell", noted)
     return rows
 
 
@@ -60,7 +60,7 @@ def test_missing_cells_are_counted_and_named_and_not_trained(tmp_path, trained):
     table(tmp_path, rows=ROWS[2:])
     before = content(tmp_path)
     trained.clear()
-    with pytest.raises(papers.Unfinished) as told:
+    with pytest.raises(papers.UnfinishedCellsError) as told:
         table(tmp_path, train=False)
     assert str(told.value).startswith(f"2 of 3 cells are not finished in {tmp_path}: synthetic_05 / paper / F1, linear")
     assert "Without --finished, in Python train=False, they are trained" in str(told.value)
@@ -71,8 +71,8 @@ def test_missing_cells_are_counted_and_named_and_not_trained(tmp_path, trained):
 
 
 def test_of_many_missing_cells_the_first_are_named(tmp_path):
-    rows = [name for name in papers.find("btg-5").rows if name.endswith("B = 4096")]
-    with pytest.raises(papers.Unfinished, match=r"^5 of 5 cells .*; and 2 more\. Without") as told:
+    rows = [name for name in papers.find_table("btg-5").rows if name.endswith("B = 4096")]
+    with pytest.raises(papers.UnfinishedCellsError, match=r"^5 of 5 cells .*; and 2 more\. Without") as told:
         table(tmp_path, rows=rows, train=False)
     assert str(told.value).count("synthetic_05 / paper") == 3
 
@@ -117,7 +117,7 @@ def test_an_interrupted_copy_leaves_no_cell_that_counts_and_is_made_good(whole, 
         now.setattr(RunFolder, "write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             papers.copy_finished(whole[0], tmp_path)
-    with pytest.raises(papers.Unfinished, match="3 of 3 cells"):
+    with pytest.raises(papers.UnfinishedCellsError, match="3 of 3 cells"):
         table(tmp_path, train=False)
     assert papers.copy_finished(whole[0], tmp_path).copied == 3
     assert table(tmp_path, train=False).rows == whole[1].rows
@@ -142,15 +142,15 @@ def test_a_folder_into_itself_changes_nothing(whole):
 
 def test_a_run_that_died_goes_on_on_another_machine(whole, tmp_path, monkeypatch):
     """The folder is copied as a user would, cells that were begun and all."""
-    work_on = table_run.work_on
+    run_cell = table_run.run_cell
 
     def killed(*given):
         if given[-1].name[2] == ROWS[1]:
             raise KeyboardInterrupt
-        return work_on(*given)
+        return run_cell(*given)
 
     with monkeypatch.context() as now:
-        now.setattr(table_run, "work_on", killed)
+        now.setattr(table_run, "run_cell", killed)
         with pytest.raises(KeyboardInterrupt):
             table(tmp_path / "there")
     died = cell_of(tmp_path / "there", ROWS[1])
@@ -159,7 +159,7 @@ def test_a_run_that_died_goes_on_on_another_machine(whole, tmp_path, monkeypatch
     before = content(tmp_path / "there")
 
     rows = []
-    monkeypatch.setattr(table_run, "work_on", lambda *given: rows.append(given[-1].name[2]) or work_on(*given))
+    monkeypatch.setattr(table_run, "run_cell", lambda *given: rows.append(given[-1].name[2]) or run_cell(*given))
     shutil.copytree(tmp_path / "there", tmp_path / "here")
     assert values(table(tmp_path / "here")) == values(whole[1])
     assert rows == ROWS[1:]

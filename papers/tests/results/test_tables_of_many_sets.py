@@ -10,7 +10,7 @@ from scipy.stats import wilcoxon
 import metricfit_papers as papers
 from metricfit_papers import SpecError
 from metricfit_papers.pages import set_averages
-from metricfit_papers.results import writing
+from metricfit_papers.results import markdown, result_files
 
 HEAD = """
 title = "Many sets"
@@ -65,8 +65,8 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(file, tmp_path_factory):
-    result = papers.run_table(papers.find(str(file)), "paper", tmp_path_factory.mktemp("out"), device="cpu")
-    return result, writing.as_plain(result, "a command")
+    result = papers.run_table(papers.find_table(str(file)), "paper", tmp_path_factory.mktemp("out"), device="cpu")
+    return result, result_files.to_plain_values(result, "a command")
 
 
 def test_a_row_gathers_the_columns_of_others(run):
@@ -80,7 +80,7 @@ def test_a_row_gathers_the_columns_of_others(run):
 
 
 def test_a_gathering_row_alone_runs_what_it_needs_and_shows_itself(file, tmp_path, run):
-    spec = papers.find(str(file))
+    spec = papers.find_table(str(file))
     alone = papers.run_table(spec, "paper", tmp_path, rows=["ours"], only=["a"], device="cpu")
     assert list(alone.rows) == [("a", "ours")]
     assert alone.rows["a", "ours"].values == run[0].rows["a", "ours"].values
@@ -89,7 +89,7 @@ def test_a_gathering_row_alone_runs_what_it_needs_and_shows_itself(file, tmp_pat
 
 def test_means_over_the_sets_stand_first_with_the_published_ones(run):
     spec, plain = run[0].spec, run[1]
-    page = writing.markdown(spec, plain)
+    page = markdown.format_results(spec, plain)
     means = [statistics.fmean(run[0].rows[name, "ours"].values["f1"]) for name in SETS]
     assert plain["average"]["ours"]["values"]["f1"] == pytest.approx(means, abs=1e-6)
     assert page.index("**Mean over 3 sets**") < page.index("**set a**")
@@ -133,5 +133,5 @@ def test_what_is_not_as_it_should_be_is_told(file, tmp_path, change, says):
     assert change[0] in text
     (tmp_path / "bad.toml").write_text(text.replace(*change, 1))
     with pytest.raises(SpecError) as told:
-        papers.find(str(tmp_path / "bad.toml"))
+        papers.find_table(str(tmp_path / "bad.toml"))
     assert says in str(told.value)

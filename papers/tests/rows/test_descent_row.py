@@ -15,10 +15,10 @@ from sklearn.metrics import (
 
 import metricfit_papers as papers
 from metricfit_papers.baselines.squared_error import SquaredErrorLoss
-from metricfit_papers.datasets.trials import trials_of
+from metricfit_papers.datasets.trials import make_trials
 from metricfit_papers.rows.descent_row import Stack, stacked_loss
 from metricfit_papers.specs import vocabulary
-from metricfit_papers.specs.expressions import made
+from metricfit_papers.specs.expressions import build_object
 
 STEEP, RATE, STEPS = 73, 0.1, 60
 LOSSES = {
@@ -124,13 +124,13 @@ def spec(tmp_path_factory):
     pd.DataFrame(x, columns=list("abc")).assign(label=label).to_csv(where / "mine.csv", index=False)
     rows = "".join(f'[rows.{name}]\nkind = "descent"\nloss = "{loss}"\n' for name, loss in LOSSES.items())
     (where / "twin.toml").write_text(HEAD + rows)
-    return papers.find(str(where / "twin.toml"))
+    return papers.find_table(str(where / "twin.toml"))
 
 
 @pytest.fixture(scope="module")
 def trials(spec):
     beside = spec.file.removesuffix("/twin.toml")
-    return trials_of(spec.datasets["mine"], None, spec.prepare, spec.protocols["paper"], 3, beside)
+    return make_trials(spec.datasets["mine"], None, spec.prepare, spec.protocols["paper"], 3, beside)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_the_published_derivative_of_gmean_is_four_times_the_derivative():
     h = sigmoid(STEEP * (p - 0.5))
     dh = STEEP * h * (1 - h) * p * (1 - p)
     logits = torch.tensor(z, requires_grad=True)
-    made(LOSSES["gmean"], vocabulary.LOSSES)(logits, torch.tensor(y)).backward()
+    build_object(LOSSES["gmean"], vocabulary.LOSSES)(logits, torch.tensor(y)).backward()
     np.testing.assert_allclose(logits.grad, slope_of_gmean(y, h, dh), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(slope_of_gmean_as_published(y, h, dh), 4 * logits.grad.numpy(), rtol=1e-9, atol=1e-12)
 
@@ -181,7 +181,7 @@ def test_the_loss_of_a_stack_is_the_sum_of_its_members_without_what_fills_them_u
     real = (torch.arange(20) < torch.tensor(lengths).unsqueeze(1)).double()
     whole = stacked_loss(text, y, real)(logits)
     (grad,) = torch.autograd.grad(whole, logits)
-    alone = made(text, vocabulary.LOSSES)
+    alone = build_object(text, vocabulary.LOSSES)
     total = sum(alone(logits[at, :n], y[at, :n]) for at, n in enumerate(lengths))
     torch.testing.assert_close(whole, total)
     torch.testing.assert_close(grad, torch.autograd.grad(total, logits)[0])

@@ -16,18 +16,18 @@ from metricfit.losses import MarginLoss
 from metricfit.stats import delong_test
 from metricfit.train import fit_population
 from metricfit.train.order import seed_of
-from metricfit_papers.datasets.trials import trials_of
+from metricfit_papers.datasets.trials import make_trials
 from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import CifarPair
 from metricfit_papers.models.byte_images import small_cnn
-from metricfit_papers.models.construction import network
+from metricfit_papers.models.construction import build_network
 from metricfit_papers.pages.search_choices import choices
-from metricfit_papers.results import writing
+from metricfit_papers.results import markdown, result_files
 from metricfit_papers.rows import ensemble_row
 from metricfit_papers.specs import vocabulary
-from metricfit_papers.specs.table_spec import Protocol
+from metricfit_papers.specs.table_spec import ProtocolSpec
 
-SPLITS = Protocol("paper", "says", varied="splits")
+SPLITS = ProtocolSpec("paper", "says", varied="splits")
 FEW = {"negatives": 12, "watched": 8}
 EACH = 32
 
@@ -131,7 +131,7 @@ def twin(trials):
         return max(tried, key=lambda each: np.mean([one.best for one in each[1]]))
 
     def fresh():
-        return [network("small_cnn(widths=[2, 4])", 3, number) for number in range(3)]
+        return [build_network("small_cnn(widths=[2, 4])", 3, number) for number in range(3)]
 
     margin, base = best([(m, trained(MarginLoss(m, asymmetric=True), fresh())) for m in (0.5, 4.0)])
 
@@ -167,9 +167,9 @@ def twin(trials):
 
 
 def test_an_ensemble_is_the_protocol_written_out(mine, folder, tmp_path):
-    spec = papers.find(str(mine))
+    spec = papers.find_table(str(mine))
     result = papers.run_table(spec, "paper", tmp_path, data=folder, device="cpu")
-    made = trials_of(spec.datasets["pair"], folder, spec.prepare, spec.protocols["paper"], 3, "")
+    made = make_trials(spec.datasets["pair"], folder, spec.prepare, spec.protocols["paper"], 3, "")
     expected, chosen = twin(made)
     for row, numbers in expected.items():
         measured = result.rows["pair", row].values
@@ -179,9 +179,9 @@ def test_an_ensemble_is_the_protocol_written_out(mine, folder, tmp_path):
     report = next((tmp_path / "cells").rglob("report.json")).read_text(encoding="utf-8")
     assert f'"margin": {chosen["margin"]}' in report
     assert f'"mu": {chosen["mu"]}' in report
-    page = writing.markdown(spec, writing.as_plain(result, "a command"))
+    page = markdown.format_results(spec, result_files.to_plain_values(result, "a command"))
     assert page.count("\n| without |") == 1
-    told = choices(spec, writing.as_plain(result, "a command")["datasets"])
+    told = choices(spec, result_files.to_plain_values(result, "a command")["datasets"])
     assert told.count("\n| pair |") == 1  # once for both rows
     assert f"base: margin {chosen['margin']:g}; " in told
     assert f"constraint: mu {chosen['mu']:g}, rho {chosen['rho']}, margin {chosen['delta']:g}" in told
@@ -191,9 +191,9 @@ def test_an_ensemble_is_the_protocol_written_out(mine, folder, tmp_path):
 def test_a_control_is_trained_on_without_the_constraint(mine, folder, tmp_path):
     text = TOML[: TOML.index("settings.grid")] + "settings.grid = { margin = [0.5] }\n"
     mine.write_text(text + "settings.again = true\n" + TOML[TOML.index("[rows.without]") :])
-    result = papers.run_table(papers.find(str(mine)), "paper", tmp_path, data=folder, device="cpu")
+    result = papers.run_table(papers.find_table(str(mine)), "paper", tmp_path, data=folder, device="cpu")
     mine.write_text(text)
-    base = papers.run_table(papers.find(str(mine)), "paper", tmp_path, data=folder, device="cpu")
+    base = papers.run_table(papers.find_table(str(mine)), "paper", tmp_path, data=folder, device="cpu")
     with_more, without = (result.rows["pair", row] for row in ("with", "without"))
     assert {**without.values, "p": []} == base.rows["pair", "with"].values
     assert len(with_more.values["p"]) == 1
@@ -204,13 +204,13 @@ def test_a_control_is_trained_on_without_the_constraint(mine, folder, tmp_path):
 def test_settings_of_the_training_are_chosen_with_the_loss(mine, folder, tmp_path):
     text = TOML[: TOML.index("settings.grid")].replace("MarginLoss(asymmetric=True)", "WeightedBCELoss")
     mine.write_text(text + "settings.training = { lr = [1e-9, 0.03], batch_size = [5, 10] }\n")
-    spec = papers.find(str(mine))
+    spec = papers.find_table(str(mine))
     result = papers.run_table(spec, "paper", tmp_path, data=folder, device="cpu")
     chosen = result.rows["pair", "with"].chosen
     values = {}
     for lr, size in itertools.product((1e-9, 0.03), (5, 10)):
         mine.write_text(text.replace("lr = 0.01", f"lr = {lr}").replace("batch_size = 8", f"batch_size = {size}"))
-        alone = papers.run_table(papers.find(str(mine)), "paper", tmp_path, data=folder, device="cpu")
+        alone = papers.run_table(papers.find_table(str(mine)), "paper", tmp_path, data=folder, device="cpu")
         values[lr, size] = alone.rows["pair", "with"].chosen["validation AUC of the base"]
     best = max(values, key=values.get)
     assert chosen["training"] == {"lr": best[0], "batch_size": best[1]}
@@ -234,7 +234,7 @@ def test_settings_that_cannot_be_are_told(mine, folder, tmp_path, change, says):
     assert change[0] in TOML
     mine.write_text(TOML.replace(*change))
     with pytest.raises(CellError) as caught:
-        papers.run_table(papers.find(str(mine)), "paper", tmp_path, data=folder, device="cpu")
+        papers.run_table(papers.find_table(str(mine)), "paper", tmp_path, data=folder, device="cpu")
     assert says in str(caught.value)
 
 
@@ -243,21 +243,21 @@ def test_columns_of_ensembles_are_refused_of_other_rows(mine):
     with pytest.raises(
         papers.SpecError, match=r"columns.fpr: .* is not measured of rows of kind 'network', as 'plain'"
     ):
-        papers.find(str(mine))
+        papers.find_table(str(mine))
     mine.write_text(TOML.replace('auc = { metric = "auroc" }', 'auc = { metric = "f1" }'))
     with pytest.raises(papers.SpecError, match=r"columns.auc: 'f1' is not measured of rows of kind 'ensemble'"):
-        papers.find(str(mine))
+        papers.find_table(str(mine))
     rows = TOML[TOML.index('[rows."with"]') : TOML.index("[rows.without]")]
     text = TOML.replace(rows, '[rows."with"]\nloss = "WeightedBCELoss"\n')
     columns = text[text.index("fpr = ") : text.index("[training]")]
     mine.write_text(text.replace(columns, ""))
     with pytest.raises(papers.SpecError, match=r"rows.with.kind: where a row or protocol is 'unconstrained', all are"):
-        papers.find(str(mine))
+        papers.find_table(str(mine))
 
 
 def test_images_need_a_folder(mine, tmp_path):
     with pytest.raises(ValueError, match="pair is read from a folder: give --data FOLDER"):
-        papers.run_table(papers.find(str(mine)), "paper", tmp_path)
+        papers.run_table(papers.find_table(str(mine)), "paper", tmp_path)
 
 
 def test_the_tables_of_the_package_and_the_one_that_shares_their_networks(folder, tmp_path, monkeypatch):
@@ -267,24 +267,24 @@ def test_the_tables_of_the_package_and_the_one_that_shares_their_networks(folder
     )
     small = {"data": folder, "trials": 2, "epochs": 1, "device": "cpu"}
     chosen = {"only": ["airplane-automobile-2"], "rows": ["CB-BCE", "MBAUC", "ALM with W-BCE"]}
-    first = papers.run_table(papers.find("constrained-2"), "paper", tmp_path, **small, **chosen)
+    first = papers.run_table(papers.find_table("constrained-2"), "paper", tmp_path, **small, **chosen)
     for (_, row), measured in first.rows.items():
         lengths = {name: len(found) for name, found in measured.values.items()}
         compared = int(row.startswith("ALM"))
         assert lengths == {name: 1 if name not in ("p", "all_p") else compared for name in lengths}
-    monkeypatch.setattr(ensemble_row, "fitted", None)  # what a cell that is not there would call
-    again = papers.run_table(papers.find("constrained-6"), "paper", tmp_path, **small, **chosen)
+    monkeypatch.setattr(ensemble_row, "fit_trials", None)  # what a cell that is not there would call
+    again = papers.run_table(papers.find_table("constrained-6"), "paper", tmp_path, **small, **chosen)
     assert {key: each.values for key, each in again.rows.items()} == {
         key: each.values for key, each in first.rows.items()
     }
-    shown = writing.table(again.spec, writing.as_plain(again, ""), "airplane-automobile-2")
+    shown = markdown.format_table(again.spec, result_files.to_plain_values(again, ""), "airplane-automobile-2")
     assert shown.count("AUC (published)") == 1
     assert re.search(r"\| MBAUC \| 0\.\d+ \(0\.9366\) \|", shown)
 
 
 def test_every_row_of_the_paper_has_its_published_numbers():
     for name, columns in (("constrained-2", 5), ("constrained-5", 4), ("constrained-6", 4)):
-        spec = papers.find(name)
+        spec = papers.find_table(name)
         published = [row.name for row in spec.rows.values() if "control" not in row.tags]
         assert len(published) == 17
         assert len(spec.published) == 3 * 17 * columns

@@ -10,8 +10,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import metricfit_papers as papers
 from metricfit.train.order import Order, seed_of
-from metricfit_papers.models.construction import UniformDropout, network
-from metricfit_papers.rows.trial_scores import best_of, scored
+from metricfit_papers.models.construction import UniformDropout, build_network
+from metricfit_papers.rows.trial_scores import keep_better, score_views
 
 TOML = """
 title = "T"
@@ -80,7 +80,7 @@ def naive(folder, trial):
     raw = frame.to_numpy()
     x = torch.tensor((raw - raw[train].mean(0)) / raw[train].std(0)).float()
     target = torch.tensor(y).float()
-    model = network("mlp(hidden=[8], dropout=0.0)", 4, trial)
+    model = build_network("mlp(hidden=[8], dropout=0.0)", 4, trial)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     best, waited, kept, epochs = np.inf, 0, [], 0
     for epoch in range(25):
@@ -108,7 +108,7 @@ def sigmoid(x):
 
 @pytest.fixture(scope="module")
 def results(folder, tmp_path_factory):
-    spec = papers.find(str(folder / "twin.toml"))
+    spec = papers.find_table(str(folder / "twin.toml"))
     out = tmp_path_factory.mktemp("out")
     return {name: papers.run_table(spec, name, out, device="cpu") for name in spec.protocols}
 
@@ -143,7 +143,7 @@ def test_scores_of_several_metrics_are_scikit_learns():
     rng = np.random.default_rng(0)
     p, y = rng.uniform(size=300), rng.integers(0, 2, 300)
     both = torch.tensor(p), torch.tensor(y)
-    found = scored(both, both, {"f2": "fbeta(beta=2)", "area": "auroc"}, ["mean", "half"], auroc_of="labels")
+    found = score_views(both, both, {"f2": "fbeta(beta=2)", "area": "auroc"}, ["mean", "half"], auroc_of="labels")
     assert found["half"]["f2"] == pytest.approx(fbeta_score(y, p >= 0.5, beta=2))
     assert found["mean"]["f2"] == pytest.approx(np.mean([fbeta_score(y, p >= t, beta=2) for t in TENTHS]))
     assert found["mean"]["area"] == pytest.approx(np.mean([roc_auc_score(y, p >= t) for t in TENTHS]))
@@ -151,8 +151,8 @@ def test_scores_of_several_metrics_are_scikit_learns():
 
 def test_the_best_of_two():
     one, other = {"half": {"f1": 0.5, "recall": 0.1}}, {"half": {"f1": 0.4, "recall": 0.2}}
-    assert best_of(one, other) == {"half": {"f1": 0.5, "recall": 0.2}}
-    assert best_of(None, other) == other
+    assert keep_better(one, other) == {"half": {"f1": 0.5, "recall": 0.2}}
+    assert keep_better(None, other) == other
 
 
 def test_dropout_by_uniform_numbers_is_dropout():
@@ -162,7 +162,7 @@ def test_dropout_by_uniform_numbers_is_dropout():
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / 0.7])
     assert (dropped == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)
     assert UniformDropout(0.3).eval()(x) is x
-    model = network("btg_mlp", 6, 0)
+    model = build_network("btg_mlp", 6, 0)
     assert [type(each) for each in model if isinstance(each, nn.Dropout)] == [UniformDropout] * 2
-    assert torch.equal(model[0].weight, network("btg_mlp", 6, 0)[0].weight)
-    assert not torch.equal(model[0].weight, network("btg_mlp", 6, 1)[0].weight)
+    assert torch.equal(model[0].weight, build_network("btg_mlp", 6, 0)[0].weight)
+    assert not torch.equal(model[0].weight, build_network("btg_mlp", 6, 1)[0].weight)

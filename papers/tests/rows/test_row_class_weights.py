@@ -6,19 +6,20 @@ from sklearn.metrics import f1_score
 from torch import nn
 
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.rows.network_row import Job, fitted, logits_of
+from metricfit_papers.rows.job import RowJob
+from metricfit_papers.rows.trial_fitting import compute_logits, fit_trials
 from metricfit_papers.specs import vocabulary
-from metricfit_papers.specs.table_spec import Protocol, Row, Training
+from metricfit_papers.specs.table_spec import ProtocolSpec, RowSpec, TrainingSpec
 
 ROWS, WATCHED = 600, 200
 
 
-def job(monitor: str) -> Job:
-    training = Training(
+def job(monitor: str) -> RowJob:
+    training = TrainingSpec(
         network="line", optimizer="Adam", lr=0.05, batch_size=100, epochs=8, patience=0, monitor=monitor
     )
-    row = Row("BCE", "BCE", class_weight="balanced")
-    return Job(row, Protocol("paper", "says"), training, "WeightedBCELoss", {}, [], "cpu")
+    row = RowSpec("BCE", "BCE", class_weight="balanced")
+    return RowJob(row, ProtocolSpec("paper", "says"), training, "WeightedBCELoss", {}, [], "cpu")
 
 
 @pytest.fixture
@@ -33,19 +34,19 @@ def trials(monkeypatch) -> list[Trial]:
 
 
 def test_a_watched_metric_is_not_weighted(trials):
-    for trial, result in zip(trials, fitted(job("f1"), trials), strict=True):
+    for trial, result in zip(trials, fit_trials(job("f1"), trials), strict=True):
         x, y = trial.validation_rows()
-        logits = logits_of(result.model, x).reshape(-1)
+        logits = compute_logits(result.model, x).reshape(-1)
         assert result.best == pytest.approx(f1_score(y, logits >= 0), abs=1e-6)
         assert int((logits >= 0).sum()) > 2 * int(y.sum())  # weighted training calls many positive
 
 
 def test_a_watched_loss_is_weighted_as_the_trained_one(trials):
-    for trial, result in zip(trials, fitted(job("loss"), trials), strict=True):
+    for trial, result in zip(trials, fit_trials(job("loss"), trials), strict=True):
         x, y = trial.validation_rows()
         counts = y.new_tensor([int((trial.y[trial.train] == label).sum()) for label in (0, 1)])
         weight = (len(trial.train) / (2 * counts))[y]
         each = nn.functional.binary_cross_entropy_with_logits(
-            logits_of(result.model, x).reshape(-1), y.float(), reduction="none"
+            compute_logits(result.model, x).reshape(-1), y.float(), reduction="none"
         )
         assert result.best == pytest.approx(float((weight * each).sum() / weight.sum()), rel=1e-5)

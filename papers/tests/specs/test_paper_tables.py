@@ -13,8 +13,9 @@ import metricfit_papers as papers
 from metricfit.data import Table, load
 from metricfit.data.catalogue import CATALOGUE
 from metricfit.experiments.cells import CellError
-from metricfit_papers.datasets import trials
-from metricfit_papers.results import writing
+from metricfit_papers.datasets import dataset_files, trials
+from metricfit_papers.datasets.preparations import PIXELS
+from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs import vocabulary
 
 SIZE = 96
@@ -26,10 +27,10 @@ UNPUBLISHED = (TIMES, "anyloss-mlp")  # whose published numbers are no target, s
 
 def pairs():
     """Every table under every protocol; in the fast suite this paper's, each under its first, and one under all."""
-    for name in papers.names():
-        if papers.find(name).prepare == trials.PIXELS:  # see test_reproduce_images
+    for name in papers.table_names():
+        if papers.find_table(name).prepare == PIXELS:  # see test_ensemble_row and test_whole_image_sets
             continue
-        for at, protocol in enumerate(papers.find(name).protocols):
+        for at, protocol in enumerate(papers.find_table(name).protocols):
             fast = name == FIRST or (at == 0 and name.startswith("btg-"))
             yield pytest.param(name, protocol, marks=() if fast else pytest.mark.slow)
 
@@ -67,16 +68,16 @@ def tiny(monkeypatch):
         frame = tiny_tables()["tabular/mammography"]
         return Table(f"blobs {keep}", frame.drop(columns="target"), frame["target"].to_numpy(), "1", "made")
 
-    trials.table_of.cache_clear()
-    monkeypatch.setattr(trials, "load", functools.partial(load, verify=False))
+    dataset_files.load_table.cache_clear()
+    monkeypatch.setattr(dataset_files, "load", functools.partial(load, verify=False))
     monkeypatch.setitem(vocabulary.DATASETS, "two_blobs", blobs)
     yield
-    trials.table_of.cache_clear()
+    dataset_files.load_table.cache_clear()
 
 
 @pytest.mark.parametrize(("name", "protocol"), list(pairs()))
 def test_every_row_of_every_table_has_numbers(name, protocol, folder, tmp_path):
-    spec = papers.find(name)
+    spec = papers.find_table(name)
     only = [next(iter(spec.datasets))]
     shown = spec.shown(protocol)[:: EVERY.get(name, 1)]
     small = {"data": folder, "trials": 2, "epochs": 2, "only": only, "device": "cpu"}
@@ -85,22 +86,22 @@ def test_every_row_of_every_table_has_numbers(name, protocol, folder, tmp_path):
     for measured in result.rows.values():
         assert set(measured.values) == set(spec.columns)
         assert all(len(each) == 2 and all(map(math.isfinite, each)) for each in measured.values.values())
-    plain = json.loads(json.dumps(writing.as_plain(result, "a command"), allow_nan=False))
-    page = writing.markdown(spec, plain)
+    plain = json.loads(json.dumps(result_files.to_plain_values(result, "a command"), allow_nan=False))
+    page = markdown.format_results(spec, plain)
     assert f"2 of {spec.trials} trials, at most 2 of " in page
     assert all(row.title in page for row in shown)
 
 
-@pytest.mark.parametrize("name", [name for name in papers.names() if name.startswith("btg-")])
+@pytest.mark.parametrize("name", [name for name in papers.table_names() if name.startswith("btg-")])
 def test_every_published_number_has_a_place_and_every_table_a_tuned_bce(name):
-    spec = papers.find(name)
+    spec = papers.find_table(name)
     assert spec.published or name in UNPUBLISHED
     assert {dataset for dataset, _, _ in spec.published} == set(spec.datasets)
     assert name == TIMES or any(row.of is not None and row.decided.startswith("tuned ") for row in spec.rows.values())
 
 
 def test_the_four_tables_of_one_protocol_with_all_datasets(folder, tmp_path):
-    spec = papers.find("btg-1")
+    spec = papers.find_table("btg-1")
     small = {"data": folder, "trials": 2, "epochs": 1, "rows": ["BCE"], "device": "cpu"}
     for protocol in spec.protocols:
         result = papers.run_table(spec, protocol, tmp_path, **small)
@@ -109,27 +110,27 @@ def test_the_four_tables_of_one_protocol_with_all_datasets(folder, tmp_path):
 
 def test_the_row_of_adversarial_prediction(folder, tmp_path):
     small = {"data": folder, "trials": 1, "epochs": 1, "only": ["mammography"], "device": "cpu"}
-    result = papers.run_table(papers.find("btg-1"), "paper", tmp_path, rows=["F1†"], **small)
+    result = papers.run_table(papers.find_table("btg-1"), "paper", tmp_path, rows=["F1†"], **small)
     assert 0 <= result.rows["mammography", "F1†"].values["f1"][0] <= 1
     with pytest.raises(ValueError, match=r"no row or tag 'ap_perf'; it has .*ap-perf"):
-        papers.run_table(papers.find("btg-1"), "paper", tmp_path, without=["ap_perf"], **small)
+        papers.run_table(papers.find_table("btg-1"), "paper", tmp_path, without=["ap_perf"], **small)
 
 
 def test_what_is_finished_is_not_run_again_and_tables_share_rows(folder, tmp_path, monkeypatch):
     small = {"data": folder, "trials": 2, "epochs": 1, "only": ["mammography"], "device": "cpu"}
-    first = papers.run_table(papers.find("btg-1"), "paper", tmp_path, rows=["BCE"], **small)
-    monkeypatch.setattr(trials, "load", None)  # what a cell that is not there would call
-    trials.table_of.cache_clear()
-    again = papers.run_table(papers.find("btg-1"), "paper", tmp_path, rows=["BCE, tuned for F1"], **small)
-    other = papers.run_table(papers.find("btg-4"), "paper", tmp_path, rows=["BCE"], **small)
+    first = papers.run_table(papers.find_table("btg-1"), "paper", tmp_path, rows=["BCE"], **small)
+    monkeypatch.setattr(dataset_files, "load", None)  # what a cell that is not there would call
+    dataset_files.load_table.cache_clear()
+    again = papers.run_table(papers.find_table("btg-1"), "paper", tmp_path, rows=["BCE, tuned for F1"], **small)
+    other = papers.run_table(papers.find_table("btg-4"), "paper", tmp_path, rows=["BCE"], **small)
     assert other.rows["mammography", "BCE"].values == first.rows["mammography", "BCE"].values
     assert again.rows["mammography", "BCE, tuned for F1"].epochs == first.rows["mammography", "BCE"].epochs
 
 
 def test_trials_differ_as_the_protocol_says(folder):
-    spec = papers.find("btg-1")
+    spec = papers.find_table("btg-1")
     made = {
-        name: trials.trials_of(spec.datasets["cocktailparty"], str(folder), spec.prepare, how, 3, "")
+        name: trials.make_trials(spec.datasets["cocktailparty"], str(folder), spec.prepare, how, 3, "")
         for name, how in spec.protocols.items()
     }
     assert all(each.x is made["paper"][0].x for each in made["paper"])
@@ -146,8 +147,8 @@ def test_trials_differ_as_the_protocol_says(folder):
 
 
 def test_the_published_test_rows_of_adult(folder):
-    spec = papers.find("btg-1")
-    made = trials.trials_of(spec.datasets["adult"], str(folder), spec.prepare, spec.protocols["code"], 2, "")
+    spec = papers.find_table("btg-1")
+    made = trials.make_trials(spec.datasets["adult"], str(folder), spec.prepare, spec.protocols["code"], 2, "")
     chosen = np.flatnonzero(tiny_tables()["tabular/adult"]["split"] == "test")
     for each in made:
         np.testing.assert_array_equal(each.test, chosen)
@@ -156,7 +157,7 @@ def test_the_published_test_rows_of_adult(folder):
 
 def test_all_missing_datasets_are_told_before_anything_is_trained(tmp_path):
     (tmp_path / "data").mkdir()
-    spec = papers.find("btg-1")
+    spec = papers.find_table("btg-1")
     with pytest.raises(FileNotFoundError) as told:
         papers.run_table(spec, "paper", tmp_path / "out", data=tmp_path / "data", trials=2, rows=["BCE"])
     for name in ("adult is not in", "cocktailparty is not in", "mammography is not in", "creditcard is not in"):
@@ -165,7 +166,7 @@ def test_all_missing_datasets_are_told_before_anything_is_trained(tmp_path):
 
 
 def test_no_rows_left_and_no_such_device_are_told(tmp_path):
-    spec = papers.find("btg-5")
+    spec = papers.find_table("btg-5")
     name = "BCE, B = 4096"
     with pytest.raises(ValueError, match="no row of btg-5 is left"):
         papers.run_table(spec, "paper", tmp_path, rows=[name], without=[name])
@@ -176,7 +177,7 @@ def test_no_rows_left_and_no_such_device_are_told(tmp_path):
 @pytest.mark.parametrize("content", ["[]", "{}", '{"result": {}, "seconds": 1, "versions": {}}'])
 def test_a_report_that_is_none_is_told_with_the_remedy(tmp_path, content):
     run = {"trials": 2, "epochs": 1, "rows": ["BCE, B = 4096"], "only": ["synthetic_05"], "device": "cpu"}
-    spec = papers.find("btg-5")
+    spec = papers.find_table("btg-5")
     papers.run_table(spec, "paper", tmp_path, **run)
     report = next(tmp_path.rglob("report.json"))
     report.write_text(content)
@@ -186,7 +187,7 @@ def test_a_report_that_is_none_is_told_with_the_remedy(tmp_path, content):
 
 def test_more_trials_and_epochs_than_the_table_has_are_not_smaller(tmp_path):
     run = {"rows": ["BCE, B = 4096"], "only": ["synthetic_05"], "device": "cpu", "trials": 2}
-    spec = papers.find("btg-5")
+    spec = papers.find_table("btg-5")
     assert (
         papers.run_table(spec, "paper", tmp_path, epochs=1, **run).smaller
         == "2 of 10 trials, at most 1 of 5,000 epochs"

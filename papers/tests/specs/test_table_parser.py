@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import metricfit_papers as papers
 from metricfit.cli.app import app
 from metricfit_papers import SpecError
-from metricfit_papers.specs.expressions import ExpressionError, made
+from metricfit_papers.specs.expressions import ExpressionError, build_object
 
 PAGE = Path(__file__).parents[3] / "docs" / "reproduction" / "add-a-table.md"
 EXAMPLE = re.search(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL).group(1)
@@ -87,7 +87,7 @@ def test_a_bad_file_is_told_with_its_key_and_the_remedy(mine, change, says):
     assert change[0] in EXAMPLE
     mine.write_text(EXAMPLE.replace(*change, 1), encoding="utf-8")
     with pytest.raises(SpecError) as caught:
-        papers.find(str(mine))
+        papers.find_table(str(mine))
     assert says in str(caught.value)
     assert "visits.toml" in str(caught.value)
 
@@ -115,16 +115,16 @@ def test_a_users_mistakes_are_told_in_a_paragraph(args, says, tmp_path):
 def test_the_list_names_every_table():
     done = reproduced("--list", "--json")
     assert done.exit_code == 0
-    assert all(f'"name": "{name}"' in done.output for name in papers.names())
+    assert all(f'"name": "{name}"' in done.output for name in papers.table_names())
 
 
 def test_variants_are_rows_with_other_training(mine):
     mine.write_text(EXAMPLE + '\n[variants."B = 64"]\nbatch_size = 64\n', encoding="utf-8")
     with pytest.raises(SpecError, match="published"):  # whose rows have other names now
-        papers.find(str(mine))
+        papers.find_table(str(mine))
     head = EXAMPLE[: EXAMPLE.index("[published")]
     mine.write_text(head + '\n[variants."B = 64"]\nbatch_size = 64\n[variants.all]\nbatch_size = 0\n', encoding="utf-8")
-    spec = papers.find(str(mine))
+    spec = papers.find_table(str(mine))
     assert [row.name for row in spec.shown("paper")][-2:] == ["BCE, tuned, B = 64", "BCE, tuned, all"]
     assert spec.rows["BCE, B = 64"].training["paper"].batch_size == 64
     assert spec.rows["BCE, all"].training["paper"].batch_size == 0
@@ -132,16 +132,16 @@ def test_variants_are_rows_with_other_training(mine):
 
 
 def test_an_expression_is_of_literals_and_known_names():
-    assert made("dict(a=-1, b=(1, 2))", {"dict": dict}) == {"a": -1, "b": [1, 2]}
+    assert build_object("dict(a=-1, b=(1, 2))", {"dict": dict}) == {"a": -1, "b": [1, 2]}
     with pytest.raises(ExpressionError, match="arguments are numbers, texts, lists"):
-        made("dict(a=1 + 1)", {"dict": dict})
+        build_object("dict(a=1 + 1)", {"dict": dict})
     with pytest.raises(ExpressionError, match="write the arguments out"):
-        made("dict(**{'a': 1})", {"dict": dict})
+        build_object("dict(**{'a': 1})", {"dict": dict})
 
 
 @pytest.mark.slow
 def test_two_processes_give_the_numbers_of_one(mine, tmp_path):
-    spec = papers.find(str(mine))
+    spec = papers.find_table(str(mine))
     small = {"trials": 2, "epochs": 3, "device": "cpu"}
     one = papers.run_table(spec, "paper", tmp_path / "one", **small)
     two = papers.run_table(spec, "paper", tmp_path / "two", jobs=2, **small)
@@ -151,7 +151,7 @@ def test_two_processes_give_the_numbers_of_one(mine, tmp_path):
 def test_a_table_like_one_that_is_like_another_has_what_the_last_shares(tmp_path):
     text = 'like = "surrogate-5"\ntitle = "mine"\nwhere = "here"\n[columns]\nf1 = { title = "F1", metric = "f1" }\n'
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
-    spec, last = papers.find(str(tmp_path / "mine.toml")), papers.find("surrogate-2")
+    spec, last = papers.find_table(str(tmp_path / "mine.toml")), papers.find_table("surrogate-2")
     assert list(spec.rows) == list(last.rows)
     assert spec.protocols == last.protocols
     assert spec.rows["MAE"].training["paper"].network == "resnet34"
@@ -161,4 +161,4 @@ def test_files_that_are_like_each_other_are_told(tmp_path):
     for one, other in (("a", "b"), ("b", "a")):
         (tmp_path / f"{one}.toml").write_text(f'like = "{other}"\ntitle = "{one}"\n', encoding="utf-8")
     with pytest.raises(SpecError, match=r"b.toml: like: goes in a circle, by way of a.toml"):
-        papers.find(str(tmp_path / "a.toml"))
+        papers.find_table(str(tmp_path / "a.toml"))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from metricfit_papers.images import Images, ImageSet, cifar10, fashion_mnist
 from metricfit_papers.images.image_set import Labels, Pixels
-from metricfit_papers.specs.table_spec import Protocol
+from metricfit_papers.specs.table_spec import ProtocolSpec
 
 Rows = NDArray[np.int64]
 
@@ -46,7 +46,7 @@ class ImageTask(ABC):
         """All images that trials draw from, those to train on first, and their labels."""
 
     @abstractmethod
-    def trials(self, folder: str, number: int, how: Protocol) -> Iterator[Drawn]:
+    def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
         """Each trial's images."""
 
     def content(self, folder: str) -> str:
@@ -82,7 +82,7 @@ class CifarPair(ImageTask):
         labels = np.concatenate([part.labels[rows] for part, rows in parts])
         return pixels, (labels == self.positive).astype(np.int64)
 
-    def trials(self, folder: str, number: int, how: Protocol) -> Iterator[Drawn]:
+    def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
         """Each trial's images, whatever the protocol."""
         _, labels = self.images(folder)
         first_test = len(self._parts(folder)[0][1])
@@ -132,7 +132,7 @@ class WholeSet(ImageTask):
         given = read(self.origin, folder)
         return "" if given.whole else f"{len(given.train):,} of {given.published:,} training images"
 
-    def trials(self, folder: str, number: int, how: Protocol) -> Iterator[Drawn]:
+    def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
         """A cut for each trial, or one for all where only weights differ."""
         if how.varied == "folds" or min(how.fractions) == 0:
             raise ValueError("images are cut into parts for training, validation and test, not into folds")

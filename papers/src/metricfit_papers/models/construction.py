@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from metricfit.train.order import seed_of
 from metricfit_papers.specs import vocabulary
-from metricfit_papers.specs.expressions import made
+from metricfit_papers.specs.expressions import build_object
 
 
 class UniformDropout(nn.Dropout):
@@ -24,11 +24,11 @@ class UniformDropout(nn.Dropout):
         return x * (torch.rand_like(x) >= self.p) / (1 - self.p)
 
 
-def network(text: str, in_features: int, trial: int) -> nn.Module:
+def build_network(text: str, in_features: int, trial: int) -> nn.Module:
     """The network of a trial, its weights from the trial's number alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of("weights", trial))
-        model: nn.Module = made(text, vocabulary.NETWORKS, in_features=in_features)
+        model: nn.Module = build_object(text, vocabulary.NETWORKS, in_features=in_features)
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:

@@ -1,4 +1,4 @@
-"""How many published numbers come out: within two of their standard deviations."""
+"""How many published numbers are reproduced: within two of their standard deviations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from metricfit_papers.specs.table_spec import Published, TableSpec
+from metricfit_papers.specs.table_spec import PublishedNumber, TableSpec
 
 DEVIATIONS = 2.0
 #: What a deviation printed as 0.00 may have been, at most.
@@ -14,7 +14,7 @@ ROUNDED = 0.005
 
 
 def agreement(spec: TableSpec, datasets: dict[str, Any]) -> str:
-    """A sentence: of each dataset's published numbers with a deviation, how many come out. Empty if there are none.
+    """Say in a sentence how many published numbers of each dataset are reproduced; empty if none has a deviation.
 
     Where some columns are published without deviations, those with them are named. Runs with fewer epochs than the
     table's are left out: they were not trained to the end.
@@ -50,10 +50,10 @@ def _agreeing(spec: TableSpec, dataset: str, rows: dict[str, Any]) -> Iterator[b
                 yield agrees(published, values)
 
 
-def agrees(published: Published, values: list[float]) -> bool:
+def agrees(published: PublishedNumber, values: list[float]) -> bool:
     """Whether the mean of the trials is within two published deviations.
 
-    >>> agrees(Published(0.63, 0.02), [0.66, 0.68]), agrees(Published(0.63, 0.00), [0.64, 0.65])
+    >>> agrees(PublishedNumber(0.63, 0.02), [0.66, 0.68]), agrees(PublishedNumber(0.63, 0.00), [0.64, 0.65])
     (True, False)
     """
     assert published.std is not None

@@ -21,10 +21,10 @@ import metricfit_papers as papers
 from metricfit_papers import TableSpec
 from metricfit_papers.pages import drawing, repository, set_averages, stored_results
 from metricfit_papers.pages.agreement import agreement
-from metricfit_papers.pages.constraint_effects import with_and_without
+from metricfit_papers.pages.constraint_effects import describe_constraint_effects
 from metricfit_papers.pages.search_choices import choices
 from metricfit_papers.pages.stored_results import Results
-from metricfit_papers.results import writing
+from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.table_spec import ALL
 
 #: The theme's table of contents would take the room of the tables' last columns.
@@ -39,7 +39,7 @@ def build(
     images: Path = repository.IMAGES,
 ) -> list[Path]:
     """A page for each paper, and the summary."""
-    specs = [papers.find(name) for name in papers.names()]
+    specs = [papers.find_table(name) for name in papers.table_names()]
     kept_in = {spec.name: results / f"{spec.name}.json" for spec in specs}
     found = {name: stored_results.read(path) if path.exists() else None for name, path in kept_in.items()}
     written = []
@@ -103,12 +103,12 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
         if spec.averaged:
             yield from over_sets(spec, shown)
         for dataset in [] if spec.averaged else shown["datasets"]:
-            yield writing.table(spec, shown, dataset)
+            yield markdown.format_table(spec, shown, dataset)
         yield from filter(
             None,
             [
                 agreement(spec, shown["datasets"]),
-                with_and_without(spec, shown["datasets"]),
+                describe_constraint_effects(spec, shown["datasets"]),
                 choices(spec, shown["datasets"]),
             ],
         )
@@ -129,19 +129,19 @@ def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
     """Means over the sets, rows against one of them, the sets with published numbers, and all sets column by column."""
     everywhere = set.intersection(*(set(rows) for rows in shown["datasets"].values()))
     sets = {name: {row: rows[row] for row in rows if row in everywhere} for name, rows in shown["datasets"].items()}
-    shown = shown | {"datasets": sets, "average": writing.average_of(sets)}
+    shown = shown | {"datasets": sets, "average": result_files.average_over_sets(sets)}
     main = [row.name for row in set_averages.main_rows(spec, shown)]
-    yield writing.table(spec, shown | {"average": {row: shown["average"][row] for row in main}}, ALL)
+    yield markdown.format_table(spec, shown | {"average": {row: shown["average"][row] for row in main}}, ALL)
     yield from filter(None, [set_averages.against(spec, shown)])
     others = {row: given for row, given in shown["average"].items() if row not in main}
     if others:
-        yield writing.table(spec, shown | {"average": others}, ALL).replace(
+        yield markdown.format_table(spec, shown | {"average": others}, ALL).replace(
             "**Mean", "**One loss for all columns: mean", 1
         )
     for dataset in sets:
         if any(name == dataset for name, _, _ in spec.published):
             untagged = {row: sets[dataset][row] for row in main}
-            yield writing.table(spec, shown | {"datasets": {dataset: untagged}}, dataset)
+            yield markdown.format_table(spec, shown | {"datasets": {dataset: untagged}}, dataset)
     yield "**Set by set**"
     for column in spec.columns:
         yield set_averages.by_set(spec, shown, column)
@@ -169,9 +169,9 @@ def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
     for group in grouped.values():
         run = group["run"]
         smaller = f" **Smaller than the table: {run['smaller']}.**" if run["smaller"] else ""
-        minutes = group["seconds"] / 60
+        trials, minutes = markdown.count_trials(run["trials"]), group["seconds"] / 60
         yield (
-            f"{', '.join(group['datasets'])}: {writing.trials(run['trials'])}, {minutes:.1f} minutes of training on "
+            f"{', '.join(group['datasets'])}: {trials}, {minutes:.1f} minutes of training on "
             f"{run['machine']}, torch {run['versions']['torch']}: `{run['command']}`.{smaller}"
         )
 
@@ -180,11 +180,11 @@ def how_far(spec: TableSpec, found: Results) -> str:
     """Between which values the metric went: r says nothing of a metric that stood still."""
     head = ["row, first trial", "its metric, first epoch", "lowest", "highest", "last epoch"]
     lines = [
-        writing.line([spec.rows[row].title, *(f"{each:.3f}" for each in (of[0], min(of), max(of), of[-1]))])
+        markdown.markdown_line([spec.rows[row].title, *(f"{each:.3f}" for each in (of[0], min(of), max(of), of[-1]))])
         for row, path in stored_results.paths_of(spec, found).items()
         if (of := path["metric"])
     ]
-    return "\n".join([writing.line(head), writing.line(["---"] + ["---:"] * 4), *lines])
+    return "\n".join([markdown.markdown_line(head), markdown.markdown_line(["---"] + ["---:"] * 4), *lines])
 
 
 def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
@@ -204,9 +204,9 @@ def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: 
         "validation set shows no gain. Training with a constraint goes on from the base networks: 200 + 200 epochs."
     )
     head = ["table", "published", "protocols run", "datasets", "trials", "epochs", "smaller than the table", "training"]
-    lines = [writing.line(head), writing.line(["---"] * (len(head) - 1) + ["---:"])]
+    lines = [markdown.markdown_line(head), markdown.markdown_line(["---"] * (len(head) - 1) + ["---:"])]
     for spec in specs:
-        lines.append(writing.line(list(_run_line(spec, found[spec.name]))))
+        lines.append(markdown.markdown_line(list(_run_line(spec, found[spec.name]))))
     yield "\n".join(lines)
 
 

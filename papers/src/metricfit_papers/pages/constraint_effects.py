@@ -1,4 +1,4 @@
-"""Tables of rows with and without a constraint: what it changed, over all losses."""
+"""Tables with rows trained with and without a constraint: what the constraint changed over all losses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from metricfit.stats import compare
-from metricfit_papers.results.writing import line
+from metricfit_papers.results.markdown import markdown_line
 from metricfit_papers.specs.column_names import FPR_AT, ON_ALL
 from metricfit_papers.specs.table_spec import UNCONSTRAINED, TableSpec
 
@@ -17,7 +17,7 @@ SHARED = (
 )
 
 
-def with_and_without(spec: TableSpec, datasets: dict[str, Any]) -> str:
+def describe_constraint_effects(spec: TableSpec, datasets: dict[str, Any]) -> str:
     """A table in Markdown: for each dataset and column the means over the losses without and with a constraint.
 
     Empty where no row is another one's before its constraint. Under it stands what p, Wilcoxon's, does not tell.
@@ -35,11 +35,11 @@ def with_and_without(spec: TableSpec, datasets: dict[str, Any]) -> str:
             means = [f"{statistics.fmean(values):.3f}" for values in (without, with_)]
             change = f"{statistics.fmean(with_) - statistics.fmean(without):+.3f}"
             cells = [spec.datasets[dataset].title, spec.columns[column].title, *means, change]
-            lines.append(line([*cells, f"{found.wins} : {found.losses}", f"{found.p_value:.2g}"]))
+            lines.append(markdown_line([*cells, f"{found.wins} : {found.losses}", f"{found.p_value:.2g}"]))
     if not lines:
         return ""
     head = ["dataset", "mean over the losses of", "without", "with", "change", "better : worse", "Wilcoxon's p"]
-    table = [line(head), line(["---", "---", *["---:"] * 5]), *lines]
+    table = [markdown_line(head), markdown_line(["---", "---", *["---:"] * 5]), *lines]
     return "\n".join(["**With the constraint and without**", "", *table, "", SHARED])
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import metricfit_papers as papers
 from metricfit.experiments import CellError
 from metricfit_papers.pages.repository import RUNS
-from metricfit_papers.results import writing
+from metricfit_papers.results import result_files
 from metricfit_papers.specs.toml_section import Section, read_toml
 
 
@@ -46,7 +46,7 @@ class Run:
         "metricfit reproduce btg-1 --data FOLDER --protocol code --row 'F1*' --trials 3"
         """
         words = ["metricfit", "reproduce", self.table, "--data", "FOLDER"]
-        if self.protocol != next(iter(papers.find(self.table).protocols)):
+        if self.protocol != next(iter(papers.find_table(self.table).protocols)):
             words += ["--protocol", self.protocol]
         for option, given in (("--only", self.only), ("--row", self.rows), ("--without", self.without)):
             words += [word for each in given for word in (option, each)]
@@ -56,7 +56,7 @@ class Run:
 
     def parts(self) -> list[Run]:
         """A run for each of its datasets; none if it has but one."""
-        datasets = self.only or tuple(papers.find(self.table).datasets)
+        datasets = self.only or tuple(papers.find_table(self.table).datasets)
         return [replace(self, only=(each,)) for each in datasets] if len(datasets) > 1 else []
 
 
@@ -74,7 +74,7 @@ def _entries(file: Section, table: str) -> Iterator[Section]:
 
 
 def _runs(table: str, entry: Section) -> Iterator[Run]:
-    protocols = entry.take("protocols", list, [next(iter(papers.find(table).protocols))])
+    protocols = entry.take("protocols", list, [next(iter(papers.find_table(table).protocols))])
     settings: dict[str, Any] = {key: tuple(entry.take(key, list, [])) for key in ("only", "rows", "without")}
     settings |= {key: entry.take(key, int, None) for key in ("trials", "epochs")}
     entry.done()
@@ -84,7 +84,7 @@ def _runs(table: str, entry: Section) -> Iterator[Run]:
 
 def write(run: Run, out: Path, data: Path) -> Path:
     """The run's results, from its cells; an error if some are missing."""
-    spec = papers.find(run.table)
+    spec = papers.find_table(run.table)
     result = papers.run_table(
         spec,
         run.protocol,
@@ -97,7 +97,7 @@ def write(run: Run, out: Path, data: Path) -> Path:
         without=run.without,
         train=False,
     )
-    return writing.write(spec, writing.as_plain(result, run.command), out)
+    return result_files.write_results(spec, result_files.to_plain_values(result, run.command), out)
 
 
 def gather(runs: Iterable[Run], out: Path, data: Path) -> tuple[list[Path], list[str]]:
@@ -118,7 +118,7 @@ def gather(runs: Iterable[Run], out: Path, data: Path) -> tuple[list[Path], list
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, papers.Unfinished):
+    if isinstance(error, papers.UnfinishedCellsError):
         return f"{len(error.missing)} of {error.total} cells, such as {error.missing[0]}"
     return " ".join(str(error).split())
 

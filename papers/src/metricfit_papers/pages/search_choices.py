@@ -1,34 +1,35 @@
-"""What searches chose, as Markdown."""
+"""What the searches of rows chose, as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from metricfit_papers.results.writing import line
+from metricfit_papers.results.markdown import markdown_line
 from metricfit_papers.specs.table_spec import TableSpec
 
 
 def choices(spec: TableSpec, datasets: Mapping[str, Any]) -> str:
     """A table of datasets and rows with what was chosen for them; empty where nothing was."""
     lines = [
-        line([spec.datasets[dataset].title, spec.rows[row].title, words])
+        markdown_line([spec.datasets[dataset].title, spec.rows[row].title, words])
         for dataset, rows in datasets.items()
         for row, measured in rows.items()
-        if (words := "; ".join(in_words(measured.get("chosen", {}))))
+        if (words := "; ".join(describe_choices(measured.get("chosen", {}))))
     ]
-    return "\n".join([line(["dataset", "row", "chosen"]), line(["---"] * 3), *lines]) if lines else ""
+    return "\n".join([markdown_line(["dataset", "row", "chosen"]), markdown_line(["---"] * 3), *lines]) if lines else ""
 
 
-def in_words(chosen: Mapping[str, Any]) -> Iterator[str]:
-    """Each choice; lists, such as paths, are none.
+def describe_choices(chosen: Mapping[str, Any]) -> Iterator[str]:
+    """Describe each choice; lists, such as recorded paths, are left out.
 
-    >>> list(in_words({"base": {"margin": 0.1}, "constraint": {"mu": 0.3, "rho": 2}, "validation AUC": 0.91234}))
+    >>> chosen = {"base": {"margin": 0.1}, "constraint": {"mu": 0.3, "rho": 2}, "validation AUC": 0.91234}
+    >>> list(describe_choices(chosen))
     ['base: margin 0.1', 'constraint: mu 0.3, rho 2', 'validation AUC 0.9123']
     """
     for name, value in chosen.items():
         if isinstance(value, Mapping):
-            words = ", ".join(in_words(value))
+            words = ", ".join(describe_choices(value))
             if words:
                 yield f"{name}: {words}"
         elif not isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Tables of many sets: rows against one of them over the sets, and each column set by set."""
+"""Tables of many datasets: rows compared with one row over the datasets, and each column dataset by dataset."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import statistics
 from typing import Any
 
 from metricfit.stats import compare
-from metricfit_papers.results.writing import line
-from metricfit_papers.specs.table_spec import Row, TableSpec
+from metricfit_papers.results.markdown import markdown_line
+from metricfit_papers.specs.table_spec import RowSpec, TableSpec
 
 FEWEST = 2
 
 
-def main_rows(spec: TableSpec, plain: dict[str, Any]) -> list[Row]:
+def main_rows(spec: TableSpec, plain: dict[str, Any]) -> list[RowSpec]:
     """The rows without tags that all sets have."""
     sets = plain["datasets"].values()
     return [row for row in spec.rows.values() if not row.tags and all(row.name in of for of in sets)]
@@ -28,12 +28,12 @@ def against(spec: TableSpec, plain: dict[str, Any]) -> str:
     if len(sets) < FEWEST or not all(spec.against in of for of in sets.values()):
         return ""
     title = spec.rows[spec.against].title
-    lines = [line([f"less {title}", *(column.title for column in spec.columns.values())])]
-    lines.append(line(["---", *["---:"] * len(spec.columns)]))
+    lines = [markdown_line([f"less {title}", *(column.title for column in spec.columns.values())])]
+    lines.append(markdown_line(["---", *["---:"] * len(spec.columns)]))
     for row in main_rows(spec, plain):
         if row.name != spec.against:
             cells = [_difference(sets, row.name, spec.against, column) for column in spec.columns]
-            lines.append(line([row.title, *cells]))
+            lines.append(markdown_line([row.title, *cells]))
     head = f"**Against {title}**: mean difference over {len(sets)} sets (better : worse on so many; Wilcoxon's p)"
     return "\n".join([head, "", *lines])
 
@@ -45,10 +45,13 @@ def _difference(sets: dict[str, Any], one: str, other: str, column: str) -> str:
 
 
 def by_set(spec: TableSpec, plain: dict[str, Any], column: str) -> str:
-    """A column's means in Markdown, a line a set, of the rows without tags."""
+    """The means of a column in Markdown, one line per dataset, of the rows without tags."""
     rows = main_rows(spec, plain)
-    lines = [line([spec.columns[column].title, *(row.title for row in rows)]), line(["---", *["---:"] * len(rows)])]
+    lines = [
+        markdown_line([spec.columns[column].title, *(row.title for row in rows)]),
+        markdown_line(["---", *["---:"] * len(rows)]),
+    ]
     for name, of in plain["datasets"].items():
         means = [statistics.fmean(of[row.name]["values"][column]) for row in rows]
-        lines.append(line([spec.datasets[name].title, *(f"{mean:.3f}" for mean in means)]))
+        lines.append(markdown_line([spec.datasets[name].title, *(f"{mean:.3f}" for mean in means)]))
     return "\n".join(lines)

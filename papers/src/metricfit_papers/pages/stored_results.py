@@ -20,7 +20,7 @@ Results = dict[str, Any]
 
 
 def take(folder: Path, results: Path = RESULTS) -> list[str]:
-    """Merge a run folder's results into those kept; the names of the tables."""
+    """Merge the results of a run folder into the stored ones, and return the names of the tables."""
     taken = []
     for name in sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name != "cells"):
         path = results / f"{name}.json"
@@ -65,7 +65,7 @@ def without_folders(command: str) -> str:
 
 
 def write(path: Path, kept: Results) -> None:
-    """Keep a table's results."""
+    """Store the results of a table."""
     runs: list[dict[str, Any]] = []
 
     def number(run: dict[str, Any]) -> int:

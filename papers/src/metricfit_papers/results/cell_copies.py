@@ -1,4 +1,4 @@
-"""Cells of another run folder, such as one brought from another machine: what is finished there is copied, once."""
+"""Copying the finished cells of another run folder, such as one from another machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from metricfit_papers.results.table_run import CELLS
 
 
 @dataclass(frozen=True)
-class Copied:
-    """What became of a folder's cells: how many were copied, how many were here, and which were left where they are."""
+class CopyReport:
+    """What happened to the cells of a folder.
+
+    Attributes:
+        source: The folder.
+        copied: Number of cells that were copied.
+        here: Number of cells that were finished here already.
+        unfinished: Cells that were left out because they are not finished.
+        damaged: Cells that were left out because they cannot be read.
+    """
 
     source: str
     copied: int
@@ -28,20 +36,25 @@ class Copied:
         return ", ".join(parts)
 
 
-def copy_finished(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Copied:
-    """Copy the finished cells of one run folder into another; one that is finished here is never replaced.
+def copy_finished(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> CopyReport:
+    """Copy the finished cells of one run folder into another; a cell that is finished there is never replaced.
 
-    The mark ``finished`` is written last: a cell whose copying was interrupted counts as not finished. Here, a cell
-    that was begun and not finished is completed.
+    The mark ``finished`` is written last, so a cell whose copying was interrupted counts as not finished.
 
     Args:
-        source: what ``run_table`` or ``metricfit reproduce --out`` was given, there.
-        folder: the same, here.
+        source: The folder to copy from: that of `run_table` or of ``metricfit reproduce --out``.
+        folder: The folder to copy to.
+
+    Returns:
+        What was copied and what was left out.
+
+    Raises:
+        CellError: ``source`` holds no cells.
 
     >>> import tempfile
-    >>> from metricfit_papers import find, run_table
+    >>> from metricfit_papers import find_table, run_table
     >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()
-    >>> spec, small = find("btg-5"), {"trials": 1, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}
+    >>> spec, small = find_table("btg-5"), {"trials": 1, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}
     >>> trained = run_table(spec, "paper", there, rows=["BCE, B = 4096"], **small)
     >>> copy_finished(there, here).copied, copy_finished(there, here).copied
     (1, 0)
@@ -65,7 +78,7 @@ def copy_finished(source: str | os.PathLike[str], folder: str | os.PathLike[str]
         else:
             _copy(path, target)
             copied += 1
-    return Copied(str(source), copied, here, unfinished, damaged)
+    return CopyReport(str(source), copied, here, unfinished, damaged)
 
 
 def _is_finished(path: Path) -> bool:
@@ -73,7 +86,7 @@ def _is_finished(path: Path) -> bool:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a finished cell can be read; a copy that was interrupted may have the mark and not the report."""
+    """Whether a finished cell can be read; an interrupted copy by other means may have the mark without the report."""
     try:
         contents(path)
     except CellError:

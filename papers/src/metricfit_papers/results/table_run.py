@@ -1,4 +1,4 @@
-"""Running a table: a cell for each dataset and trained row, its trials one population, its report their numbers."""
+"""Running a table: one cell per dataset and trained row, whose report has the numbers of all its trials."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from typing import Any
 import torch
 
 from metricfit.experiments import cells
-from metricfit_papers.datasets.trials import (
-    PIXELS,
-    check_there,
-    content_of,
+from metricfit_papers.datasets.dataset_files import (
+    check_dataset_file,
+    content_key,
+    describe_part,
     fingerprint,
-    images_of,
-    part_of,
-    trials_of,
+    image_fingerprint,
 )
-from metricfit_papers.rows.network_row import Job
+from metricfit_papers.datasets.preparations import PIXELS
+from metricfit_papers.datasets.trials import make_trials
+from metricfit_papers.rows.job import RowJob
 from metricfit_papers.rows.row_kinds import KINDS
 from metricfit_papers.specs.column_names import DELONG, SECONDS
-from metricfit_papers.specs.table_spec import Row, TableSpec
+from metricfit_papers.specs.table_spec import RowSpec, TableSpec
 
-CELLS = "cells"  # the folder of a run's cells, in the one it was given
+CELLS = "cells"  # the folder of the cells, inside that of the run
 NAMED = 3
 
 
-class Unfinished(cells.CellError):
-    """Cells are missing and were not to be trained.
+class UnfinishedCellsError(cells.CellError):
+    """Cells are not finished, and nothing was to be trained.
 
     Attributes:
-        missing: the cells that are not finished.
-        total: how many there should be.
+        missing: The cells that are not finished.
+        total: Number of cells of the table.
     """
 
     def __init__(self, missing: Sequence[cells.Cell], total: int, folder: str | os.PathLike[str]) -> None:
@@ -52,8 +52,18 @@ class Unfinished(cells.CellError):
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A row on a dataset: each column's values, one a trial, what they took and where, and what a search chose."""
+class MeasuredRow:
+    """What was measured for a row on a dataset.
+
+    Attributes:
+        values: For each column one value per trial.
+        seconds: Seconds of training.
+        epochs: Number of epochs of each trial.
+        machine: The machine, in words.
+        versions: Versions of the packages.
+        data: Fingerprint of the data.
+        chosen: What a search chose.
+    """
 
     values: dict[str, list[float]]
     seconds: float
@@ -65,19 +75,28 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Result:
-    """A table under a protocol, measured: by dataset and row; ``parts`` are those of sets that are not whole."""
+class TableResult:
+    """A table under a protocol, measured.
+
+    Attributes:
+        spec: The table.
+        protocol: Name of the protocol.
+        trials: Number of trials.
+        epochs: Maximum number of epochs, if another than the table's was given.
+        rows: The measured rows, by dataset and row.
+        parts: Descriptions of the image sets that are not complete.
+    """
 
     spec: TableSpec
     protocol: str
     trials: int
     epochs: int | None
-    rows: dict[tuple[str, str], Measured]
+    rows: dict[tuple[str, str], MeasuredRow]
     parts: tuple[str, ...] = ()
 
     @property
     def smaller(self) -> str:
-        """How much smaller than the table's file says, in words; empty if it is not."""
+        """How much smaller the run is than the table's file says, in words; empty if it is not smaller."""
         parts = [] if self.trials >= self.spec.trials else [f"{self.trials} of {self.spec.trials} trials"]
         longest = sorted(set(self._epochs_of_file()))
         if self.epochs is not None and longest and self.epochs < longest[-1]:
@@ -107,24 +126,33 @@ def run_table(
     device: str | None = None,
     watch: cells.Watch | None = None,
     train: bool = True,
-) -> Result:
-    """Train what is not finished in the folder, and return the whole table.
+) -> TableResult:
+    """Train the cells that are not finished in the folder, and return the complete table.
 
     Args:
-        spec: the table.
-        protocol: one of the table's.
-        folder: where cells are kept.
-        data: the folder with the datasets.
-        trials: another number than the table's.
-        epochs: at most so many, fewer than the table's.
-        only: these datasets alone.
-        rows: these rows alone.
-        without: no rows with one of these tags or names.
-        jobs: cells at a time.
-        backend: joblib's.
-        device: where networks are trained; by default a GPU if there is one.
-        watch: called after every cell.
-        train: False trains nothing; cells that are not finished are then an error.
+        spec: The table.
+        protocol: Name of one of its protocols.
+        folder: Folder of the run, which keeps the cells.
+        data: Folder with the datasets.
+        trials: Number of trials; by default that of the table.
+        epochs: Maximum number of epochs, where it is to be smaller than that of the table.
+        only: Names of the datasets to run; by default all.
+        rows: Names of the rows to run; by default all.
+        without: Tags or names of rows to leave out.
+        jobs: Number of cells to run at the same time.
+        backend: Backend of joblib.
+        device: Where networks are trained; by default a GPU if there is one.
+        watch: Called after every cell.
+        train: Whether to train; False raises UnfinishedCellsError where cells are not finished.
+
+    Returns:
+        The measured rows, and how much smaller the run was than the table.
+
+    Raises:
+        ValueError: A name is unknown, or no row is left.
+        FileNotFoundError: Datasets are missing; the message names all of them and how to get them.
+        UnfinishedCellsError: Cells are not finished and ``train`` is False.
+        CellError: A cell failed, or was trained on other images.
     """
     _check_words(spec, protocol, only, rows, without)
     check_device(device)
@@ -148,10 +176,10 @@ def run_table(
     found = cells.reports(every.values(), root)
     missing = [cell for cell in every.values() if cell.name not in found]
     if missing and not train:
-        raise Unfinished(missing, len(every), folder)
+        raise UnfinishedCellsError(missing, len(every), folder)
     _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), where)
     _check_images(spec, every, found, where)
-    work = partial(work_on, spec, protocol, where, device, root)
+    work = partial(run_cell, spec, protocol, where, device, root)
     found = cells.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
     measured = {
         (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
@@ -165,16 +193,16 @@ def run_table(
                 once = {spec.rows[name].of or name: measured[dataset, name] for name in row.gathers.values()}
                 measured[dataset, row.name] = _gathered(of_columns, sum(each.seconds for each in once.values()))
     rows_shown = {(dataset, row.name): measured[dataset, row.name] for dataset in datasets for row in shown}
-    parts = filter(None, (part_of(spec.datasets[name], where) for name in datasets))
-    return Result(spec, protocol, number, epochs, rows_shown, tuple(dict.fromkeys(parts)))
+    parts = filter(None, (describe_part(spec.datasets[name], where) for name in datasets))
+    return TableResult(spec, protocol, number, epochs, rows_shown, tuple(dict.fromkeys(parts)))
 
 
 def _check_data(spec: TableSpec, needed: Iterable[str], data: str | None) -> None:
-    """All datasets that are needed and missing in one error, before anything is trained."""
+    """Report all missing datasets in one error, before anything is trained."""
     missing = {}
     for name in needed:
         try:
-            check_there(spec.datasets[name], data, str(Path(spec.file).parent))
+            check_dataset_file(spec.datasets[name], data, str(Path(spec.file).parent))
         except FileNotFoundError as error:
             missing[name] = str(error)
     if missing:
@@ -189,12 +217,12 @@ def _check_images(
     found: dict[tuple[str, ...], dict[str, Any]],
     data: str | None,
 ) -> None:
-    """Refuse finished cells of other images than those that are there; a cell's name tells how many alone."""
+    """Refuse finished cells of other images than those in the folder; a cell's name tells only their number."""
     now: dict[str, str | None] = {}
     for (dataset, _), cell in every.items():
         if cell.name in found:
             if dataset not in now:
-                now[dataset] = images_of(spec.datasets[dataset], data)
+                now[dataset] = image_fingerprint(spec.datasets[dataset], data)
             if now[dataset] not in (None, found[cell.name].get("data")):
                 raise cells.CellError(
                     f"{cell} was trained on other images than those in {data}; give another --out, or remove its "
@@ -202,34 +230,34 @@ def _check_images(
                 )
 
 
-def _with_numbers(row: Row) -> Collection[str]:
+def _with_numbers(row: RowSpec) -> Collection[str]:
     """The rows whose numbers a row shows."""
     return row.gathers.values() if row.gathers else [row.name]
 
 
-def _gathered(of_columns: dict[str, Measured], seconds: float) -> Measured:
-    """Each column from its own row; the epochs of the first."""
+def _gathered(of_columns: dict[str, MeasuredRow], seconds: float) -> MeasuredRow:
+    """A row whose columns come from several rows; its epochs are those of the first."""
     values = {column: each.values[column] for column, each in of_columns.items()}
     return replace(next(iter(of_columns.values())), values=values, seconds=seconds)
 
 
 def _cell(
-    spec: TableSpec, protocol: str, dataset: str, row: Row, trials: int, epochs: int | None, data: str | None
+    spec: TableSpec, protocol: str, dataset: str, row: RowSpec, trials: int, epochs: int | None, data: str | None
 ) -> cells.Cell:
-    """A cell by what its numbers depend on: tables with a row in common share it, and a changed file runs anew."""
+    """Make a cell, named by what its numbers depend on: tables that have a row in common share its cells."""
     settings = spec.cell(protocol, dataset, row, trials, epochs)
-    settings["content"] = content_of(spec.datasets[dataset], data, str(Path(spec.file).parent))
+    settings["content"] = content_key(spec.datasets[dataset], data, str(Path(spec.file).parent))
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
     size = f"{trials} trials" + ("" if epochs is None else f", {epochs} epochs")
     return cells.Cell((dataset, protocol, row.name, f"{size} {digest}"), settings)
 
 
-def work_on(
+def run_cell(
     spec: TableSpec, protocol: str, data: str | None, device: str | None, root: Path, cell: cells.Cell
 ) -> dict[str, Any]:
-    """A cell's report: the values of every column in every view, one a trial.
+    """Run one cell, and return its report: for each view and column one value per trial.
 
-    Networks of images, which take long, keep checkpoints in the cell's folder until they are done.
+    Networks of images take long; they keep checkpoints in the folder of the cell until they are finished.
     """
     dataset, row = spec.datasets[cell.name[0]], spec.rows[cell.name[2]]
     how = spec.protocols[protocol]
@@ -238,8 +266,8 @@ def work_on(
         training = replace(training, epochs=min(training.epochs, cell.spec["epochs"]))
     metrics = {key: column.metric for key, column in spec.columns.items()}
     checkpoints = cell.folder(root) / "training" if spec.prepare == PIXELS else None
-    job = Job(row, how, training, row.loss.get(protocol), metrics, spec.views(), device, checkpoints)
-    trials = trials_of(dataset, data, spec.prepare, how, cell.spec["trials"], str(Path(spec.file).parent))
+    job = RowJob(row, how, training, row.loss.get(protocol), metrics, spec.views(), device, checkpoints)
+    trials = make_trials(dataset, data, spec.prepare, how, cell.spec["trials"], str(Path(spec.file).parent))
     trained = KINDS[row.kind](job, trials)
     if checkpoints is not None:
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -247,7 +275,7 @@ def work_on(
     for view, of_view in values.items():
         for column, metric in metrics.items():
             of_view[column] = [
-                each.seconds_an_epoch if metric == SECONDS else each.values[view][column]
+                each.seconds_per_epoch if metric == SECONDS else each.values[view][column]
                 for each in trained
                 if not metric.startswith(DELONG) or column in each.values[view]  # there may be nothing to compare with
             ]
@@ -260,25 +288,25 @@ def work_on(
     }
 
 
-def _measured(spec: TableSpec, protocol: str, row: Row, report: dict[str, Any]) -> Measured:
+def _measured(spec: TableSpec, protocol: str, row: RowSpec, report: dict[str, Any]) -> MeasuredRow:
     view = row.decided_under(spec.protocols[protocol])
     if not {"values", "epochs", "machine", "data"} <= set(report):
         raise cells.CellError(
             f"the report of {row.of or row.name} is not one of a table; remove its cell to run it again"
         )
     settled = {key: report[key] for key in ("seconds", "epochs", "machine", "versions", "data")}
-    return Measured(values=report["values"][view], chosen=report.get("chosen", {}), **settled)
+    return MeasuredRow(values=report["values"][view], chosen=report.get("chosen", {}), **settled)
 
 
 def check_device(device: str | None) -> None:
-    """Refuse a device that is not there."""
+    """Refuse a device that does not exist."""
     if device not in (None, "cpu") and not (str(device).split(":")[0] == "cuda" and torch.cuda.is_available()):
         there = "cpu or cuda" if torch.cuda.is_available() else "cpu, as there is no GPU that torch can use"
         raise ValueError(f"the device is {there}; got {device!r}")
 
 
 def machine(device: str | None = None) -> str:
-    """The kind of machine, in words: its GPU, unless networks are trained on the CPU, and its cores."""
+    """Describe the machine in words: its GPU, unless networks are trained on the CPU, and its cores."""
     cores = f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} CPU cores"
     if device == "cpu" or not torch.cuda.is_available():
         return cores

@@ -1,4 +1,4 @@
-"""Networks with an output a class, judged by the class they say."""
+"""Rows of the kind "classes": networks with one output per class, scored by the most probable class."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.rows.network_row import Job, Trained, fitted, logits_of
+from metricfit_papers.rows.job import RowJob, TrialResult
+from metricfit_papers.rows.trial_fitting import compute_logits, fit_trials
 from metricfit_papers.specs import column_names
 
 
-def of_classes(job: Job, trials: Sequence[Trial]) -> list[Trained]:
-    """All trials as one population; thresholds play no part, so all views are the same."""
-    results = fitted(job, trials, resumes=True)
+def train_classifiers(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
+    """Train all trials as one population; there are no thresholds, so all views are the same."""
+    results = fit_trials(job, trials, resumes=True)
     each = results[0].seconds / sum(len(result.history) for result in results)
     found = []
     for trial, result in zip(trials, results, strict=True):
         inputs, labels = trial.test_rows()
         values = {
-            column: by_class(logits_of(result.model, inputs), labels, metric) for column, metric in job.metrics.items()
+            column: by_class(compute_logits(result.model, inputs), labels, metric)
+            for column, metric in job.metrics.items()
         }
-        found.append(Trained({view: dict(values) for view in job.views}, len(result.history), each))
+        found.append(TrialResult({view: dict(values) for view in job.views}, len(result.history), each))
     return found
 
 

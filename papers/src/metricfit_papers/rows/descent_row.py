@@ -1,4 +1,4 @@
-"""Gradient descent on all training rows at once, a fixed number of steps, judged at the last weights."""
+"""Rows of the kind "descent": a fixed number of steps on all training rows at once, scored with the last weights."""
 
 from __future__ import annotations
 
@@ -15,54 +15,56 @@ from metricfit.losses import MetricLoss
 from metricfit.losses.pointwise import PointwiseLoss
 from metricfit.train.graphs import Graphs, capturable
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.models.construction import network
-from metricfit_papers.rows.network_row import Job, Trained, logits_of, of_equal_width, optimizer_of
+from metricfit_papers.models.construction import build_network
+from metricfit_papers.rows.job import RowJob, TrialResult
+from metricfit_papers.rows.trial_fitting import build_optimizer, compute_logits, group_by_width
 from metricfit_papers.specs import vocabulary
-from metricfit_papers.specs.expressions import made
-from metricfit_papers.specs.table_spec import Training
+from metricfit_papers.specs.expressions import build_object
+from metricfit_papers.specs.table_spec import TrainingSpec
 
 
-def descended(job: Job, trials: Sequence[Trial]) -> list[Trained]:
-    """All trials as one stack; as several, where their inputs differ in width.
+def train_by_descent(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
+    """Train all trials as one stack, or as several where their inputs differ in width.
 
-    `fit_population` could do it: for a step on all rows it copies the rows, measures them a second time and keeps the
-    best weights. Here rows are laid out once, and the last weights are judged, as papers without validation rows do.
+    `fit_population` could do it, but for a step on all rows it copies the rows, evaluates them a second time and keeps
+    the best weights. Here the rows are laid out once, and the last weights are scored, as in papers without validation
+    rows.
     """
     assert job.training is not None
-    found: dict[int, Trained] = {}
-    for group in of_equal_width(trials):
+    found: dict[int, TrialResult] = {}
+    for group in group_by_width(trials):
         began = time.perf_counter()
         stack = Stack(job.training, job.loss, group, job.device)
         stack.descend(job.training.epochs)
         each = (time.perf_counter() - began) / job.training.epochs / len(group)
         for trial, model in zip(group, stack.models(), strict=True):
             values = job.values(
-                trial, logits_of(model, trial.test_rows()[0]), logits_of(model, trial.validation_rows()[0])
+                trial, compute_logits(model, trial.test_rows()[0]), compute_logits(model, trial.validation_rows()[0])
             )
-            found[trial.number] = Trained(values, job.training.epochs, each)
+            found[trial.number] = TrialResult(values, job.training.epochs, each)
     return [found[trial.number] for trial in trials]
 
 
 class Stack:
     """The networks of several trials, each with its own training rows; ``step`` moves all of them once."""
 
-    def __init__(self, training: Training, loss: str | None, trials: Sequence[Trial], device: str | None) -> None:
+    def __init__(self, training: TrainingSpec, loss: str | None, trials: Sequence[Trial], device: str | None) -> None:
         assert loss is not None
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         width = trials[0].x.shape[1]
-        self.members = [network(training.network, width, trial.number).to(where) for trial in trials]
+        self.members = [build_network(training.network, width, trial.number).to(where) for trial in trials]
         self.x = pad_sequence([trial.x[trial.train] for trial in trials], batch_first=True).to(where)
         self.y = pad_sequence([trial.y[trial.train] for trial in trials], batch_first=True).to(where)
         lengths = torch.tensor([len(trial.train) for trial in trials])
         self.real = (torch.arange(self.x.shape[1]) < lengths.unsqueeze(1)).to(where, self.x.dtype)
         weights, self.buffers = stack_module_state(self.members)
         self.weights = {name: given.detach().clone().requires_grad_() for name, given in weights.items()}
-        self.optimizer = optimizer_of(training.optimizer, list(self.weights.values()), training.lr)
+        self.optimizer = build_optimizer(training.optimizer, list(self.weights.values()), training.lr)
         self.skeleton = copy.deepcopy(self.members[0]).to("meta").train()
         self.loss = stacked_loss(loss, self.y, self.real)
 
     def descend(self, steps: int) -> None:
-        """So many steps; on a GPU as a graph."""
+        """Take this many steps; on a GPU they are replayed from a CUDA graph."""
         weights = list(self.weights.values())
         graphs = Graphs(self.step) if self.x.is_cuda else None
         if graphs is not None:
@@ -74,7 +76,7 @@ class Stack:
                 graphs((), weights)
 
     def step(self) -> Tensor:
-        """One step of the optimiser; the sum of the losses."""
+        """Take one step of the optimiser, and return the sum of the losses."""
         weights = list(self.weights.values())
         logits = vmap(self._forward, randomness="different")(self.weights, self.buffers, self.x)
         loss = self.loss(logits.squeeze(-1))
@@ -89,7 +91,7 @@ class Stack:
 
     @torch.no_grad()
     def models(self) -> list[nn.Module]:
-        """The networks, with the weights they have now."""
+        """The networks, with their current weights."""
         for at, model in enumerate(self.members):
             for name, given in model.named_parameters():
                 given.copy_(self.weights[name][at])
@@ -97,15 +99,16 @@ class Stack:
 
 
 def stacked_loss(text: str, y: Tensor, real: Tensor) -> Callable[[Tensor], Tensor]:
-    """A function of logits ``(members, samples)``: the sum of the members' losses, each of its real samples alone.
+    """Make a function of logits ``(members, samples)`` that returns the sum of the members' losses.
 
-    A member is an image to a MetricLoss, and its samples weigh as much as the other members' to a mean over samples.
-    vmap over the members gives the same and, for small sets, takes three times as long.
+    Only real samples count, not those that pad a member. A MetricLoss sees each member as an image; a mean over samples
+    gives the samples of each member the same total weight. ``vmap`` over the members gives the same values and takes
+    three times as long on small sets.
     """
-    loss: nn.Module = made(text, vocabulary.LOSSES)
+    loss: nn.Module = build_object(text, vocabulary.LOSSES)
     members = len(y)
     if isinstance(loss, MetricLoss):
-        of_images = made(text, vocabulary.LOSSES, per_image=True, validate=False).to(y.device)
+        of_images = build_object(text, vocabulary.LOSSES, per_image=True, validate=False).to(y.device)
         target, weight = y.unsqueeze(1), real.unsqueeze(1)
         return lambda logits: members * of_images(logits.unsqueeze(1), target, weight=weight)
     if isinstance(loss, PointwiseLoss):

@@ -1,4 +1,4 @@
-"""Networks of several splits as one: settings chosen on validation AUC, a constraint added, logits averaged.
+"""Rows of the kind "ensemble": networks of several splits with their logits averaged, after a search of settings.
 
 Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
 
@@ -29,10 +29,11 @@ from metricfit.metrics.curves import auroc, fpr_at_tpr
 from metricfit.stats import delong_test
 from metricfit.train import FitResult
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.rows.network_row import Job, Trained, fitted, logits_of, of_positive
+from metricfit_papers.rows.job import RowJob, TrialResult, positive_logits
+from metricfit_papers.rows.trial_fitting import compute_logits, fit_trials
 from metricfit_papers.specs import column_names, vocabulary
-from metricfit_papers.specs.expressions import made
-from metricfit_papers.specs.table_spec import UNCONSTRAINED, Training
+from metricfit_papers.specs.expressions import build_object
+from metricfit_papers.specs.table_spec import UNCONSTRAINED, TrainingSpec
 
 SETTINGS = ("training", "grid", "class_counts", "constraint", "again")
 CONSTRAINT = ("mu", "rho", "margin", "without")
@@ -40,25 +41,25 @@ CONSTRAINT = ("mu", "rho", "margin", "without")
 
 @dataclass(frozen=True)
 class Candidate:
-    """The networks of one setting, one a trial, and the job with which they were trained."""
+    """The networks of one setting, one per trial, and the job with which they were trained."""
 
-    job: Job
+    job: RowJob
     setting: Mapping[str, Any]
     results: Sequence[FitResult]
 
     @property
     def value(self) -> float:
-        """How good it is on the validation images, the mean over the trials."""
+        """The mean over the trials of the best validation value."""
         return statistics.fmean(each.best for each in self.results)
 
     @property
     def epochs(self) -> int:
-        """The most that a trial took."""
+        """The largest number of epochs of a trial."""
         return max(len(each.history) for each in self.results)
 
 
-def ensembled(job: Job, trials: Sequence[Trial]) -> list[Trained]:
-    """One set of numbers, those of all trials' networks together; "unconstrained" are the base networks'."""
+def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
+    """Return the numbers of all trials' networks together; the view "unconstrained" has those of the base networks."""
     assert job.training is not None
     assert job.loss is not None
     if job.training.monitor != "auroc":
@@ -93,25 +94,25 @@ def ensembled(job: Job, trials: Sequence[Trial]) -> list[Trained]:
     values = {view: before if view == UNCONSTRAINED else after for view in job.views}
     epochs = base.epochs + (0 if final is base else final.epochs)
     each = base.results[0].seconds / sum(len(result.history) for result in base.results)
-    return [Trained(values, epochs, each, chosen)]
+    return [TrialResult(values, epochs, each, chosen)]
 
 
 def _best(candidates: Sequence[Candidate]) -> Candidate:
     return max(candidates, key=lambda each: each.value)
 
 
-def _base(job: Job, trials: Sequence[Trial], setting: Mapping[str, Any]) -> Candidate:
-    return Candidate(job, setting, fitted(job, trials, objective=_loss(job, trials, setting)))
+def _base(job: RowJob, trials: Sequence[Trial], setting: Mapping[str, Any]) -> Candidate:
+    return Candidate(job, setting, fit_trials(job, trials, objective=_loss(job, trials, setting)))
 
 
-def _loss(job: Job, trials: Sequence[Trial], setting: Mapping[str, Any]) -> nn.Module:
+def _loss(job: RowJob, trials: Sequence[Trial], setting: Mapping[str, Any]) -> nn.Module:
     assert job.loss is not None
     positives = int(trials[0].y[trials[0].train].sum())
     negatives = len(trials[0].train) - positives
     given = {name: in_ratios(value, round(negatives / positives)) for name, value in setting.items()}
     if job.row.settings.get("class_counts"):
         given["class_counts"] = (negatives, positives)
-    loss: nn.Module = made(job.loss, vocabulary.LOSSES, **given)
+    loss: nn.Module = build_object(job.loss, vocabulary.LOSSES, **given)
     return loss
 
 
@@ -129,8 +130,10 @@ def in_ratios(value: Any, ratio: int) -> Any:
     return int(found[1] or 1) * ratio / int(found[2] or 1)
 
 
-def _constrained(job: Job, trials: Sequence[Trial], base: Candidate, mu: float, rho: float, margin: float) -> Candidate:
-    """Trained on from the base networks."""
+def _constrained(
+    job: RowJob, trials: Sequence[Trial], base: Candidate, mu: float, rho: float, margin: float
+) -> Candidate:
+    """Train on from the base networks with a constraint."""
     objective = AugmentedLagrangian(
         _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho
     )
@@ -138,20 +141,20 @@ def _constrained(job: Job, trials: Sequence[Trial], base: Candidate, mu: float, 
 
 
 def _trained_on(
-    job: Job, trials: Sequence[Trial], base: Candidate, setting: Mapping[str, Any], objective: nn.Module
+    job: RowJob, trials: Sequence[Trial], base: Candidate, setting: Mapping[str, Any], objective: nn.Module
 ) -> Candidate:
-    """The base networks' copies after more training."""
-    models = [copy.deepcopy(result.model).cpu().train() for result in base.results]  # where fitted expects new ones
-    return Candidate(job, setting, fitted(job, trials, objective=objective, models=models))
+    """Train copies of the base networks further."""
+    models = [copy.deepcopy(result.model).cpu().train() for result in base.results]  # where fit_trials expects new ones
+    return Candidate(job, setting, fit_trials(job, trials, objective=objective, models=models))
 
 
 def _outputs(candidate: Candidate, trials: Sequence[Trial]) -> Tensor:
     """Each network's logits of all test images, ``(networks, images)``."""
     inputs = trials[0].x[trials[0].every_test_rows]
-    return torch.stack([of_positive(logits_of(each.model, inputs)).double() for each in candidate.results])
+    return torch.stack([positive_logits(compute_logits(each.model, inputs)).double() for each in candidate.results])
 
 
-def _numbers(job: Job, trial: Trial, outputs: Tensor, before: Tensor | None) -> dict[str, float]:
+def _numbers(job: RowJob, trial: Trial, outputs: Tensor, before: Tensor | None) -> dict[str, float]:
     """Every column; without the p of DeLong's test where there is nothing to compare with."""
     every = trial.every_test_rows
     few = torch.searchsorted(every, trial.test)
@@ -179,7 +182,7 @@ def _grid(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def _check(settings: Mapping[str, Any]) -> None:
     unknown = [key for key in settings if key not in SETTINGS]
     constraint = settings.get("constraint")
-    names = [field.name for field in fields(Training)]
+    names = [field.name for field in fields(TrainingSpec)]
     if not set(settings.get("training", {})) <= set(names):
         raise ValueError(
             f"settings.training of an ensemble are lists of {', '.join(names)}, got {settings['training']}"

@@ -1,4 +1,4 @@
-"""How a loss and a metric move together while a network trains: the figures of Lee et al. 2021.
+"""Rows of the kind "paths": how a loss and a metric move together during training, as in Lee et al. 2021.
 
 A row's settings: ``metric``, what the loss is held against, such as "fbeta(beta=2)".
 """
@@ -14,18 +14,19 @@ from torch import Tensor, nn
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.rows.network_row import Job, Trained, fitted, logits_of
+from metricfit_papers.rows.job import RowJob, TrialResult
+from metricfit_papers.rows.trial_fitting import compute_logits, fit_trials
 from metricfit_papers.specs import column_names, vocabulary
-from metricfit_papers.specs.expressions import made
+from metricfit_papers.specs.expressions import build_object
 
 LOSS, TP, FP, FN, TN, SEEN = range(6)
 
 
 class Recorded(nn.Module):
-    """A loss that writes down, epoch by epoch, its mean and the counts of decisions at 0.5 on what it was given.
+    """A loss that records its mean, and the counts of decisions at 0.5 on its batches, epoch by epoch.
 
-    All of it is in buffers, so that each member of a population has a record of its own, and a run that resumes goes on
-    with it. ``update``, which training calls after each epoch, turns the page.
+    The record is in buffers, so that each member of a population has its own, and a run that resumes continues it.
+    Training calls ``update`` after each epoch, which starts the record of the next one.
 
     >>> from metricfit.losses import WeightedBCELoss
     >>> loss = Recorded(WeightedBCELoss(), epochs=2)
@@ -47,7 +48,7 @@ class Recorded(nn.Module):
         self.register_buffer("epoch", torch.zeros(1, dtype=torch.long))
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss as it is."""
+        """The value of the loss, unchanged."""
         value: Tensor = self.loss(logits, target, weight=weight)
         if self.training and torch.is_grad_enabled():
             yes, positive = logits.detach().reshape(-1) >= 0, target.reshape(-1) > 0
@@ -59,7 +60,7 @@ class Recorded(nn.Module):
 
     @torch.no_grad()
     def update(self) -> None:
-        """An epoch is over."""
+        """Finish the record of an epoch."""
         self.pages.index_add_(0, self.epoch, self.now.unsqueeze(0))
         self.now.zero_()
         self.epoch.add_(1)
@@ -80,15 +81,15 @@ class Recorded(nn.Module):
         return self.pages[: int(self.epoch)]
 
 
-def followed(job: Job, trials: Sequence[Trial]) -> list[Trained]:
-    """All trials as one population, and for each how its loss and the metric went together over the epochs."""
+def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
+    """Train all trials as one population, and record for each how its loss and the metric moved over the epochs."""
     assert job.training is not None
     assert job.loss is not None
     if "metric" not in job.row.settings:
         raise ValueError('a row of kind paths needs settings.metric, such as "fbeta(beta=2)"')
     metric = get_metric(job.row.settings["metric"])
-    recorded = Recorded(made(job.loss, vocabulary.LOSSES), job.training.epochs)
-    results = fitted(job, trials, objective=recorded, resumes=True)
+    recorded = Recorded(build_object(job.loss, vocabulary.LOSSES), job.training.epochs)
+    results = fit_trials(job, trials, objective=recorded, resumes=True)
     each = results[0].seconds / sum(len(result.history) for result in results)
     found = []
     for trial, result in zip(trials, results, strict=True):
@@ -96,7 +97,9 @@ def followed(job: Job, trials: Sequence[Trial]) -> list[Trained]:
         assert isinstance(record, Recorded)
         losses, scores = record.losses.cpu(), metric(record.counts).reshape(-1).cpu()
         values = job.values(
-            trial, logits_of(result.model, trial.test_rows()[0]), logits_of(result.model, trial.validation_rows()[0])
+            trial,
+            compute_logits(result.model, trial.test_rows()[0]),
+            compute_logits(result.model, trial.validation_rows()[0]),
         )
         of_path = {column_names.PEARSON: pearson(losses, scores), column_names.BEST_WATCHED: result.best}
         own = {column: of_path[given] for column, given in job.metrics.items() if given in of_path}
@@ -104,12 +107,12 @@ def followed(job: Job, trials: Sequence[Trial]) -> list[Trained]:
         path |= {name: get_metric(name)(record.counts).reshape(-1).tolist() for name in ("f1", "accuracy")}
         watched = {job.training.monitor: result.history["value"]}
         every = {view: of | own for view, of in values.items()}
-        found.append(Trained(every, len(result.history), each, {"path": path, "watched": watched}))
+        found.append(TrialResult(every, len(result.history), each, {"path": path, "watched": watched}))
     return [replace(each, chosen=each.chosen if at == 0 else {}) for at, each in enumerate(found)]
 
 
 def pearson(a: Tensor, b: Tensor) -> float:
-    """The correlation of two lists of numbers; 0 where one of them does not move.
+    """The correlation of two lists of numbers; 0 where one of them is constant.
 
     >>> round(pearson(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 0.0, -2.0])), 6)
     -1.0

@@ -1,4 +1,4 @@
-"""Networks whose settings are searched for first, as the multiclass F-beta paper does."""
+"""Rows of the kind "searched": networks whose settings are searched first, as in the multiclass F-beta paper."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from itertools import product
 from typing import Any
 
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.rows.network_row import Job, Trained, fitted, networks
+from metricfit_papers.rows.job import RowJob, TrialResult
+from metricfit_papers.rows.network_row import train_networks
+from metricfit_papers.rows.trial_fitting import fit_trials
 
 SEARCHED = ("network", "optimizer", "lr", "batch_size")
 
 
-def searched(job: Job, trials: Sequence[Trial]) -> list[Trained]:
+def train_after_search(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     """Train all trials with the settings whose validation loss was the lowest in the first trial.
 
     The row's ``settings`` list what is tried: ``{ lr = [0.01, 0.001], network = ["mlp", "study_mlp"] }``, every
@@ -23,18 +25,18 @@ def searched(job: Job, trials: Sequence[Trial]) -> list[Trained]:
     grid = _grid(job.row.settings)
     chosen = min(_tried(job, trials[0], grid), key=lambda each: each[0])[1]
     best = replace(job, training=replace(job.training, **chosen))
-    return [replace(each, chosen=chosen) for each in networks(best, trials)]
+    return [replace(each, chosen=chosen) for each in train_networks(best, trials)]
 
 
-def _tried(job: Job, trial: Trial, grid: Mapping[str, Sequence[Any]]) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Every combination with its lowest validation loss."""
+def _tried(job: RowJob, trial: Trial, grid: Mapping[str, Sequence[Any]]) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Each combination of settings with its lowest validation loss."""
     assert job.training is not None
     rates = list(grid.get("lr", [job.training.lr]))
     others = {key: values for key, values in grid.items() if key != "lr"}
     for values in product(*others.values()):
         setting = dict(zip(others, values, strict=True))
         tried = replace(job, training=replace(job.training, **setting))
-        for rate, result in zip(rates, fitted(tried, [trial] * len(rates), lr=rates), strict=True):
+        for rate, result in zip(rates, fit_trials(tried, [trial] * len(rates), lr=rates), strict=True):
             yield result.best, {**setting, "lr": rate}
 
 

@@ -14,31 +14,31 @@ import torch
 from numpy.typing import NDArray
 
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.rows.network_row import Job, Trained
-from metricfit_papers.rows.trial_scores import Values, scored
+from metricfit_papers.rows.job import RowJob, TrialResult
+from metricfit_papers.rows.trial_scores import Values, score_views
 from metricfit_papers.specs.column_names import RANKINGS
 from metricfit_papers.specs.table_spec import TUNED
 
 Scores = NDArray[np.float64]
 
 
-def svm_perf(job: Job, trials: Sequence[Trial]) -> list[Trained]:
-    """One SVM a trial; trials that share their rows share it, for nothing in it is random."""
-    found: dict[int, Trained] = {}
+def train_svm_perf(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
+    """Train one SVM per trial; trials that share their rows share it, because nothing in it is random."""
+    found: dict[int, TrialResult] = {}
     for trial in trials:
         if id(trial.x) not in found:
-            found[id(trial.x)] = Trained(values_of(job, trial, *_decisions(job, trial)))
+            found[id(trial.x)] = TrialResult(values_of(job, trial, *_decisions(job, trial)))
     return [found[id(trial.x)] for trial in trials]
 
 
-def values_of(job: Job, trial: Trial, test: Scores, watched: Scores) -> Values:
-    """An SVM decides by its sign, whatever the threshold on probabilities; where thresholds are tuned, by its score."""
+def values_of(job: RowJob, trial: Trial, test: Scores, watched: Scores) -> Values:
+    """Score an SVM by the sign of its output, or by its output where thresholds are tuned."""
     labels = trial.y[trial.test], trial.y[trial.validation]
     scores = [torch.from_numpy(each) for each in (test, watched)]
     signs = [(each > 0).double() for each in scores]
     rankings = {key for key, metric in job.metrics.items() if metric in RANKINGS}
     by_score, by_sign = (
-        scored((of[0], labels[0]), (of[1], labels[1]), job.metrics, job.views, auroc_of=job.protocol.auroc)
+        score_views((of[0], labels[0]), (of[1], labels[1]), job.metrics, job.views, auroc_of=job.protocol.auroc)
         for of in (scores, signs)
     )
     decided = {view: (by_score if view.startswith(TUNED) else by_sign)[view] for view in job.views}
@@ -47,8 +47,8 @@ def values_of(job: Job, trial: Trial, test: Scores, watched: Scores) -> Values:
     return {view: of | {key: by_score[view][key] for key in rankings} for view, of in decided.items()}
 
 
-def _decisions(job: Job, trial: Trial) -> tuple[Scores, Scores]:
-    """Scores of the test and the validation rows, of the C that was best on the latter by the SVM's own metric."""
+def _decisions(job: RowJob, trial: Trial) -> tuple[Scores, Scores]:
+    """Scores of the test and validation rows, with the C whose metric was the best on the validation rows."""
     best: tuple[float, Any] | None = None
     x, y = trial.x.double().numpy(), trial.y.numpy()
     for price in job.row.settings["C"]:

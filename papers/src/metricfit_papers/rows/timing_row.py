@@ -1,4 +1,4 @@
-"""What a step on all training rows costs, beside the same step with cross-entropy."""
+"""Rows of the kind "timed": the time of a step on all training rows, compared with the same step with cross-entropy."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import torch
 
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.rows.descent_row import Stack
-from metricfit_papers.rows.network_row import Job, Trained
+from metricfit_papers.rows.job import RowJob, TrialResult
 from metricfit_papers.specs.column_names import TIMES_BCE
 
 BCE = "WeightedBCELoss"
 
 
-def timed(job: Job, trials: Sequence[Trial]) -> list[Trained]:
-    """For each trial the least seconds of a step, and their ratio to cross-entropy's least, steps taken in turn.
+def time_steps(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
+    """For each trial, measure the shortest time of a step, and its ratio to the shortest with cross-entropy.
 
-    As many steps as the training has epochs. Machines throttle and are shared: minima of steps taken in turn are what
-    can be compared.
+    The number of steps is the number of epochs of the training, and the two losses take turns. Machines throttle and
+    are shared: only minima of interleaved steps can be compared.
     """
     return [_of_trial(job, trial) for trial in trials]
 
 
-def _of_trial(job: Job, trial: Trial) -> Trained:
+def _of_trial(job: RowJob, trial: Trial) -> TrialResult:
     assert job.training is not None
     stacks = {name: Stack(job.training, loss, [trial], job.device) for name, loss in (("own", job.loss), ("BCE", BCE))}
     least = dict.fromkeys(stacks, float("inf"))
@@ -32,7 +32,7 @@ def _of_trial(job: Job, trial: Trial) -> Trained:
         for name, stack in stacks.items():
             least[name] = min(least[name], _seconds(stack))
     columns = {column: least["own"] / least["BCE"] for column, metric in job.metrics.items() if metric == TIMES_BCE}
-    return Trained({view: dict(columns) for view in job.views}, job.training.epochs, least["own"])
+    return TrialResult({view: dict(columns) for view in job.views}, job.training.epochs, least["own"])
 
 
 def _seconds(stack: Stack) -> float:

@@ -1,4 +1,4 @@
-"""A trial's numbers: every column, decided in every way that the table shows."""
+"""The numbers of one trial: every column, for every way of making decisions that the table shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from metricfit_papers.specs.table_spec import HALF, MEAN, TUNED
 Values = dict[str, dict[str, float]]
 
 
-def scored(
+def score_views(
     test: tuple[Tensor, Tensor],
     watched: tuple[Tensor, Tensor],
     metrics: Mapping[str, str],
@@ -24,18 +24,21 @@ def scored(
     *,
     auroc_of: str = "scores",
 ) -> Values:
-    """For each view the columns' values on the test scores; thresholds are tuned on the watched ones.
+    """Score the test rows in every view; thresholds are tuned on the validation rows.
 
     Args:
-        test: scores and labels.
-        watched: scores and labels.
-        metrics: of the columns.
-        views: "mean" over 0.1 to 0.9, "half", or "tuned METRIC".
+        test: Scores and labels of the test rows.
+        watched: Scores and labels of the validation rows.
+        metrics: The metric of each column.
+        views: "mean" over the thresholds 0.1 to 0.9, "half" for 0.5, or "tuned METRIC".
         auroc_of: "scores", or thresholded "labels", whose AUROC is the mean of TPR and TNR.
+
+    Returns:
+        For each view the value of each column.
 
     >>> import torch
     >>> both = torch.tensor([0.2, 0.3, 0.35, 0.9]), torch.tensor([0, 0, 1, 1])
-    >>> scored(both, both, {"accuracy": "accuracy"}, ["half", "tuned f1"])
+    >>> score_views(both, both, {"accuracy": "accuracy"}, ["half", "tuned f1"])
     {'half': {'accuracy': 0.75}, 'tuned f1': {'accuracy': 1.0}}
     """
     scores, labels = test[0].double(), test[1]
@@ -76,8 +79,8 @@ def _rankings(scores: Tensor, labels: Tensor, metrics: Mapping[str, str], auroc_
     }
 
 
-def best_of(one: Values | None, other: Values) -> Values:
-    """Each number's larger one."""
+def keep_better(one: Values | None, other: Values) -> Values:
+    """The larger one of each two values."""
     if one is None:
         return other
     return {view: {key: max(value, one[view][key]) for key, value in of.items()} for view, of in other.items()}

@@ -1,4 +1,4 @@
-"""Losses, networks and datasets as text: ``MetricLoss('f1', step=Linear(0.1))``, of known names and literals alone."""
+"""Losses, networks and datasets as text, such as ``MetricLoss('f1', step=Linear(0.1))``: known names and literals."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class ExpressionError(MetricfitError, ValueError):
     """The text is not a call of known names."""
 
 
-def made(text: str, known: Known, **extra: Any) -> Any:
+def build_object(text: str, known: Known, **extra: Any) -> Any:
     """What the text says, each name called; ``extra`` goes to the outermost call. A bare name is called as it is.
 
-    >>> made("dict(a=[1, 2], b=list())", {"dict": dict, "list": list}, c=3)
+    >>> build_object("dict(a=[1, 2], b=list())", {"dict": dict, "list": list}, c=3)
     {'a': [1, 2], 'b': [], 'c': 3}
-    >>> made("open('x')", {"dict": dict})
+    >>> build_object("open('x')", {"dict": dict})
     Traceback (most recent call last):
     metricfit_papers.specs.expressions.ExpressionError: 'open' is not known here; there are dict
     """
@@ -32,7 +32,7 @@ def made(text: str, known: Known, **extra: Any) -> Any:
         raise ExpressionError(f"{text}: {error}") from error
 
 
-def check(text: str, known: Known) -> None:
+def check_expression(text: str, known: Known) -> None:
     """Refuse what is not a call of known names, without calling the outermost one."""
     _call(_parsed(text), text, known)
 

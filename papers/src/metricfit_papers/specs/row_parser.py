@@ -1,4 +1,4 @@
-"""The rows of a table's file: what is trained under each protocol, and how."""
+"""Reading the rows of a table's file: what is trained under each protocol, and how."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from typing import Any
 from metricfit.metrics import get_metric
 from metricfit_papers.rows.row_kinds import KINDS, TRAINED
 from metricfit_papers.specs import vocabulary
-from metricfit_papers.specs.expressions import check
-from metricfit_papers.specs.table_spec import HALF, MEAN, OUTPUTS, TUNED, UNCONSTRAINED, Protocol, Row, Training
+from metricfit_papers.specs.expressions import check_expression
+from metricfit_papers.specs.table_spec import (
+    HALF,
+    MEAN,
+    OUTPUTS,
+    TUNED,
+    UNCONSTRAINED,
+    ProtocolSpec,
+    RowSpec,
+    TrainingSpec,
+)
 from metricfit_papers.specs.toml_section import Section
 
 
-def rows_of(file: Section, protocols: dict[str, Protocol]) -> Iterator[Row]:
-    """The rows of a file, each once for every variant."""
+def rows_of(file: Section, protocols: dict[str, ProtocolSpec]) -> Iterator[RowSpec]:
+    """Read the rows of a file, each of them once per variant."""
     usual = file.section("training", optional=True)
     _check_names(usual, protocols)
     variants = list(file.section("variants", optional=True).sections())
@@ -33,7 +42,9 @@ def rows_of(file: Section, protocols: dict[str, Protocol]) -> Iterator[Row]:
             )
 
 
-def _row(name: str, given: Section, usual: Section, protocols: dict[str, Protocol], variant: dict[str, Any]) -> Row:
+def _row(
+    name: str, given: Section, usual: Section, protocols: dict[str, ProtocolSpec], variant: dict[str, Any]
+) -> RowSpec:
     kind = given.one_of("kind", list(KINDS), "network")
     only = tuple(given.take("protocols", list, list(protocols)))
     for each in only:
@@ -41,14 +52,14 @@ def _row(name: str, given: Section, usual: Section, protocols: dict[str, Protoco
     of, gathers = given.take("of", str, None), given.take("gathers", dict, {})
     losses = _losses(given, only, protocols)
     own = given.take("training", dict, {})
-    training: dict[str, Training] = {}
+    training: dict[str, TrainingSpec] = {}
     if of is None and not gathers and kind in TRAINED:
         lacking = [each for each in only if each not in losses]
         if lacking:
             raise given.error("loss", f"is missing for {', '.join(lacking)}; give it, or name the row's protocols")
         layers = (usual.whole, own)
         training = {each: _training(given, _merged(layers, each, protocols) | variant) for each in only}
-    found = Row(
+    found = RowSpec(
         name=name,
         title=given.take("title", str, name),
         kind=kind,
@@ -69,21 +80,21 @@ def _row(name: str, given: Section, usual: Section, protocols: dict[str, Protoco
     return found
 
 
-def _losses(given: Section, only: tuple[str, ...], protocols: dict[str, Protocol]) -> dict[str, str]:
-    """The loss under each protocol: one text for all, or one each."""
+def _losses(given: Section, only: tuple[str, ...], protocols: dict[str, ProtocolSpec]) -> dict[str, str]:
+    """Read the loss under each protocol: one text for all, or one per protocol."""
     texts = given.take("loss", (str, dict), {})
     by_protocol = texts if isinstance(texts, dict) else dict.fromkeys(only, texts)
     for protocol, text in by_protocol.items():
         _check_protocol(given, f"loss.{protocol}", protocol, protocols)
         try:
-            check(text, vocabulary.LOSSES)
+            check_expression(text, vocabulary.LOSSES)
         except ValueError as error:
             raise given.error(f"loss.{protocol}", str(error)) from error
     return by_protocol
 
 
-def _merged(layers: tuple[dict[str, Any], ...], protocol: str, protocols: dict[str, Protocol]) -> dict[str, Any]:
-    """Settings for all protocols, then those of this one, layer by layer."""
+def _merged(layers: tuple[dict[str, Any], ...], protocol: str, protocols: dict[str, ProtocolSpec]) -> dict[str, Any]:
+    """Merge the settings of several layers; in each, those of this protocol override those of all protocols."""
     merged: dict[str, Any] = {}
     for layer in layers:
         merged |= {key: value for key, value in layer.items() if key not in protocols}
@@ -91,14 +102,14 @@ def _merged(layers: tuple[dict[str, Any], ...], protocol: str, protocols: dict[s
     return merged
 
 
-def _check_names(usual: Section, protocols: dict[str, Protocol]) -> None:
-    """What is misspelt under [training] is told there, not under the first row that it is for."""
-    usual.asked = [*(field.name for field in fields(Training)), *protocols]
+def _check_names(usual: Section, protocols: dict[str, ProtocolSpec]) -> None:
+    """Report misspelt keys of [training] there, and not under the first row that uses them."""
+    usual.asked = [*(field.name for field in fields(TrainingSpec)), *protocols]
     usual.given = {key: value for key, value in usual.whole.items() if key not in usual.asked}
     usual.done()
 
 
-def _check_protocol(given: Section, key: str, protocol: str, protocols: dict[str, Protocol]) -> None:
+def _check_protocol(given: Section, key: str, protocol: str, protocols: dict[str, ProtocolSpec]) -> None:
     if protocol not in protocols:
         raise given.error(key, f"there is no protocol {protocol!r}; there are {', '.join(protocols)}")
 
@@ -113,11 +124,11 @@ def _check_rate(lr: float) -> None:
         raise ValueError(f"should be above 0, got {lr}")
 
 
-def _training(row: Section, settings: dict[str, Any]) -> Training:
+def _training(row: Section, settings: dict[str, Any]) -> TrainingSpec:
     given = Section(row.file, f"{row.path}.training", settings)
-    found = Training(
-        network=given.checked("network", str, lambda text: check(text, vocabulary.NETWORKS)),
-        optimizer=given.checked("optimizer", str, lambda text: check(text, vocabulary.OPTIMIZERS), "Adam"),
+    found = TrainingSpec(
+        network=given.checked("network", str, lambda text: check_expression(text, vocabulary.NETWORKS)),
+        optimizer=given.checked("optimizer", str, lambda text: check_expression(text, vocabulary.OPTIMIZERS), "Adam"),
         lr=given.checked("lr", float, _check_rate),
         batch_size=at_least(given, "batch_size", least=0),
         epochs=at_least(given, "epochs"),
@@ -130,7 +141,7 @@ def _training(row: Section, settings: dict[str, Any]) -> Training:
 
 
 def at_least(section: Section, key: str, default: Any = None, least: int = 1) -> int:
-    """A whole number, not below ``least``."""
+    """Take a whole number that is at least ``least``."""
     value: int = section.take(key, int) if default is None else section.take(key, int, default)
     if value < least:
         raise section.error(key, f"should be at least {least}, got {value}")
@@ -138,7 +149,7 @@ def at_least(section: Section, key: str, default: Any = None, least: int = 1) ->
 
 
 def check_decided(text: str) -> None:
-    """Refuse what is no way to decide."""
+    """Refuse a text that is no way of making decisions."""
     if text in (MEAN, HALF, UNCONSTRAINED):
         return
     if not text.startswith(TUNED):

@@ -1,4 +1,4 @@
-"""From a TOML file to a TableSpec. The format is described in docs/reproduction/add-a-table.md."""
+"""Reading the TOML file of a table. The format is described in docs/reproduction/add-a-table.md."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from metricfit_papers.datasets.trials import PIXELS, PREPARATIONS
+from metricfit_papers.datasets.preparations import PIXELS, PREPARATIONS
 from metricfit_papers.specs import column_names, vocabulary
-from metricfit_papers.specs.expressions import check
+from metricfit_papers.specs.expressions import check_expression
 from metricfit_papers.specs.row_parser import at_least, check_decided, rows_of
 from metricfit_papers.specs.table_spec import (
     ALL,
@@ -19,42 +19,52 @@ from metricfit_papers.specs.table_spec import (
     THRESHOLDED,
     UNCONSTRAINED,
     VARIED,
-    Column,
-    Dataset,
-    Protocol,
-    Published,
-    Row,
+    ColumnSpec,
+    DatasetSpec,
+    ProtocolSpec,
+    PublishedNumber,
+    RowSpec,
     TableSpec,
 )
 from metricfit_papers.specs.toml_section import Section, SpecError, read_toml
 
-#: What a table may leave to another one.
+#: What a table may take from another one.
 SHARED = ("paper", "trials", "prepare", "datasets", "training", "protocols", "rows")
 FOLDER = Path(str(resources.files("metricfit_papers"))) / "tables"
 
 
-def names() -> list[str]:
-    """The tables that come with the package.
+def table_names() -> list[str]:
+    """Names of the tables that come with the package.
 
-    >>> "btg-1" in names()
+    >>> "btg-1" in table_names()
     True
     """
     return sorted((path.stem for path in FOLDER.glob("*.toml")), key=_by_number)
 
 
-def find(name: str) -> TableSpec:
-    """A table by its name, or by the path of a file that describes it."""
+def find_table(name: str) -> TableSpec:
+    """Find a table.
+
+    Args:
+        name: Name of a table of the package, or the path of a ``.toml`` file.
+
+    Returns:
+        The table.
+
+    Raises:
+        SpecError: There is no such table, or its file has a mistake; the message names the file and the key.
+    """
     if name.endswith(".toml"):
         return parse(Path(name))
-    if name not in names():
+    if name not in table_names():
         raise SpecError(
-            f"no table is called {name!r}; there are {', '.join(names())}, or give the path of a .toml file"
+            f"no table is called {name!r}; there are {', '.join(table_names())}, or give the path of a .toml file"
         )
     return parse(FOLDER / f"{name}.toml")
 
 
 def parse(path: Path) -> TableSpec:
-    """The table that a file describes; errors name the file, the key and the remedy."""
+    """Read the table that a file describes; errors name the file, the key and the remedy."""
     file = _completed(read_toml(path), path)
     protocols = {name: _protocol(name, given) for name, given in file.section("protocols").sections()}
     if not protocols:
@@ -82,14 +92,14 @@ def parse(path: Path) -> TableSpec:
 
 
 def _completed(file: Section, path: Path, on_the_way: tuple[Path, ...] = ()) -> Section:
-    """With what the file leaves to another one, named by its key ``like``, which may leave it to a third."""
+    """Add what the file takes from another one, which its key ``like`` names and which may itself be like a third."""
     like = file.take("like", str, None)
     if like is None:
         return file
     places = [path.parent / f"{like}.toml", FOLDER / f"{like}.toml"]
     there = next((each for each in places if each.is_file() and each != path), None)
     if there is None:
-        raise file.error("like", f"there is no table {like!r} beside this file, nor one of {', '.join(names())}")
+        raise file.error("like", f"there is no table {like!r} beside this file, nor one of {', '.join(table_names())}")
     if there in on_the_way:
         raise file.error("like", f"goes in a circle, by way of {there.name}; give one of the files what they share")
     other = _completed(read_toml(there), there, (*on_the_way, path)).whole
@@ -110,30 +120,30 @@ def _datasets(section: Section) -> Iterator[tuple[str, Section]]:
     yield from section.sections()
 
 
-def _dataset(name: str, given: Section) -> Dataset:
-    made = given.checked("made", str, lambda text: check(text, vocabulary.DATASETS), None)
+def _dataset(name: str, given: Section) -> DatasetSpec:
+    made = given.checked("made", str, lambda text: check_expression(text, vocabulary.DATASETS), None)
     file = given.take("file", str, None)
     target, positive = given.take("target", str, None), given.take("positive", (str, int), None)
     if file is not None and (target is None or positive is None):
         raise given.error("file", "needs target, the column of labels, and positive, the positive label")
     if file is None and made is None:
         vocabulary.check_dataset(given, name)
-    found = Dataset(
+    found = DatasetSpec(
         name, given.take("title", str, name), made, file, target, None if positive is None else str(positive)
     )
     given.done()
     return found
 
 
-def _column(given: Section) -> Column:
+def _column(given: Section) -> ColumnSpec:
     metric = given.checked("metric", str, column_names.check_column)
-    found = Column(given.take("title", str, metric), metric, given.take("shown", bool, True))
+    found = ColumnSpec(given.take("title", str, metric), metric, given.take("shown", bool, True))
     given.done()
     return found
 
 
-def _protocol(name: str, given: Section) -> Protocol:
-    usual = Protocol(name, given.take("says", str))
+def _protocol(name: str, given: Section) -> ProtocolSpec:
+    usual = ProtocolSpec(name, given.take("says", str))
     fractions = given.take("fractions", list, list(usual.fractions))
     if not _are_fractions(fractions):
         raise given.error("fractions", f"are of training, validation and test rows and add up to 1, got {fractions}")
@@ -157,7 +167,7 @@ def _are_fractions(given: list[object]) -> bool:
     return len(given) == len(shares) == 3 and abs(sum(shares) - 1) < 1e-6 and shares[0] > 0 and shares[2] > 0
 
 
-def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, str, str], Published]]:
+def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, str, str], PublishedNumber]]:
     for dataset, rows in section.sections():
         if dataset not in (*spec.datasets, ALL):
             raise section.error(dataset, f"is neither {ALL!r} nor one of the datasets {', '.join(spec.datasets)}")
@@ -170,7 +180,10 @@ def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, s
                 pair = values.take(column, list)
                 if len(pair) not in (1, 2) or not all(isinstance(each, (int, float)) for each in pair):
                     raise values.error(column, f"should be [mean, standard deviation] or [mean], got {pair}")
-                yield (dataset, row, column), Published(float(pair[0]), float(pair[1]) if len(pair) == 2 else None)
+                yield (
+                    (dataset, row, column),
+                    PublishedNumber(float(pair[0]), float(pair[1]) if len(pair) == 2 else None),
+                )
 
 
 def _check_references(spec: TableSpec) -> None:
@@ -196,7 +209,7 @@ def _check_references(spec: TableSpec) -> None:
             raise SpecError(f"{spec.file}: rows.{row.name}.decided: is missing; a row 'of' another differs by it alone")
 
 
-def _check_gathered(spec: TableSpec, row: Row) -> None:
+def _check_gathered(spec: TableSpec, row: RowSpec) -> None:
     where = f"{spec.file}: rows.{row.name}.gathers"
     if set(row.gathers) != set(spec.columns):
         raise SpecError(f"{where}: should name a row for each of the columns {', '.join(spec.columns)}")

@@ -20,10 +20,10 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnSpec:
     """What is measured: a metric of decisions by its name, or one of ``column_names.OTHERS``, such as "auroc".
 
-    One that is not ``shown`` is measured for another table, which then has its numbers for nothing.
+    A column that is not ``shown`` is measured for another table, which shares the cells of this one.
     """
 
     title: str
@@ -32,10 +32,18 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Training:
-    """How a network is trained; ``batch_size`` 0 is all samples at once, ``patience`` 0 never stops early.
+class TrainingSpec:
+    """How a network is trained.
 
-    ``precision`` is None, torch's float32, or "bf16-mixed".
+    Attributes:
+        network: The network as text, such as "btg_mlp".
+        optimizer: The optimiser as text, such as "Adam".
+        lr: Learning rate.
+        batch_size: Batch size; 0 for all samples at once.
+        epochs: Maximum number of epochs.
+        patience: Number of epochs without improvement before training stops; 0 to never stop early.
+        monitor: What is watched on the validation rows.
+        precision: None for float32, or "bf16-mixed".
     """
 
     network: str
@@ -49,20 +57,21 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """How trials differ, what is thresholded where, and which weights are judged.
+class ProtocolSpec:
+    """How trials differ, what is thresholded where, and which weights are scored.
 
     Attributes:
-        says: in a sentence, for the page.
-        split: "random" rows; "stratified"; or "apart": stratified, copies of a row and groups on one side.
-        fractions: of training, validation and test rows; no validation means that training rows are watched instead.
-        varied: what differs between trials: "weights" alone on one split, new "splits" too, or the test "folds".
-        published_test: the test rows are those the dataset's origin chose, where it did.
-        thresholded: "probabilities", or a row's own "outputs", be they probabilities or logits.
-        auroc: of "scores", or of thresholded "labels" (the mean of TPR and TNR).
-        checkpoint: the weights of the "best validation" value, or for each column the "best test" score over all
-            weights that were once the best on the validation set.
-        decided: where decisions are made: "mean" over the thresholds 0.1 to 0.9, "half", or "tuned METRIC".
+        name: Name of the protocol.
+        says: Description in a sentence, for the page.
+        split: "random" rows; "stratified"; or "apart": stratified, with copies of a row and groups in one part.
+        fractions: Fractions of training, validation and test rows. Without validation rows, training rows are watched.
+        varied: What differs between trials: only the "weights", also the "splits", or the test "folds".
+        published_test: Whether the test rows are those that the publisher of the dataset chose, if there are such.
+        thresholded: "probabilities", or the "outputs" of a row, which are probabilities or logits.
+        auroc: AUROC of "scores", or of thresholded "labels" (the mean of TPR and TNR).
+        checkpoint: The weights with the "best validation" value, or for each column the "best test" score over all
+            weights that were the best on the validation rows at some point.
+        decided: How decisions are made: "mean" over the thresholds 0.1 to 0.9, "half" for 0.5, or "tuned METRIC".
     """
 
     name: str
@@ -78,18 +87,25 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row: how its scores come about, and where its decisions are made if not where the protocol says.
+class RowSpec:
+    """One row of a table: what is trained, and how its decisions are made.
 
     Attributes:
-        kind: "network", or another registered kind.
-        loss: for each protocol, as text.
-        outputs: what the network of the published code puts out.
-        of: the row whose trials these are, decided elsewhere; then there is nothing to train.
-        gathers: for each column the row whose numbers it shows; then there is nothing to train either.
-        decided: as of Protocol; None is the protocol's.
-        training: by protocol.
-        tags: what ``--without`` goes by.
+        name: Name of the row.
+        title: Title of the row on the page.
+        kind: "network", or another kind of ``rows.row_kinds``.
+        loss: The loss as text, for each protocol.
+        outputs: What the network of the published code returns: "probabilities" or "logits".
+        of: Another row whose trials are shown with other decisions; nothing is trained for this one then.
+        gathers: For each column the row whose numbers are shown; nothing is trained for this one then.
+        decided: How decisions are made, as in ProtocolSpec; None for the protocol's way.
+        class_weight: None or "balanced".
+        oversample: Share of positives to oversample to.
+        training: How networks are trained, for each protocol.
+        settings: Settings of the kind of row.
+        protocols: Names of the protocols that have this row.
+        tags: What ``--without`` selects by.
+        note: A remark for the page.
     """
 
     name: str
@@ -102,7 +118,7 @@ class Row:
     decided: str | None = None
     class_weight: str | None = None
     oversample: float | None = None
-    training: Mapping[str, Training] = field(default_factory=dict)
+    training: Mapping[str, TrainingSpec] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     protocols: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -110,16 +126,16 @@ class Row:
 
     @property
     def own_trials(self) -> bool:
-        """Whether there is anything to train."""
+        """Whether this row is trained itself."""
         return self.of is None and not self.gathers
 
-    def decided_under(self, protocol: Protocol) -> str:
-        """Where decisions are made."""
+    def decided_under(self, protocol: ProtocolSpec) -> str:
+        """How decisions are made under a protocol."""
         return self.decided or protocol.decided
 
 
 @dataclass(frozen=True)
-class Dataset:
+class DatasetSpec:
     """A dataset: a name that metricfit.data knows, a call such as ``two_blobs(0.05)``, or a file of the user's."""
 
     name: str
@@ -131,7 +147,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedNumber:
     """A published number and its standard deviation, None where the paper gives none."""
 
     mean: float
@@ -140,7 +156,7 @@ class Published:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table of a paper, as its file says."""
+    """A table of a paper, as described by its file."""
 
     name: str
     file: str
@@ -149,35 +165,35 @@ class TableSpec:
     where: str
     trials: int
     prepare: str
-    datasets: Mapping[str, Dataset]
-    columns: Mapping[str, Column]
-    protocols: Mapping[str, Protocol]
-    rows: Mapping[str, Row]
-    published: Mapping[tuple[str, str, str], Published]
+    datasets: Mapping[str, DatasetSpec]
+    columns: Mapping[str, ColumnSpec]
+    protocols: Mapping[str, ProtocolSpec]
+    rows: Mapping[str, RowSpec]
+    published: Mapping[tuple[str, str, str], PublishedNumber]
     notes: tuple[str, ...] = ()
     against: str | None = None
 
     @property
-    def shown_columns(self) -> dict[str, Column]:
-        """Those that are not measured for another table alone."""
+    def shown_columns(self) -> dict[str, ColumnSpec]:
+        """The columns that are not measured only for another table."""
         return {key: column for key, column in self.columns.items() if column.shown}
 
     @property
     def averaged(self) -> bool:
-        """Means over all datasets are shown, and rows against one of them."""
+        """Whether means over all datasets are shown, and rows compared with one row."""
         return self.against is not None
 
-    def shown(self, protocol: str) -> list[Row]:
+    def shown(self, protocol: str) -> list[RowSpec]:
         """The rows of a protocol."""
         return [row for row in self.rows.values() if protocol in row.protocols]
 
     def views(self) -> list[str]:
-        """All ways in which any row or protocol decides."""
+        """All ways of making decisions of any row or protocol."""
         every = [MEAN, HALF, *(protocol.decided for protocol in self.protocols.values())]
         return list(dict.fromkeys([*every, *(row.decided for row in self.rows.values() if row.decided)]))
 
-    def cell(self, protocol: str, dataset: str, row: Row, trials: int, epochs: int | None) -> dict[str, Any]:
-        """All that a cell's numbers depend on, as plain values."""
+    def cell(self, protocol: str, dataset: str, row: RowSpec, trials: int, epochs: int | None) -> dict[str, Any]:
+        """Everything that the numbers of a cell depend on, as plain values."""
         training = row.training.get(protocol)
         settings = asdict(row) | {"loss": row.loss.get(protocol), "training": training and _given(asdict(training))}
         for key in ("title", "note", "tags", "decided", "of", "gathers", "protocols"):
@@ -198,5 +214,5 @@ class TableSpec:
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """Without a precision that is the usual one, so that cells made before there were others are still theirs."""
+    """Leave out the default precision, so that cells that were made before there was a choice are still found."""
     return {key: value for key, value in settings.items() if (key, value) != ("precision", None)}

@@ -20,11 +20,11 @@ MISSING: Any = object()
 
 
 class SpecError(MetricfitError, ValueError):
-    """A table's file is not as it should be."""
+    """The file of a table has a mistake."""
 
 
 def read_toml(path: Path) -> Section:
-    """The whole file."""
+    """Read a whole file."""
     try:
         with path.open("rb") as file:
             return Section(str(path), "", tomllib.load(file))
@@ -35,7 +35,7 @@ def read_toml(path: Path) -> Section:
 
 
 class Section:
-    """One table of the file; every key must be taken, so that none is misspelt. ``whole`` is all that was there."""
+    """One section of a TOML file. Every key must be taken, so that misspelt ones are found; ``whole`` has all keys."""
 
     def __init__(self, file: str, path: str, given: dict[str, Any]) -> None:
         self.file, self.path, self.given = file, path, dict(given)
@@ -43,15 +43,15 @@ class Section:
         self.asked: list[str] = []
 
     def error(self, key: str, message: str) -> SpecError:
-        """One that names the file and the key."""
+        """Make an error that names the file and the key."""
         return SpecError(f"{self.file}: {self.key(key)}: {message}")
 
     def key(self, key: str) -> str:
-        """With the tables it is in."""
+        """The full name of a key, with the sections around it."""
         return f"{self.path}.{key}" if self.path else key
 
     def take(self, key: str, kind: type[T] | tuple[type, ...], default: Any = MISSING) -> Any:
-        """A value of a kind; an error if it is another, or not there and has no default."""
+        """Take a value of this type; an error if its type differs, or if it is missing and has no default."""
         self.asked.append(key)
         if key not in self.given:
             if default is MISSING:
@@ -68,7 +68,7 @@ class Section:
         return value
 
     def one_of(self, key: str, allowed: Sequence[str], default: Any = MISSING) -> str:
-        """A word of a few."""
+        """Take one of the allowed words."""
         value: str = self.take(key, str, default)
         if value not in allowed:
             raise self.error(key, f"should be one of {', '.join(allowed)}, got {value!r}")
@@ -77,7 +77,7 @@ class Section:
     def checked(
         self, key: str, kind: type[T] | tuple[type, ...], check: Callable[[Any], Any], default: Any = MISSING
     ) -> Any:
-        """A value that ``check`` does not raise ValueError for."""
+        """Take a value, and report the ValueError that ``check`` raises with the name of the key."""
         value = self.take(key, kind, default)
         if value is not default:
             try:
@@ -87,17 +87,17 @@ class Section:
         return value
 
     def section(self, key: str, optional: bool = False) -> Section:
-        """A table inside this one."""
+        """Take a section inside this one."""
         value = self.take(key, dict, {} if optional else MISSING)
         return Section(self.file, self.key(key), value)
 
     def sections(self) -> Iterator[tuple[str, Section]]:
-        """All that is left, each a table."""
+        """Take all remaining keys, each of them a section."""
         for key in list(self.given):
             yield key, self.section(key)
 
     def done(self) -> None:
-        """Nothing may be left."""
+        """Raise an error if keys are left that nobody took."""
         for key in self.given:
             near = get_close_matches(key, self.asked, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the keys here are {', '.join(dict.fromkeys(self.asked))}"

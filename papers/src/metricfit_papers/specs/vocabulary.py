@@ -1,4 +1,4 @@
-"""The names that a table's file may use."""
+"""The names that the expressions of a table's file may use, and what they stand for."""
 
 from __future__ import annotations
 

@@ -1,34 +1,17 @@
-"""Image sets, from tiny files in each of the layouts of the real ones, and from the real ones where they are."""
+"""CIFAR-10, from tiny files in each of the layouts of the real ones."""
 
-import gzip
 import io
 import os
 import pickle
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from metricfit_papers.images import BadImageFile, caltech256, cifar10, fashion_mnist
+from metricfit_papers.images import BadImageFile, cifar10
 
 RNG = np.random.default_rng(0)
-
-
-def write_idx(path, array, packed=True):
-    content = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape) + array.tobytes()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(content) if packed else content)
-
-
-def write_fashion(where, packed=True):
-    pixels, labels = RNG.integers(0, 256, (5, 28, 28), dtype=np.uint8), np.array([3, 0, 9, 1, 1], dtype=np.uint8)
-    for part, rows in (("train", slice(0, 3)), ("t10k", slice(3, 5))):
-        ending = ".gz" if packed else ""
-        write_idx(where / f"{part}-images-idx3-ubyte{ending}", pixels[rows], packed)
-        write_idx(where / f"{part}-labels-idx1-ubyte{ending}", labels[rows], packed)
-    return pixels, labels
 
 
 BATCHES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
@@ -74,17 +57,6 @@ def write_mosaics(folder, names=BATCHES):
     train = np.concatenate([every[name][1] for name in BATCHES[:5]]).astype(np.uint8)
     np.savez(where / "labels.npz", y_train=train, y_test=every["test_batch"][1].astype(np.uint8))
     return [every[name] for name in names]
-
-
-@pytest.mark.parametrize("place", ["FashionMNIST/raw", "images/fashion-mnist", "."])
-@pytest.mark.parametrize("packed", [True, False])
-def test_fashion_mnist_reads_back_what_was_written(tmp_path, place, packed):
-    pixels, labels = write_fashion(tmp_path / place, packed)
-    found = fashion_mnist(tmp_path)
-    np.testing.assert_array_equal(np.concatenate([found.train.pixels, found.test.pixels]), pixels[:, None])
-    assert [*found.train.labels, *found.test.labels] == labels.tolist()
-    assert found.classes[found.train.labels[0]] == "dress"
-    assert not found.whole
 
 
 @pytest.mark.parametrize("write", [write_pickles, write_binary, write_mosaics])
@@ -277,83 +249,15 @@ def test_a_test_batch_cut_between_two_images_is_refused_beside_whole_ones(tmp_pa
     assert len(cifar10(tmp_path).test) == 4
 
 
-def unpack(path):
-    plain = path.with_suffix("")
-    plain.write_bytes(gzip.decompress(path.read_bytes()))
-    return plain
-
-
-@pytest.mark.parametrize("unpacked", ["train-images", "train-labels", "t10k-images", "t10k-labels"])
-def test_fashion_mnist_may_be_unpacked_in_part(tmp_path, unpacked):
-    pixels, labels = write_fashion(tmp_path)
-    path = next(tmp_path.glob(f"{unpacked}*"))
-    unpack(path)
-    path.unlink()
-    found = fashion_mnist(tmp_path)
-    np.testing.assert_array_equal(np.concatenate([found.train.pixels, found.test.pixels]), pixels[:, None])
-    assert [*found.train.labels, *found.test.labels] == labels.tolist()
-
-
-def test_a_broken_gzip_file_does_not_hide_the_unpacked_one(tmp_path):
-    pixels, _ = write_fashion(tmp_path)
-    packed = tmp_path / "train-images-idx3-ubyte.gz"
-    plain = unpack(packed)
-    spoil(packed, packed.read_bytes()[:50])
-    with pytest.warns(
-        UserWarning, match=r"ubyte.gz is not a whole gzip file .* or remove it; .*ubyte beside it is read"
-    ):
-        found = fashion_mnist(tmp_path)
-    np.testing.assert_array_equal(found.train.pixels, pixels[:3, None])
-    spoil(plain, b"broken, too")
-    with (
-        pytest.warns(UserWarning, match=r"ubyte.gz is not a whole gzip file"),
-        pytest.raises(BadImageFile, match=r"ubyte is not an idx file"),
-    ):
-        fashion_mnist(tmp_path)
-
-
-def test_fashion_mnist_without_images_is_refused(tmp_path):
-    write_fashion(tmp_path)
-    write_idx(tmp_path / "t10k-images-idx3-ubyte.gz", np.zeros((0, 28, 28), np.uint8))
-    write_idx(tmp_path / "t10k-labels-idx1-ubyte.gz", np.zeros(0, np.uint8))
-    with pytest.raises(BadImageFile, match=r"t10k-images-idx3-ubyte.gz holds no images"):
-        fashion_mnist(tmp_path)
-
-
-def spoil(path, content):
-    path.write_bytes(content)
-    return path.name
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    write_fashion(tmp_path)
-    labels = tmp_path / "t10k-labels-idx1-ubyte.gz"
-    whole = labels.read_bytes()
-    for content, says in (
-        (whole[:-9], "is not a whole gzip file"),
-        (b"no gzip", "is not a whole gzip file"),
-        (gzip.compress(b"\0\0\x08\x03"), "is not an idx file of bytes in 1 dimensions"),
-        (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7])), "should hold 2 bytes, it has 1"),
-        (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])), "has 1 labels for 2 images"),
-    ):
-        spoil(labels, content)
-        with pytest.raises(BadImageFile, match=labels.name) as caught:
-            fashion_mnist(tmp_path)
-        assert says in str(caught.value)
-    write_idx(tmp_path / "train-images-idx3-ubyte.gz", np.zeros((1, 8, 8), np.uint8))
-    with pytest.raises(BadImageFile, match="images of 8 x 8, not 28 x 28"):
-        fashion_mnist(tmp_path)
-
-
 def test_damaged_mosaics_and_binaries_are_named(tmp_path):
     write_binary(tmp_path)
-    spoil(tmp_path / "cifar-10-batches-bin" / "data_batch_5.bin", b"x" * 3074)
+    (tmp_path / "cifar-10-batches-bin" / "data_batch_5.bin").write_bytes(b"x" * 3074)
     with pytest.raises(BadImageFile, match=r"data_batch_5.bin has 3074 bytes, which are no whole number of 3073"):
         cifar10(tmp_path)
     other = tmp_path / "other"
     write_mosaics(other)
     where = other / "images" / "cifar10"
-    spoil(where / "data_batch_4.webp", b"no picture")
+    (where / "data_batch_4.webp").write_bytes(b"no picture")
     with pytest.raises(BadImageFile, match=r"data_batch_4.webp cannot be read as a picture"):
         cifar10(other)
     Image.fromarray(np.zeros((32, 64, 3), np.uint8)).save(where / "data_batch_4.webp")
@@ -367,17 +271,7 @@ def test_damaged_mosaics_and_binaries_are_named(tmp_path):
         cifar10(other)
 
 
-@pytest.mark.parametrize("load", [cifar10, fashion_mnist, caltech256])
-def test_what_is_missing_says_what_to_download_and_where_it_goes(tmp_path, load):
-    with pytest.raises(FileNotFoundError, match=r"is not in .* Download .* https://.*(there|raw)$"):
-        load(tmp_path)
-
-
-def test_a_missing_part_is_named(tmp_path):
-    write_fashion(tmp_path)
-    (tmp_path / "t10k-images-idx3-ubyte.gz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"t10k-images-idx3-ubyte.gz; it is part of Fashion-MNIST, https"):
-        fashion_mnist(tmp_path)
+def test_a_missing_batch_is_named(tmp_path):
     write_pickles(tmp_path)
     (tmp_path / "cifar-10-batches-py" / "data_batch_3").unlink()
     with pytest.raises(FileNotFoundError, match="data_batch_3; it is part of CIFAR-10, https"):
@@ -385,65 +279,3 @@ def test_a_missing_part_is_named(tmp_path):
     (tmp_path / "cifar-10-batches-py" / "data_batch_1").unlink()
     with pytest.raises(FileNotFoundError, match="data_batch_1; it is part of CIFAR-10, https"):
         cifar10(tmp_path)
-
-
-def test_caltech256_is_a_folder_of_folders(tmp_path):
-    colours = {"001.ak47": 10, "002.bat": 200}
-    for name, value in colours.items():
-        where = tmp_path / "256_ObjectCategories" / name
-        where.mkdir(parents=True)
-        for number in range(5):
-            Image.fromarray(np.full((6 + number, 9, 3), value, np.uint8)).save(where / f"{number:04d}.png")
-        (where / "notes.txt").write_text("not a picture", encoding="utf-8")
-    found = caltech256(tmp_path, side=4)
-    assert found.classes == ("ak47", "bat")
-    assert found.train.pixels.shape == (8, 3, 4, 4)
-    assert found.test.labels.tolist() == [0, 1]
-    for part in (found.train, found.test):
-        np.testing.assert_array_equal(part.pixels.min((1, 2, 3)), np.array([10, 200])[part.labels])
-    (tmp_path / "256_ObjectCategories" / "003.none").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"003.none has no pictures"):
-        caltech256(tmp_path)
-
-
-def test_caltech256_refuses_shares_sides_and_folders_that_cannot_be(tmp_path):
-    for name in ("001.ak47", "002.bat"):
-        (tmp_path / name).mkdir()
-        for number in range(5):
-            Image.fromarray(np.zeros((6, 9, 3), np.uint8)).save(tmp_path / name / f"{number:04d}.png")
-    for share in (2.0, 1.0, -0.1, float("nan")):
-        with pytest.raises(ValueError, match=rf"test_share is {share}; give a share from 0 to less than 1"):
-            caltech256(tmp_path, test_share=share)
-    with pytest.raises(ValueError, match=r"test_share 0.95 takes all 5 pictures of .*001.ak47 .* give less"):
-        caltech256(tmp_path, test_share=0.95)
-    with pytest.raises(ValueError, match="side is 0; give the width"):
-        caltech256(tmp_path, side=0)
-    assert len(caltech256(tmp_path, test_share=0, side=2).train) == 10
-    (tmp_path / "3").mkdir()
-    with pytest.raises(BadImageFile, match=r"3 is a number without a name; call it as 001.ak47 is called"):
-        caltech256(tmp_path)
-
-
-def test_a_folder_with_a_number_for_a_name_is_not_caltech256(tmp_path):
-    (tmp_path / "3").mkdir()
-    with pytest.raises(FileNotFoundError, match="Caltech-256 is not in"):
-        caltech256(tmp_path)
-
-
-REAL = Path(os.environ.get("METRICFIT_DATA", "nowhere")) / "images"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not REAL.is_dir(), reason="METRICFIT_DATA names no folder with images")
-def test_the_real_files():
-    fashion = fashion_mnist(REAL.parent)
-    assert fashion.whole
-    assert np.bincount(fashion.train.labels).tolist() == [6000] * 10
-    assert round(fashion.train.pixels.mean() / 255, 4) == 0.2860  # the published mean
-    cifar = cifar10(REAL.parent)
-    assert np.bincount(cifar.test.labels).tolist() == [1000] * 10
-    assert cifar.train.labels[:5].tolist() == [6, 9, 9, 4, 1]  # frog, truck, truck, deer, automobile
-    # Neighbours in a picture are alike; a mosaic cut at the wrong places would not be.
-    first = cifar.train.pixels[0].astype(float)
-    assert np.abs(np.diff(first, axis=-1)).mean() < 25
-    assert len(cifar.train) in (20_000, 50_000)

@@ -1,0 +1,115 @@
+"""The files of a table's datasets: finding them, reading them, and recognising their content."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from metricfit.data import Table, load
+from metricfit.data.loading import file_of
+from metricfit_papers.images.image_tasks import ImageTask
+from metricfit_papers.specs import vocabulary
+from metricfit_papers.specs.expressions import build_object
+from metricfit_papers.specs.table_spec import DatasetSpec
+
+
+@lru_cache(maxsize=2)
+def load_table(dataset: DatasetSpec, folder: str | None, beside: str) -> Table:
+    """Read a dataset that is a table; the two that were read last are kept in memory.
+
+    Args:
+        dataset: Which dataset.
+        folder: The folder with the datasets, if one was given.
+        beside: The folder of the table's file, where a user's data file may be.
+
+    Returns:
+        The table, its columns as the publisher has them.
+    """
+    if dataset.made is not None:
+        table: Table = build_object(dataset.made, vocabulary.DATASETS)
+        return table
+    if dataset.file is not None:
+        return _read_user_table(dataset, folder, beside)
+    return load(dataset.name, require_folder(folder, dataset))
+
+
+def find_image_task(dataset: DatasetSpec) -> ImageTask | None:
+    """The image task that a dataset names; None for a dataset that is a table."""
+    built = None if dataset.made is None else build_object(dataset.made, vocabulary.DATASETS)
+    return built if isinstance(built, ImageTask) else None
+
+
+def require_folder(folder: str | None, dataset: DatasetSpec) -> str:
+    """The folder with the datasets, or an error that asks for it."""
+    if folder is None:
+        raise ValueError(
+            f"{dataset.title} is read from a folder: give --data FOLDER. docs/reproduction/data.md says which file "
+            "goes where and how to get it"
+        )
+    return folder
+
+
+def check_dataset_file(dataset: DatasetSpec, folder: str | None, beside: str) -> None:
+    """Raise FileNotFoundError with how to get the dataset, if its file is missing."""
+    if dataset.file is not None:
+        _find_user_file(dataset, folder, beside)
+    elif dataset.made is None:
+        file_of(dataset.name, require_folder(folder, dataset))
+
+
+def content_key(dataset: DatasetSpec, folder: str | None, beside: str) -> str | None:
+    """What tells two versions of a dataset apart, as part of the name of a cell.
+
+    A hash of a user's file, or how much of an image set is present; None for datasets whose content is verified when
+    they are read.
+    """
+    task = find_image_task(dataset)
+    if task is not None:
+        return task.content(require_folder(folder, dataset))
+    if dataset.file is None:
+        return None
+    return hashlib.sha256(_find_user_file(dataset, folder, beside).read_bytes()).hexdigest()[:16]
+
+
+def image_fingerprint(dataset: DatasetSpec, folder: str | None) -> str | None:
+    """The fingerprint of the pixels of an image set; None for a dataset that is a table."""
+    task = find_image_task(dataset)
+    return None if task is None else fingerprint(task.images(require_folder(folder, dataset))[0])
+
+
+def fingerprint(numbers: NDArray[Any]) -> str:
+    """Sixteen characters that differ where the numbers do."""
+    return hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
+
+
+def describe_part(dataset: DatasetSpec, folder: str | None) -> str:
+    """How much of an image set is present, in words; empty if all of it is, or if the task needs no more."""
+    task = find_image_task(dataset)
+    return "" if task is None else task.part(require_folder(folder, dataset))
+
+
+def _find_user_file(dataset: DatasetSpec, folder: str | None, beside: str) -> Path:
+    assert dataset.file is not None
+    places = [Path(place) / dataset.file for place in (folder, beside) if place is not None]
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"{dataset.title}: there is no file {' or '.join(map(str, places))}")
+    return path
+
+
+def _read_user_table(dataset: DatasetSpec, folder: str | None, beside: str) -> Table:
+    path = _find_user_file(dataset, folder, beside)
+    frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    if dataset.target not in frame.columns:
+        raise ValueError(f"{path} has no column {dataset.target!r}, only {', '.join(map(str, frame.columns))}")
+    labels = frame[dataset.target].astype(str) == str(dataset.positive)
+    if not 0 < labels.sum() < len(labels):
+        raise ValueError(f"in {path} {labels.sum()} of {len(labels)} rows have {dataset.target} = {dataset.positive}")
+    features = frame.drop(columns=dataset.target)
+    return Table(dataset.name, features, labels.to_numpy().astype(np.int64), str(dataset.positive), str(path))
