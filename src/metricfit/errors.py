@@ -30,6 +30,10 @@ class InvalidTypeError(MetricfitError, TypeError):
     """A value of a type that cannot be used."""
 
 
+class CheckpointError(MetricfitError, ValueError):
+    """A run whose checkpoints are all damaged, or do not belong to it."""
+
+
 class ModelFileError(MetricfitError, ValueError):
     """A saved model that is damaged, incomplete or inconsistent."""
 

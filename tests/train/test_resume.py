@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from damages import damage
 from exactly import assert_same
 from runs_to_kill import EVERY, SAMPLES, data, network, one_model, population, stages
 from torch import nn
@@ -392,26 +393,50 @@ def test_the_users_random_numbers_are_left_alone(tmp_path):
     assert numbers() == expected
 
 
-def damage(path, how):
-    content = path.read_bytes()
-    if how == "truncated":
-        path.write_bytes(content[: len(content) // 2])
-    elif how == "flipped":
-        at = len(content) - 7
-        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-    else:
-        path.write_bytes(b"")
-
-
-@pytest.mark.parametrize("how", ["truncated", "flipped", "empty"])
+@pytest.mark.parametrize("how", ["truncated", "flipped", "empty", "garbage with its hash", "other state with its hash"])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(uninterrupted, tmp_path, how):
     folder = RunFolder(tmp_path)
     interrupt(one_model, tmp_path, 38)
     newest, before = folder.checkpoints()
-    damage(newest, how)
-    with pytest.warns(CheckpointWarning, match=f"damaged: {newest.name}; going on from {before.name}"):
+    newest = damage(newest, how)
+    with pytest.warns(CheckpointWarning, match=rf"{newest.name} \(.*\); the run continues from {before.name}"):
         one_model(tmp_path)
     assert_resumed(folder, uninterrupted["one_model"], kills=2)
+
+
+def test_swapped_checkpoints_are_noticed(uninterrupted, tmp_path):
+    """The content of one under the name of the other, and one under the number of another step."""
+    folder = RunFolder(tmp_path)
+    interrupt(one_model, tmp_path, 38)
+    newest, before = folder.checkpoints()
+    contents = newest.read_bytes(), before.read_bytes()
+    newest.write_bytes(contents[1])
+    with pytest.warns(CheckpointWarning, match=rf"{newest.name} \(its \d+ bytes do not have the hash in its name\)"):
+        interrupt(one_model, tmp_path, 31)
+    before.write_bytes(contents[0])
+    with pytest.raises(ValueError, match=r"no checkpoint in .* is intact"):
+        one_model(tmp_path)
+    newest.write_bytes(contents[0])
+    before.write_bytes(contents[1])
+    renamed = before.rename(before.with_name(before.name.replace("30", "90")))
+    with pytest.warns(CheckpointWarning, match=rf"{renamed.name} \(it is of step 30, not of the step in its name\)"):
+        one_model(tmp_path)
+    assert_same(folder.result(), uninterrupted["one_model"].result())
+
+
+def test_a_checkpoint_of_another_model_is_refused_with_the_remedy(tmp_path):
+    def run(folder, width=16, **given):
+        settings = {"epochs": 3, "accelerator": "cpu", "checkpoint_dir": folder, "resume": True, "progress": False}
+        return fit(network(width=width), data(), WeightedBCELoss(), **settings, **given)
+
+    interrupt(partial(run, width=8), tmp_path / "theirs", 2)
+    interrupt(run, tmp_path / "mine", 2)
+    for path in RunFolder(tmp_path / "mine").checkpoints():
+        path.unlink()
+    theirs = RunFolder(tmp_path / "theirs").checkpoints()[0]
+    (tmp_path / "mine" / theirs.name).write_bytes(theirs.read_bytes())
+    with pytest.raises(ValueError, match=r"step 1 in .* does not fit this model: [\s\S]*delete it and run again"):
+        run(tmp_path / "mine")
 
 
 def test_a_damaged_checkpoint_is_dropped_by_the_next(tmp_path):
@@ -430,13 +455,19 @@ def test_a_damaged_checkpoint_is_dropped_by_the_next(tmp_path):
     assert before.name.startswith("step-0000000030")
 
 
-def test_all_damaged_starts_over(uninterrupted, tmp_path):
+@pytest.mark.parametrize("how", ["flipped", "zeros", "garbage with its hash"])
+def test_where_all_are_damaged_nothing_is_changed_until_the_user_deletes_them(uninterrupted, tmp_path, how):
     folder = RunFolder(tmp_path)
     interrupt(one_model, tmp_path, 38)
-    for path in folder.checkpoints():
-        damage(path, "flipped")
-    with pytest.warns(CheckpointWarning, match="no other is left, so the run starts over"):
+    damaged = [damage(path, how) for path in folder.checkpoints()]
+    names = ".*".join(path.name for path in damaged)
+    with pytest.raises(ValueError, match=rf"no checkpoint in .* is intact: {names}.*delete them and run again"):
         one_model(tmp_path)
+    assert folder.checkpoints() == damaged
+    assert folder.steps_made == 38
+    for path in damaged:
+        path.unlink()
+    one_model(tmp_path)
     assert_same(folder.result(), uninterrupted["one_model"].result())
     assert folder.steps_made == 38 + STEPS
 

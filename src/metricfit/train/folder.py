@@ -14,15 +14,18 @@ import math
 import os
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from metricfit.errors import CheckpointError
 from metricfit.train.lock import Lock
-from metricfit.train.packing import pack, unpack
+from metricfit.train.packing import DamagedError, pack, unpack
 from metricfit.train.spec import differences
 
 CHECKPOINT = re.compile(r"step-(\d{10})-([0-9a-f]{16})\.safetensors")
 UNFINISHED = re.compile(r"\..*\.unfinished")
+RESULT_FILES = ("result.safetensors", "report.json")
 KEPT = 2
 
 
@@ -126,35 +129,56 @@ class RunFolder:
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write a checkpoint, then drop damaged ones and all but the last few."""
         content = pack(state)
-        self.write(f"step-{step:010d}-{_digest(content)}.safetensors", content)
+        name = f"step-{step:010d}-{_digest(content)}.safetensors"
+        self.write(name, content)
+        written = self.path / name
         for path in self._damaged:
-            if not _is_whole(path):  # the same step may have been made again since, with the same name
+            if path != written:  # the same step may have been made again, with the same content and name
                 path.unlink(missing_ok=True)
         self._damaged = []
         for old in self.checkpoints()[KEPT:]:
             old.unlink(missing_ok=True)
 
-    def load(self) -> dict[str, Any] | None:
-        """The newest checkpoint that is whole; None if there is none."""
-        self._damaged = []
-        for path in self.checkpoints():
-            if _is_whole(path):
-                if self._damaged:
-                    self._warn(f"going on from {path.name}, the one before")
-                return unpack(path.read_bytes())
-            self._damaged.append(path)
-        if self._damaged:
-            self._warn("no other is left, so the run starts over")
-        return None
+    def load(self, check: Callable[[dict[str, Any], int], None] | None = None) -> dict[str, Any] | None:
+        """Read the newest intact checkpoint, and warn of newer ones that are damaged.
 
-    def _warn(self, remedy: str) -> None:
-        names = ", ".join(path.name for path in self._damaged)
-        what = "checkpoint is" if len(self._damaged) == 1 else "checkpoints are"
-        warnings.warn(f"in {self.path} the {what} damaged: {names}; {remedy}", CheckpointWarning, stacklevel=3)
+        Args:
+            check: Called with the state and the step in the file's name; raises DamagedError if they do not fit.
+
+        Returns:
+            The state, or None if the folder has no checkpoint.
+
+        Raises:
+            CheckpointError: There are checkpoints, but none is intact.
+        """
+        self._damaged = []
+        problems = []
+        for path in self.checkpoints():
+            try:
+                state = _read_checkpoint(path, check)
+            except DamagedError as error:
+                self._damaged.append(path)
+                problems.append(f"{path.name} ({error})")
+                continue
+            if problems:
+                warnings.warn(
+                    f"{self.path} has damaged checkpoints: {', '.join(problems)}; the run continues from {path.name}, "
+                    "the newest intact one",
+                    CheckpointWarning,
+                    stacklevel=2,
+                )
+            return state
+        if problems:
+            raise CheckpointError(
+                f"no checkpoint in {self.path} is intact: {', '.join(problems)}. Restore the files from a copy if you "
+                "have one. Otherwise delete them and run again with resume=True: the run then starts from the beginning"
+            )
+        return None
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints there are, newest first."""
-        return sorted((path for path in self.path.iterdir() if CHECKPOINT.fullmatch(path.name)), reverse=True)
+        files = (path for path in self.path.iterdir() if CHECKPOINT.fullmatch(path.name) and path.is_file())
+        return sorted(files, reverse=True)
 
     def finish(self, state: dict[str, Any], report: dict[str, Any]) -> None:
         """Write the result, a report with the spec for readers without this library, and last the mark that it is all
@@ -164,7 +188,7 @@ class RunFolder:
         seed = {name: spec[name] for name in ("seed", "seeds") if name in spec}
         told = _as_json({**report, **seed, "versions": spec.pop("versions", None), "spec": spec})
         report_json = json.dumps(told, indent=2, allow_nan=False).encode()
-        files = {"result.safetensors": pack(state), "report.json": report_json}
+        files = dict(zip(RESULT_FILES, (pack(state), report_json), strict=True))
         for name, content in files.items():
             self.write(name, content)
         self.write("finished", json.dumps({name: _digest(content) for name, content in files.items()}).encode())
@@ -173,15 +197,17 @@ class RunFolder:
         """What ``finish`` was given as state."""
         try:
             digests = json.loads((self.path / "finished").read_bytes())
-            damaged = [name for name, digest in digests.items() if not _is_whole(self.path / name, digest)]
+            damaged = [name for name in RESULT_FILES if not _has_digest(self.path / name, digests.get(name))]
+            if not damaged:
+                return unpack((self.path / RESULT_FILES[0]).read_bytes())
+        except DamagedError:
+            damaged = [RESULT_FILES[0]]
         except (ValueError, AttributeError):
             damaged = ["finished"]
-        if damaged:
-            raise ValueError(
-                f"{' and '.join(damaged)} in {self.path} cannot be relied on, damaged or missing. Delete the file "
-                "'finished' there and run again with resume=True: the result is then made anew from the last checkpoint"
-            )
-        return unpack((self.path / "result.safetensors").read_bytes())
+        raise CheckpointError(
+            f"{' and '.join(damaged)} in {self.path} cannot be relied on, damaged or missing. Delete the file "
+            "'finished' there and run again with resume=True: the result is then made anew from the last checkpoint"
+        )
 
     def write(self, name: str, content: bytes) -> None:
         """A file that is whole or absent, whatever happens."""
@@ -218,10 +244,30 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _is_whole(path: Path, digest: str | None = None) -> bool:
-    """Whether a file's content has this hash, by default the one in a checkpoint's name."""
-    named = CHECKPOINT.fullmatch(path.name)
+def _has_digest(path: Path, digest: object) -> bool:
+    """Whether a file can be read and its content has this hash."""
     try:
-        return _digest(path.read_bytes()) == (digest or (named and named[2]))
+        return _digest(path.read_bytes()) == digest
     except OSError:
         return False
+
+
+def _read_checkpoint(path: Path, check: Callable[[dict[str, Any], int], None] | None) -> dict[str, Any]:
+    """The state in a checkpoint, whose name holds the step and the content's hash.
+
+    Raises:
+        DamagedError: The content is not the one that was written under this name.
+    """
+    named = CHECKPOINT.fullmatch(path.name)
+    assert named is not None
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DamagedError(f"it cannot be read: {error.strerror}") from error
+    if _digest(content) != named[2]:
+        what = f"its {len(content)} bytes do not have" if content else "it is empty and does not have"
+        raise DamagedError(f"{what} the hash in its name")
+    state = unpack(content)
+    if check is not None:
+        check(state, int(named[1]))
+    return state

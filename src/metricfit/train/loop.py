@@ -16,7 +16,7 @@ from torch import Tensor
 
 from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.task import DivergedError
-from metricfit.errors import MetricfitError
+from metricfit.errors import CheckpointError, MetricfitError, shorten
 from metricfit.losses.watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train import randomness
 from metricfit.train.batch import Batch
@@ -25,6 +25,7 @@ from metricfit.train.folder import RunFolder
 from metricfit.train.history import Row
 from metricfit.train.learner import Learner
 from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.saved_state import load_state
 from metricfit.train.stage import Stage
 from metricfit.train.validation import Validation, has_requirements
 
@@ -119,7 +120,7 @@ class Loop:
 
     def run(self) -> list[Row]:
         """Train to the end; the history."""
-        saved = None if self.folder is None else self.share(self.folder.load() if self.writes else None)
+        saved = None if self.folder is None else load_state(self.folder, self.writes, self.share)
         if saved is not None:
             self._restore(saved)
         plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
@@ -155,8 +156,7 @@ class Loop:
                 self._measure_start(stage)
             self._save()
         else:
-            self.learner.load(saved["learner"])
-            randomness.restore(saved["random"])
+            self._continue_from(saved)
         while at.epoch < stage.epochs and self.learner.active:
             self.learner.anneal(at.epoch / max(1, stage.epochs - 1))
             self._epoch(stage)
@@ -323,6 +323,18 @@ class Loop:
         if self.writes:
             so_far = {"loop": asdict(self.at), "history": self.rows_as_json}
             self.folder.save(self.at.step, {**so_far, "learner": self.learner.state(), "random": random_numbers})
+
+    def _continue_from(self, saved: dict[str, Any]) -> None:
+        try:
+            self.learner.load(saved["learner"])
+            randomness.restore(saved["random"])
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            assert self.folder is not None
+            raise CheckpointError(
+                f"the checkpoint of step {self.at.step} in {self.folder.path} does not fit this model: "
+                f"{shorten(error)}. If it was copied from another run, delete it and run again with resume=True: the "
+                "run then continues from the one before"
+            ) from error
 
     def _restore(self, saved: dict[str, Any]) -> None:
         standings = [Standing(**each) for each in saved["loop"]["standings"]]

@@ -10,6 +10,13 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from metricfit.errors import shorten
+
+
+class DamagedError(ValueError):
+    """Bytes that are not the state they should be."""
+
+
 PLAIN = "plain"  # the JSON, a tensor of bytes: the file's header may hold no more than 100 MB
 
 
@@ -29,11 +36,20 @@ def pack(state: dict[str, Any]) -> bytes:
 
 
 def unpack(content: bytes) -> dict[str, Any]:
-    """What ``pack`` was given."""
-    tensors = from_bytes(content)
-    header = 8 + int.from_bytes(content[:8], "little")
-    first, end = json.loads(content[8:header])[PLAIN]["data_offsets"]
-    state: dict[str, Any] = _with_tensors(json.loads(content[header + first : header + end]), tensors)
+    """What ``pack`` was given.
+
+    Raises:
+        DamagedError: The content is not what ``pack`` writes.
+    """
+    try:
+        tensors = from_bytes(content)
+        header = 8 + int.from_bytes(content[:8], "little")
+        first, end = json.loads(content[8:header])[PLAIN]["data_offsets"]
+        state = _with_tensors(json.loads(content[header + first : header + end]), tensors)
+    except Exception as error:  # arbitrary bytes can fail at any point of reading them
+        raise DamagedError(f"its content cannot be read: {shorten(error)}") from error
+    if not isinstance(state, dict):
+        raise DamagedError("its content is not the state of a run")
     return state
 
 

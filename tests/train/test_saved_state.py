@@ -1,0 +1,93 @@
+"""Which checkpoint a run continues from when some are damaged."""
+
+import pytest
+import torch
+from damages import DAMAGES, damage
+
+from metricfit.errors import CheckpointError
+from metricfit.train import CheckpointWarning
+from metricfit.train.folder import RunFolder
+from metricfit.train.packing import DamagedError, pack, unpack
+from metricfit.train.saved_state import load_state
+
+
+def state(step):
+    position = {"stage": 0, "epoch": 0, "batch": step, "step": step, "loss_sum": [], "standings": []}
+    learner = {"weights": torch.arange(100.0) + step}
+    return {"loop": position, "history": [], "learner": learner, "random": []}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with RunFolder(tmp_path / "run") as made:
+        made.begin({"seed": 1}, resume=False)
+        for step in (3, 6):
+            made.save(step, state(step))
+        yield made
+
+
+def shared(value):
+    return value
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_the_newest_intact_checkpoint_is_taken_and_the_damaged_one_is_named(folder, how):
+    newest, before = folder.checkpoints()
+    newest = damage(newest, how)
+    with pytest.warns(CheckpointWarning, match=rf"{newest.name} \(.*the run continues from {before.name}"):
+        assert load_state(folder, True, shared)["loop"]["step"] == 3
+    folder.save(9, state(9))
+    assert [path.name[:15] for path in folder.checkpoints()] == ["step-0000000009", "step-0000000003"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_where_none_is_intact_the_error_names_them_all(folder, how):
+    names = ".*".join(damage(path, how).name for path in folder.checkpoints())
+    with pytest.raises(CheckpointError, match=rf"no checkpoint in .* is intact: {names}.*delete them and run again"):
+        load_state(folder, True, shared)
+    assert len(folder.checkpoints()) == 2
+
+
+def test_a_checkpoint_that_is_made_again_after_it_was_damaged_stays(folder):
+    newest, _ = folder.checkpoints()
+    damage(newest, "flipped")
+    with pytest.warns(CheckpointWarning):
+        load_state(folder, True, shared)
+    folder.save(6, state(6))
+    assert folder.checkpoints()[0] == newest
+    assert load_state(folder, True, shared)["loop"]["step"] == 6
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_is_passed_over(folder):
+    (folder.path / "step-0000000009-0123456789abcdef.safetensors").mkdir()
+    assert load_state(folder, True, shared)["loop"]["step"] == 6
+
+
+def test_processes_that_do_not_read_get_what_was_read(folder):
+    assert load_state(folder, False, lambda value: value or "of rank 0") == "of rank 0"
+    with pytest.raises(CheckpointError, match="of rank 0"):
+        load_state(folder, False, lambda value: CheckpointError("of rank 0"))
+
+
+def test_every_beginning_of_a_packed_state_is_noticed():
+    packed = pack({"a": torch.ones(20), "b": [1, 2]})
+    for end in range(len(packed)):
+        with pytest.raises(DamagedError):
+            unpack(packed[:end])
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"dict": 3}, {"dict": [[{"list": []}, 1]]}, {"tensor": "9"}, "text"])
+def test_other_values_than_packed_ones_are_noticed(content, monkeypatch):
+    monkeypatch.setattr("metricfit.train.packing._without_tensors", lambda *given: content)
+    packed = pack({})
+    monkeypatch.undo()
+    with pytest.raises(DamagedError):
+        unpack(packed)
+
+
+@pytest.mark.parametrize("mark", [b"{}", b"[]", b"null", b'{"result.safetensors": 3}', b"\0" * 90, b""])
+def test_a_damaged_mark_of_the_end_is_noticed(folder, mark):
+    folder.finish({"model": torch.ones(2)}, {"best": 0.5})
+    (folder.path / "finished").write_bytes(mark)
+    with pytest.raises(CheckpointError, match=r"cannot be relied on, damaged or missing. Delete the file 'finished'"):
+        folder.result()
