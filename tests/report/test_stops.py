@@ -81,6 +81,17 @@ def test_many_scores_keep_the_thresholds_that_matter():
         assert [found.counts[name][at] for name in ("tp", "fp", "fn", "tn")] == brute_force(s, y, None, t)
 
 
+def test_many_scores_keep_every_threshold_of_three_decimals():
+    s, y, _ = sample(20_000)
+    found = page(s, y, threshold=0.123456)
+    held = set(found.thresholds)
+    for thousandths in range(1001):
+        assert float(f"0.{thousandths:03}" if thousandths < 1000 else "1") in held
+    at = stop_for(found.thresholds, 0.6)
+    assert [found.counts[name][at] for name in ("tp", "fp", "fn", "tn")] == brute_force(s, y, None, 0.6)
+    assert found.labels[at] == "0.6"
+
+
 def test_many_scores_of_a_rare_class_leave_no_wide_gap():
     r = np.random.default_rng(0)
     y = (r.random(50_000) < 0.002).astype(int)

@@ -25,6 +25,7 @@ from metricfit.report import words
 
 Floats = npt.NDArray[np.float64]
 MOST = 2000
+GRID = np.arange(1001) / 1000  # what the slider goes through, and what people type
 NOTED_SPANS = 50
 COUNTS = ("tp", "fp", "fn", "tn")
 
@@ -77,8 +78,10 @@ def stops(
     metric: Metric,
     requirements: Sequence[Requirement],
 ) -> Stops:
-    """The stops of a set of scores: all distinct ones, or of more than 2,000 a choice; always with 0.5, the chosen
-    threshold and the best.
+    """The stops of a set of scores.
+
+    They are all distinct scores, or if there are more than 2,000 a choice of them and every threshold of up to three
+    decimals; always with 0.5, the chosen threshold and the best.
     """
     falling, counts = sweep(scores, labels, weight)
     distinct = falling.flip(0).numpy()
@@ -93,7 +96,9 @@ def stops(
     spans = _spans(distinct, feasible)
     widest = sorted(spans, key=lambda span: span[0] - span[1])[:NOTED_SPANS]
     kept = _kept(distinct, counts, [*([] if best is None else [best]), *(end for span in widest for end in span)])
-    thresholds = np.unique(np.concatenate([distinct[kept], [0.5, threshold, math.inf]]))
+    complete = len(kept) == len(distinct)
+    round_numbers = [0.5] if complete else GRID
+    thresholds = np.unique(np.concatenate([distinct[kept], round_numbers, [threshold, math.inf]]))
     source = np.searchsorted(distinct, thresholds)
     below = [distinct[at - 1] if at else -math.inf for at in source]
     counts = counts.map(lambda given: given[torch.from_numpy(source)])
@@ -104,7 +109,7 @@ def stops(
         metrics={each.name: one_class(each, counts).numpy() for each in shown_metrics(metric, requirements)},
         met={str(each): each.forgives(one_class(each, counts)).numpy() for each in requirements},
         distinct=len(distinct) - 1,
-        complete=len(kept) == len(distinct),
+        complete=complete,
         chosen=int(np.searchsorted(thresholds, threshold)),
         best=None if best is None else int(np.searchsorted(thresholds, best)),
         spans=spans,
@@ -135,17 +140,18 @@ def packed(numbers: Floats) -> str:
 
 
 def _kept(distinct: Floats, counts: Counts, needed: Sequence[float]) -> npt.NDArray[np.int64]:
-    """Numbers of the distinct scores to keep. Of too many: as many evenly by rank, evenly by value and evenly by the
-    positives found, each of which the other two can miss where classes are rare or scores crowd.
+    """Numbers of the distinct scores to keep.
+
+    Of too many scores, as many are kept evenly by rank and evenly by the positives found, beside the thresholds of
+    three decimals: each of these can miss what the others hold where classes are rare or scores crowd.
     """
     if len(distinct) <= MOST:
         return np.arange(len(distinct))
-    each = (MOST - len(needed) - 2) // 3
+    each = (MOST - len(GRID) - len(needed) - 2) // 2
     by_rank = np.linspace(0, len(distinct) - 1, each).round().astype(np.int64)
-    by_value = np.searchsorted(distinct, np.linspace(distinct[0], distinct[-2], each))
     found = counts.tp.squeeze(-1).flip(0).numpy()
     by_positives = len(distinct) - 1 - np.searchsorted(found, np.linspace(0, found[-1], each))
-    return np.unique(np.concatenate([by_rank, by_value, by_positives, np.searchsorted(distinct, needed)]))
+    return np.unique(np.concatenate([by_rank, by_positives, np.searchsorted(distinct, needed)]))
 
 
 def _spans(distinct: Floats, feasible: npt.NDArray[np.bool_]) -> list[tuple[float, float]]:

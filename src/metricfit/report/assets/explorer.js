@@ -50,6 +50,7 @@
     const slider = explorer.querySelector(".slider");
     const exact = explorer.querySelector(".exact");
     const effect = explorer.querySelector(".effect");
+    const explanation = explorer.querySelector(".explanation");
     const marks = find(".mark").map((element) => ({
       element,
       x: element.dataset.x,
@@ -107,31 +108,52 @@
       slider.setAttribute("aria-valuetext", `${label}; ${explorer.querySelector(".judged").textContent}`);
     }
 
+    // Says why the numbers are not those of what was typed; nothing where they are.
+    const explain = (text) => {
+      explanation.textContent = text;
+      explanation.hidden = text === "";
+      exact.setAttribute("aria-invalid", String(text !== ""));
+    };
+
     // To a stop itself.
-    function goTo(number, moveSlider = true) {
+    function goTo(number) {
       stop = Math.min(Math.max(number, 0), last);
       const threshold = thresholds[stop];
-      if (moveSlider) slider.value = Math.min(threshold, 1);
+      slider.value = Math.min(threshold, 1);
       exact.value = threshold <= 1 ? data.labels[stop] : "";
+      explain("");
       update(threshold, data.labels[stop]);
     }
 
-    // To any threshold: itself where every score is held, else the next stop that is held.
-    function goToThreshold(threshold, from) {
-      if (!Number.isFinite(threshold)) return;
-      const number = stopFor(threshold);
-      if (!data.complete) {
-        goTo(number, from !== slider);
-        return;
-      }
-      stop = number;
-      if (from !== slider) slider.value = threshold;
-      if (from !== exact) exact.value = threshold;
-      update(threshold, String(threshold));
+    // To any threshold from 0 to 1: itself where its counts are held, else the next stop.
+    function goToThreshold(threshold) {
+      stop = stopFor(threshold);
+      const held = data.complete || thresholds[stop] === threshold;
+      const label = held ? String(threshold) : data.labels[stop];
+      update(held ? threshold : thresholds[stop], label);
+      return held ? "" : `This page does not hold the counts of ${threshold}: the numbers are those of ${label}, the next threshold that it holds.`;
     }
 
-    slider.addEventListener("input", () => goToThreshold(slider.valueAsNumber, slider));
-    exact.addEventListener("change", () => goToThreshold(exact.valueAsNumber, exact));
+    function slide() {
+      exact.value = slider.value;
+      explain(goToThreshold(slider.valueAsNumber));
+    }
+
+    // What was typed stays as it was typed; where other numbers are shown, the page says which and why.
+    function type() {
+      const typed = exact.valueAsNumber;
+      if (!Number.isFinite(typed)) {
+        explain("Type a number from 0 to 1; the numbers are still those of the threshold before.");
+        return;
+      }
+      const threshold = Math.min(Math.max(typed, 0), 1);
+      slider.value = threshold;
+      const notHeld = goToThreshold(threshold);
+      explain(threshold === typed ? notHeld : `Scores lie from 0 to 1, and ${typed} does not: the numbers are those of ${threshold}.`);
+    }
+
+    slider.addEventListener("input", slide);
+    exact.addEventListener("change", type);
     for (const button of find("[data-stop]")) button.addEventListener("click", () => goTo(Number(button.dataset.stop)));
     for (const button of find("[data-move]")) button.addEventListener("click", () => goTo(stop + Number(button.dataset.move)));
     for (const control of find("input, button")) control.disabled = false;
