@@ -24,10 +24,11 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# One stamp for each set of extras, renewed when the project's requirements change. The demo needs metricfit alone.
+# One stamp for each set of extras, renewed when the project's requirements change. Tests and checks
+# need both distributions; the demo and the site need metricfit alone.
 $(VENV)/.with-%: pyproject.toml papers/pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) with [$*] ..."
-	$(PIP) -e '.[$*]' $(if $(filter demo,$*),,-e papers)
+	$(PIP) -e '.[$*]' $(if $(filter test check,$*),-e papers)
 	@touch $@
 
 demo: $(VENV)/.with-demo

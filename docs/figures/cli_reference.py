@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from page import fill
 
-from metricfit.cli.app import app
+from metricfit.cli.app import COMMANDS, app
 
 PAGE, MARK = "cli.md", "commands"
 
@@ -23,7 +23,9 @@ def _command(name: str, command: Any) -> str:
     options = [each for each in command.params if each.param_type_name == "option"]
     usage = " ".join(["metricfit", name, *(each.name.upper() for each in arguments)])
     needed = "".join(f" {each.opts[0]} {_value(each)}" for each in options if each.required)
-    lines = [f"## {name}", " ".join((command.help or "").split()), f"```text\n{usage}{needed} [OPTIONS]\n```"]
+    package = COMMANDS[name].package
+    needs = "" if package == "metricfit" else f" It needs `pip install {package.replace('_', '-')}`."
+    lines = [f"## {name}", " ".join((command.help or "").split()) + needs, f"```text\n{usage}{needed} [OPTIONS]\n```"]
     rows = ["| | | by default |", "|---|---|---|"]
     rows += [f"| `{each.name.upper()}` | {_help(each)} | required |" for each in arguments]
     rows += [f"| `{each.opts[0]}{_given(each)}` | {_help(each)} | {_default(each)} |" for each in options]

@@ -22,30 +22,38 @@ from metricfit_papers.specs.table_spec import ALL
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="A table's name, see --list, or the path of a .toml file.")] = None,
-    protocol: Annotated[
-        list[str] | None, typer.Option("--protocol", help="paper, code or corrected; may be repeated; 'all'.")
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a table (see --list), or the path of a .toml file.")
     ] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="The folder with the datasets.")] = None,
-    to: Annotated[Path, typer.Option("--out", help="Where cells and results are kept.")] = Path("metricfit-reproduce"),
-    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Another number than the table's.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="At most so many.")] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="A dataset; may be repeated.")] = None,
-    row: Annotated[list[str] | None, typer.Option("--row", help="A row; may be repeated.")] = None,
-    without: Annotated[list[str] | None, typer.Option("--without", help="No rows of this tag or name.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="Cells at a time; -1 for one a core.")] = 1,
+    protocol: Annotated[
+        list[str] | None, typer.Option("--protocol", help="paper, code, corrected or all; may be repeated.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Folder with the datasets.")] = None,
+    to: Annotated[Path, typer.Option("--out", help="Folder for the cells and results.")] = Path("metricfit-reproduce"),
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Number of trials; by default the table's.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Maximum number of epochs.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Name of a dataset to run; may be repeated.")] = None,
+    row: Annotated[list[str] | None, typer.Option("--row", help="Name of a row to run; may be repeated.")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", help="Tag or name of rows to leave out; may be repeated.")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", help="Number of cells to run at the same time; -1 for one per core.")
+    ] = 1,
     backend: Annotated[str, typer.Option("--backend", help=", ".join(BACKENDS))] = "loky",
     device: Annotated[
         str | None, typer.Option("--device", help="cpu or cuda; by default a GPU if there is one.")
     ] = None,
     sources: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="Another --out, whose finished cells are copied first; may be repeated."),
+        typer.Option("--from", help="Another run folder, whose finished cells are copied first; may be repeated."),
     ] = None,
     finished: Annotated[
-        bool, typer.Option("--finished", help="Train nothing; cells that are not finished are an error.")
+        bool, typer.Option("--finished", help="Train nothing; report an error if cells are not finished.")
     ] = False,
-    listed: Annotated[bool, typer.Option("--list", help="The tables there are.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -94,7 +102,7 @@ def reproduce(
 
 
 def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.CopyReport]:
-    """What became of the cells of each folder, said as it is done."""
+    """Copy the finished cells of each folder, and report what was copied."""
     copies = []
     for source in sources:
         copies.append(tables.copy_finished(source, to))

@@ -193,7 +193,8 @@ def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: 
     yield "# The papers' tables, run again"
     yield WRITTEN
     yield (
-        "Each table is one file and one command: `metricfit reproduce NAME`. Up to three protocols: **paper**, what "
+        "Each table is one file and one command: `metricfit reproduce NAME`, of the package `metricfit-papers` (`pip "
+        "install metricfit-papers`). Up to three protocols: **paper**, what "
         "the text says; **code**, what the published code does, its errors included; **corrected**, as it should be. "
         "[How to add a table](add-a-table.md), [where the data come from](data.md)."
     )
