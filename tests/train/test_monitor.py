@@ -230,7 +230,9 @@ def test_a_wrong_monitor_is_refused_where_it_is_made(make, message):
 
 
 def test_several_outputs_have_no_best_threshold():
-    with pytest.raises(ValueError, match="for several classes watch the metric"):
+    with pytest.raises(
+        ValueError, match="best f1 is measured on one output; for several classes or labels watch the metric"
+    ):
         Monitor("f1", threshold="best").measure(torch.randn(5, 3), torch.arange(5) % 3)
 
 
@@ -289,3 +291,61 @@ def test_a_validation_set_whose_positives_are_ignored_is_refused():
 def test_an_unknown_name_is_answered_with_those_that_are_no_metrics_too():
     with pytest.raises(ValueError, match=r"no metric 'aucroc'.*loss, auroc, average_precision"):
         Monitor("aucroc")
+
+
+def masks(n=12, seed=0):
+    """Overlapping masks: a pixel can belong to several classes, or to none."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 2, 4, 4, generator=generator)
+    return x, (x + 0.5 * torch.randn(n, 2, 4, 4, generator=generator) > 0.7).float()
+
+
+def test_overlapping_masks_are_measured_with_a_task():
+    x, y = masks()
+    with pytest.raises(ValueError, match="say which with task='multilabel' or task='multiclass'"):
+        Monitor("f1").measure(x, y)
+    rows = [given.movedim(1, 3).reshape(-1, 2) for given in (x, y)]
+    found = Monitor("f1", task="multilabel").measure(x, y)
+    assert found == Monitor("f1").measure(*rows)
+    shares = torch.nn.functional.one_hot(y[:, 0].long(), 2).movedim(3, 1)
+    exclusive = Monitor("f1", task="multiclass").measure(x, shares)
+    assert exclusive.value == Monitor("f1").measure(x, y[:, 0].long()).value
+    assert math.isnan(exclusive.threshold)
+    with pytest.raises(ValueError, match="task must be None or one of"):
+        Monitor("f1", task="masks")
+
+
+def test_several_labels_are_not_taken_for_one():
+    x, y = masks()
+    rows = [given.movedim(1, 3).reshape(-1, 2) for given in (x, y)]
+    with pytest.raises(ValueError, match="best f1 is measured on one output"):
+        Monitor("f1", threshold="best").measure(*rows)
+    for monitor in (Monitor("f1", threshold="best", task="multilabel"), Monitor("auroc", task="multilabel")):
+        with pytest.raises(ValueError, match="is measured on one output; for several classes or labels"):
+            monitor.measure(x, y)
+
+
+def test_one_mask_has_rankings_and_a_best_threshold():
+    x, y = (given[:, :1] for given in masks())
+    y[0, 0, 0] = -1
+    kept = y.reshape(-1) >= 0
+    rows = x.reshape(-1)[kept], y.reshape(-1)[kept]
+    for monitor in (Monitor("auroc"), Monitor("f1", threshold="best")):
+        found = replace(monitor, ignore_index=-1).measure(x, y)
+        assert found.value == pytest.approx(monitor.measure(*rows).value)
+
+
+def test_fit_watches_overlapping_masks_with_a_task():
+    def run(objective, monitor):
+        torch.manual_seed(0)
+        settings = {"validation": masks(seed=1), "epochs": 2, "progress": False, "accelerator": "cpu"}
+        return fit(nn.Conv2d(2, 2, 1), masks(), objective, monitor=monitor, **settings)
+
+    given = run(nn.BCEWithLogitsLoss(), Monitor("f1", task="multilabel"))
+    assert given.best == pytest.approx(evaluate(given, masks(seed=1), task="multilabel")["f1"])
+    of_objective = run(MetricLoss("f1", task="multilabel"), "f1")
+    assert of_objective.best == pytest.approx(evaluate(of_objective, masks(seed=1), task="multilabel")["f1"])
+    with pytest.raises(
+        ValueError, match=r"validation, for f1: .*say which.*Give monitor=Monitor\(\.\.\., task=\.\.\.\)"
+    ):
+        run(nn.BCEWithLogitsLoss(), "f1")

@@ -10,14 +10,15 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.constraints import RequirementConstraint
-from metricfit.core.task import READINGS, check_labels
+from metricfit.core.task import READINGS, canonical, check_labels
+from metricfit.errors import InvalidValueError
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.base import Metric, get_metric
 from metricfit.train import randomness
 from metricfit.train.batch import Batch
 from metricfit.train.monitor import RANKINGS, Monitor
 from metricfit.train.samples import type_of
-from metricfit.train.stage import MakeOptimizer, Objective, Stage, ignored_by, without_ignored
+from metricfit.train.stage import MakeOptimizer, Objective, Stage, ignored_by, matched, without_ignored
 
 
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
@@ -133,6 +134,8 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
     columns = _columns(logits)
     for stage in stages:
         monitor: Monitor = stage.watched
+        if not monitor.is_loss:
+            _check_reading(monitor, logits, target, name)
         if columns > 1 and (monitor.threshold == "best" or monitor.metric in tuple(RANKINGS)):
             raise ValueError(
                 f"{monitor.name} is measured on one output, the model has {columns}; watch a metric of decisions at "
@@ -144,6 +147,15 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
                 _check_class(metric, logits, without_ignored(target, [stage]), f"{name}, for {of}")
             elif columns == 1:
                 _check_sides(metric, labels, of, name)
+
+
+def _check_reading(monitor: Monitor, logits: Tensor, target: Tensor, name: str) -> None:
+    """Refuse, before training, shapes that mean no task or several, as overlapping masks do without a ``task``."""
+    first = min(len(logits), len(target), 1)
+    try:
+        canonical(*matched(logits[:first], target[:first]), task=monitor.task, validate=False)
+    except ValueError as error:
+        raise InvalidValueError(f"{name}, for {monitor.name}: {error}. Give monitor=Monitor(..., task=...)") from None
 
 
 def _check_sides(metric: Metric | None, target: Tensor, of: str, name: str) -> None:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from metricfit.core.batch import ROUNDING
+from metricfit.core.batch import ROUNDING, Classes
+from metricfit.core.batch import Batch as SettledBatch
 from metricfit.core.counts import Counts
-from metricfit.core.task import check_nan_logits
+from metricfit.core.task import canonical, check_nan_logits, check_task
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import InfeasibleError, Sweep, auroc, average_precision, best_of_sweep, one_class
@@ -32,6 +34,8 @@ class Monitor:
             Among models that break them, the one with the smallest violation is best.
         average: of several classes, as of MetricLoss.
         ignore_index: samples with this label count for nothing; in ``fit`` by default what the objective ignores.
+        task: "binary", "multiclass" or "multilabel", where the shapes do not tell, as for overlapping masks
+            ``(n, c, h, w)``; in ``fit`` by default the task of the objective.
 
     >>> monitor = Monitor("f1", threshold="best")
     >>> monitor.measure(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 1, 0]))
@@ -43,10 +47,12 @@ class Monitor:
     subject_to: str | Requirement | Sequence[str | Requirement] | None = None
     average: str = "macro"
     ignore_index: int | None = None
+    task: str | None = None
     _metric: Metric | None = field(init=False, repr=False, compare=False, default=None)
     requirements: tuple[Requirement, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
+        check_task(self.task)
         if self.threshold != "best" and not (
             isinstance(self.threshold, (int, float)) and 0.0 < float(self.threshold) < 1.0
         ):
@@ -113,27 +119,35 @@ class Monitor:
         check_nan_logits(logits)
         if self.is_loss:
             raise ValueError("the loss is measured by the objective, not by a monitor")
+        samples = canonical(logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index)
         if self._metric is None:
-            scores = logits.squeeze(1) if logits.dim() == 2 and logits.shape[1] == 1 else logits
-            scores, target, weight = self._kept(scores, target, weight)
-            return Measured(float(RANKINGS[str(self.metric)](scores, target, weight=weight)), math.nan)
+            return Measured(float(RANKINGS[str(self.metric)](*self._one_output(samples))), math.nan)
         if self.threshold == "best":
-            return self._at_best(logits, target, weight)
-        exclusive = logits.dim() > target.dim() and logits.shape[1] > 1  # the largest logit decides, at no threshold
-        threshold = None if exclusive else float(self.threshold)
-        counts = Counts.hard(logits, target, threshold=threshold, weight=weight, ignore_index=self.ignore_index)
+            return self._at_best(*self._one_output(samples))
+        exclusive = isinstance(samples, Classes)  # the largest logit decides, at no threshold
+        counts = Counts(*samples.hard(float(self.threshold)), exclusive=samples.exclusive)
         value = averaged(self._metric, counts, self.average).item()
         feasible = all(bool(each.holds(counts).all()) for each in self.requirements)
         violation = sum(float(each.violation(counts).clamp(min=0).sum()) for each in self.requirements)
         at = math.nan if exclusive else float(self.threshold)
         return Measured(value, at, feasible, 0.0 if feasible else violation)
 
+    def _one_output(self, samples: SettledBatch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The logits, labels and weights of a model with one output, which rankings and "best" are measured on.
+
+        Raises:
+            InvalidValueError: There are several classes or labels.
+        """
+        if isinstance(samples, Classes) or samples.logits.shape[0] > 1:
+            raise InvalidValueError(
+                f"{self.name} is measured on one output; for several classes or labels watch the metric at a number, "
+                "such as 'f1' at 0.5"
+            )
+        return samples.logits[0], samples.target[0], None if samples.weight is None else samples.weight[0]
+
     def _at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
         assert self._metric is not None
-        if logits.numel() != target.numel():
-            raise ValueError("threshold='best' is for binary logits; for several classes watch the metric at 0.5")
-        logits, labels, weight = self._kept(logits.reshape(-1), target.reshape(-1), weight)
-        candidates = probability_sweep(logits, labels, weight)
+        candidates = probability_sweep(logits, target, weight)
         requirements = list(self.requirements)
         try:
             best = best_of_sweep(candidates, self._metric, requirements)
@@ -145,13 +159,6 @@ class Monitor:
             best = best_of_sweep(Sweep(candidates.thresholds[nearest], counts), self._metric, [])
             return Measured(best.value, best.threshold, False, smallest)
         return Measured(best.value, best.threshold)
-
-    def _kept(self, scores: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Scores, labels and weights without the ignored samples."""
-        if self.ignore_index is None:
-            return scores, target, weight
-        kept = target != self.ignore_index
-        return scores[kept], target[kept], None if weight is None else weight.reshape(kept.shape)[kept]
 
 
 @dataclass(frozen=True)

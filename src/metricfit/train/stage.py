@@ -79,12 +79,22 @@ class Stage:
 
     @property
     def watched(self) -> Monitor:
-        """The monitor, parsed; labels that the objective ignores it ignores too, unless it says which it does."""
+        """The monitor, parsed; what it ignores and its task are by default those of the objective."""
         monitor = as_monitor("loss" if self.monitor is None else self.monitor)
-        ignored = ignored_by(self.objective)
-        if monitor.is_loss or monitor.ignore_index is not None or len(ignored) != 1:
+        if monitor.is_loss:
             return monitor
-        return replace(monitor, ignore_index=ignored.pop())
+        ignored, tasks = ignored_by(self.objective), tasks_of(self.objective)
+        if monitor.ignore_index is None and len(ignored) == 1:
+            monitor = replace(monitor, ignore_index=ignored.pop())
+        if monitor.task is None and len(tasks) == 1:
+            monitor = replace(monitor, task=tasks.pop())
+        return monitor
+
+
+def tasks_of(objective: nn.Module) -> set[str]:
+    """The tasks that the parts of an objective were given."""
+    given = (getattr(module, "task", None) for module in objective.modules())
+    return {task for task in given if isinstance(task, str)}
 
 
 def ignored_by(*objectives: nn.Module) -> set[int]:

@@ -112,7 +112,9 @@ def measure_requirements(
     results = []
     if monitor.requirements:
         at = None if math.isnan(threshold) else threshold
-        counts = Counts.hard(logits, y, threshold=at, weight=batch.weight, ignore_index=monitor.ignore_index)
+        counts = Counts.hard(
+            logits, y, task=monitor.task, threshold=at, weight=batch.weight, ignore_index=monitor.ignore_index
+        )
         for requirement in monitor.requirements:
             value = requirement.metric(counts)
             results.append(_result(requirement, value, bool(requirement.holds(counts).all()), rows, threshold))
