@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,3 +77,16 @@ class TensorBoard(Callback):
     def finished(self) -> None:
         """Write out what is left."""
         self.writer.close()
+
+
+def callbacks_shown(callbacks: Sequence[Callback], progress: bool | None) -> list[Callback]:
+    """The user's callbacks, and a progress bar where one is wanted."""
+    for each in callbacks:
+        if not isinstance(each, Callback):
+            raise TypeError(f"a callback is an object of a class made from metricfit.train.Callback, got {each!r}")
+    shown = sys.stderr.isatty() if progress is None else progress
+    if not shown:
+        return list(callbacks)
+    from metricfit.train.progress import ProgressBar
+
+    return [*callbacks, ProgressBar()]

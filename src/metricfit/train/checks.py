@@ -18,6 +18,7 @@ from metricfit.train import randomness
 from metricfit.train.batch import Batch
 from metricfit.train.monitor import RANKINGS, Monitor
 from metricfit.train.samples import type_of
+from metricfit.train.schedules import Schedule
 from metricfit.train.stage import MakeOptimizer, Objective, Stage, ignored_by, matched, without_ignored
 
 
@@ -35,8 +36,15 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
             )
 
 
-def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool) -> None:
-    """Refuse a model with nothing to learn, and optimisers and schedulers that cannot be driven."""
+def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool, steps: int | None) -> None:
+    """Refuse a model with nothing to learn, and optimisers and schedulers that cannot be driven.
+
+    Args:
+        model: The model.
+        stages: The stages.
+        validated: Whether there is a validation set.
+        steps: The number of optimiser steps per epoch, if it is known.
+    """
     if not any(given.requires_grad for given in model.parameters()):
         raise ValueError("the model has no weights to train: all are frozen; set requires_grad_(True) on some")
     for stage in stages:
@@ -44,7 +52,8 @@ def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool) -
         optimizer = make(model.parameters(), lr=stage.lr)
         if isinstance(optimizer, torch.optim.LBFGS):
             raise ValueError("LBFGS computes the loss several times a step, which fit does not; take AdamW or SGD")
-        scheduler = stage.scheduler(optimizer) if stage.scheduler else None
+        total = None if steps is None or stage.epochs is None else steps * stage.epochs
+        scheduler = Schedule(stage.scheduler, stage.scheduler_step, optimizer, total).scheduler
         if not isinstance(scheduler, ReduceLROnPlateau):
             continue
         if not validated:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,10 +14,11 @@ from torch import Tensor, nn
 from metricfit.metrics.base import Metric
 from metricfit.train import checks, randomness
 from metricfit.train.batch import Batch, share_of
-from metricfit.train.callbacks import Callback
+from metricfit.train.callbacks import Callback, callbacks_shown
 from metricfit.train.class_weight import ClassWeight, weights_of
 from metricfit.train.extra import told_what_to_install
-from metricfit.train.folder import RunFolder
+from metricfit.train.folder import RunFolder, folder_of
+from metricfit.train.groups import with_groups
 from metricfit.train.history import History
 from metricfit.train.learner import OneModel
 from metricfit.train.loader import FromLoader
@@ -28,8 +28,9 @@ from metricfit.train.order import Order, seed_of
 from metricfit.train.ranks import join_after_restart, processes
 from metricfit.train.result import FitResult, report_of
 from metricfit.train.samples import FromDataset, InMemory, Source, source, type_of
+from metricfit.train.schedules import MakeScheduler
 from metricfit.train.spec import spec_of
-from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
+from metricfit.train.stage import MakeOptimizer, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior
 from metricfit.train.validation import RequirementResult, has_requirements, measure_requirements, warn_of_unmet
 
@@ -43,11 +44,14 @@ def fit(
     objective: nn.Module | Stage | Iterable[Stage],
     *,
     validation: Any = None,
+    groups: Any = None,
+    validation_groups: Any = None,
     epochs: int = 100,
     batch_size: int = 1024,
     lr: float = 1e-3,
     optimizer: MakeOptimizer | None = None,
     scheduler: MakeScheduler | None = None,
+    scheduler_step: str | None = None,
     monitor: str | Metric | Monitor = "loss",
     patience: int | None = None,
     seed: int = 0,
@@ -78,14 +82,21 @@ def fit(
             length it announces; an endless stream must be cut, for example with ``itertools.islice``.
         objective: a loss, or stages of training, such as ``recipes.two_stage("f1")``.
         validation: the same kinds as ``train``. With it the best weights are kept.
+        groups: one whole number per training sample, for requirements per group, ``RequirementConstraint(groups=k)``,
+            and for losses whose ``forward`` takes ``group=``. A Dataset or a DataLoader may give dictionaries with the
+            keys "x", "y" and "group" instead.
+        validation_groups: the same for the validation samples.
         epochs: at most so many in each stage that does not say otherwise; lr, optimizer, scheduler, monitor and
             patience likewise.
         batch_size: samples an optimiser step, over all processes together; batches are of nearly equal size.
         lr: the learning rate.
         optimizer: called as ``optimizer(parameters, lr=lr)`` at the start of a stage, and once before training, so that
             a mistake in the last stage shows before the first; by default AdamW.
-        scheduler: called as ``scheduler(optimizer)``, as often; stepped every epoch, a ReduceLROnPlateau by what is
-            watched.
+        scheduler: called as ``scheduler(optimizer)``, as often; or as ``scheduler(optimizer, total_steps=n)``, if it
+            has such a parameter, with the number of optimiser steps of the stage: ``partial(OneCycleLR, max_lr=0.01)``.
+            A ReduceLROnPlateau is given the monitored value.
+        scheduler_step: "epoch" or "batch", how often the scheduler moves; by default once per batch for OneCycleLR and
+            CyclicLR, and once per epoch for all others.
         monitor: "loss", a metric at 0.5, "best f1" for one at its best threshold, or a Monitor.
         patience: stop a stage after so many epochs without a better value.
         seed: of the order of samples, of dropout and of random augmentation; torch's own random numbers are left alone.
@@ -118,18 +129,28 @@ def fit(
     began = time.perf_counter()
     order = Order(batch_size, stratified, oversample)
     usual = {"epochs": epochs, "lr": lr, "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
+    usual |= {"scheduler_step": scheduler_step}
     stages = stages_of(objective, **usual, patience=patience)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch module, got {type(model).__name__}")
     data = source(train, "train", workers)
+    data = with_groups(data, groups, stages, "train", "groups")
     held_out = None if validation is None else source(validation, "validation", workers)
+    if held_out is not None:
+        held_out = with_groups(held_out, validation_groups, stages, "validation", "validation_groups")
     in_memory = [each for each in (data, held_out) if isinstance(each, InMemory)]
     weighted = class_weight is not None or any(each.weight is not None for each in in_memory)
     checks.check_numbers(accumulate, clip)
     checks.check_stages(stages, held_out is not None, weighted)
-    checks.check_learning(model, stages, held_out is not None)
     shown = callbacks_shown(callbacks, progress)
     prior = _checked(model, data, held_out, stages, order)
+    known: Tensor | None = None
+    if isinstance(data, FromLoader):
+        steps = data.expected_batches
+    else:
+        known = without_ignored(_labels(data), stages)
+        steps = order.steps_of(known)
+    checks.check_learning(model, stages, held_out is not None, steps)
     if start_at_prior and prior is None:
         raise ValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
     unweighted = data.typed(type_of(model))
@@ -168,12 +189,6 @@ def fit(
         on_device, unweighted = _placed(data, fabric), _placed(unweighted, fabric)
         held_out = None if held_out is None else _placed(held_out, fabric)
         learner = OneModel(fabric, model, held_out, accumulate=accumulate, clip=clip)
-        known: Tensor | None = None
-        if isinstance(data, FromLoader):
-            steps = data.expected_batches
-        else:
-            known = without_ignored(_labels(data), stages)
-            steps = order.steps_of(known)
         loop = Loop(
             learner,
             stages,
@@ -202,20 +217,6 @@ def fit(
             folder.finish(result.state(), {**report, "steps_made": folder.steps_made})
         fabric.barrier()
         return _warned(result, fabric)
-
-
-def folder_of(
-    checkpoint_dir: str | os.PathLike[str] | None, checkpoint_every: int | None, resume: bool
-) -> RunFolder | None:
-    """The run's folder, if it has one."""
-    if checkpoint_every is not None and checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every is a number of steps, at least 1; got {checkpoint_every}")
-    if checkpoint_dir is None:
-        if resume or checkpoint_every is not None:
-            given = "resume" if resume else "checkpoint_every"
-            raise ValueError(f"{given} needs a folder: give checkpoint_dir")
-        return None
-    return RunFolder(checkpoint_dir)
 
 
 def _batches(
@@ -302,19 +303,6 @@ def _default_type(fabric: Fabric) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def callbacks_shown(callbacks: Sequence[Callback], progress: bool | None) -> list[Callback]:
-    """The user's callbacks, and a progress bar where one is wanted."""
-    for each in callbacks:
-        if not isinstance(each, Callback):
-            raise TypeError(f"a callback is an object of a class made from metricfit.train.Callback, got {each!r}")
-    shown = sys.stderr.isatty() if progress is None else progress
-    if not shown:
-        return list(callbacks)
-    from metricfit.train.progress import ProgressBar
-
-    return [*callbacks, ProgressBar()]
 
 
 def _begin(folder: RunFolder, spec: dict[str, Any], resume: bool, fabric: Fabric) -> dict[str, Any] | None:

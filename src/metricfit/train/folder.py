@@ -271,3 +271,17 @@ def _read_checkpoint(path: Path, check: Callable[[dict[str, Any], int], None] | 
     if check is not None:
         check(state, int(named[1]))
     return state
+
+
+def folder_of(
+    checkpoint_dir: str | os.PathLike[str] | None, checkpoint_every: int | None, resume: bool
+) -> RunFolder | None:
+    """The run's folder, if it has one."""
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every is a number of steps, at least 1; got {checkpoint_every}")
+    if checkpoint_dir is None:
+        if resume or checkpoint_every is not None:
+            given = "resume" if resume else "checkpoint_every"
+            raise ValueError(f"{given} needs a folder: give checkpoint_dir")
+        return None
+    return RunFolder(checkpoint_dir)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.losses.accumulate import random_state, replayed
 from metricfit.train import checks
@@ -18,6 +17,7 @@ from metricfit.train.loader import FromLoader
 from metricfit.train.monitor import Monitor
 from metricfit.train.ranks import gathered, over_ranks
 from metricfit.train.samples import Source
+from metricfit.train.schedules import Schedule
 from metricfit.train.stage import Objective, Stage
 from metricfit.train.validation import Validation, validate
 
@@ -34,8 +34,14 @@ class Learner(ABC):
     active: list[int]
 
     @abstractmethod
-    def begin(self, stage: Stage, lr: Sequence[float]) -> None:
-        """Start a stage: a fresh optimiser and the stage's objective; all members active again."""
+    def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
+        """Start a stage: a fresh optimiser and the stage's objective; all members active again.
+
+        Args:
+            stage: The stage.
+            lr: Each member's learning rate.
+            steps: The number of optimiser steps of the whole stage, if it is known.
+        """
 
     @abstractmethod
     def step(self, batch: Batch) -> Tensor:
@@ -104,7 +110,7 @@ class OneModel(Learner):
         self.best: dict[str, Tensor] | None = None
         self.active = [0]
 
-    def begin(self, stage: Stage, lr: Sequence[float]) -> None:
+    def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
         """A fresh optimiser, and the stage's objective on the device, of all ranks' samples."""
         self.active, self.best, self.stage, self.looked = [0], None, stage, False
         loss = copy.deepcopy(stage.objective).to(self.fabric.device).train()
@@ -113,7 +119,7 @@ class OneModel(Learner):
         make = stage.optimizer or torch.optim.AdamW
         optimizer: Any = self.fabric.setup_optimizers(make(self.raw.parameters(), lr=lr[0]))
         self.optimizer = optimizer
-        self.scheduler = stage.scheduler(self.optimizer) if stage.scheduler else None
+        self.schedule = Schedule(stage.scheduler, stage.scheduler_step, self.optimizer, steps)
         self.model.train()
 
     def step(self, batch: Batch) -> Tensor:
@@ -127,6 +133,7 @@ class OneModel(Learner):
         if self.clip is not None:
             self.fabric.clip_gradients(self.model, self.optimizer, max_norm=self.clip, error_if_nonfinite=False)
         self.optimizer.step()
+        self.schedule.batch_ended()
         return loss.detach().reshape(1)
 
     def _loss(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -157,8 +164,7 @@ class OneModel(Learner):
     def end_epoch(self) -> None:
         """Move multipliers and the learning rate."""
         self.objective.update()
-        if self.scheduler is not None and not isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step()
+        self.schedule.epoch_ended()
 
     def anneal(self, fraction: float) -> None:
         """Advance the objective's annealed steps."""
@@ -211,8 +217,7 @@ class OneModel(Learner):
     def observe(self, results: Sequence[Validation]) -> None:
         """Tell the objective what was observed, and a ReduceLROnPlateau the monitored value."""
         self.objective.observe(torch.tensor(results[0].observed, dtype=torch.float64))
-        if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(results[0].measured.value)
+        self.schedule.observe(results[0].measured.value)
 
     def gradient_size(self) -> Tensor:
         """Over all parameters."""
@@ -247,7 +252,7 @@ class OneModel(Learner):
         return {
             "model": self.raw.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "scheduler": self.schedule.state_dict(),
             "objective": self.objective.loss.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
             "best": self.best,
@@ -258,8 +263,7 @@ class OneModel(Learner):
         """Go on from there."""
         self.raw.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(state["scheduler"])
+        self.schedule.load_state_dict(state["scheduler"])
         self.objective.loss.load_state_dict(state["objective"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         self.best = state["best"] and {name: given.to(self.fabric.device) for name, given in state["best"].items()}

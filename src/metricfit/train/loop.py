@@ -147,7 +147,8 @@ class Loop:
     def _stage(self, number: int, saved: dict[str, Any] | None) -> None:
         stage, at = self.stages[number], self.at
         assert stage.epochs is not None
-        self.learner.begin(stage, self.lr[number])
+        steps = None if self.steps is None else self.steps * stage.epochs
+        self.learner.begin(stage, self.lr[number], steps)
         if saved is None:
             at.stage, at.epoch, at.batch = number, 0, 0
             at.standings = [Standing() for _ in range(self.members)]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from metricfit.train.order import Order
+from metricfit.train.schedules import Schedule
 from metricfit.train.stage import Stage
 
 ALONE = "train them one by one with fit"
@@ -122,8 +123,15 @@ def check_norms(model: nn.Module, labels: Sequence[Tensor], order: Order, steps:
             )
 
 
-def check_optimizers(model: nn.Module, stages: Sequence[Stage], rates: Sequence[Sequence[float]]) -> None:
-    """Refuse optimisers under which a member would feel the others, or not have its own learning rate."""
+def check_optimizers(model: nn.Module, stages: Sequence[Stage], rates: Sequence[Sequence[float]], steps: int) -> None:
+    """Refuse optimisers under which a member would feel the others, or not have its own learning rate.
+
+    Args:
+        model: One of the members.
+        stages: The stages.
+        rates: For each stage the members' learning rates.
+        steps: The number of optimiser steps per epoch.
+    """
     learning = [given for given in model.parameters() if given.requires_grad]
     for stage, lr in zip(stages, rates, strict=True):
         made = (stage.optimizer or torch.optim.AdamW)(learning, lr=lr[0])
@@ -133,6 +141,10 @@ def check_optimizers(model: nn.Module, stages: Sequence[Stage], rates: Sequence[
             raise ValueError(
                 f"{kind} is not known to move every weight by its own gradient alone, as {known} of torch.optim do, "
                 f"so the members might feel each other; take one of those, or {ALONE}"
+            )
+        if Schedule(stage.scheduler, stage.scheduler_step, made, steps * (stage.epochs or 1)).waits:
+            raise ValueError(
+                f"ReduceLROnPlateau follows the monitored value of one model, and members have one each; {ALONE}"
             )
         if min(lr) < max(lr) and type(made) not in PROPORTIONAL:
             raise ValueError(

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from metricfit.metrics.base import Metric
 from metricfit.train import checks, randomness
 from metricfit.train.batch import SAMPLES_AT_ONCE, Batch
-from metricfit.train.callbacks import Callback
+from metricfit.train.callbacks import Callback, callbacks_shown
 from metricfit.train.class_weight import ClassWeight, of_classes, of_labels
-from metricfit.train.fitting import callbacks_shown, folder_of
+from metricfit.train.folder import folder_of
+from metricfit.train.groups import with_groups
 from metricfit.train.history import History, Row
 from metricfit.train.inside import fingerprint
 from metricfit.train.loop import Loop, Standing
@@ -25,10 +26,11 @@ from metricfit.train.monitor import Monitor
 from metricfit.train.order import Order, seed_of
 from metricfit.train.population import Population
 from metricfit.train.result import FitResult, report_of
-from metricfit.train.samples import InMemory, source, type_of
+from metricfit.train.samples import InMemory, as_tensor, source, type_of
+from metricfit.train.schedules import MakeScheduler
 from metricfit.train.spec import spec_of
 from metricfit.train.stacks import Stacked, filled
-from metricfit.train.stage import MakeOptimizer, MakeScheduler, Stage, stages_of, without_ignored
+from metricfit.train.stage import MakeOptimizer, Stage, stages_of, without_ignored
 from metricfit.train.start import start_at_prior as set_prior
 from metricfit.train.validation import RequirementResult, has_requirements, measure_requirements, warn_of_unmet
 
@@ -42,12 +44,15 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     *,
     splits: Sequence[Split] | None = None,
     validation: Any = None,
+    groups: Any = None,
+    validation_groups: Any = None,
     seeds: Sequence[int] | None = None,
     lr: float | Iterable[float] = 1e-3,
     epochs: int = 100,
     batch_size: int = 1024,
     optimizer: MakeOptimizer | None = None,
     scheduler: MakeScheduler | None = None,
+    scheduler_step: str | None = None,
     monitor: str | Metric | Monitor = "loss",
     patience: int | None = None,
     checkpoint_dir: str | os.PathLike[str] | None = None,
@@ -98,15 +103,21 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     seeds = list(range(len(models))) if seeds is None else list(seeds)
     check_members(models, rates, seeds, splits, validation)
     usual = {"epochs": epochs, "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
+    usual |= {"scheduler_step": scheduler_step}
     stages = stages_of(objective, **usual, patience=patience)
     lr_of_stages = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
     stages = [stage.filled(lr=max(rates)) for stage in stages]
-    data, trained, held_out = _samples(train, splits, validation, len(models))
+    everything, trained, held_out = _samples(train, splits, validation, len(models))
+    if validation is not None and groups is not None and validation_groups is not None:
+        groups = torch.cat([as_tensor(groups, "groups"), as_tensor(validation_groups, "validation_groups")])
+    elif validation is not None and (groups is None) != (validation_groups is None):
+        raise ValueError("groups and validation_groups go together: give both, or none")
+    data = with_groups(everything, groups, stages, "train", "groups")
+    assert isinstance(data, InMemory)
     labels = data.y.detach().cpu()
     known = without_ignored(labels, stages)
     checks.check_numbers(1, clip)
     checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
-    check_optimizers(models[0], stages, lr_of_stages)
     logits = checks.sample_logits(models[0], data.x)
     if start_at_prior and logits.dim() > 1 and logits.shape[1] > 1:
         raise ValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
@@ -125,6 +136,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
         priors.append(float(counted.double().mean()))
     own_labels = [known[each] for each in trained]
     steps = max(map(order.steps_of, own_labels))
+    check_optimizers(models[0], stages, lr_of_stages, steps)
     check_norms(models[0], own_labels, order, steps)
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
     with folder or nullcontext():

@@ -19,6 +19,7 @@ from metricfit.train.graphs import Graphs, capturable
 from metricfit.train.learner import Learner
 from metricfit.train.monitor import Monitor
 from metricfit.train.samples import InMemory
+from metricfit.train.schedules import Schedule
 from metricfit.train.stacked_models import StackedModels
 from metricfit.train.stacked_objective import StackedObjective, with_state
 from metricfit.train.stacks import Stack, Stacked, cloned, filled, moved
@@ -61,12 +62,12 @@ class Population(Learner):
         self.learned: list[Stack | None] = [None] * len(self.models)
         self.graphs = Graphs(self._captured_step) if cuda_graphs and self.device.type == "cuda" else None
 
-    def begin(self, stage: Stage, lr: Sequence[float]) -> None:
+    def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
         """A fresh optimiser over the stacked weights, and an objective whose state is stacked at its first batch."""
         self.active, self.held_out = list(self.everyone), None
         self.stack.weights, self.stack.buffers = (cloned(stack) for stack in self.final)
         self.has_best = [False] * len(self.models)
-        self.stage, self.lr = stage, list(lr)
+        self.stage, self.lr, self.steps = stage, list(lr), steps
         self.objective = StackedObjective(stage.objective, self.device)
         self.learned = [None] * len(self.models)
         self._make_optimizer()
@@ -76,7 +77,7 @@ class Population(Learner):
         make = self.stage.optimizer or torch.optim.AdamW
         self.highest = max(self.lr)
         self.optimizer = make(learning, lr=self.highest)
-        self.scheduler = self.stage.scheduler(self.optimizer) if self.stage.scheduler else None
+        self.schedule = Schedule(self.stage.scheduler, self.stage.scheduler_step, self.optimizer, self.steps)
         rates = [self.lr[member] / self.highest for member in self.active]
         self.rates = None if min(rates, default=1.0) == 1.0 else learning[0].new_tensor(rates)
         self._begin_graphs()
@@ -90,8 +91,11 @@ class Population(Learner):
     def step(self, batch: Stacked) -> Tensor:  # type: ignore[override]
         """One backward pass through all members' losses, one optimiser step."""
         batch = self.objective.masked(batch)
-        if self.graphs is None or not batch.alike:
-            return self._step(batch)
+        # A captured step has its learning rate in it, so a rate that moves per batch is not captured.
+        if self.graphs is None or not batch.alike or self.schedule.per_batch:
+            losses = self._step(batch)
+            self.schedule.batch_ended()
+            return losses
         return self.graphs((batch.x, batch.y, batch.weight, batch.index, batch.group), self.stack.learning)
 
     def _captured_step(
@@ -136,8 +140,7 @@ class Population(Learner):
     def end_epoch(self) -> None:
         """Move multipliers and learning rates."""
         self.objective.update()
-        if self.scheduler is not None:
-            self.scheduler.step()
+        if self.schedule.epoch_ended():
             self._begin_graphs()
 
     def observe(self, results: Sequence[Validation]) -> None:
@@ -219,7 +222,7 @@ class Population(Learner):
         self.active, self.held_out = [self.active[at] for at in stay], None
         rows = torch.tensor(stay, dtype=torch.long, device=self.device)
         moments = self.optimizer.state_dict()
-        rates = {} if self.scheduler is None else self.scheduler.state_dict()
+        rates = self.schedule.state_dict()
         sizes = [given.shape for given in self.stack.learning]
         self.stack.keep(rows)
         self.objective.keep(rows)
@@ -231,8 +234,7 @@ class Population(Learner):
                 if isinstance(given, Tensor) and given.shape == sizes[at]:
                     of_weight[key] = given[rows]
         self.optimizer.load_state_dict(moments)
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(rates)
+        self.schedule.load_state_dict(rates)
         self._begin_graphs()
 
     def recall(self) -> None:
@@ -264,7 +266,7 @@ class Population(Learner):
             "has_best": self.has_best,
             "active": self.active,
             "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "scheduler": self.schedule.state_dict(),
             "objective": self.objective.state,
             "learned": self.learned,
         }
@@ -278,7 +280,6 @@ class Population(Learner):
         self.final = final[0], final[1]
         self._make_optimizer()
         self.optimizer.load_state_dict(state["optimizer"])
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(state["scheduler"])
+        self.schedule.load_state_dict(state["scheduler"])
         self._begin_graphs()
         self.objective.load(state["objective"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -69,15 +70,22 @@ class FromDataset:
         self.dataset, self.workers, self.dtype = dataset, workers, dtype
         self._target: Tensor | None = None
         self._first: tuple[Any] | None = None
+        self.group: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
 
     def typed(self, dtype: torch.dtype) -> FromDataset:
         """The same with inputs, where they are a tensor of fractions, of this type."""
-        typed = FromDataset(self.dataset, self.workers, dtype)
-        typed._target, typed._first = self._target, self._first
+        typed = copy.copy(self)
+        typed.dtype = dtype
         return typed
+
+    def grouped(self, group: Tensor) -> FromDataset:
+        """The same with a group number for each sample."""
+        grouped = copy.copy(self)
+        grouped.group = group
+        return grouped
 
     @property
     def target(self) -> Tensor:
@@ -103,7 +111,9 @@ class FromDataset:
             generator=torch.Generator().manual_seed(seed),  # else each iteration draws from the model's
         )
         for index, given in zip(order, loader, strict=True):
-            yield replace(batch_of(given, device, self.dtype), index=index.to(device))
+            batch = batch_of(given, device, self.dtype)
+            group = batch.group if self.group is None else self.group[index].to(device)
+            yield replace(batch, index=index.to(device), group=group)
 
 
 class _SeededItems(Dataset[Any]):

@@ -41,6 +41,7 @@ def spec_of(
                 "lr": stage.lr,
                 "optimizer": _described(stage.optimizer),
                 "scheduler": _described(stage.scheduler),
+                **({} if stage.scheduler_step is None else {"scheduler_step": stage.scheduler_step}),
                 "monitor": _described(stage.watched),
                 "patience": stage.patience,
                 "settings": settings_within,
@@ -92,6 +93,8 @@ def _data(given: Source) -> dict[str, Any]:
     if isinstance(given, FromLoader):
         return {"batches": given.expected_batches}
     found: dict[str, Any] = {"samples": len(given), "hash of labels": fingerprint(given.target)}
+    if given.group is not None:
+        found["hash of groups"] = fingerprint(given.group)
     if isinstance(given, InMemory):
         rows = torch.linspace(0, len(given) - 1, min(ROWS, len(given)), dtype=torch.float64).round().long()
         found["hash of inputs"] = fingerprint(given.x[rows.to(given.x.device)])

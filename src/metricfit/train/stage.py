@@ -20,9 +20,9 @@ from metricfit.losses.mix import takes_weight
 from metricfit.metrics.base import Metric
 from metricfit.train.batch import Batch
 from metricfit.train.monitor import Monitor, as_monitor
+from metricfit.train.schedules import STEPS, MakeScheduler
 
 MakeOptimizer = Callable[..., Optimizer]
-MakeScheduler = Callable[[Optimizer], LRScheduler]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class Stage:
             them on the validation set are better than those that do not, whatever is monitored.
         patience: stop after so many epochs without a better value.
         optimizer: called as ``optimizer(parameters, lr=lr)``.
-        scheduler: called as ``scheduler(optimizer)``, stepped every epoch.
+        scheduler: called as ``scheduler(optimizer)``, or, if it has a parameter ``total_steps``, as
+            ``scheduler(optimizer, total_steps=n)`` with the number of optimiser steps of the stage.
+        scheduler_step: "epoch" or "batch", how often the scheduler moves; by default per batch for OneCycleLR and
+            CyclicLR, and per epoch for all others.
         name: what the history calls the stage.
     """
 
@@ -51,6 +54,7 @@ class Stage:
     patience: int | None = None
     optimizer: MakeOptimizer | None = None
     scheduler: MakeScheduler | None = None
+    scheduler_step: str | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -68,6 +72,8 @@ class Stage:
                 "scheduler is called as scheduler(optimizer): give a function, such as lambda optimizer: "
                 f"ExponentialLR(optimizer, 0.9), not a {type(self.scheduler).__name__} that is made already"
             )
+        if self.scheduler_step is not None and self.scheduler_step not in STEPS:
+            raise ValueError(f"scheduler_step is 'epoch', 'batch' or None, got {self.scheduler_step!r}")
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience must be at least 1 epoch, got {self.patience}")
         if self.lr is not None and not self.lr > 0:

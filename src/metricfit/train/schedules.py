@@ -1,0 +1,91 @@
+"""Learning rate schedules: how they are made, and whether they move once per epoch or once per batch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
+
+MakeScheduler = Callable[..., LRScheduler]
+
+STEPS = ("epoch", "batch")
+
+
+class Schedule:
+    """A learning rate scheduler that knows when to move.
+
+    Args:
+        make: Called as ``make(optimizer)``, or as ``make(optimizer, total_steps=n)`` if it has a parameter of that name
+            that is not set, with the number of optimiser steps of the stage at most; None for a constant rate.
+        step: "epoch", "batch", or None: per batch for OneCycleLR and CyclicLR, per epoch for all others.
+        optimizer: The optimizer.
+        total_steps: The number of optimiser steps of the stage if it is not stopped early; None if it is not known.
+
+    Raises:
+        ValueError: The scheduler needs the number of steps, which is not known, or cannot move per batch.
+    """
+
+    def __init__(
+        self, make: MakeScheduler | None, step: str | None, optimizer: Optimizer, total_steps: int | None
+    ) -> None:
+        self.scheduler = None if make is None else make(optimizer, **_steps_for(make, total_steps))
+        by_default = "batch" if isinstance(self.scheduler, (OneCycleLR, CyclicLR)) else "epoch"
+        self.per_batch = (step or by_default) == "batch"
+        if self.waits and step == "batch":
+            raise ValueError("ReduceLROnPlateau moves once per epoch, after validation; leave scheduler_step out")
+
+    @property
+    def waits(self) -> bool:
+        """Whether the scheduler waits for the monitored value."""
+        return isinstance(self.scheduler, ReduceLROnPlateau)
+
+    def batch_ended(self) -> bool:
+        """Move after an optimiser step; returns whether the rate may have changed."""
+        if self.scheduler is None or not self.per_batch:
+            return False
+        self.scheduler.step()
+        return True
+
+    def epoch_ended(self) -> bool:
+        """Move at the end of an epoch; returns whether the rate may have changed."""
+        if self.scheduler is None or self.per_batch or self.waits:
+            return False
+        self.scheduler.step()
+        return True
+
+    def observe(self, value: float) -> None:
+        """Tell a scheduler that waits for it the monitored value."""
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(value)
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """The scheduler's state."""
+        return None if self.scheduler is None else self.scheduler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        """Continue from a state."""
+        if self.scheduler is not None and state is not None:
+            self.scheduler.load_state_dict(state)
+
+
+def _steps_for(make: MakeScheduler, total_steps: int | None) -> dict[str, int]:
+    """The argument ``total_steps`` for those that take it, and have not set it or what it follows from."""
+    try:
+        parameters = inspect.signature(make).parameters
+    except (TypeError, ValueError):  # of some builtins
+        return {}
+
+    def is_open(name: str) -> bool:
+        return name in parameters and parameters[name].default in (None, inspect.Parameter.empty)
+
+    if not is_open("total_steps") or ("steps_per_epoch" in parameters and not is_open("steps_per_epoch")):
+        return {}
+    if total_steps is None:
+        raise ValueError(
+            "the scheduler needs total_steps, but the DataLoader does not say how many batches it has; give the number "
+            "yourself, such as functools.partial(OneCycleLR, max_lr=0.01, total_steps=1000)"
+        )
+    return {"total_steps": total_steps}
