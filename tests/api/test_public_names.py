@@ -31,8 +31,8 @@ NAMES = {
     """,
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss
-        MBAUCLoss MSFELoss MarginLoss MetricLoss Mix PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts
-        SoftAUROCLoss SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss
+        MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning PairHingeLoss PairSquareLoss PartialAUCLoss
+        RunningCounts SoftAUROCLoss SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss
         WeightedCrossEntropyLoss backward_in_chunks
     """,
     "metricfit.metrics": """

@@ -12,6 +12,7 @@ from torch import Tensor
 from metricfit.constraints.base import Constraint
 from metricfit.constraints.terms import equality_term
 from metricfit.core.batch import Classes, Columns
+from metricfit.core.class_shares import TargetJudge, settled_task
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.pairs import violations
@@ -84,6 +85,7 @@ class RankingConstraint(Constraint):
             classes = [classes]
         self.classes = None if classes is None else tuple(classes)
         self.task, self.ignore_index, self.validate = task, ignore_index, validate
+        self._judge = TargetJudge()
         if classes is not None and (not self.classes or len(set(self.classes)) < len(self.classes)):
             raise ValueError(f"classes must be different class numbers, at least one; got {classes!r}")
         shape = () if self.classes is None else (len(self.classes),)
@@ -135,8 +137,11 @@ class RankingConstraint(Constraint):
 
     def _sides(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, and how much each sample counts as a positive and as a negative: ``(c, n)`` of c critical classes."""
+        task = settled_task(
+            logits, target, self.task, ignore_index=self.ignore_index, validate=self.validate, judge=self._judge
+        )
         batch = canonical(
-            logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, validate=self.validate
+            logits, target, task=task, weight=weight, ignore_index=self.ignore_index, validate=self.validate
         )
         score, share = (
             _columns(batch, self.classes) if isinstance(batch, Columns) else _against_rest(batch, self.classes)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from metricfit.constraints.base import Constraint
 from metricfit.constraints.terms import augmented_term, next_multiplier
+from metricfit.core.class_shares import TargetJudge, settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import check_task
@@ -78,6 +79,7 @@ class RequirementConstraint(Constraint):
         check_task(task)
         self.step, self.threshold, self.task, self.average = step, threshold, task, average
         self.ignore_index, self.groups, self.memory, self.validate = ignore_index, groups, memory, validate
+        self._judge = TargetJudge()
 
     def forward(
         self,
@@ -90,7 +92,7 @@ class RequirementConstraint(Constraint):
         group: Tensor | None = None,
     ) -> Tensor:
         """The augmented term of the soft violation, summed over classes and groups."""
-        settings = self._settings(weight, group)
+        settings = self._settings(logits, target, weight, group)
         counts = self._all_ranks(Counts.soft(logits, target, step=self.step, **settings))
         self._exclusive = counts.exclusive
         if self.memory is not None:
@@ -127,21 +129,22 @@ class RequirementConstraint(Constraint):
             One value per class and group, without those that have no samples to measure the metric on, and the
             violations of the same shape ``(k,)``, 0 where the requirement holds.
         """
-        counts = Counts.hard(logits, target, **self._settings(weight, group))
+        counts = Counts.hard(logits, target, **self._settings(logits, target, weight, group))
         value, measured = self._values(counts)
         violation = self.requirement.excess(value)
         violation = torch.where(self.requirement.forgives(violation), 0.0, violation)
         return value[measured], violation[measured]
 
-    def _settings(self, weight: Tensor | None, group: Tensor | None) -> dict[str, Any]:
+    def _settings(self, logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None) -> dict[str, Any]:
         """What soft and hard counts are taken with."""
         if self.groups is not None and group is None:
             raise ValueError(
                 f"{self.requirement} is to hold in each of {self.groups} groups: give group=, one number per row; in "
                 "fit, groups= and validation_groups="
             )
+        ignored, validate, judge = self.ignore_index, self.validate, self._judge
         return {
-            "task": self.task,
+            "task": settled_task(logits, target, self.task, ignore_index=ignored, validate=validate, judge=judge),
             "threshold": self.threshold,
             "weight": weight,
             "ignore_index": self.ignore_index,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.batch import ROUNDING, Thresholds, at_thresholds, full_precision
+from metricfit.core.class_shares import settled_task
 from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.steps import Step
@@ -184,7 +185,7 @@ class Counts:
         batch = canonical(
             logits,
             target,
-            task=task,
+            task=settled_task(logits, target, task, ignore_index=ignore_index, validate=validate),
             weight=weight,
             ignore_index=ignore_index,
             per_image=per_image,
@@ -227,7 +228,7 @@ class Counts:
         batch = canonical(
             logits.detach() if isinstance(logits, Tensor) else logits,
             target,
-            task=task,
+            task=settled_task(logits, target, task, ignore_index=ignore_index, validate=validate),
             weight=weight,
             ignore_index=ignore_index,
             per_image=per_image,

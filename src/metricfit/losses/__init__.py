@@ -1,5 +1,6 @@
 """Losses: any metric of counts, surrogates, pointwise ones, and their mixtures. All take logits."""
 
+from metricfit.core.class_shares import OneHotTargetWarning
 from metricfit.losses.accumulate import backward_in_chunks
 from metricfit.losses.additive import AdditiveLoss
 from metricfit.losses.adversarial import AdversarialLoss
@@ -40,6 +41,7 @@ __all__ = [
     "MarginLoss",
     "MetricLoss",
     "Mix",
+    "OneHotTargetWarning",
     "PairHingeLoss",
     "PairSquareLoss",
     "PartialAUCLoss",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.batch import Thresholds
+from metricfit.core.class_shares import TargetJudge, settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.steps import Step, check_threshold
@@ -83,6 +84,7 @@ class MetricLoss(AdditiveLoss):
         self.validate = validate
         self._set_threshold(threshold)
         self._watch = GradientWatch()
+        self._judge = TargetJudge()
         self._last_counts: Counts | None = None
 
     def _set_threshold(self, threshold: Thresholds) -> None:
@@ -128,7 +130,14 @@ class MetricLoss(AdditiveLoss):
             target,
             step=self.step,
             threshold=self.threshold,
-            task=self.task,
+            task=settled_task(
+                logits,
+                target,
+                self.task,
+                ignore_index=self.ignore_index,
+                validate=self.validate,
+                judge=self._judge,
+            ),
             weight=weight,
             ignore_index=self.ignore_index,
             per_image=self.per_image,

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from metricfit.constraints import RequirementConstraint
+from metricfit.constraints import RankingConstraint, RequirementConstraint
+from metricfit.core.class_shares import FEWEST_ROWS, TargetJudge
 from metricfit.core.task import READINGS, canonical, check_labels
 from metricfit.errors import InvalidValueError
 from metricfit.losses.metric_loss import MetricLoss
@@ -98,12 +99,44 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     return counted
 
 
+def judge_target(
+    logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str, judge: TargetJudge | None = None
+) -> None:
+    """Refuse, or warn about, targets that look like class shares but would be read as multilabel.
+
+    Args:
+        logits: outputs for a few samples.
+        target: the labels of the whole set, or of the next batch.
+        stages: what reads them; a stage whose losses all say ``task=`` needs no judgement.
+        name: what messages call the labels.
+        judge: what was seen of the labels before.
+
+    Raises:
+        InvalidValueError: the labels can be read in two ways.
+    """
+    if logits.dim() != 2 or logits.shape[1] == 1 or target.shape[1:] != logits.shape[1:]:
+        return
+    if any(_leaves_task_open(stage) for stage in stages):
+        ignored = ignored_by(*(stage.objective for stage in stages))
+        (judge or TargetJudge()).look(target, ignored.pop() if len(ignored) == 1 else None, name)
+
+
+def _leaves_task_open(stage: Stage) -> bool:
+    """Whether a part of the objective, or else what is watched, reads the labels by their shape alone."""
+    readers = (MetricLoss, RequirementConstraint, RankingConstraint)
+    tasks = {module.task for module in stage.objective.modules() if isinstance(module, readers)}
+    watched = stage.watched
+    measures = not (watched.is_loss or watched.metric in tuple(RANKINGS))
+    return None in tasks or (measures and watched.task is None)
+
+
 class LoaderCheck:
     """Looks at the batches that a training DataLoader gives, as they come: its labels are not known before."""
 
     def __init__(self, model: nn.Module, stages: Sequence[Stage]) -> None:
         self.model, self.stages = model, stages
         self.logits: Tensor | None = None
+        self.judge = TargetJudge(fewest_shares=FEWEST_ROWS)
 
     def __call__(self, batch: Batch, number: int, of: int | None) -> Batch:
         """Return the batch if its labels go with the model's outputs.
@@ -120,6 +153,7 @@ class LoaderCheck:
             with randomness.seeded(0):
                 self.logits = sample_logits(self.model, batch.x)
         check_target(self.logits, batch.y, self.stages, _batch_name(number, of), part=True)
+        judge_target(self.logits, batch.y, self.stages, "training labels", self.judge)
         return batch
 
 

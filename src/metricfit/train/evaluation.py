@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.batch import Classes, Columns
+from metricfit.core.class_shares import settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.task import canonical, check_nan_logits, check_task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -143,6 +144,7 @@ def evaluate(
     outputs, labels, weight = _outputs(model, source(data, "data", workers).typed(type_of(model)), batch_size)
     check_nan_logits(outputs)
     logits, target = matched(outputs, labels)
+    task = settled_task(logits, target, task, ignore_index=ignore_index, validate=True)
     samples = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=True)
     decided = [each for each in requests if each.metric is not None and not each.own_threshold]
     tuned_for = decided[0] if decided and isinstance(decision, str) else None

@@ -266,12 +266,14 @@ def _checked(
         order.check(without_ignored(y, stages))
         logits = checks.sample_logits(model, _first_inputs(data))
         counted = checks.check_target(logits, y, stages, "train")
+        checks.judge_target(logits, y, stages, "training labels")
         checks.check_both_classes(logits, y, counted)
         checks.check_requirements(stages, logits, y)
     if validation is not None and not isinstance(validation, FromLoader):
         held_out = _labels(validation)
         if counted is None:
             logits = checks.sample_logits(model, _first_inputs(validation), "validation")
+            checks.judge_target(logits, held_out, stages, "validation labels")
         checks.check_target(logits, held_out, stages, "validation")
         checks.check_validation(stages, logits, held_out)
     one_column = counted is not None and (logits.dim() == 1 or logits.shape[1] == 1)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from metricfit.constraints import AugmentedLagrangian
+from metricfit.core.class_shares import targets_judged
 from metricfit.core.task import DivergedError
 from metricfit.errors import CheckpointError, MetricfitError, shorten
 from metricfit.losses.watch import DEAD_GRADIENT, DeadGradientWarning
@@ -127,7 +128,8 @@ class Loop:
         try:
             for callback in self.callbacks:
                 callback.started(plan, self.at.step)
-            self._stages(saved)
+            with targets_judged():
+                self._stages(saved)
         finally:
             with ExitStack() as every:  # all hear of the end, though one fails
                 for callback in reversed(self.callbacks):

@@ -121,6 +121,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     logits = checks.sample_logits(models[0], data.x)
     if start_at_prior and logits.dim() > 1 and logits.shape[1] > 1:
         raise ValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
+    checks.judge_target(logits, labels, stages, "training labels")
     data = data.typed(type_of(models[0]))
     priors = []
     for member in range(len(models)):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from metricfit.core.batch import ROUNDING, Classes
 from metricfit.core.batch import Batch as SettledBatch
+from metricfit.core.class_shares import settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.task import canonical, check_nan_logits, check_task
 from metricfit.errors import InvalidValueError
@@ -119,7 +120,8 @@ class Monitor:
         check_nan_logits(logits)
         if self.is_loss:
             raise ValueError("the loss is measured by the objective, not by a monitor")
-        samples = canonical(logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index)
+        task = settled_task(logits, target, self.task, ignore_index=self.ignore_index)
+        samples = canonical(logits, target, task=task, weight=weight, ignore_index=self.ignore_index)
         if self._metric is None:
             return Measured(float(RANKINGS[str(self.metric)](*self._one_output(samples))), math.nan)
         if self.threshold == "best":

@@ -89,7 +89,7 @@ def constrained(
 
 
 def _cross_entropy(task: str | None) -> nn.Module:
-    return WeightedCrossEntropyLoss() if task == "multiclass" else WeightedBCELoss()
+    return WeightedCrossEntropyLoss() if task == "multiclass" else WeightedBCELoss(task=task)
 
 
 def _metric_loss(metric: AnyMetric, task: str | None) -> MetricLoss:

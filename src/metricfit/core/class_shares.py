@@ -1,0 +1,135 @@
+"""Targets ``(n, c)`` that look like class shares, where they are about to be read as several yes-or-no questions.
+
+A target of the logits' shape is multilabel unless ``task="multiclass"`` says that its rows are shares of classes, as
+one-hot labels, label smoothing and mixup give. Shapes cannot tell the two apart, the values nearly always can.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+from metricfit.core.task import looks_at_values
+from metricfit.errors import InvalidValueError
+
+#: Rows with exactly one label before a warning: a few rows of a multilabel set have one label each by chance.
+FEWEST_ROWS = 8
+#: What a sum of shares can differ from 1 by rounding, in float16 too.
+ROUNDING = 2e-3
+
+_judged: ContextVar[bool] = ContextVar("targets_judged", default=False)
+
+
+class OneHotTargetWarning(UserWarning):
+    """Each row of a target that is read as multilabel has exactly one label."""
+
+
+@contextmanager
+def targets_judged() -> Iterator[None]:
+    """A region in which targets are not looked at, because the whole set was looked at before."""
+    token = _judged.set(True)
+    try:
+        yield
+    finally:
+        _judged.reset(token)
+
+
+class TargetJudge:
+    """Looks at the targets of one loss, or one set, batch by batch, until it is known how to read them.
+
+    Args:
+        fewest_shares: the number of rows that must be seen before fractions that sum to 1 are refused.
+    """
+
+    def __init__(self, fewest_shares: int = 1) -> None:
+        self.fewest_shares = fewest_shares
+        self.rows = 0
+        self.fractions = False
+        self.settled = False
+
+    def look(self, target: Tensor, ignore_index: int | None = None, name: str = "target") -> None:
+        """Look at another part of the targets.
+
+        Args:
+            target: ``(n, c)``, about to be read as multilabel.
+            ignore_index: rows that hold this label are left out.
+            name: what messages call the target.
+
+        Raises:
+            InvalidValueError: all rows so far sum to 1, and not all entries are 0 or 1.
+        """
+        if self.settled or not len(target):
+            return
+        y = target.detach()
+        y = y if y.is_floating_point() else y.double()
+        if ignore_index is not None:
+            kept = (target != ignore_index).all(1, keepdim=True)
+            y = torch.where(kept, y, torch.nn.functional.one_hot(torch.zeros_like(y[:, 0]).long(), y.shape[1]).to(y))
+        sums_to_1 = ((y.sum(1, dtype=torch.promote_types(y.dtype, torch.float32)) - 1).abs() <= ROUNDING).all()
+        fractions = ((y != 0) & (y != 1)).any()
+        try:
+            shares, has_fractions = torch.stack([sums_to_1, fractions]).tolist()
+        except RuntimeError:  # vmap hides the values
+            return
+        if not shares:
+            self.settled = True
+            return
+        self.rows += len(target)
+        self.fractions |= has_fractions
+        if self.fractions and self.rows >= self.fewest_shares:
+            raise InvalidValueError(
+                f"the rows of the {name} {tuple(target.shape)} sum to 1 and are not all 0 or 1: they can be read as "
+                "multiclass with soft targets (class shares that sum to 1) or as multilabel (each class a yes or no); "
+                "say which with task='multiclass' or task='multilabel'"
+            )
+        if not self.fractions and self.rows >= FEWEST_ROWS:
+            self.settled = True
+            warnings.warn(
+                f"each row of the {name} {tuple(target.shape)} has exactly one label, and it is read as multilabel: "
+                "each class a yes or no. If the classes exclude each other, say task='multiclass', or pass class "
+                "numbers (n,), target.argmax(1); if not, task='multilabel' says so and ends this warning",
+                OneHotTargetWarning,
+                stacklevel=4,
+            )
+
+
+def settled_task(
+    logits: Tensor,
+    target: Tensor,
+    task: str | None,
+    *,
+    ignore_index: int | None = None,
+    validate: bool | None = None,
+    judge: TargetJudge | None = None,
+) -> str | None:
+    """The task as it was given, or "multilabel" where the values of the target were looked at and allow no doubt.
+
+    Args:
+        logits: the model's outputs.
+        target: the labels.
+        task: what the user says; nothing is looked at unless it is None.
+        ignore_index: rows that hold this label are left out.
+        validate: look at values: by default in eager mode on the CPU.
+        judge: what a loss has seen so far; a new one by default.
+
+    Raises:
+        InvalidValueError: the target can be read in two ways.
+    """
+    if task is not None or not _is_table(logits, target) or torch.compiler.is_compiling() or _judged.get():
+        return task
+    if looks_at_values(logits, validate):
+        (judge or TargetJudge()).look(target, ignore_index)
+        return "multilabel"
+    return None
+
+
+def _is_table(logits: Tensor, target: Tensor) -> bool:
+    """Whether target and logits are ``(n, c)`` of several classes."""
+    if not (isinstance(logits, Tensor) and isinstance(target, Tensor)):
+        return False
+    return logits.dim() == 2 and logits.shape[1] > 1 and logits.shape == target.shape
