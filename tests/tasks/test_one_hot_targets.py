@@ -107,6 +107,8 @@ def test_ignored_rows_do_not_count():
     with pytest.warns(OneHotTargetWarning):
         MetricLoss("f1", ignore_index=-1)(logits, holes)
     MetricLoss("f1", ignore_index=-1)(logits, torch.where(holes < 0, holes, several()))
+    holes[:, 0] = -1  # a label that no row tells: nothing is known of any row
+    MetricLoss("f1", ignore_index=-1)(logits, holes)
 
 
 def test_losses_of_yes_or_no_questions_have_one_reading():

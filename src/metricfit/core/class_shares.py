@@ -67,20 +67,21 @@ class TargetJudge:
             return
         y = target.detach()
         y = y if y.is_floating_point() else y.double()
-        if ignore_index is not None:
-            kept = (target != ignore_index).all(1, keepdim=True)
-            y = torch.where(kept, y, torch.nn.functional.one_hot(torch.zeros_like(y[:, 0]).long(), y.shape[1]).to(y))
-        sums_to_1 = ((y.sum(1, dtype=torch.promote_types(y.dtype, torch.float32)) - 1).abs() <= ROUNDING).all()
-        fractions = ((y != 0) & (y != 1)).any()
+        kept = torch.ones_like(y[:, 0], dtype=torch.bool) if ignore_index is None else (y != ignore_index).all(1)
+        sums = y.sum(1, dtype=torch.promote_types(y.dtype, torch.float32))
+        sums_to_1 = ((sums - 1).abs() <= ROUNDING) | ~kept
+        has_fractions = ((y != 0) & (y != 1)).any(1) & kept
         try:
-            shares, has_fractions = torch.stack([sums_to_1, fractions]).tolist()
+            rows, all_sum_to_1, fractions = torch.stack([kept.sum(), sums_to_1.all(), has_fractions.any()]).tolist()
         except RuntimeError:  # vmap hides the values
             return
-        if not shares:
+        if not rows:
+            return
+        if not all_sum_to_1:
             self.settled = True
             return
-        self.rows += len(target)
-        self.fractions |= has_fractions
+        self.rows += rows
+        self.fractions |= bool(fractions)
         if self.fractions and self.rows >= self.fewest_shares:
             raise InvalidValueError(
                 f"the rows of the {name} {tuple(target.shape)} sum to 1 and are not all 0 or 1: they can be read as "
