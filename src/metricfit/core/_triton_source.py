@@ -14,38 +14,74 @@ def _tails(x):
 
 
 @triton.jit
-def _value(p, c0, c1, c2, c3, c4, KIND: tl.constexpr):
-    if KIND == 0:
-        return c2 * p + c3 * tl.maximum(p - c0, 0.0) + c4 * tl.maximum(p - c1, 0.0)
-    elif KIND == 1:
-        return 1.0 / (1.0 + tl.exp(-tl.minimum(tl.maximum(c1 * (p - c0), -80.0), 80.0)))
-    elif KIND == 2:
-        return p
-    else:
-        v = tl.minimum(tl.maximum((p - c0) / c1 + 1.0, 0.0), 2.0)
-        return tl.maximum((v - tl.sin(3.141592653589793 * v) / 3.141592653589793) / 2.0, 0.0)
+def _sigmoid(z):
+    return 1.0 / (1.0 + tl.exp(-tl.minimum(tl.maximum(z, -80.0), 80.0)))
 
 
 @triton.jit
-def _slope(p, c0, c1, c2, c3, c4, KIND: tl.constexpr):
+def _raised_cosine(v):
+    return tl.minimum(tl.maximum((v - tl.sin(3.141592653589793 * v) / 3.141592653589793) / 2.0, 0.0), 1.0)
+
+
+@triton.jit
+def _linear(p, q, a, over_a, over_width, over_c, delta, between):
+    """The step at a threshold of at most 1/2 and its complement: three ramps, none of them negative.
+
+    ``over_a``, ``over_width`` and ``over_c`` are reciprocals of the pieces' lengths.
+    """
+    lower = tl.minimum(p * over_a, 1.0)
+    middle = tl.minimum(tl.maximum((p - a) * over_width, 0.0), 1.0)
+    upper = tl.minimum(q * over_c, 1.0)
+    mass = between * middle + delta * (lower + (1.0 - upper))
+    rest = between * (1.0 - middle) + delta * (upper + (1.0 - lower))
+    return mass, rest
+
+
+@triton.jit
+def _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND: tl.constexpr, FROM_ONE: tl.constexpr):
+    """The soft decision and its complement."""
     if KIND == 0:
-        return c2 + tl.where(p > c0, c3, 0.0) + tl.where(p > c1, c4, 0.0)
+        if FROM_ONE:
+            rest, mass = _linear(q, p, c0, c2, c3, c4, c5, c6)
+        else:
+            mass, rest = _linear(p, q, c0, c2, c3, c4, c5, c6)
     elif KIND == 1:
-        against = tl.exp(-tl.minimum(tl.maximum(c1 * (p - c0), -80.0), 80.0))
-        s = 1.0 / (1.0 + against)
-        return c1 * s * (against * s)
+        mass = _sigmoid(c1 * (p - c0))
+        rest = _sigmoid(c1 * (c0 - p))
     elif KIND == 2:
-        return tl.full(p.shape, 1.0, tl.float32)
+        mass = p
+        rest = q
     else:
         v = tl.minimum(tl.maximum((p - c0) / c1 + 1.0, 0.0), 2.0)
-        return (1.0 - tl.cos(3.141592653589793 * v)) / (2.0 * c1)
+        mass = _raised_cosine(v)
+        rest = _raised_cosine(2.0 - v)
+    return mass, rest
+
+
+@triton.jit
+def _slope(p, q, c0, c1, c7, c8, c9, KIND: tl.constexpr, FROM_ONE: tl.constexpr):
+    """The derivative of the step by p; for Linear it is one of its three slopes, never a sum of their differences."""
+    if KIND == 0:
+        if FROM_ONE:
+            near = q
+        else:
+            near = p
+        slope = tl.where(near <= c0, c7, tl.where(near >= c1, c9, c8))
+    elif KIND == 1:
+        slope = c1 * _sigmoid(c1 * (p - c0)) * _sigmoid(c1 * (c0 - p))
+    elif KIND == 2:
+        slope = tl.full(p.shape, 1.0, tl.float32)
+    else:
+        v = tl.minimum(tl.maximum((p - c0) / c1 + 1.0, 0.0), 2.0)
+        slope = (1.0 - tl.cos(3.141592653589793 * v)) / (2.0 * c1)
+    return slope
 
 
 @triton.jit
 def counts_kernel(
     X, Y, W, Partial, n,
-    c0, c1, c2, c3, c4, d0, d1, d2, d3, d4,
-    KIND: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
+    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
+    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One program a block and row: four partial sums into Partial[4, rows, blocks]."""
     block, row = tl.program_id(0), tl.program_id(1)
@@ -62,8 +98,7 @@ def counts_kernel(
     positive = w * y
     negative = w * (1.0 - y)
     p, q = _tails(x)
-    mass = _value(p, c0, c1, c2, c3, c4, KIND)
-    rest = _value(q, d0, d1, d2, d3, d4, KIND)
+    mass, rest = _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND, FROM_ONE)
     to = Partial + row * blocks + block
     stride = rows * blocks
     tl.store(to, tl.sum(positive * mass))
@@ -75,8 +110,8 @@ def counts_kernel(
 @triton.jit
 def gradient_kernel(
     X, Y, W, Coefficients, Result, n, rows,
-    c0, c1, c2, c3, c4, d0, d1, d2, d3, d4,
-    KIND: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
+    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
+    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One program a block and row: the gradient of each logit of it."""
     block, row = tl.program_id(0), tl.program_id(1)
@@ -88,7 +123,8 @@ def gradient_kernel(
     of_positive = tl.load(Coefficients + row)
     of_negative = tl.load(Coefficients + rows + row)
     p, q = _tails(x)
-    grad = (y * of_positive + (1.0 - y) * of_negative) * _slope(p, c0, c1, c2, c3, c4, KIND) * p * q
+    # The slope times p q first: both factors can be extreme, their product is not.
+    grad = (y * of_positive + (1.0 - y) * of_negative) * (_slope(p, q, c0, c1, c7, c8, c9, KIND, FROM_ONE) * p * q)
     if WEIGHTED:
         grad = grad * tl.load(W + at, mask=inside, other=0.0)
     tl.store(Result + at, grad, mask=inside)

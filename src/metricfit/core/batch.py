@@ -50,7 +50,7 @@ class Columns:
         t = 0.5 if threshold is None else threshold
         if self.group is None:
             return soft_counts(self.logits, self.target, self.weight, step, t)
-        if isinstance(step, StraightThrough):
+        if type(step) is StraightThrough:
             soft = self.soft(step.step, t)
             return self.hard(t).to(soft.dtype) + (soft - soft.detach())
         return self._by_group(*masses(self.logits, step, t))

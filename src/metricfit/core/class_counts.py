@@ -26,15 +26,8 @@ from torch import Tensor
 from metricfit.core import linear_classes
 from metricfit.core.class_layout import Layout, blocks, in_blocks, keeps_images, two_classes
 from metricfit.core.numerics import exact_dtype, has_storage, leading
-from metricfit.core.steps import (
-    SLOPE,
-    THRESHOLD_SLOPE,
-    VALUE,
-    ClosedFormStep,
-    Identity,
-    Step,
-    StraightThrough,
-)
+from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
+from metricfit.core.steps import Identity, Step, StraightThrough, closed_form
 
 
 def class_counts(
@@ -44,22 +37,23 @@ def class_counts(
 
     ``target`` holds class numbers, without the class axis, or class shares of the logits' shape and type.
     """
-    if isinstance(step, Identity):
+    if type(step) is Identity:
         threshold = 0.5  # which makes no difference to it, and spares the search for the dynamic one
-    # With a fixed threshold a steep step can vanish for every class of a sample, and s with it.
-    closed = isinstance(step, ClosedFormStep) and (threshold is None or step.kind in ("linear", "identity"))
+    closed = closed_form(step)
+    if closed is not None and threshold is not None and closed.kind not in ("linear", "identity"):
+        closed = None  # with a fixed threshold a steep step can vanish for every class of a sample, and s with it
     given_gradients = isinstance(threshold, Tensor) or (weight is not None and weight.requires_grad)
     # Plain operations for a compiler, for the reasons given in ``soft_counts``.
-    if not closed or given_gradients or target.is_floating_point() or torch.compiler.is_compiling():
+    if closed is None or given_gradients or target.is_floating_point() or torch.compiler.is_compiling():
         return sum_decisions(decisions(logits, step, threshold, layout), target, weight, layout)
-    counts, _ = _ClassCounts.apply(logits, target, weight, step.kind, step.number, threshold, layout)  # type: ignore
+    counts, _ = _ClassCounts.apply(logits, target, weight, closed.kind, closed.number, threshold, layout)  # type: ignore
     return counts  # type: ignore[no-any-return]
 
 
 def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layout: Layout) -> Tensor:
     """Each sample's soft decisions, at least 0 and summing to 1 over the classes, in plain operations."""
     axis = layout.class_axis
-    if isinstance(step, StraightThrough):
+    if type(step) is StraightThrough:
         soft = decisions(logits, step.step, threshold, layout)
         return hard_decisions(logits, layout, soft.dtype) + (soft - soft.detach())
     p = torch.softmax(logits, axis)
@@ -165,7 +159,8 @@ def _counts(
     if _is_lean(kind, threshold):
         return linear_classes.counts(x, y, w, number, layout)
     p, t, _ = _probabilities(x, threshold, layout.class_axis)
-    mass = VALUE[kind](p, t, number)
+    t, u = both_ends(t, p.dtype)
+    mass = VALUE[kind](p, 1 - p, t, u, number)
     decided = mass / mass.sum(layout.class_axis, keepdim=True)
     return sum_decisions(decided, y, w, layout), y.new_empty(0)
 
@@ -184,16 +179,18 @@ def _gradient(
     """The logits' gradient for any step. ``grad`` has axes of length 1 where the samples were summed."""
     axis = layout.class_axis
     p, t, top = _probabilities(x, threshold, axis)
-    mass = VALUE[kind](p, t, number)
+    t, u = both_ends(t, p.dtype)
+    at = p, 1 - p, t, u, number
+    mass = VALUE[kind](*at)
     total = mass.sum(axis, keepdim=True)
     true = torch.zeros_like(p).scatter(axis, y.unsqueeze(axis), 1.0)
     of_decided = (grad[1] - grad[3]) * (1 - true) + (grad[0] - grad[2]) * true
     if w is not None:
         of_decided = of_decided * w.unsqueeze(axis)
     of_mass = (of_decided - (of_decided * mass).sum(axis, keepdim=True) / total) / total
-    of_p = of_mass * SLOPE[kind](p, t, number)
+    of_p = of_mass * SLOPE[kind](*at)
     if top is not None:
-        of_threshold = (of_mass * THRESHOLD_SLOPE[kind](p, t, number)).sum(axis, keepdim=True)
+        of_threshold = (of_mass * THRESHOLD_SLOPE[kind](*at)).sum(axis, keepdim=True)
         of_p = of_p.scatter_add(axis, top, (of_threshold / 2).expand(top.shape))
     return p * (of_p - (p * of_p).sum(axis, keepdim=True))
 

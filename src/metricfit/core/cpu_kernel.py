@@ -1,8 +1,8 @@
 """Binary soft counts on the CPU in blocks: O(n) time, a few blocks of scratch whatever n is.
 
 Plain operations stream some twenty arrays of length n through memory; here a block's intermediates stay in the
-cache, written in place into scratch. The formulas are those of ``steps.VALUE`` and ``steps.SLOPE``, to which the tests
-compare them. A block of 2**19 is long enough for torch to split it over threads and short enough to be cached.
+cache, written in place into scratch. The formulas are those of ``step_formulas``, to which the tests compare them. A
+block of 2**19 is long enough for torch to split it over threads and short enough to be cached.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from metricfit.core.steps import linear_pieces
+from metricfit.core.step_formulas import both_ends, linear_pieces
 
 BLOCK = 2**19
 LONG = 2**12  # rows shorter than this are better done all at once in plain operations
@@ -36,7 +36,7 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
     rows = math.prod(logits.shape[:-1])
     x, y = logits.reshape(rows, n), target.reshape(rows, n)
     w = None if weight is None else weight.reshape(rows, n)
-    scratch = logits.new_empty(5, min(BLOCK, n))
+    scratch = logits.new_empty(4, min(BLOCK, n))
     total = torch.zeros(4, len(x), dtype=torch.float64)
     for row in range(len(x)):
         for block in _blocks(x.shape[1]):
@@ -48,14 +48,8 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
 def _block_counts(
     x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
 ) -> Tensor:
-    p, q, mass, spare, other = scratch[:, : len(x)].unbind()
-    _tails(x, p, q)
-    _value(p, threshold, kind, number, mass, spare, other)
-    if kind == "linear":  # no tail of its is smaller than q, which is 1 - p and so no more exact than this
-        rest = torch.sub(1, mass, out=q)
-    else:
-        rest = other
-        _value(q, 1 - threshold, kind, number, rest, spare, p)
+    p, mass, rest, spare = scratch[:, : len(x)].unbind()
+    _masses(x, threshold, kind, number, p, mass, rest, spare)
     sums = []
     for amount in (mass, rest):
         if w is not None:
@@ -89,7 +83,7 @@ def gradient(
             here = out[row, block]
             p, q, spare = scratch[:, : len(here)].unbind()
             _exact_tails(x[row, block], p, q)
-            _slope(p, threshold, kind, number, here, spare)
+            _slope(p, q, threshold, kind, number, here, spare)
             here.mul_(p).mul_(q)
             if_positive, if_negative = coefficients[row]
             torch.mul(y[row, block], if_positive, out=p)
@@ -104,12 +98,6 @@ def _blocks(n: int) -> Iterator[slice]:
     return (slice(start, start + BLOCK) for start in range(0, n, BLOCK))
 
 
-def _tails(x: Tensor, p: Tensor, q: Tensor) -> None:
-    """Here q is 1 - p: where that rounds to 0 what is lost is below the rounding of the counts."""
-    torch.sigmoid(x, out=p)
-    torch.sub(1, p, out=q)
-
-
 def _exact_tails(x: Tensor, p: Tensor, q: Tensor) -> None:
     """``numerics.tails``: the gradient is proportional to q, however small."""
     limit = 700.0 if x.dtype == torch.float64 else 80.0
@@ -118,36 +106,78 @@ def _exact_tails(x: Tensor, p: Tensor, q: Tensor) -> None:
     q.mul_(p)
 
 
-def _value(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor, other: Tensor) -> None:
+def _masses(
+    x: Tensor, t: float, kind: str, number: float, p: Tensor, mass: Tensor, rest: Tensor, spare: Tensor
+) -> None:
+    """Write the soft decisions into ``mass`` and their complements into ``rest``; ``p`` and ``spare`` are scratch.
+
+    Where a complement rounds to 0 here, what is lost is below the rounding of the counts.
+    """
     if kind == "linear":
-        a, b, m1, m2, m3 = linear_pieces(t, number)
-        torch.mul(p, m1, out=out)
-        if max(m1, m3) <= min(m2, 1):  # then everywhere on [0, 1] it is the middle line kept between the outer two
-            middle = torch.add(p.new_tensor(number - m2 * a), p, alpha=m2, out=spare)
-            torch.clamp(middle, out, torch.add(p.new_tensor(1 - m3), p, alpha=m3, out=other), out=out)
-        else:
-            out.add_(torch.sub(p, a, out=spare).relu_(), alpha=m2 - m1)
-            out.add_(torch.sub(p, b, out=spare).relu_(), alpha=m3 - m2)
+        t, u = both_ends(t, x.dtype)
+        if t <= u:
+            _linear(torch.sigmoid(x, out=p), t, number, mass, spare, rest)
+            torch.sub(1, mass, out=rest)
+        else:  # the step is odd about its threshold; sigmoid(-x) has the digits that 1 - sigmoid(x) has lost
+            _linear(torch.neg(x, out=p).sigmoid_(), u, number, rest, spare, mass)
+            torch.sub(1, rest, out=mass)
+        return
+    torch.sigmoid(x, out=p)
+    if kind == "identity":
+        mass.copy_(p)
+        torch.sub(1, p, out=rest)
     elif kind == "sigmoid":
-        torch.sub(p, t, out=out).mul_(number).sigmoid_()
-    elif kind == "identity":
-        out.copy_(p)
+        torch.sub(p, t, out=mass).mul_(number)
+        torch.neg(mass, out=rest).sigmoid_()
+        mass.sigmoid_()
+    elif kind == "raised_cosine":
+        torch.sub(p, t, out=mass).div_(number).add_(1).clamp_(0, 2)
+        torch.sub(2, mass, out=rest)
+        for side in (mass, rest):
+            side.sub_(torch.mul(side, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(0, 1)
     else:
-        torch.sub(p, t, out=out).div_(number).add_(1).clamp_(0, 2)
-        out.sub_(torch.mul(out, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(min=0)
+        raise ValueError(f"the CPU kernel has no step of the kind {kind!r}")
 
 
-def _slope(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
+def _linear(p: Tensor, t: float, delta: float, out: Tensor, spare: Tensor, other: Tensor) -> None:
+    """Write the value of Linear at a threshold of at most 1/2 into ``out``, which then lies in [0, 1].
+
+    Nothing cancels: the middle line is used where it is of order 1, and the other two are anchored at 0 and at 1.
+    """
+    pieces = linear_pieces(t, 1 - t)
+    m1, m2, m3 = pieces.slopes(delta)
+    if delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is kept between the outer two
+        torch.mul(p, m1, out=out)
+        if m1 > 1:
+            out.clamp_(max=delta)
+        middle = torch.add(p.new_tensor(delta - m2 * pieces.a), p, alpha=m2, out=spare)
+        torch.clamp(middle, out, torch.add(p.new_tensor(1 - m3), p, alpha=m3, out=other), out=out)
+    else:  # three ramps
+        torch.sub(p, t + pieces.width / 2, out=other).div_(pieces.c).clamp_(0, 1)
+        torch.div(p, pieces.a, out=out).clamp_(max=1).add_(other).mul_(delta)
+        out.add_(torch.sub(p, pieces.a, out=spare).div_(pieces.width).clamp_(0, 1), alpha=1 - 2 * delta)
+
+
+def _slope(p: Tensor, q: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
+    """Write the derivative by p into ``out``; ``spare`` is scratch."""
     if kind == "linear":
-        a, b, m1, m2, m3 = linear_pieces(t, number)
-        torch.gt(p, a, out=out).mul_(m2 - m1).add_(m1)
-        out.add_(torch.gt(p, b, out=spare), alpha=m3 - m2)
+        t, u = both_ends(t, p.dtype)
+        near, end = (p, t) if t <= u else (q, u)
+        pieces = linear_pieces(end, 1 - end)
+        m1, m2, m3 = pieces.slopes(number)
+        torch.gt(near, pieces.a, out=out)
+        torch.add(out.new_tensor(m1), out, alpha=m2 - m1, out=out)
+        torch.gt(near, end + pieces.width / 2, out=spare)
+        # Cleared before m3 is added: m2 + (m3 - m2) would cancel at thresholds near 0 and 1.
+        out.addcmul_(out, spare, value=-1).add_(spare, alpha=m3)
     elif kind == "sigmoid":
         torch.sub(p, t, out=out).mul_(number)
         torch.neg(out, out=spare).sigmoid_()
         out.sigmoid_().mul_(spare).mul_(number)
     elif kind == "identity":
         out.fill_(1)
-    else:
+    elif kind == "raised_cosine":
         torch.sub(p, t, out=out).div_(number).add_(1).clamp_(0, 2)
         out.mul_(math.pi).cos_().neg_().add_(1).div_(2 * number)
+    else:
+        raise ValueError(f"the CPU kernel has no step of the kind {kind!r}")

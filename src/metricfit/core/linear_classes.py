@@ -3,7 +3,8 @@
 With a = t/2 and b = 3t/2 its mass is
     h = m1 p + (m2 - m1) relu(p - a) + (m3 - m2) relu(p - b),
 where p > b is possible for the largest probability alone, since the second is at most t. That term is handled for one
-entry a sample; the others enter only through sums, so that neither h nor h/s is ever written out.
+entry a sample; the others enter only through sums, so that neither h nor h/s is ever written out. The terms do not
+cancel here: no probability exceeds 2t at the dynamic threshold, so each of them is of order 1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.class_layout import Layout
-from metricfit.core.steps import linear_pieces
+from metricfit.core.step_formulas import linear_pieces
 
 
 class _Linear(NamedTuple):
@@ -43,8 +44,10 @@ def _linear(x: Tensor, top: Tensor | None, delta: float, axis: int) -> tuple[_Li
     p = torch.softmax(x, axis)
     top = top_two(p, axis) if top is None else top
     t = p.gather(axis, top).mean(axis, keepdim=True)
-    a, b, m1, m2, m3 = linear_pieces(t, delta)
-    above = (p - a).relu_()
+    pieces = linear_pieces(t, 1 - t)
+    m1, m2, m3 = pieces.slopes(delta)
+    b = t + pieces.width / 2
+    above = (p - pieces.a).relu_()
     largest = top.narrow(axis, 0, 1)
     p1 = p.gather(axis, largest)
     last_term = (m3 - m2) * torch.relu(p1 - b)
@@ -58,7 +61,7 @@ def counts(x: Tensor, y: Tensor, w: Tensor | None, delta: float, layout: Layout)
     soft, top = _linear(x, None, delta, axis)
     true = y.unsqueeze(axis)
     scale = soft.total.reciprocal() if w is None else w.unsqueeze(axis) / soft.total
-    hit = soft.mass_at(true, axis)
+    hit = torch.minimum(soft.mass_at(true, axis), soft.total)  # the sum of the masses can round below one of them
     missed, hit = (soft.total - hit) * scale, hit * scale
     lead = tuple(size for at, size in enumerate(x.shape, -x.dim()) if at != axis and at not in over)
     flat = (*lead, math.prod(x.shape[at] for at in over))
@@ -73,7 +76,7 @@ def counts(x: Tensor, y: Tensor, w: Tensor | None, delta: float, layout: Layout)
         given.scatter_(axis, true, 0.0)
     beyond = scale * soft.last_term * (soft.largest != true).to(x.dtype)
     fp = _over_samples(soft.p, scale * soft.m1, layout) + per_class(soft.largest, beyond)
-    fp = fp + _over_samples(soft.above, scale * (soft.m2 - soft.m1), layout)
+    fp = (fp + _over_samples(soft.above, scale * (soft.m2 - soft.m1), layout)).clamp(min=0)
     positives = per_class(true, present)
     tn = (positives.sum(-1, keepdim=True) - positives - fp).clamp(min=0)
     return torch.stack([tp, fp, fn, tn]), top

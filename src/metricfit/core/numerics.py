@@ -8,15 +8,31 @@ import torch
 from torch import Tensor
 
 
+def _smallest_divisor(dtype: torch.dtype) -> float:
+    tiny = float(torch.finfo(dtype).tiny)
+    return tiny if dtype == torch.float16 else tiny**0.8
+
+
+#: The amount below which a denominator counts as 0: 5e-31 in float32, 8e-247 in float64.
+#:
+#: The gradient of a division is of the order of 1/denominator, and is multiplied by slopes and weights before the small
+#: factors reach it that make the result moderate. Where 1/denominator is near the largest number of the dtype it becomes
+#: infinite on the way, and then infinity times 0, which is NaN: one class predicted with a mass of 1e-42 would spoil the
+#: gradient of the whole batch.
+SMALLEST_DIVISOR = {
+    dtype: _smallest_divisor(dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+}
+
+
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """``numerator / denominator``, and 0 with zero gradient where the denominator is 0.
+    """``numerator / denominator``, and 0 with zero gradient where the denominator is 0 (or below 5e-31 in float32).
 
     >>> ratio(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]))
     tensor([0.2500, 0.0000])
     """
     # The denominator is made safe before dividing: autograd goes back through what is filled over, and there 0/0 would
     # turn the zero gradient into 0 * nan = nan.
-    empty = denominator == 0
+    empty = denominator.abs() < SMALLEST_DIVISOR.get(denominator.dtype, 1.0)  # of integers only 0
     return (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 
 
@@ -29,18 +45,19 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
     >>> share(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([3.0, 1.0, 0.0]))
     tensor([0.2500, 0.7500, 0.0000])
     """
-    mostly_part = part > rest
+    # The bound makes the value 0 wherever the total counts as 0.
+    mostly_part = part > rest.clamp(min=SMALLEST_DIVISOR[rest.dtype])
     smaller = ratio(torch.where(mostly_part, rest, part), part + rest)
     return torch.where(mostly_part, 1 - smaller, smaller)
 
 
 def root(x: Tensor) -> Tensor:
-    """Square root of ``x >= 0``, with gradient 0 instead of infinity at 0.
+    """Square root of ``x >= 0``; 0 with gradient 0, instead of a huge or infinite one, where x is below 5e-31.
 
     >>> root(torch.tensor([4.0, 0.0]))
     tensor([2., 0.])
     """
-    empty = x <= 0  # a difference of counts can round to -1e-9
+    empty = x < SMALLEST_DIVISOR[x.dtype]  # 0, or a difference of counts that rounds to -1e-9
     return torch.sqrt(x.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 
 

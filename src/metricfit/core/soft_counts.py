@@ -22,38 +22,51 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core import cpu_kernel, triton_kernel
+from metricfit.core import cpu_kernel, step_formulas, triton_kernel
 from metricfit.core.numerics import has_storage, is_positive, leading, tails
-from metricfit.core.steps import SLOPE, VALUE, Annealed, ClosedFormStep, Step, StraightThrough, Threshold
+from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
+from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form
 
 
 def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, threshold: Threshold) -> Tensor:
-    """Soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape and type."""
-    if isinstance(step, Annealed):  # counts are linear in the step
+    """Soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape and type.
+
+    Shortcuts are taken for the exact classes of ``metricfit.steps``. A subclass may compute something else, so its
+    ``forward`` is called.
+    """
+    if type(step) is Annealed:  # counts are linear in the step
         start = soft_counts(logits, target, weight, step.start, threshold)
         end = soft_counts(logits, target, weight, step.end, threshold)
         return torch.lerp(start, end, step.a.to(start.dtype))
-    if isinstance(step, StraightThrough):
+    if type(step) is StraightThrough:
         soft = soft_counts(logits, target, weight, step.step, threshold)
         return hard_counts(logits, target, weight, threshold).to(soft.dtype) + (soft - soft.detach())
+    closed = closed_form(step)
     given_gradients = target.requires_grad or (weight is not None and weight.requires_grad)
-    plain = not isinstance(step, ClosedFormStep) or isinstance(threshold, Tensor) or given_gradients
+    plain = isinstance(threshold, Tensor) or given_gradients
     # A compiler fuses plain operations as well as we can, and under compile(vmap) a Function would silently lose its
     # backward (https://github.com/pytorch/pytorch/issues/193279).
-    if plain or torch.compiler.is_compiling():
+    if closed is None or plain or torch.compiler.is_compiling():
         return _sum_masses(*masses(logits, step, threshold), target, weight)
-    counts: Tensor = _SoftCounts.apply(logits, target, weight, step.kind, step.number, threshold)  # type: ignore
+    counts: Tensor = _SoftCounts.apply(logits, target, weight, closed.kind, closed.number, threshold)  # type: ignore
     return counts
 
 
 def masses(logits: Tensor, step: Step, threshold: Threshold) -> tuple[Tensor, Tensor]:
     """The soft decision of each logit and its complement, in plain differentiable operations."""
+    if type(step) is Annealed:
+        start, end = (masses(logits, part, threshold) for part in (step.start, step.end))
+        progress = step.a.to(logits.dtype)
+        return torch.lerp(start[0], end[0], progress), torch.lerp(start[1], end[1], progress)
     p, q = tails(logits)
-    if isinstance(step, ClosedFormStep):
-        value = VALUE[step.kind]
-        return value(p, threshold, step.number), value(q, 1 - threshold, step.number)
+    if closed := closed_form(step):
+        return _closed_masses(p, q, threshold, closed.kind, closed.number)
     mass = step(p, threshold)
     return mass, 1 - mass
+
+
+def _closed_masses(p: Tensor, q: Tensor, threshold: Threshold, kind: str, number: float) -> tuple[Tensor, Tensor]:
+    return step_formulas.masses(kind, p, q, *both_ends(threshold, p.dtype), number)
 
 
 def hard_counts(logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold) -> Tensor:
@@ -79,7 +92,7 @@ def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor
 def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
     """``w step'(p) p (1-p)``, the gradient of the weighted step with respect to the logits."""
     p, q = tails(logits)
-    slope = SLOPE[kind](p, threshold, number) * p * q
+    slope = SLOPE[kind](p, q, *both_ends(threshold, p.dtype), number) * p * q
     return slope if weight is None else slope * weight
 
 
@@ -102,9 +115,7 @@ class _SoftCounts(torch.autograd.Function):
     ) -> Tensor:
         if kernel := _kernel(logits):
             return kernel.counts(logits, target, weight, kind, number, threshold)  # type: ignore[no-any-return]
-        p, q = tails(logits)
-        value = VALUE[kind]
-        return _sum_masses(value(p, threshold, number), value(q, 1 - threshold, number), target, weight)
+        return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -12,18 +12,15 @@ is left to learn from sits in the complement's small tail.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.numerics import stable_sigmoid
+from metricfit.core.numerics import counting_dtype
+from metricfit.core.step_formulas import SLOPE, VALUE, StepFunction, Threshold, both_ends
 
-Threshold = float | Tensor
-
-#: A step with one number, as a pure function of (p, threshold, number).
-StepFunction = Callable[[Tensor, Threshold, float], Tensor]
+#: Bound of the steps' parameters: float32 has no room for the gradients of steeper steps or of flatter outer pieces.
+STEEPEST = 1e6
 
 
 class Step(nn.Module):
@@ -35,20 +32,30 @@ class Step(nn.Module):
 
 
 class ClosedFormStep(Step):
-    """A step of one number with a closed-form slope, which the fast kernels know by its ``kind``."""
+    """A step of one number with a closed-form slope, which the fast kernels know by its ``kind``.
+
+    The kernels are used for the four classes of this module only, never for subclasses of them: see ``closed_form``.
+    """
 
     kind: str
     number: float
 
     def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
-        """The soft decision for probabilities ``p``, in [0, 1]."""
-        check_threshold(threshold)
-        return VALUE[self.kind](p, threshold, self.number)
+        """Return the soft decision for probabilities ``p``, in [0, 1]."""
+        return self._evaluate(VALUE, p, threshold)
 
     def slope(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
-        """The derivative of the step with respect to ``p``."""
+        """Return the derivative of the step with respect to ``p``."""
+        return self._evaluate(SLOPE, p, threshold)
+
+    def _evaluate(self, formulas: dict[str, StepFunction], p: Tensor, threshold: Threshold) -> Tensor:
+        """Evaluate one formula in at least float32; half precision is too coarse near 0 and 1."""
         check_threshold(threshold)
-        return SLOPE[self.kind](p, threshold, self.number)
+        if self.kind not in formulas:
+            raise TypeError(f"{type(self).__name__} has the unknown kind {self.kind!r}; derive from steps.Step instead")
+        wide = p.to(counting_dtype(p.dtype))
+        result = formulas[self.kind](wide, 1 - wide, *both_ends(threshold, wide.dtype), self.number)
+        return result if wide is p else result.to(p.dtype)
 
 
 class Linear(ClosedFormStep):
@@ -66,9 +73,14 @@ class Linear(ClosedFormStep):
 
     def __init__(self, delta: float = 0.1) -> None:
         super().__init__()
-        if not 0.0 < delta < 0.5:
-            raise ValueError(f"Linear needs 0 < delta < 0.5, got {delta}")
-        self.delta = self.number = float(delta)
+        if not 1 / STEEPEST <= delta < 0.5:
+            raise ValueError(f"Linear needs a delta of at least {1 / STEEPEST:g} and below 0.5, got {delta}")
+        self.delta = float(delta)
+
+    @property
+    def number(self) -> float:  # type: ignore[override]
+        """The step's parameter, under the name that the kernels use."""
+        return self.delta
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
@@ -89,9 +101,14 @@ class Sigmoid(ClosedFormStep):
 
     def __init__(self, k: float = 10.0) -> None:
         super().__init__()
-        if not (k > 0.0 and math.isfinite(k)):
-            raise ValueError(f"Sigmoid needs a finite k > 0, got {k}")
-        self.k = self.number = float(k)
+        if not 0.0 < k <= STEEPEST:
+            raise ValueError(f"Sigmoid needs k above 0 and at most {STEEPEST:g}, got {k}")
+        self.k = float(k)
+
+    @property
+    def number(self) -> float:  # type: ignore[override]
+        """The step's parameter, under the name that the kernels use."""
+        return self.k
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
@@ -123,9 +140,14 @@ class RaisedCosine(ClosedFormStep):
 
     def __init__(self, width: float = 0.1) -> None:
         super().__init__()
-        if not (width > 0.0 and math.isfinite(width)):
-            raise ValueError(f"RaisedCosine needs a finite width > 0, got {width}")
-        self.width = self.number = float(width)
+        if not 1 / STEEPEST <= width < math.inf:
+            raise ValueError(f"RaisedCosine needs a finite width of at least {1 / STEEPEST:g}, got {width}")
+        self.width = float(width)
+
+    @property
+    def number(self) -> float:  # type: ignore[override]
+        """The step's parameter, under the name that the kernels use."""
+        return self.width
 
     def extra_repr(self) -> str:
         """The constructor's arguments."""
@@ -195,83 +217,9 @@ def _check_step(step: object, owner: str) -> Step:
     return step
 
 
-# The formulas. Each value is written so that it is exact in its lower tail; the upper one belongs to the complement.
+def closed_form(step: Step) -> ClosedFormStep | None:
+    """Return the step if it is exactly one of this module's closed-form steps, else None.
 
-
-@overload
-def linear_pieces(t: float, delta: float) -> tuple[float, ...]: ...
-@overload
-def linear_pieces(t: Tensor, delta: float) -> tuple[Tensor, ...]: ...
-def linear_pieces(t: Any, delta: float) -> tuple[Any, ...]:
-    """Linear's kinks a, b and the slopes of its three pieces."""
-    nearest_end = torch.minimum(t, 1 - t) if isinstance(t, Tensor) else min(t, 1 - t)
-    a, b = t - nearest_end / 2, t + nearest_end / 2
-    return a, b, delta / a, (1 - 2 * delta) / nearest_end, delta / (1 - b)
-
-
-def _linear(p: Tensor, t: Threshold, delta: float) -> Tensor:
-    a, b, m1, m2, m3 = linear_pieces(t, delta)
-    return m1 * p + (m2 - m1) * torch.relu(p - a) + (m3 - m2) * torch.relu(p - b)
-
-
-def _linear_slope(p: Tensor, t: Threshold, delta: float) -> Tensor:
-    a, b, m1, m2, m3 = linear_pieces(t, delta)
-    return m1 + (m2 - m1) * (p > a).to(p.dtype) + (m3 - m2) * (p > b).to(p.dtype)
-
-
-def _linear_threshold_slope(p: Tensor, t: Threshold, delta: float) -> Tensor:
-    """For t <= 1/2: up to b the step is a function of p/t, above it of (1 - p)/(1 - 3t/2)."""
-    _, b, *_ = linear_pieces(t, delta)
-    return -_linear_slope(p, t, delta) * torch.where(p > b, 1.5 * (1 - p) / (1 - b), p / t)
-
-
-def _sigmoid(p: Tensor, t: Threshold, k: float) -> Tensor:
-    return stable_sigmoid(k * (p - t))
-
-
-def _sigmoid_slope(p: Tensor, t: Threshold, k: float) -> Tensor:
-    return k * stable_sigmoid(k * (p - t)) * stable_sigmoid(k * (t - p))
-
-
-def _identity(p: Tensor, t: Threshold, _: float) -> Tensor:
-    return p
-
-
-def _no_slope(p: Tensor, t: Threshold, _: float) -> Tensor:
-    return torch.zeros_like(p)
-
-
-def _identity_slope(p: Tensor, t: Threshold, _: float) -> Tensor:
-    return torch.ones_like(p)
-
-
-def _raised_cosine(p: Tensor, t: Threshold, width: float) -> Tensor:
-    # With v = u + 1, sin(pi u) = -sin(pi v): exactly 0 at the window's lower end, where sin(pi u) only nearly is.
-    v = ((p - t) / width + 1).clamp(0.0, 2.0)
-    return ((v - torch.sin(math.pi * v) / math.pi) / 2).clamp(min=0.0)  # the difference of equals can round below 0
-
-
-def _raised_cosine_slope(p: Tensor, t: Threshold, width: float) -> Tensor:
-    v = ((p - t) / width + 1).clamp(0.0, 2.0)
-    return (1 - torch.cos(math.pi * v)) / (2 * width)
-
-
-VALUE: dict[str, StepFunction] = {
-    "linear": _linear,
-    "sigmoid": _sigmoid,
-    "identity": _identity,
-    "raised_cosine": _raised_cosine,
-}
-SLOPE: dict[str, StepFunction] = {
-    "linear": _linear_slope,
-    "sigmoid": _sigmoid_slope,
-    "identity": _identity_slope,
-    "raised_cosine": _raised_cosine_slope,
-}
-#: The derivative with respect to a threshold of at most 1/2.
-THRESHOLD_SLOPE: dict[str, StepFunction] = {
-    "linear": _linear_threshold_slope,
-    "sigmoid": lambda p, t, k: -_sigmoid_slope(p, t, k),
-    "identity": _no_slope,
-    "raised_cosine": lambda p, t, width: -_raised_cosine_slope(p, t, width),
-}
+    A subclass may override ``forward``, so it is evaluated by calling it and not by the formula of its parent.
+    """
+    return step if type(step) in (Linear, Sigmoid, Identity, RaisedCosine) else None  # type: ignore[return-value]

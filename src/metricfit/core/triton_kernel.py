@@ -1,7 +1,7 @@
 """Binary soft counts on a CUDA device in one pass over the input each way: O(n) time, 16 bytes of scratch a block.
 
 Plain operations make some fifty passes over memory; this reads logits, target and weight once for the counts and once
-more for the gradient. The formulas are those of ``steps.VALUE`` and ``steps.SLOPE``, to which the tests compare them.
+more for the gradient. The formulas are those of ``step_formulas``, to which the tests compare them.
 Triton comes with torch's CUDA builds; without it, or on another device, the plain operations do the same work.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.steps import linear_pieces
+from metricfit.core.step_formulas import both_ends, linear_pieces
 
 KINDS = {"linear": 0, "sigmoid": 1, "identity": 2, "raised_cosine": 3}
 BLOCK = 4096
@@ -47,7 +47,7 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
     partial = x.new_empty(4, rows, blocks)
     with torch.cuda.device(x.device):
         counts_kernel[(blocks, rows)](
-            x, y, w, partial, n, *_constants(kind, number, threshold), **_static(kind, weight)
+            x, y, w, partial, n, *_constants(kind, number, threshold), **_static(kind, weight, threshold)
         )
     return partial.sum(-1, dtype=torch.float64).to(x.dtype).reshape(4, *logits.shape[:-1])
 
@@ -79,7 +79,7 @@ def gradient(
             n,
             rows,
             *_constants(kind, number, threshold),
-            **_static(kind, weight),
+            **_static(kind, weight, threshold),
         )
     return result.reshape(logits.shape)
 
@@ -91,12 +91,23 @@ def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor
 
 
 def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
-    """Five numbers for the step and five for its complement, the step at 1 - p and 1 - t."""
+    """Return the ten numbers that the programs need of a step, computed in float64.
+
+    Linear is evaluated from the end that the threshold is nearer to, with the pair (p, t) or (1 - p, 1 - t): its kinks
+    a and b, the reciprocals of its three pieces, its two shares and its three slopes.
+    """
     if kind == "linear":
-        here, there = linear_pieces(threshold, number), linear_pieces(1 - threshold, number)
-        return tuple(float(v) for a, b, m1, m2, m3 in (here, there) for v in (a, b, m1, m2 - m1, m3 - m2))
-    return (threshold, number, 0.0, 0.0, 0.0, 1 - threshold, number, 0.0, 0.0, 0.0)
+        near = min(both_ends(threshold, torch.float32))
+        pieces = linear_pieces(near, 1 - near)
+        kinks = pieces.a, near + pieces.width / 2
+        reciprocals = 1 / pieces.a, 1 / pieces.width, 1 / pieces.c
+        return (*kinks, *reciprocals, number, 1 - 2 * number, *pieces.slopes(number))
+    return (threshold, number, *(0.0,) * 8)
 
 
-def _static(kind: str, weight: Tensor | None) -> dict[str, Any]:
-    return {"KIND": KINDS[kind], "WEIGHTED": weight is not None, "BLOCK": BLOCK}
+def _static(kind: str, weight: Tensor | None, threshold: float) -> dict[str, Any]:
+    if kind not in KINDS:
+        raise ValueError(f"the Triton kernel has no step of the kind {kind!r}")
+    # Only Linear is evaluated from the end that is nearer; for the others one compiled program serves all thresholds.
+    from_one = kind == "linear" and threshold > 0.5
+    return {"KIND": KINDS[kind], "FROM_ONE": from_one, "WEIGHTED": weight is not None, "BLOCK": BLOCK}

@@ -1,4 +1,8 @@
-"""Every metric, once: a sentence over counts. 0/0 is 0, with zero gradient, by ``share`` and ``ratio``."""
+"""Every metric, once: a sentence over counts. 0/0 is 0, with zero gradient, by ``share`` and ``ratio``.
+
+Formulas that multiply counts with each other do so with ``_shares`` of them, so that products neither overflow nor vanish
+whatever the sum of the weights is.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ratio, root, share
+from metricfit.core.numerics import SMALLEST_DIVISOR, ratio, root, share
 from metricfit.metrics.base import builtin
 
 POSITIVES, NEGATIVES, BOTH = ("positives",), ("negatives",), ("positives", "negatives")
@@ -116,6 +120,7 @@ def balanced_accuracy(c: Counts) -> Tensor:
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
 def mcc(c: Counts) -> Tensor:
     """Matthews' correlation, (tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn)); over several classes, R_K."""
+    c = _shares(c)
     if c.tp.shape[-1] == 1:
         spread = root(c.positives * c.negatives) * root(c.predicted * (c.fn + c.tn))
         return ratio(c.tp * c.tn - c.fp * c.fn, spread).clamp(-1.0, 1.0)  # two roots can round past it
@@ -126,6 +131,7 @@ def mcc(c: Counts) -> Tensor:
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
 def kappa(c: Counts) -> Tensor:
     """Cohen's kappa: agreement beyond chance, (p_o - p_e) / (1 - p_e)."""
+    c = _shares(c)
     if c.tp.shape[-1] == 1:
         unlike = c.predicted * c.negatives + c.positives * (c.fn + c.tn)
         return ratio(2 * (c.tp * c.tn - c.fp * c.fn), unlike)
@@ -135,12 +141,14 @@ def kappa(c: Counts) -> Tensor:
 @builtin(needs=BOTH, bounds=(-1.0, 1.0), aliases=("youden",))
 def informedness(c: Counts) -> Tensor:
     """tpr + tnr - 1, Youden's J, as (tp tn - fp fn) / (positives negatives), which is 0 where a class is missing."""
+    c = _shares(c)
     return ratio(c.tp * c.tn - c.fp * c.fn, c.positives * c.negatives)
 
 
 @builtin(needs=BOTH, bounds=(-1.0, 1.0))
 def markedness(c: Counts) -> Tensor:
     """precision + npv - 1, as (tp tn - fp fn) / (predicted (n - predicted)): 0 where all are predicted alike."""
+    c = _shares(c)
     return ratio(c.tp * c.tn - c.fp * c.fn, c.predicted * (c.fn + c.tn))
 
 
@@ -153,6 +161,7 @@ def fowlkes_mallows(c: Counts) -> Tensor:
 @builtin(needs=BOTH)
 def p4(c: Counts) -> Tensor:
     """4 tp tn / (4 tp tn + (tp + tn)(fp + fn)), the harmonic mean of precision, recall, specificity and npv."""
+    c = _shares(c)
     return share(4 * c.tp * c.tn, (c.tp + c.tn) * (c.fp + c.fn))
 
 
@@ -160,6 +169,16 @@ def p4(c: Counts) -> Tensor:
 def cost(c: Counts, fp: float | Tensor, fn: float | Tensor) -> Tensor:
     """(fp_cost fp + fn_cost fn) / n, the expected cost of a decision; lower is better."""
     return ratio(fp * c.fp + fn * c.fn, c.n)
+
+
+def _shares(c: Counts) -> Counts:
+    """Return the counts divided by their sum, for formulas that do not change with the scale of the counts.
+
+    The sum is held constant: the gradient of such a formula is the same.
+    """
+    n = c.n.detach()
+    scale = n.masked_fill(n < SMALLEST_DIVISOR[n.dtype], math.inf).reciprocal()
+    return c.map(lambda count: count * scale)
 
 
 def _covariance(c: Counts) -> Tensor:

@@ -1,0 +1,176 @@
+"""The formulas of the closed-form steps, as pure functions of probabilities and a threshold.
+
+Each takes ``p`` together with ``q = 1 - p`` and ``t`` together with ``u = 1 - t``, each accurate where it is small; the
+complement is the same formula with both pairs swapped. float32 cannot represent a threshold of 1 - 1e-8, but it can
+represent u = 1e-8. Each value is exact in its lower tail; the upper one belongs to the complement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, overload
+
+import torch
+from torch import Tensor
+from torch.nn.functional import hardtanh
+
+from metricfit.core.numerics import stable_sigmoid
+
+Threshold = float | Tensor
+
+#: A step with one number, as a pure function of (p, 1 - p, t, 1 - t, number).
+StepFunction = Callable[[Tensor, Tensor, Threshold, Threshold, float], Tensor]
+
+
+@overload
+def both_ends(threshold: float, dtype: torch.dtype) -> tuple[float, float]: ...
+@overload
+def both_ends(threshold: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]: ...
+@overload
+def both_ends(threshold: Threshold, dtype: torch.dtype) -> tuple[Any, Any]: ...
+def both_ends(threshold: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Return a threshold's distances t from 0 and u = 1 - t from 1, so that arithmetic in ``dtype`` can divide by them.
+
+    Of a Python float the smaller of the two is exact, whatever the dtype. A threshold in (0, 1) that is nearer to 0 or
+    to 1 than the smallest positive normal number of the dtype (1e-38 in float32) is treated as if it were at about that
+    distance: no probability that the dtype can tell from 0 lies below it. Tensors keep a distance of at least the
+    square root of that number, because their gradient divides by the square of the distance.
+    """
+    tiny = torch.finfo(dtype).tiny
+    if isinstance(threshold, Tensor):
+        nearest = 2 * math.sqrt(tiny)
+        return threshold.clamp(min=nearest), (1 - threshold).clamp(min=nearest)
+    return max(threshold, 4 * tiny), max(1 - threshold, 4 * tiny)
+
+
+class LinearPieces(NamedTuple):
+    """The three pieces of Linear: up to ``a``, over a ``width`` around the threshold, and the last ``c`` up to 1."""
+
+    a: Any
+    c: Any
+    width: Any
+
+    def slopes(self, delta: float) -> tuple[Any, Any, Any]:
+        """Return the slopes of the three pieces."""
+        return delta / self.a, (1 - 2 * delta) / self.width, delta / self.c
+
+
+def linear_pieces(t: Threshold, u: Threshold) -> LinearPieces:
+    """Return the pieces of Linear at a threshold t = 1 - u; in the notation of its docstring c = 1 - b."""
+    if isinstance(t, Tensor):
+        width: Any = torch.minimum(t, torch.as_tensor(u))
+    else:
+        width = min(t, u)
+    return LinearPieces(t - width / 2, u - width / 2, width)
+
+
+def _linear_ramps(p: Tensor, q: Tensor, t: Threshold, u: Threshold) -> tuple[Tensor, Tensor, Tensor]:
+    """Return how far p has come on each of the three pieces, from 0 to 1; the last one is counted down, from q."""
+    a, c, width = linear_pieces(t, u)
+    lower, upper = (p / a).clamp(max=1.0), (q / c).clamp(max=1.0)
+    # hardtanh has the derivative 0 at both of its ends, so that at a kink the outer piece alone has a slope.
+    if not isinstance(t, Tensor):
+        middle = hardtanh((p - a) / width, 0.0, 1.0) if t <= u else 1 - hardtanh((q - c) / width, 0.0, 1.0)
+        return lower, middle, upper
+    from_zero = t <= u
+    ramp = hardtanh((torch.where(from_zero, p, q) - torch.where(from_zero, a, c)) / width, 0.0, 1.0)
+    return lower, torch.where(from_zero, ramp, 1 - ramp), upper
+
+
+def _linear(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float) -> Tensor:
+    """Sum three ramps, each from 0 to its share of the step: no term is negative, so nothing cancels.
+
+    In floating point (1 - 2 delta) + 2 delta rounds to at most 1, and with it the sum.
+    """
+    lower, middle, upper = _linear_ramps(p, q, t, u)
+    return (1 - 2 * delta) * middle + delta * (lower + (1 - upper))
+
+
+def masses(kind: str, p: Tensor, q: Tensor, t: Threshold, u: Threshold, number: float) -> tuple[Tensor, Tensor]:
+    """Return a step's value and its complement."""
+    if kind == "linear":  # both from the same ramps
+        lower, middle, upper = _linear_ramps(p, q, t, u)
+        between = 1 - 2 * number
+        mass = between * middle + number * (lower + (1 - upper))
+        return mass, between * (1 - middle) + number * (upper + (1 - lower))
+    return VALUE[kind](p, q, t, u, number), VALUE[kind](q, p, u, t, number)
+
+
+def _linear_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float) -> Tensor:
+    """Select one of the three slopes; a sum of differences would cancel where one of them is large."""
+    pieces = linear_pieces(t, u)
+    first, middle, last = pieces.slopes(delta)
+    below, above = p <= pieces.a, p >= t + pieces.width / 2
+    if isinstance(t, Tensor):
+        below = torch.where(t <= u, below, q >= u + pieces.width / 2)
+        above = torch.where(t <= u, above, q <= pieces.c)
+        first, middle, last = (torch.as_tensor(slope, dtype=p.dtype) for slope in (first, middle, last))
+    elif t > u:
+        below, above = q >= u + pieces.width / 2, q <= pieces.c
+    ones = torch.ones_like(p)
+    return torch.where(below, first * ones, torch.where(above, last * ones, middle * ones))
+
+
+def _linear_threshold_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float) -> Tensor:
+    """For t <= 1/2: up to b the step is a function of p/t, above it of (1 - p)/(1 - 3t/2)."""
+    _, c, width = linear_pieces(t, u)
+    return -_linear_slope(p, q, t, u, delta) * torch.where(p >= t + width / 2, 1.5 * q / c, p / t)
+
+
+def _sigmoid(p: Tensor, q: Tensor, t: Threshold, u: Threshold, k: float) -> Tensor:
+    return stable_sigmoid(k * _above(p, q, t, u))
+
+
+def _sigmoid_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, k: float) -> Tensor:
+    above = k * _above(p, q, t, u)
+    return k * stable_sigmoid(above) * stable_sigmoid(-above)
+
+
+def _above(p: Tensor, q: Tensor, t: Threshold, u: Threshold) -> Tensor:
+    """Return p - t, from whichever pair holds the digits of the threshold."""
+    return u - q if not isinstance(t, Tensor) and t > u else p - t
+
+
+def _identity(p: Tensor, q: Tensor, t: Threshold, u: Threshold, _: float) -> Tensor:
+    return p
+
+
+def _no_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, _: float) -> Tensor:
+    return torch.zeros_like(p)
+
+
+def _identity_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, _: float) -> Tensor:
+    return torch.ones_like(p)
+
+
+def _raised_cosine(p: Tensor, q: Tensor, t: Threshold, u: Threshold, width: float) -> Tensor:
+    # With v = u + 1, sin(pi u) = -sin(pi v): exactly 0 at the window's lower end, where sin(pi u) only nearly is.
+    v = (_above(p, q, t, u) / width + 1).clamp(0.0, 2.0)
+    return ((v - torch.sin(math.pi * v) / math.pi) / 2).clamp(0.0, 1.0)  # the difference of equals can round below 0
+
+
+def _raised_cosine_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, width: float) -> Tensor:
+    v = (_above(p, q, t, u) / width + 1).clamp(0.0, 2.0)
+    return (1 - torch.cos(math.pi * v)) / (2 * width)
+
+
+VALUE: dict[str, StepFunction] = {
+    "linear": _linear,
+    "sigmoid": _sigmoid,
+    "identity": _identity,
+    "raised_cosine": _raised_cosine,
+}
+SLOPE: dict[str, StepFunction] = {
+    "linear": _linear_slope,
+    "sigmoid": _sigmoid_slope,
+    "identity": _identity_slope,
+    "raised_cosine": _raised_cosine_slope,
+}
+#: The derivative with respect to a threshold of at most 1/2.
+THRESHOLD_SLOPE: dict[str, StepFunction] = {
+    "linear": _linear_threshold_slope,
+    "sigmoid": lambda *arguments: -_sigmoid_slope(*arguments),
+    "identity": _no_slope,
+    "raised_cosine": lambda *arguments: -_raised_cosine_slope(*arguments),
+}
