@@ -73,16 +73,21 @@ def inside_the_loss(name: str, step: ClosedFormStep, size: int, logits: Tensor, 
 def steps_from_tables(step: ClosedFormStep, size: int) -> Iterator[None]:
     """Within it, the blocked kernel reads the step's values and slopes from tables."""
     knots = torch.linspace(0, 1, size)
+    values, slopes = step(knots, 0.5), step.slope(knots, 0.5)
 
-    def read(entries: Tensor) -> Callable[..., None]:
-        def look_up(p: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
-            at = torch.mul(p, size - 1, out=spare).to(torch.int32)
-            torch.index_select(entries, 0, at, out=out)
+    def look_up(entries: Tensor, p: Tensor, out: Tensor, spare: Tensor) -> None:
+        torch.index_select(entries, 0, torch.mul(p, size - 1, out=spare).to(torch.int32), out=out)
 
-        return look_up
+    def masses(
+        x: Tensor, t: float, kind: str, number: float, p: Tensor, mass: Tensor, rest: Tensor, spare: Tensor
+    ) -> None:
+        look_up(values, torch.sigmoid(x, out=p), mass, spare)
+        torch.sub(1, mass, out=rest)
 
-    value, slope = read(step(knots, 0.5)), read(step.slope(knots, 0.5))
-    with mock.patch.object(cpu_kernel, "_value", value), mock.patch.object(cpu_kernel, "_slope", slope):
+    def slope(p: Tensor, q: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
+        look_up(slopes, p, out, spare)
+
+    with mock.patch.object(cpu_kernel, "_masses", masses), mock.patch.object(cpu_kernel, "_slope", slope):
         yield
 
 

@@ -188,3 +188,55 @@ def test_steep_sigmoid_keeps_its_gradient_in_float32(naive):
     p = torch.sigmoid(x.detach().double())
     tail = 73 * torch.exp(-73 * (p - 0.5)) * p * (1 - p)  # h'(p) p (1-p) where h is within 1e-12 of 1
     close(x.grad, tail * torch.tensor([-4 / 9, 2 / 9], device="cuda", dtype=torch.float64))
+
+
+EXTREME = [1e-300, 1e-40, 1e-20, 1e-8, 1e-5, 0.5, 1 - 1e-5, 1 - 1e-8, 1 - 2**-53]
+
+
+@pytest.mark.parametrize("step", [*STEPS, steps.Linear(0.4)], ids=repr)
+@either_weight
+def test_counts_at_extreme_thresholds_stay_in_their_range_and_add_up(step, weighted):
+    values = torch.cat([torch.linspace(-40, 40, 8001), torch.tensor([-1e4, -100.0, 100.0, 1e4])]).cuda()
+    x, n = values.repeat(2), len(values)
+    y = (torch.arange(2 * n, device="cuda") < n).float()
+    w = torch.full_like(x, 0.5) if weighted else None
+    ones = torch.ones(1, device="cuda")
+    for t in EXTREME:
+        counts = triton_kernel.counts(x, y, w, step.kind, step.number, t)
+        total = n / 2 if weighted else n
+        tp, fp, fn, tn = counts.tolist()
+        assert 0 <= min(tp, fp, fn, tn) <= max(tp, fp, fn, tn) <= total, t
+        assert tp + fn == pytest.approx(total, rel=1e-6), t
+        assert fp + tn == pytest.approx(total, rel=1e-6), t
+        assert triton_kernel.gradient(x, y, w, ones, -ones, step.kind, step.number, t).isfinite().all(), t
+
+
+@pytest.mark.parametrize("t", [1e-8, 1e-5, 0.03, 0.97, 1 - 1e-5, 1 - 1e-8])
+@pytest.mark.parametrize("delta", [0.1, 0.4])
+def test_linear_near_0_and_1_is_that_of_the_cpu_in_float64(t, delta):
+    x = torch.linspace(-30, 30, 2407, device="cuda")
+    y = (torch.arange(len(x), device="cuda") % 3 == 0).float()
+    counts = triton_kernel.counts(x, y, None, "linear", delta, t)
+    wide = x.double().cpu().requires_grad_()
+    expected = Counts.soft(wide, y.cpu(), step=steps.Linear(delta), threshold=t)
+    close(counts.cpu(), torch.stack(tuple(expected)).detach().squeeze(-1), rtol=1e-5)
+    of_positive, of_negative = torch.tensor([1.3], device="cuda"), torch.tensor([-0.4], device="cuda")
+    result = triton_kernel.gradient(x, y, None, of_positive, of_negative, "linear", delta, t)
+    (wanted,) = torch.autograd.grad((1.3 * expected.tp - 0.4 * expected.fp).sum(), wide)
+    close(result.cpu(), wanted)
+
+
+def test_a_kind_that_the_kernel_does_not_know_is_refused(cuda_batch):
+    sample = cuda_batch(10)
+    with pytest.raises(ValueError, match="no step of the kind 'cubic'"):
+        triton_kernel.counts(sample.logits, sample.target, None, "cubic", 1.0, 0.5)
+
+
+@pytest.mark.parametrize("metric", ["precision", "markedness", "fowlkes_mallows", "f1", "mcc"])
+@pytest.mark.parametrize("gap", [93, 100, 106])
+def test_gradients_are_finite_where_a_class_is_all_but_never_predicted(metric, gap):
+    x = torch.tensor([[gap, 0.0, 0.0]] * 3 + [[0.0, 3.0, gap]], device="cuda", requires_grad=True)
+    value = MetricLoss(metric)(x, torch.tensor([0, 0, 1, 2], device="cuda"))
+    value.backward()
+    assert value.isfinite()
+    assert x.grad.isfinite().all()

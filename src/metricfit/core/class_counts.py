@@ -25,7 +25,7 @@ from torch import Tensor
 
 from metricfit.core import linear_classes
 from metricfit.core.class_layout import Layout, blocks, in_blocks, keeps_images, two_classes
-from metricfit.core.numerics import exact_dtype, has_storage, leading
+from metricfit.core.numerics import SMALLEST_DIVISOR, exact_dtype, has_storage, leading
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
 from metricfit.core.steps import Identity, Step, StraightThrough, closed_form
 
@@ -60,7 +60,7 @@ def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layo
     t = p.gather(axis, linear_classes.top_two(p, axis)).mean(axis, keepdim=True) if threshold is None else threshold
     mass = step(p, t)
     total = mass.sum(axis, keepdim=True)
-    empty = total == 0
+    empty = total < SMALLEST_DIVISOR[total.dtype]
     return torch.where(empty, p, mass / torch.where(empty, 1.0, total))
 
 

@@ -16,9 +16,9 @@ def _smallest_divisor(dtype: torch.dtype) -> float:
 #: The amount below which a denominator counts as 0: 5e-31 in float32, 8e-247 in float64.
 #:
 #: The gradient of a division is of the order of 1/denominator, and is multiplied by slopes and weights before the small
-#: factors reach it that make the result moderate. Where 1/denominator is near the largest number of the dtype it becomes
-#: infinite on the way, and then infinity times 0, which is NaN: one class predicted with a mass of 1e-42 would spoil the
-#: gradient of the whole batch.
+#: factors reach it that make the result moderate. Where 1/denominator is near the largest number of the dtype, it
+#: becomes infinite on the way, and then infinity times 0, which is NaN: one class predicted with a mass of 1e-42 would
+#: spoil the gradient of the whole batch.
 SMALLEST_DIVISOR = {
     dtype: _smallest_divisor(dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.counts import Counts
-from metricfit.losses.additive import AdditiveLoss, Statistics
+from metricfit.losses.additive import AdditiveLoss, Statistics, check_parts
 from metricfit.losses.mix import Mix
 
 Chunk = tuple[Any, Tensor] | tuple[Any, Tensor, Tensor | None]
@@ -90,8 +90,10 @@ def _as_leaves(statistics: Statistics) -> Statistics:
 
 def _members(loss: nn.Module, share: float = 1.0) -> list[tuple[AdditiveLoss, float]]:
     if isinstance(loss, AdditiveLoss):
+        check_parts(loss, "backward_in_chunks", ("statistics", "value"))
         return [(loss, share)]
     if isinstance(loss, Mix):
+        check_parts(loss, "backward_in_chunks", ("__init__",))
         pairs = zip(loss.losses, loss.weights, strict=True)
         return [one for member, weight in pairs for one in _members(member, share * weight)]
     if hasattr(loss, "constraints"):

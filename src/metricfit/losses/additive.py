@@ -23,6 +23,33 @@ from metricfit.core.distributed import number_of_ranks, sum_over_ranks
 Statistics = Counts | Tensor
 
 
+def check_parts(loss: nn.Module, owner: str, parts: tuple[str, ...], whole: tuple[str, ...] = ("forward",)) -> None:
+    """Refuse a loss whose class overrides ``forward`` without the parts that someone computes it from.
+
+    Args:
+        loss: the loss.
+        owner: who computes the loss from its parts, for the message.
+        parts: the methods that are used.
+        whole: the methods that are replaced by them.
+
+    Raises:
+        TypeError: one of ``whole`` comes from a subclass of the class that defines the parts, so it may compute
+            something else, which would be lost without a word.
+    """
+    defined = min(_rank(type(loss), name) for name in parts)
+    for name in whole:
+        if _rank(type(loss), name) < defined:
+            raise TypeError(
+                f"{type(loss).__name__} overrides {name}, but {owner} computes a loss from {' and '.join(parts)}, and "
+                f"what {name} adds would be lost. Put it into a loss of its own and add the two with Mix"
+            )
+
+
+def _rank(kind: type, name: str) -> int:
+    """Return how far up the inheritance a method is defined; 0 is the class itself."""
+    return next(rank for rank, parent in enumerate(kind.__mro__) if name in vars(parent))
+
+
 class AdditiveLoss(nn.Module, ABC):
     """A loss ``value(statistics)`` whose statistics are sums over samples.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from metricfit.core.batch import Columns
+from metricfit.losses.additive import check_parts
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
 
@@ -45,6 +46,7 @@ class ClassBalanced(PointwiseLoss):
                 f"ClassBalanced needs a loss of metricfit.losses that is a mean over samples, such as MAELoss(), and "
                 f"{type(loss).__name__} is none; losses of counts or pairs weigh the classes themselves"
             )
+        check_parts(loss, "ClassBalanced", ("of_positive", "of_negative"), ("forward", "statistics", "value"))
         if loss.balanced:
             raise ValueError(
                 f"{loss!r} weighs the classes already, and ClassBalanced would do so twice; use it without "

@@ -23,6 +23,9 @@ Formula = Callable[..., Tensor]
 Bounds = tuple[float, float]
 Parameter = float | tuple[float, ...]
 
+#: The largest parameter of a metric of this library: its products with counts must be finite in float32.
+LARGEST_PARAMETER = 1e20
+
 
 class Metric:
     """A formula over counts. Called on Counts ``(..., c)`` it gives a value per class, ``(..., c)``.
@@ -116,19 +119,13 @@ class Metric:
             raise InvalidTypeError(f"{self.name} is one number for the whole confusion matrix, not one per class")
         if self.class_index is not None:
             raise InvalidTypeError(f"{self.name} is already of one class")
-        return self._with(class_index=index)
+        return self._of_index(index)
 
-    def _with(self, **changes: Any) -> Metric:
-        settings: dict[str, Any] = {
-            "parameters": self.parameters,
-            "minimize": self.minimize,
-            "bounds": self.bounds,
-            "needs": self.needs,
-            "whole_matrix": self.whole_matrix,
-            "own": self.own,
-            "class_index": self.class_index,
-        }
-        return Metric(self.base_name, self.formula, **(settings | changes))
+    def _of_index(self, class_index: int | None) -> Metric:
+        """Return the same metric, of the same class of metrics, for one class of samples or for all."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, class_index=class_index)
+        return made
 
     def __ge__(self, bound: float) -> Requirement:
         return Requirement(self, ">=", bound)
@@ -146,7 +143,7 @@ class Metric:
         return self.name, self.formula if self.own else None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Metric) and self._key() == other._key()
+        return isinstance(other, Metric) and type(self) is type(other) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -155,10 +152,12 @@ class Metric:
         return self.name
 
     def __reduce__(self) -> str | tuple[object, ...]:
+        if type(self) is not Metric:  # what a subclass computes cannot be found by name
+            return super().__reduce__()
         if not self.own:
             return get_metric, (self.name,)
         if self.class_index is not None:
-            whole = self._with(class_index=None)
+            whole = self._of_index(None)
             return operator.getitem, (defined_where(whole) or whole, self.class_index)
         if self.parameters:
             return call_factory, (registry.find(self.base_name), self.parameters)
@@ -198,11 +197,12 @@ class MetricFactory:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise InvalidTypeError(f"{self.name}: {key} must be a number or a list of them, got {quote(value)}")
         number = as_float(value, f"{self.name}: {key}")
-        limit = number == math.inf and self.name == "fbeta"  # fbeta(beta=inf) is recall
-        if not (math.isfinite(number) or limit) or (number < 0 and not self.settings["own"]):
-            least = "" if self.settings["own"] else " and at least 0"
-            raise InvalidValueError(f"{self.name}: {key} must be finite{least}, got {value}")
-        return number
+        own = self.settings["own"]
+        largest = math.inf if self.name == "fbeta" else LARGEST_PARAMETER  # fbeta(beta=inf) is recall
+        if math.isfinite(number) if own else 0 <= number <= largest:
+            return number
+        wanted = "finite" if own else f"at least 0 and at most {largest:g}"
+        raise InvalidValueError(f"{self.name}: {key} must be {wanted}, got {value}")
 
     def __reduce__(self) -> str | tuple[object, ...]:
         return (

@@ -1,7 +1,7 @@
 """Every metric, once: a sentence over counts. 0/0 is 0, with zero gradient, by ``share`` and ``ratio``.
 
-Formulas that multiply counts with each other do so with ``_shares`` of them, so that products neither overflow nor vanish
-whatever the sum of the weights is.
+Formulas that multiply counts with each other do so with ``_shares`` of them, so that products neither overflow nor
+vanish, whatever the sum of the weights is.
 """
 
 from __future__ import annotations

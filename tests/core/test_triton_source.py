@@ -1,0 +1,156 @@
+"""The Triton programs, run on the CPU with a stand-in for Triton: their arithmetic, where there is no GPU.
+
+The stand-in runs every program of the grid in turn, with torch's float32 operations in the place of Triton's. What only
+a GPU can show (compilation, masks of a block, speed) is left to ``tests/gpu``.
+"""
+
+import importlib
+import math
+import sys
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from metricfit import steps
+from metricfit.core import triton_kernel
+
+STEPS = [
+    steps.Linear(0.1),
+    steps.Linear(0.4),
+    steps.Sigmoid(k=12),
+    steps.Identity(),
+    steps.RaisedCosine(width=0.25),
+]
+EXTREME = [1e-300, 1e-40, 1e-8, 1e-5, 1 - 1e-5, 1 - 1e-8, 1 - 2**-53]
+
+every_step = pytest.mark.parametrize("step", STEPS, ids=repr)
+either_weight = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+
+
+class Pointer:
+    def __init__(self, data, at=0):
+        self.data, self.at = data, at
+
+    def __add__(self, offset):
+        return Pointer(self.data, self.at + offset)
+
+
+class Jitted:
+    """What ``triton.jit`` makes of a function: called within a program, or launched over a grid."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+    def __getitem__(self, grid):
+        def launch(*args, **kwargs):
+            args = [Pointer(given.view(-1)) if isinstance(given, torch.Tensor) else given for given in args]
+            args = [torch.tensor(given) if isinstance(given, float) else given for given in args]  # float32
+            language = sys.modules["triton.language"]
+            language.grid = grid
+            for language.program in ((x, y) for x in range(grid[0]) for y in range(grid[1])):
+                self.function(*args, **kwargs)
+
+        return launch
+
+
+def load(pointer, mask=None, other=0.0):
+    at = torch.as_tensor(pointer.at)
+    if mask is None:
+        return pointer.data[at]
+    return torch.where(mask, pointer.data[at.clamp(max=len(pointer.data) - 1)], other)
+
+
+def store(pointer, value, mask=None):
+    at = torch.as_tensor(pointer.at)
+    if mask is not None:
+        at, value = at[mask], value[mask]
+    pointer.data[at] = value
+
+
+@pytest.fixture
+def triton_on_cpu(monkeypatch):
+    language, triton = ModuleType("triton.language"), ModuleType("triton")
+    functions = {
+        "exp": torch.exp,
+        "sin": torch.sin,
+        "cos": torch.cos,
+        "sum": torch.sum,
+        "where": lambda mask, a, b: torch.where(mask, torch.as_tensor(a), torch.as_tensor(b)),
+        "minimum": lambda a, b: torch.minimum(a, torch.as_tensor(b)),
+        "maximum": lambda a, b: torch.maximum(a, torch.as_tensor(b)),
+        "arange": torch.arange,
+        "full": lambda shape, value, dtype: torch.full(shape, value, dtype=dtype),
+        "load": load,
+        "store": store,
+        "program_id": lambda axis: torch.tensor(language.program[axis]),
+        "num_programs": lambda axis: language.grid[axis],
+        "constexpr": object,
+        "int64": torch.int64,
+        "float32": torch.float32,
+    }
+    for name, function in functions.items():
+        setattr(language, name, function)
+    triton.jit, triton.language = Jitted, language
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    monkeypatch.setitem(sys.modules, "triton.language", language)
+    monkeypatch.delitem(sys.modules, "metricfit.core._triton_source", raising=False)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    monkeypatch.setattr(triton_kernel, "BLOCK", 64)
+    importlib.import_module("metricfit.core._triton_source")
+    yield SimpleNamespace(counts=triton_kernel.counts, gradient=triton_kernel.gradient)
+    sys.modules.pop("metricfit.core._triton_source", None)  # the real one needs the real Triton
+
+
+@every_step
+@either_weight
+def test_counts_and_gradients_are_those_of_the_printed_formulas(step, weighted, triton_on_cpu, batch, naive):
+    of_positive, of_negative = torch.tensor([1.3, 1.3]), torch.tensor([-0.4, -0.4])
+    for t in (0.2, 0.5, 0.7):
+        sample = batch(150, rows=2, dtype=torch.float32, soft=True)
+        weight = sample.weight if weighted else None
+        counts = triton_on_cpu.counts(sample.logits, sample.target, weight, step.kind, step.number, t)
+        x, y = sample.logits.double().requires_grad_(), sample.target.double()
+        expected = naive.counts(x, y, None if weight is None else weight.double(), step, t)
+        torch.testing.assert_close(counts.double(), expected.detach(), rtol=1e-5, atol=1e-6)
+        settings = step.kind, step.number, t
+        grad = triton_on_cpu.gradient(sample.logits, sample.target, weight, of_positive, of_negative, *settings)
+        (wanted,) = torch.autograd.grad((1.3 * expected[0] - 0.4 * expected[1]).sum(), x)
+        torch.testing.assert_close(grad.double(), wanted, rtol=2e-4, atol=1e-6)
+
+
+@every_step
+def test_counts_at_extreme_thresholds_stay_in_their_range_and_add_up(step, triton_on_cpu):
+    values = torch.tensor([value / 4 for value in range(-160, 161)] + [-1e4, -100.0, 100.0, 1e4])
+    x, n = values.repeat(2), len(values)
+    y = (torch.arange(2 * n) < n).float()
+    for t in EXTREME:
+        tp, fp, fn, tn = triton_on_cpu.counts(x, y, None, step.kind, step.number, t).tolist()
+        assert 0 <= min(tp, fp, fn, tn) <= max(tp, fp, fn, tn) <= n
+        assert tp + fn == pytest.approx(n, rel=1e-6)
+        assert fp + tn == pytest.approx(n, rel=1e-6)
+        grad = triton_on_cpu.gradient(x, y, None, torch.ones(1), -torch.ones(1), step.kind, step.number, t)
+        assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize("t", [1e-8, 1e-5, 1 - 1e-5, 1 - 1e-8])
+def test_linear_near_0_and_1_is_that_of_float64(t, triton_on_cpu):
+    x = torch.linspace(-30, 30, 241)
+    near, ones = min(t, 1 - t), torch.ones_like(x)
+    counts = [triton_on_cpu.counts(one.reshape(1), torch.ones(1), None, "linear", 0.1, t)[0].item() for one in x]
+    expected = []
+    for value in x.tolist():
+        p = 1 / (1 + math.exp(-value if t < 0.5 else value))
+        h = 0.1 * p / (near / 2) if p < near / 2 else 0.5 + 0.8 * (p - near) / near
+        h = h if p < 1.5 * near else 1 - 0.1 * (1 - p) / (1 - 1.5 * near)
+        expected.append(h if t < 0.5 else 1 - h)
+    assert counts == pytest.approx(expected, abs=3e-6)
+    grad = triton_on_cpu.gradient(x, ones, None, torch.ones(1), torch.ones(1), "linear", 0.1, t)
+    p = torch.sigmoid(x.double() if t < 0.5 else -x.double())
+    first, middle, last = (torch.full_like(p, s) for s in (0.2 / near, 0.8 / near, 0.1 / (1 - 1.5 * near)))
+    slope = torch.where(p < near / 2, first, torch.where(p > 1.5 * near, last, middle))
+    torch.testing.assert_close(grad.double(), slope * p * (1 - p), rtol=1e-4, atol=1e-10)
