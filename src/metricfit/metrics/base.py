@@ -201,7 +201,7 @@ class MetricFactory:
         largest = math.inf if self.name == "fbeta" else LARGEST_PARAMETER  # fbeta(beta=inf) is recall
         if math.isfinite(number) if own else 0 <= number <= largest:
             return number
-        wanted = "finite" if own else f"at least 0 and at most {largest:g}"
+        wanted = "finite" if own else "at least 0" + (f" and at most {largest:g}" if largest < math.inf else "")
         raise InvalidValueError(f"{self.name}: {key} must be {wanted}, got {value}")
 
     def __reduce__(self) -> str | tuple[object, ...]:
