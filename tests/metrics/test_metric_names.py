@@ -147,8 +147,9 @@ def test_parameters_by_position_by_name_and_as_lists():
         ("fbeta(beta=True)", TypeError, "beta must be a number or a list of them, got True"),
         ("fbeta(beta=[1, 'a'])", TypeError, "beta must be a number or a list of them, got 'a'"),
         ("fbeta(beta=[])", ValueError, "beta has no values"),
-        ("fbeta(beta=-1)", ValueError, "beta must be finite and at least 0, got -1"),
-        ("fbeta(beta=1e999)", ValueError, "beta must be finite and at least 0, got inf"),
+        ("fbeta(beta=-1)", ValueError, "beta must be at least 0, got -1"),
+        ("fbeta(beta=-inf)", ValueError, "beta must be at least 0, got -inf"),
+        ("tversky(1, 1e999)", ValueError, "beta must be at least 0 and at most 1e\\+20, got inf"),
         ("f1(2)", ValueError, r"f1 takes no parameters; write 'f1' alone"),
         ("f1(beta=2)", ValueError, "f1 takes no parameters"),
         ("f1[-1]", TypeError, r"f1\[k\] takes a class number from 0 on, got -1"),
@@ -167,8 +168,16 @@ def test_a_parameter_given_twice_is_refused():
         get_metric("fbeta(beta=1, beta=2)")
 
 
+@pytest.mark.parametrize("text", ["fbeta(beta=inf)", "fbeta(inf)", "fbeta(beta=1e999)"])
+def test_an_infinite_beta_is_read_and_written(text):
+    found = get_metric(text)
+    assert found == metrics.fbeta(beta=math.inf)
+    assert found.name == "fbeta(beta=inf)"
+    assert get_metric("fbeta(beta=[1, inf])").parameters == {"beta": (1.0, math.inf)}
+
+
 def test_a_nan_parameter_is_refused():
-    with pytest.raises(ValueError, match="beta must be finite"):
+    with pytest.raises(ValueError, match="beta must be at least 0, got nan"):
         metrics.fbeta(beta=math.nan)
 
 
