@@ -12,7 +12,7 @@ from metricfit.metrics.curves import (
     precision_recall,
     roc,
 )
-from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning, RequirementResult
+from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning, RequirementValue
 from metricfit.metrics.offsets import BestOffsets, best_offsets
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "InfeasibleError",
     "InfeasibleWarning",
     "PrecisionRecallCurve",
-    "RequirementResult",
+    "RequirementValue",
     "RocCurve",
     "auroc",
     "average_precision",

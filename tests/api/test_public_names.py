@@ -20,7 +20,7 @@ NAMES = {
         equality_term next_multiplier
     """,
     "metricfit.curves": """
-        BestOffsets BestThreshold InfeasibleError InfeasibleWarning PrecisionRecallCurve RequirementResult RocCurve
+        BestOffsets BestThreshold InfeasibleError InfeasibleWarning PrecisionRecallCurve RequirementValue RocCurve
         auroc average_precision best_offsets best_threshold fpr_at_fn fpr_at_tpr precision_recall roc
     """,
     "metricfit.data": """

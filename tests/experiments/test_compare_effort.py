@@ -48,7 +48,7 @@ def test_one_network_for_all(clock):
 class Constant:
     """A method's fitted model that scores every row alike."""
 
-    threshold, model = 0.5, SimpleNamespace(history_=[])
+    threshold, model, not_reachable = 0.5, SimpleNamespace(history_=[]), None
 
     def scores(self, X):
         return np.zeros(len(X))

@@ -105,8 +105,8 @@ def test_few_rows_are_not_called_a_reason_to_trust(rows, tmp_path):
     text = shown(pages.of_evaluation(model, X.iloc[few], y.iloc[few], "new.csv", None, tmp_path / "page.html"))
     assert "no reason to doubt" not in text
     assert re.search(
-        r"These are 38 rows with 8 of the positive class; they are consistent with any value from [\d.]+ to [\d.]+, "
-        "and do not show smaller differences",
+        r"These are 38 rows, 8 of them “fraud”; they are consistent with any value from [\d.]+ to [\d.]+, so a smaller "
+        "difference would not show",
         text,
     )
 

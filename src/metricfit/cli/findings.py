@@ -8,7 +8,7 @@ from metricfit.core.counts import Counts
 from metricfit.estimators import MetricClassifier
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
-from metricfit.metrics.feasibility import RequirementResult
+from metricfit.metrics.feasibility import RequirementValue
 from metricfit.report import words
 
 Pair = tuple[float, float]
@@ -67,12 +67,12 @@ def verdict_of_evaluation(
     return said + "".join(held)
 
 
-def requirements_on(model: MetricClassifier, counts: Counts) -> Mapping[str, RequirementResult]:
+def requirements_on(model: MetricClassifier, counts: Counts) -> Mapping[str, RequirementValue]:
     """For each of the model's requirements its value on these counts, and whether that meets the bound."""
     results = {}
     for requirement in as_requirements(model.subject_to):
         value = float(requirement.metric(counts).squeeze(-1))
-        results[str(requirement)] = RequirementResult(value, bool(requirement.holds(counts).all()), value)
+        results[str(requirement)] = RequirementValue(value, bool(requirement.holds(counts).all()), value)
     return results
 
 
@@ -82,7 +82,7 @@ def _beside_training(model: MetricClassifier, counts: Counts, value: float, inte
     if low <= model.value_ <= high:
         return (
             f"In line with training, where it was {before} out of fold. {_how_much_rows_can_tell(model, counts)} they "
-            f"are consistent with any value from {words.between(interval)}, and do not show smaller differences."
+            f"are consistent with any value from {words.between(interval)}, so a smaller difference would not show."
         )
     better = (model.value_ < low) != get_metric(model.metric).minimize
     advice = "" if better else " Look for what differs in these rows before relying on the model."
@@ -95,6 +95,5 @@ def _beside_training(model: MetricClassifier, counts: Counts, value: float, inte
 def _how_much_rows_can_tell(model: MetricClassifier, counts: Counts) -> str:
     rows = int(counts.n.reshape(-1)[0])
     if len(model.classes_) == 2:
-        return f"These are {rows:,} rows with {int(counts.positives.reshape(-1)[0]):,} of the positive class;"
-    fewest = int(counts.positives.min())
-    return f"These are {rows:,} rows, with {fewest:,} of the rarest class;"
+        return f"These are {rows:,} rows, {int(counts.positives.reshape(-1)[0]):,} of them “{model.pos_label_}”;"
+    return f"These are {rows:,} rows, {int(counts.positives.min()):,} of them of the rarest class;"

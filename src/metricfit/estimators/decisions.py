@@ -16,7 +16,7 @@ from torch import Tensor
 
 from metricfit.metrics.base import Metric
 from metricfit.metrics.curves import best_or_nearest, sweep
-from metricfit.metrics.feasibility import InfeasibleError, RequirementResult, what_is_reachable
+from metricfit.metrics.feasibility import InfeasibleError, RequirementValue, what_is_reachable
 from metricfit.metrics.offsets import best_offsets
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats import bootstrap
@@ -44,7 +44,7 @@ class Decision:
     interval: tuple[float, float] | None = None
     value_interval: tuple[float, float] | None = None
     offsets: Tensor | None = None
-    requirements: Mapping[str, RequirementResult] = field(default_factory=dict)
+    requirements: Mapping[str, RequirementValue] = field(default_factory=dict)
     not_reachable: str | None = None
 
     def margins(self, logits: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from metricfit.estimators.networks import Network
 from metricfit.estimators.storage_checks import check_consistent
 from metricfit.estimators.table import TableEncoder
 from metricfit.metrics.base import get_metric
-from metricfit.metrics.feasibility import RequirementResult
+from metricfit.metrics.feasibility import RequirementValue
 
 if TYPE_CHECKING:
     from metricfit.estimators.classifier import MetricClassifier
@@ -188,7 +188,7 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
         _restored_ends(decision["interval"]),
         _restored_ends(decision["value_interval"]),
         arrays.get("offsets"),
-        {text: RequirementResult(*result) for text, result in decision.get("requirements", {}).items()},
+        {text: RequirementValue(*result) for text, result in decision.get("requirements", {}).items()},
         decision.get("not_reachable"),
     )
     model.history_ = [

@@ -141,7 +141,7 @@ def compare_with(
         >>> from metricfit.metrics import get_metric
         >>> base, one, two = [0.5, 0.52, 0.48], [0.61, 0.61, 0.60], [0.5, 0.53, 0.47]
         >>> [round(p, 3) for _, p in compare_with(base, [one, two], get_metric("f1"))]
-        [0.041, 1.0]
+        [0.033, 1.0]
     """
     found = [beside(values, base, metric, comparisons=len(others)) for values in others]
     known = [None if each is None or is_constant(each) else each.p_value for each in found]

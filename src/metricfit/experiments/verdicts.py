@@ -108,8 +108,12 @@ def _choose(considered: Sequence[Row], metric: Metric) -> tuple[Row, bool, str]:
             return best, True, f"{has_best_mean}; use it."
         if not equals:
             return best, True, f"{has_best_mean}, and is clearly better than every other method; use it."
-        alike = f"{len(equals)} of the other {len(rivals)} methods are not clearly worse"
-        return best, True, f"{has_best_mean}; {alike}, but none of them is simpler or faster. Use it."
+        alike = (
+            "the one method that is not clearly worse is not"
+            if len(equals) == 1
+            else (f"none of the {len(equals)} methods that are not clearly worse is")
+        )
+        return best, True, f"{has_best_mean}, and {alike} simpler; use it."
     versus = next(rival.versus for rival in equals if rival.row is chosen)
     name, folds = _name(chosen), len(best.values)
     simpler = _why_simpler(chosen, best)

@@ -19,7 +19,7 @@ from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype, ratio
 from metricfit.metrics.base import Formula, Metric, get_metric
-from metricfit.metrics.feasibility import ChosenThreshold, RequirementResult, what_is_reachable
+from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
@@ -322,7 +322,7 @@ def _fpr_where(counts: Counts, allowed: Tensor) -> float:
 
 def judge_requirements(
     requirements: Sequence[Requirement], candidates: Sweep, threshold: float
-) -> dict[str, RequirementResult]:
+) -> dict[str, RequirementValue]:
     """Whether requirements hold at a threshold, and the best value that each can have.
 
     Args:
@@ -338,5 +338,5 @@ def judge_requirements(
     for requirement in requirements:
         values, violation = one_class(requirement.metric, candidates.counts), one_class(requirement, candidates.counts)
         met = bool(requirement.forgives(violation[at]))
-        results[str(requirement)] = RequirementResult(float(values[at]), met, float(values[int(violation.argmin())]))
+        results[str(requirement)] = RequirementValue(float(values[at]), met, float(values[int(violation.argmin())]))
     return results

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from metricfit.metrics.curves import BestThreshold
 
 
-class RequirementResult(NamedTuple):
-    """What became of a requirement at a threshold.
+class RequirementValue(NamedTuple):
+    """A requirement at a threshold: its value, whether it is met, and the best value that any threshold gives.
 
     Attributes:
         value: The value of the requirement's metric there.
@@ -33,7 +33,7 @@ class ChosenThreshold(NamedTuple):
     threshold: float
     value: float
     feasible: bool
-    requirements: dict[str, RequirementResult]
+    requirements: dict[str, RequirementValue]
 
 
 class InfeasibleError(MetricfitError, ValueError):
@@ -49,7 +49,7 @@ class InfeasibleError(MetricfitError, ValueError):
         self,
         message: str,
         nearest: BestThreshold | None = None,
-        requirements: Mapping[str, RequirementResult] | None = None,
+        requirements: Mapping[str, RequirementValue] | None = None,
     ) -> None:
         super().__init__(message)
         self.nearest = nearest
@@ -61,7 +61,7 @@ class InfeasibleWarning(UserWarning):
 
 
 def what_is_reachable(
-    requirements: Sequence[Requirement], results: Mapping[str, RequirementResult], threshold: float
+    requirements: Sequence[Requirement], results: Mapping[str, RequirementValue], threshold: float
 ) -> str:
     """Say that requirements cannot be met, and what can be had instead.
 
@@ -73,7 +73,7 @@ def what_is_reachable(
     Example:
         >>> from metricfit.metrics import parse_requirement
         >>> requirement = parse_requirement("precision >= 0.9")
-        >>> what_is_reachable([requirement], {"precision >= 0.9": RequirementResult(0.8, False, 0.8)}, 0.7)
+        >>> what_is_reachable([requirement], {"precision >= 0.9": RequirementValue(0.8, False, 0.8)}, 0.7)
         'no threshold gives precision >= 0.9; the highest precision that is reachable is 0.8, at threshold 0.7'
     """
     if len(requirements) == 1:
