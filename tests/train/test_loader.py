@@ -1,8 +1,12 @@
 """DataLoaders whose length is unknown, too small or too large: they are read to their end."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
 from metricfit.losses import WeightedBCELoss
@@ -181,3 +185,18 @@ def test_a_run_that_diverges_on_a_stream_says_where():
 
     with pytest.raises(ArithmeticError, match=r"at step 3 \(stage 0, epoch 0, batch 2\)\. Likely causes"):
         trained(DataLoader(Broken(), batch_size=16))
+
+
+def test_a_schedule_made_for_the_announced_length_holds_where_there_are_more_batches():
+    rates = []
+
+    class Noted(SGD):
+        def step(self, closure=None):
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    schedule = partial(OneCycleLR, max_lr=0.1)
+    result = trained(LOADERS["too short a length"](), optimizer=Noted, scheduler=schedule)
+    assert result.history.rows[-1]["step"] == 39
+    assert rates[-1] == rates[-18] == pytest.approx(min(rates))  # 3 epochs of 7 announced batches, and 18 more
+    assert max(rates) == pytest.approx(0.1, rel=0.05)

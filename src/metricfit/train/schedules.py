@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,9 @@ class Schedule:
     def __init__(
         self, make: MakeScheduler | None, step: str | None, optimizer: Optimizer, total_steps: int | None
     ) -> None:
-        self.scheduler = None if make is None else make(optimizer, **_steps_for(make, total_steps))
+        steps = {} if make is None else _steps_for(make, total_steps)
+        self.scheduler = None if make is None else make(optimizer, **steps)
+        self.last_step = steps.get("total_steps", math.inf) - 1
         by_default = "batch" if isinstance(self.scheduler, (OneCycleLR, CyclicLR)) else "epoch"
         self.per_batch = (step or by_default) == "batch"
         if self.waits and step == "batch":
@@ -43,8 +46,12 @@ class Schedule:
         return isinstance(self.scheduler, ReduceLROnPlateau)
 
     def batch_ended(self) -> bool:
-        """Move after an optimiser step; returns whether the rate may have changed."""
-        if self.scheduler is None or not self.per_batch:
+        """Move after an optimiser step; returns whether the rate may have changed.
+
+        A DataLoader may give more batches than it announced. A scheduler that was made for the announced number then
+        keeps its last rate.
+        """
+        if self.scheduler is None or not self.per_batch or self.scheduler.last_epoch >= self.last_step:
             return False
         self.scheduler.step()
         return True
