@@ -139,7 +139,7 @@ def _list(as_json: bool) -> None:
 
 
 def main() -> None:
-    """The command alone."""
+    """Run the command without the other commands of metricfit."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(told(reproduce, resumes=True))
     app()

@@ -1,7 +1,7 @@
 """The losses of "Bridging the Gap" (Tsoi et al. 2022) as its published code computes them, errors included.
 
-They show where published numbers come from, and are of no other use. Right are ``MetricLoss``, ``SoftAUROCLoss`` and
-``WMWLoss``. Read from the authors' repository; written anew.
+They show where published numbers come from, and have no other use: the correct losses are ``MetricLoss``,
+``SoftAUROCLoss`` and ``WMWLoss``. Written anew after reading the authors' repository.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class AUROCAsCoded(nn.Module):
 
 
 class WMWAsCoded(PairHingeLoss):
-    """Positives compared with positives, for the code selects the positives twice; on logits, a sum over pairs.
+    """Positives compared with positives, because the code selects the positives twice; a sum over pairs of logits.
 
     >>> WMWAsCoded()(torch.tensor([0.0, 5.0]), torch.tensor([1, 0]))
     tensor(0.0080)

@@ -19,7 +19,7 @@ from scipy.sparse import csc_array, eye_array, triu, vstack
 
 from metricfit_papers.baselines.violations import Array, Violations
 
-#: A plane that was slack for so many rounds in a row is dropped; the worst violation can bring it back.
+#: A plane that was slack for this many consecutive rounds is dropped; the worst violation can bring it back.
 IDLE = 50
 
 

@@ -1,4 +1,4 @@
-"""Losses whose cost grows faster than the batch, on a whole validation set."""
+"""Evaluating a loss whose cost grows faster than the batch on a large validation set."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 class OnSmallBatches(nn.Module):
-    """A loss as it is while training; in eval mode its mean over batches of a size, drawn once and for all.
+    """A loss, unchanged while training; in eval mode its mean over batches of a fixed size, always the same ones.
 
-    For AdversarialLoss, whose game over a validation set of thousands would not end. The published code, too, watches
+    For AdversarialLoss, whose game over a validation set of thousands would not end. The published code also watches
     the mean over batches.
 
     >>> from metricfit.losses import MetricLoss

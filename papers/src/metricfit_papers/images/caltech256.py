@@ -1,4 +1,4 @@
-"""Caltech-256: 30,607 pictures of 256 kinds of things and of clutter, a folder each."""
+"""Caltech-256: 30,607 pictures of 256 kinds of things and of clutter, one folder per kind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float
 
 
 def _classes(folder: Path) -> list[Path]:
-    """Folders whose names are a number, a stop and a name, in order; beside such, a number alone is a mistake."""
+    """Folders named with a number, a dot and a name, in order; a folder with only a number among them is an error."""
     if not folder.is_dir():
         return []
     numbered = sorted(each for each in folder.iterdir() if each.is_dir() and each.name.split(".")[0].isdecimal())

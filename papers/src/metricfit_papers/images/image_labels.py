@@ -1,4 +1,4 @@
-"""Labels of images: whole numbers, one an image, or an error that says which file has others."""
+"""Checking the labels of images: one whole number per image, or an error that names the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metricfit_papers.images.image_files import AGAIN, BadImageFile
 
 
 def check_labels(path: Path, labels: Any, images: int, classes: int, remedy: str = AGAIN) -> NDArray[np.int64]:
-    """Labels as whole numbers, one an image, none that is no class.
+    """Return the labels as whole numbers, one per image, after checking that each of them is a class.
 
     >>> check_labels(Path("some.npz"), [2.0, 0.0], images=2, classes=3)
     array([2, 0])

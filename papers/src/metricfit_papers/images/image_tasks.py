@@ -1,4 +1,4 @@
-"""Sets of images as tables use them: which images, which of them are positive, and which each trial trains on."""
+"""Image sets as the tables use them: which images, which of them are positive, and which ones a trial trains on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = NDArray[np.int64]
 
 
 class Drawn(NamedTuple):
-    """One trial's images, as numbers into those of its task; ``every_test`` holds ``test`` and more."""
+    """The images of one trial, as numbers into those of its task; ``every_test`` contains ``test`` and more."""
 
     train: Rows
     validation: Rows
@@ -32,29 +32,29 @@ LOADERS = {"cifar10": cifar10, "fashion_mnist": fashion_mnist}
 
 @lru_cache(maxsize=1)
 def read(name: str, folder: str) -> ImageSet:
-    """An image set, read once."""
+    """Read an image set; the one that was read last is kept in memory."""
     return LOADERS[name](folder)
 
 
 class ImageTask(ABC):
-    """Images of a folder, and how they are drawn; ``origin`` is which of LOADERS they come from."""
+    """Images of a folder, and how trials draw from them; ``origin`` is the name of the image set in LOADERS."""
 
     origin: str
 
     @abstractmethod
     def images(self, folder: str) -> tuple[Pixels, Labels]:
-        """All images that trials draw from, those to train on first, and their labels."""
+        """All images that trials draw from, training images first, and their labels."""
 
     @abstractmethod
     def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
-        """Each trial's images."""
+        """Draw the images of each trial."""
 
     def content(self, folder: str) -> str:
-        """What of the set is there: numbers from a part of it are others."""
+        """How much of the set is present, because results from a part of it differ."""
         return f"{len(read(self.origin, folder).train)} training images"
 
     def part(self, folder: str) -> str:
-        """How many of the images that it would use are there, in words; empty if they are all there."""
+        """How many of the images that the task uses are present, in words; empty if all are."""
         return ""
 
 

@@ -1,4 +1,4 @@
-"""What comes before a network for images: numbers from bytes, and random crops and flips while training.
+"""Layers before a network for images: bytes to numbers, and random crops and flips while training.
 
 Both are layers, so that images stay bytes where they lie, each member of a population draws for itself, a network in
 eval mode sees the images as they are, and the random numbers are those that `fit` seeds, keeps and resumes.
@@ -75,9 +75,9 @@ class CropAndFlip(nn.Module):
 
 
 class Centred(nn.Module):
-    """Bytes as numbers: (pixel / 255 - mean) / scale, mean and scale one a channel or one for all.
+    """Bytes as numbers: (pixel / 255 - mean) / scale, with one mean and scale per channel or one for all.
 
-    ``scale=1`` is mean subtraction alone, as Lee et al. 2021 have it. `Centred.on` takes both from training images.
+    ``scale=1`` only subtracts the mean, as in Lee et al. 2021. `Centred.on` takes both from training images.
 
     >>> Centred(mean=0.5, scale=0.25)(torch.tensor([[[[0, 255]]]], dtype=torch.uint8))
     tensor([[[[-2.,  2.]]]])

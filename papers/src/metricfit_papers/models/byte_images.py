@@ -1,4 +1,4 @@
-"""The networks of image tables: they take bytes, and know what to do with them."""
+"""The networks of image tables, which take images as bytes and convert them to numbers themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The networks of tables, with a dropout that is fast on a CPU."""
+"""Building the network of a trial, with a dropout that is fast on a CPU."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from metricfit_papers.specs.expressions import build_object
 class UniformDropout(nn.Dropout):
     """nn.Dropout with its mask from uniform numbers.
 
-    torch's own mask, ``bernoulli_``, takes 26 ns a number on one CPU core, uniform numbers 4 ns, and with networks of
-    a few dozen units that mask was 40 % of the time of training.
+    torch's own mask, ``bernoulli_``, takes 26 ns per number on one CPU core, uniform numbers 4 ns. With networks of a
+    few dozen units that mask was 40 % of the training time.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ class UniformDropout(nn.Dropout):
 
 
 def build_network(text: str, in_features: int, trial: int) -> nn.Module:
-    """The network of a trial, its weights from the trial's number alone."""
+    """Build the network of a trial; its first weights depend only on the number of the trial."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of("weights", trial))
         model: nn.Module = build_object(text, vocabulary.NETWORKS, in_features=in_features)

@@ -18,7 +18,7 @@ fails), they keep moving in members that have stopped, and the statistics of a b
 
 
 def normalisation(norm: Norm, channels: int) -> nn.Module:
-    """The layer for so many channels.
+    """The layer for this many channels.
 
     >>> normalisation("group", 64).num_groups
     8

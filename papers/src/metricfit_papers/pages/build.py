@@ -1,4 +1,4 @@
-"""The pages of reproduced tables, from results that runs left behind.
+"""Build the pages of the reproduced tables from stored results.
 
     python -m metricfit_papers.pages.build --from metricfit-reproduce   # take a run folder's results, write the pages
     python -m metricfit_papers.pages.build                              # write the pages from papers/results
@@ -38,7 +38,7 @@ def build(
     pages: Path = repository.PAGES,
     images: Path = repository.IMAGES,
 ) -> list[Path]:
-    """A page for each paper, and the summary."""
+    """Write one page per paper, and the summary; return their paths."""
     specs = [papers.find_table(name) for name in papers.table_names()]
     kept_in = {spec.name: results / f"{spec.name}.json" for spec in specs}
     found = {name: stored_results.read(path) if path.exists() else None for name, path in kept_in.items()}
@@ -56,7 +56,7 @@ def build(
 
 
 def unbroken(text: str) -> str:
-    """Lines end neither before a deviation nor, in a table, between two plain numbers.
+    """Prevent line breaks before a deviation and, in a table, between two plain numbers.
 
     >>> unbroken("| 0.972 (0.9467) | 0.5 (0.4) | 0.95 ± 0.01 (0.9 ± 0.01) |")
     '| 0.972&nbsp;(0.9467) | 0.5&nbsp;(0.4) | 0.95&nbsp;±&nbsp;0.01 (0.9&nbsp;±&nbsp;0.01) |'
@@ -177,7 +177,7 @@ def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
 
 
 def how_far(spec: TableSpec, found: Results) -> str:
-    """Between which values the metric went: r says nothing of a metric that stood still."""
+    """The range of the metric: the correlation says nothing about a metric that did not change."""
     head = ["row, first trial", "its metric, first epoch", "lowest", "highest", "last epoch"]
     lines = [
         markdown.markdown_line([spec.rows[row].title, *(f"{each:.3f}" for each in (of[0], min(of), max(of), of[-1]))])

@@ -1,4 +1,4 @@
-"""The pictures of a table: published and measured beside each other, and how trials went epoch by epoch."""
+"""Figures of a table: published and measured numbers side by side, and how trials went epoch by epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NARROWEST = 0.05
 def picture(
     spec: TableSpec, path: Path, down: int, across: int, size: tuple[float, float]
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure and its panels to draw on, then the file: the same one from the same numbers."""
+    """Open a figure with its panels, and save it at the end; the same numbers give the same file."""
     with matplotlib.rc_context({"svg.hashsalt": spec.name}):
         figure, panels = pyplot.subplots(down, across, figsize=size, squeeze=False, sharey=True)
         yield figure, list(panels.flat)
@@ -42,9 +42,9 @@ def picture(
 
 
 def plot(spec: TableSpec, found: Results, path: Path) -> None:
-    """Dots with deviations: a panel a dataset and column drawn, a line a row; crosses are published.
+    """Draw dots with deviations: one panel per dataset and column, one line per row; crosses are published numbers.
 
-    Of many datasets, their mean.
+    Of many datasets, the mean is drawn.
     """
     columns = _drawn(spec)
     datasets = [name for name in spec.datasets if any(name in of for of in found["protocols"].values())]
@@ -89,9 +89,9 @@ def plot(spec: TableSpec, found: Results, path: Path) -> None:
 
 
 def plot_paths(spec: TableSpec, found: Results, path: Path) -> None:
-    """A panel a row: each epoch of the first trial a dot, its metric over its loss, later ones darker.
+    """Draw one panel per row: one dot per epoch of the first trial, its metric over its loss, later epochs darker.
 
-    All have one axis of the metric, from 0 to 1, so that one that stands still is seen to.
+    The axis of the metric is 0 to 1 in all panels, so that a metric that does not change is seen as such.
     """
     paths = paths_of(spec, found)
     across = 4

@@ -28,7 +28,7 @@ from metricfit_papers.specs.toml_section import Section, read_toml
 
 @dataclass(frozen=True)
 class Run:
-    """A run as ``metricfit reproduce`` is told of it; empty is all, None the table's own."""
+    """The options of one run of ``metricfit reproduce``; empty means all, None means that of the table."""
 
     table: str
     protocol: str
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        """What makes it.
+        """The command of the run.
 
         >>> Run("btg-1", "code", rows=("F1*",), trials=3).command
         "metricfit reproduce btg-1 --data FOLDER --protocol code --row 'F1*' --trials 3"
@@ -55,13 +55,13 @@ class Run:
         return shlex.join(words)
 
     def parts(self) -> list[Run]:
-        """A run for each of its datasets; none if it has but one."""
+        """One run per dataset; empty if the run has a single dataset."""
         datasets = self.only or tuple(papers.find_table(self.table).datasets)
         return [replace(self, only=(each,)) for each in datasets] if len(datasets) > 1 else []
 
 
 def listed(path: Path = RUNS) -> list[Run]:
-    """The runs of a list, one for each protocol of an entry."""
+    """Read the runs of a list, one per protocol of an entry."""
     file = read_toml(path)
     return [run for table in list(file.given) for entry in _entries(file, table) for run in _runs(table, entry)]
 
@@ -83,7 +83,7 @@ def _runs(table: str, entry: Section) -> Iterator[Run]:
 
 
 def write(run: Run, out: Path, data: Path) -> Path:
-    """The run's results, from its cells; an error if some are missing."""
+    """Write the results of a run from its cells; an error if some are missing."""
     spec = papers.find_table(run.table)
     result = papers.run_table(
         spec,
@@ -101,7 +101,7 @@ def write(run: Run, out: Path, data: Path) -> Path:
 
 
 def gather(runs: Iterable[Run], out: Path, data: Path) -> tuple[list[Path], list[str]]:
-    """Write every run, or those of its datasets that are whole; what was written, and what is missing."""
+    """Write every run, or its complete datasets; return the files that were written and the runs that are missing."""
     written, missing = list[Path](), list[str]()
     for run in runs:
         try:
@@ -124,7 +124,7 @@ def _why(error: Exception) -> str:
 
 
 def others(out: Path, written: Iterable[Path]) -> list[Path]:
-    """Results in the folder that were not written now, which the pages would take as well."""
+    """Older results in the folder, which the pages would take as well."""
     now = {path.with_suffix(".json") for path in written}
     return sorted(path for path in out.glob("*/*.json") if path not in now)
 
@@ -132,7 +132,7 @@ def others(out: Path, written: Iterable[Path]) -> list[Path]:
 def main(arguments: list[str] | None = None) -> int:
     """The command line of this module; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", help="the runs of these tables alone")
+    parser.add_argument("tables", nargs="*", help="only the runs of these tables")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the cells, and of the results")
     parser.add_argument("--data", type=Path, required=True, help="the folder with the datasets")
     parser.add_argument("--runs", type=Path, default=RUNS, help="another list")

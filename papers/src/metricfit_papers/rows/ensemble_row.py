@@ -8,7 +8,8 @@ Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
 - ``constraint``: ``mu``, ``rho`` and ``margin``, lists to choose from, and ``without``, pairs of mu and rho left out.
   Each base network is then trained on with a RankingConstraint as an AugmentedLagrangian: first mu and rho are chosen,
   at the first margin, then the margin;
-- ``again``: true to train the base networks on with their loss alone, for what training on does without a constraint.
+- ``again``: true to train the base networks further with only their loss, which shows what longer training does
+  without a constraint.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _decisions(job: RowJob, trial: Trial) -> tuple[Scores, Scores]:
 
 
 def _fitted(metric: str, price: float, x: Scores, y: NDArray[np.int64]) -> Any:
-    # The estimators need packages that networks alone do not.
+    # Imported late: rows of networks need neither scikit-learn's estimators nor the solver.
     from sklearn.exceptions import ConvergenceWarning
 
     from metricfit_papers.baselines.svm_perf import SVMPerf
