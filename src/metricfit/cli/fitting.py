@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from metricfit._files import holds_files, new_folder
 from metricfit.cli import options, pages
 from metricfit.cli.errors import NOT_MET, UserError
 from metricfit.cli.printing import say, show, working
@@ -35,7 +36,7 @@ def fit(
     """Train a classifier for the metric, choose its threshold, write the model and a report."""
     check_words(metric, subject_to)
     check_folder(to)
-    if to.exists() and any(to.iterdir()):
+    if holds_files(to):
         raise UserError(f"{to} is not empty; give a new folder.")
     X, y, groups = rows_of(data, target, group)
     check_several(y, positive, subject_to)
@@ -53,8 +54,10 @@ def fit(
     with working("Training ...", quiet), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # said below, with where the model is
         model.fit(X, y.to_numpy(), groups=groups)
-    model.save(to / "model")
-    report = pages.of_model(model, data.name, target, to / "report.html")
+    with new_folder(to) as unfinished:
+        model.save(unfinished / "model")
+        pages.of_model(model, data.name, target, unfinished / "report.html")
+    report = to / "report.html"
     found = {"metric": metric, "out_of_fold": model.value_, "threshold": model.threshold_}
     found |= {"interval": model.threshold_interval_, "model": str(to / "model"), "report": str(report)}
     found |= {"positive": chosen, "classes": {str(label): int(rows) for label, rows in counts.items()}}

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from metricfit._files import new_file
 from metricfit.cli import options, pages
 from metricfit.cli.errors import UserError
 from metricfit.cli.findings import requirements_on
@@ -22,7 +23,7 @@ from metricfit.metrics import averaged, get_metric
 WIDEST = 12  # classes side by side
 WRITERS = {
     ".csv": lambda frame, path: frame.to_csv(path, index=False),
-    ".parquet": lambda frame, path: frame.to_parquet(path, index=False),
+    ".parquet": lambda frame, path: frame.to_parquet(path, index=False, write_page_checksum=True),
 }
 
 
@@ -69,9 +70,8 @@ def predict(
         frame = pd.DataFrame({"predicted": loaded.predict(X)})
     for label, column in zip(loaded.classes_, probabilities.T, strict=True):
         frame[f"probability of {label}"] = column
-    unfinished = to.with_name(f".{to.name}.unfinished")
-    WRITERS[to.suffix.lower()](frame, unfinished)
-    unfinished.replace(to)
+    with new_file(to) as unfinished:
+        WRITERS[to.suffix.lower()](frame, unfinished)
     show({"rows": len(frame), "file": str(to)}, as_json, [f"{len(frame)} rows: {to}"])
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import fetch_openml
 
+from metricfit._files import new_file
 from metricfit.data.catalogue import CATALOGUE, Entry, entry
 from metricfit.data.table import Table
 
@@ -58,10 +59,8 @@ def download(name: str, folder: str | PathLike[str], *, verify: bool = True) -> 
         return there
     table = fetch(name, verify=verify)
     path = Path(folder) / f"{known.file}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    table.X.assign(target=table.y).to_csv(unfinished, index=False)
-    unfinished.replace(path)
+    with new_file(path) as unfinished:
+        table.X.assign(target=table.y).to_csv(unfinished, index=False)
     return path
 
 

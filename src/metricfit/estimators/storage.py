@@ -20,6 +20,7 @@ from safetensors.torch import load as arrays_from
 from safetensors.torch import save as bytes_of
 from torch import Tensor
 
+from metricfit._files import new_folder
 from metricfit._version import __version__
 from metricfit.estimators.calibration import Calibration
 from metricfit.estimators.decisions import Decision, HeldOut
@@ -37,20 +38,17 @@ MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"
 
 
 def save(model: MetricClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model; the manifest last, so that a folder cut short has none."""
-    folder = Path(path)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is there already; give a new or an empty folder")
+    """Write a fitted model to a new or empty folder; a failure leaves nothing behind."""
     contents = {
         MODEL: json.dumps(_description(model), allow_nan=False, indent=1).encode(),
         ARRAYS: bytes_of({name: given.contiguous() for name, given in _arrays(model).items()}),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     manifest = {"format": FORMAT, "metricfit": __version__, "sha256": hashes}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    contents[MANIFEST] = json.dumps(manifest, indent=1).encode()
+    with new_folder(path) as unfinished:
+        for name, content in contents.items():
+            (unfinished / name).write_bytes(content)
 
 
 def load(model: MetricClassifier, path: str | os.PathLike[str], **own: Any) -> None:

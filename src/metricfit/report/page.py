@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from metricfit._files import new_file
 from metricfit._version import __version__
 from metricfit.report import words
 from metricfit.report.charts import Chart
@@ -92,16 +93,8 @@ def write(report: Report, path: str | os.PathLike[str]) -> Path:
     if place.is_dir():
         raise IsADirectoryError(f"{place} is a folder; give the page a file name, such as {place / 'report.html'}")
     content = render(report).encode()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_name(f".{place.name}.{os.getpid()}.unfinished")
-    try:
-        with open(unfinished, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, place)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with new_file(place) as unfinished:
+        unfinished.write_bytes(content)
     return place
 
 
