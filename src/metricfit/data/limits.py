@@ -1,0 +1,117 @@
+"""How much memory a table may take, checked before it is read: a small file can unpack to many gigabytes."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from metricfit.errors import InvalidValueError, TableTooLargeError, quote
+
+#: The environment variable that sets the limit, in GiB, and its default.
+VARIABLE, DEFAULT_GB = "METRICFIT_MAX_TABLE_GB", 4.0
+CHUNK = 2**22
+CELL = 8  # bytes of a number
+#: pandas takes up to twice a table's size while it reads CSV or converts Parquet and Arrow.
+PEAK = 2
+
+OPENERS: dict[str, Callable[[Path], IO[bytes]]] = {
+    ".gz": lambda path: gzip.open(path, "rb"),
+    ".xz": lambda path: lzma.open(path, "rb"),
+}
+
+
+def max_table_bytes() -> int:
+    """Return how many bytes of memory reading a table may take.
+
+    Raises:
+        InvalidValueError: The environment variable is no number above 0.
+    """
+    text = os.environ.get(VARIABLE, "").strip()
+    try:
+        limit = float(text) if text else DEFAULT_GB
+    except ValueError:
+        limit = math.nan
+    if not limit > 0:
+        raise InvalidValueError(f"{VARIABLE} is a number of GiB above 0, such as 16; got {quote(text)}")
+    return int(min(limit * 2**30, 2**62))
+
+
+def check_memory(path: Path, needed: float) -> None:
+    """Refuse a table that needs more memory than is allowed.
+
+    Args:
+        path: The table's file, for the message.
+        needed: Estimated bytes of memory to read it.
+
+    Raises:
+        TableTooLargeError: The table needs more; the message names the limit and how to raise it.
+    """
+    limit = max_table_bytes()
+    if needed > limit:
+        raise TableTooLargeError(
+            f"Reading {path} needs at least {needed / 2**30:.3g} GiB of memory, more than the limit of "
+            f"{limit / 2**30:.3g} GiB. Use fewer rows or columns, or, where there is enough memory, set the environment "
+            f"variable {VARIABLE} to a larger number of GiB"
+        )
+
+
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Open a file for reading, unpacked if its name ends in .gz or .xz."""
+    return OPENERS.get(path.suffix.lower(), lambda plain: open(plain, "rb"))(path)
+
+
+def checked_chunks(path: Path) -> Iterator[bytes]:
+    """Read a text table in chunks, unpacked, and stop as soon as it is known to be too large.
+
+    A CSV table takes its own size for text, and eight bytes for each number. It has at least one cell per separator
+    or line, and one per line and column where lines are shorter than the header.
+
+    Raises:
+        TableTooLargeError: Parsing the table would take more memory than is allowed.
+    """
+    size = lines = columns = 0
+    separators = dict.fromkeys((b",", b"\t", b";"), 0)
+    with open_unpacked(path) as file:
+        while chunk := file.read(CHUNK):
+            size += len(chunk)
+            if not columns:
+                header = chunk.lstrip(b"\r\n").split(b"\n", 1)[0]
+                columns = 1 + max(header.count(separator) for separator in (b",", b"\t"))
+            lines += chunk.count(b"\n")
+            for separator in separators:
+                separators[separator] += chunk.count(separator)
+            cells = max(lines + max(separators.values()), lines * columns)
+            check_memory(path, PEAK * (size + CELL * cells))
+            yield chunk
+
+
+def check_parquet(path: Path) -> None:
+    """Refuse a Parquet file whose own description says that it is too large.
+
+    Raises:
+        TableTooLargeError: Reading the table would take more memory than is allowed.
+    """
+    import pyarrow.parquet as pq
+
+    description = pq.read_metadata(path)
+    unpacked = sum(description.row_group(at).total_byte_size for at in range(description.num_row_groups))
+    cells = description.num_rows * description.num_columns
+    check_memory(path, PEAK * max(unpacked, CELL * cells))
+
+
+def read_parquet(path: Path) -> Any:
+    """Read a Parquet file as a pandas DataFrame; its size is checked first, and its checksums where it has any.
+
+    Raises:
+        TableTooLargeError: Reading the table would take more memory than is allowed.
+        OSError: A page does not match its checksum.
+    """
+    import pandas as pd
+
+    check_parquet(path)
+    return pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
