@@ -1,13 +1,11 @@
 """Files of every kind, and of many wrong kinds."""
 
 import gzip
-import io
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.cli import tables
 from metricfit.cli.errors import UserError
 from metricfit.cli.tables import check_classes, read_table, split_target
 
@@ -82,17 +80,6 @@ def test_a_folder_is_refused(tmp_path):
     (tmp_path / "t.csv").mkdir()
     with pytest.raises(UserError, match="is a folder"):
         read_table(tmp_path / "t.csv")
-
-
-def test_a_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "LARGEST", 2**20)
-    monkeypatch.setattr(tables, "CHUNK", 2**16)
-    packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb") as file:
-        file.write(b"a,b\n" + b"1,2\n" * 2**19)
-    (tmp_path / "t.csv.gz").write_bytes(packed.getvalue())
-    with pytest.raises(UserError, match="unpacks to more than"):
-        read_table(tmp_path / "t.csv.gz")
 
 
 def test_odd_but_right_tables(tmp_path):

@@ -17,6 +17,7 @@ from metricfit.cli.findings import requirements_on
 from metricfit.cli.printing import say, show, working
 from metricfit.cli.rows import check_file
 from metricfit.cli.tables import read_table, shown, split_target
+from metricfit.errors import QUOTED, quote, shorten
 from metricfit.estimators import MetricClassifier
 from metricfit.metrics import averaged, get_metric
 
@@ -87,7 +88,7 @@ def _known_columns(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> 
     wanted = list(getattr(model, "feature_names_in_", frame.columns))
     missing = [name for name in wanted if name not in frame.columns]
     if missing:
-        shown = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        shown = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise UserError(f"{data} lacks {len(missing)} of the columns the model was trained on: {shown}.")
     return frame[wanted]
 
@@ -96,7 +97,9 @@ def _check_labels(model: MetricClassifier, y: pd.Series) -> None:
     """Labels that the model knows; of those, a class without a row is told."""
     unknown = sorted(set(y.unique()) - set(model.classes_), key=str)
     if unknown:
-        listed, known = (", ".join(map(str, several[:5])) for several in (unknown, list(model.classes_)))
+        listed, known = (
+            ", ".join(shorten(label, QUOTED) for label in several[:5]) for several in (unknown, list(model.classes_))
+        )
         raise UserError(f"Labels that the model does not know: {listed}. It was trained on {known}.")
     absent = [shown(each) for each in model.classes_.tolist() if not (y == each).any()]
     if absent:

@@ -11,6 +11,7 @@ import pandas as pd
 from metricfit.cli.errors import UserError
 from metricfit.cli.printing import say
 from metricfit.cli.tables import check_classes, read_table, shown, split_target
+from metricfit.errors import QUOTED, quote, shorten
 from metricfit.estimators.labels import choose_positive_class
 from metricfit.metrics import get_metric, parse_requirement
 
@@ -26,23 +27,23 @@ def rows_of(data: Path, target: str, group: str | None) -> tuple[pd.DataFrame, p
     """What to learn from, the labels, and the groups if a column of them is named."""
     frame = read_table(data, target)
     if group is not None and group == target:
-        raise UserError(f"--group and --target both name {group!r}; groups are another column than the labels.")
+        raise UserError(f"--group and --target both name {quote(group)}; groups are another column than the labels.")
     X, y = split_target(frame, target, str(data))
     check_classes(y, str(data))
     _warn(X, y)
     if group is None:
         return X, y, None
     if group not in X.columns:
-        raise UserError(f"{data} has no column {group!r} to group by.")
+        raise UserError(f"{data} has no column {quote(group)} to group by.")
     missing = int(X[group].isna().sum())
     if missing:
         raise UserError(
-            f"The column {group!r} to group by is missing in {missing} of {len(X)} rows of {data}. Remove those rows, "
-            "or give each a group."
+            f"The column {quote(group)} to group by is missing in {missing} of {len(X)} rows of {data}. Remove those "
+            "rows, or give each a group."
         )
     if X[group].nunique() == 1:
         raise UserError(
-            f"All rows of {data} have one value of {group!r}: one group cannot be parted. Leave --group out."
+            f"All rows of {data} have one value of {quote(group)}: one group cannot be parted. Leave --group out."
         )
     return X.drop(columns=group), y, X[group].to_numpy()
 
@@ -96,7 +97,7 @@ def positive_of(y: pd.Series, positive: str | None) -> Any:
     alike = [*exact, *(label for label in labels if _means(positive, label))]
     if alike:
         return alike[0]
-    raise UserError(f"No row has the label {positive!r}; the labels are {_listed(labels)}.")
+    raise UserError(f"No row has the label {quote(positive)}; the labels are {_listed(labels)}.")
 
 
 def in_words(counts: pd.Series, positive: Any) -> str:
@@ -121,7 +122,7 @@ def _means(text: str, label: Any) -> bool:
 
 
 def _listed(labels: Any) -> str:
-    return ", ".join(str(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
+    return ", ".join(shorten(label, QUOTED) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
 
 
 def _warn(X: pd.DataFrame, y: pd.Series) -> None:
@@ -129,12 +130,12 @@ def _warn(X: pd.DataFrame, y: pd.Series) -> None:
     for name in X.columns:
         if name.startswith("Unnamed: "):
             say(
-                f"Warning: a column without a name, here {name!r}, is learnt from as any other. If it holds row "
+                f"Warning: a column without a name, here {quote(name)}, is learnt from as any other. If it holds row "
                 "numbers (pandas writes them without index=False), remove it."
             )
     by_text: dict[str, list[str]] = {}
     for label in y.unique():
-        by_text.setdefault(str(label).strip(), []).append(repr(str(label)))
+        by_text.setdefault(str(label).strip(), []).append(quote(str(label)))
     for alike in by_text.values():
         if len(alike) > 1:
             say(f"Warning: the labels {' and '.join(alike)} differ by blanks alone, and count as different classes.")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import os
 import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 
 from metricfit.cli.errors import UserError
+from metricfit.cli.json_lines import check_json_lines
 from metricfit.cli.printing import say
+from metricfit.data.limits import CELL, PEAK, check_memory, checked_chunks, open_unpacked, read_parquet
+from metricfit.errors import QUOTED, MetricfitError, quote, shorten
 
-#: A compressed file may unpack to a hundred times its size, and always to the first, but never to more than the second.
-ALWAYS, LARGEST = 2**30, 8 * 2**30
 MOST_COLUMNS = 20_000
 DISGUISED = {
     b"PAR1": ("Parquet", ".parquet"),
@@ -25,7 +26,6 @@ DISGUISED = {
     b"\x1f\x8b": ("gzip", ".csv.gz"),
     b"PK\x03\x04": ("spreadsheet or zip", ".csv once saved as CSV"),
 }
-CHUNK = 2**22
 
 KINDS = {
     ".csv": "csv",
@@ -46,16 +46,16 @@ def read_table(path: str | os.PathLike[str], target: str | None = None) -> pd.Da
     Words such as NA are missing in a text file, but in the target where labels are words too.
     """
     where = Path(path)
-    kind, packed = _kind(where)
+    kind = _kind(where)
     _check_file(where)
-    readers: dict[str, Callable[[Path, bool], pd.DataFrame]] = {
-        "csv": lambda where, packed: _csv(where, packed, ",", target),
-        "tsv": lambda where, packed: _csv(where, packed, "\t", target),
-        "parquet": lambda where, packed: _columnar(where, pd.read_parquet, "Parquet"),
-        "arrow": lambda where, packed: _arrow(where),
+    readers: dict[str, Callable[[Path], pd.DataFrame]] = {
+        "csv": lambda where: _csv(where, ",", target),
+        "tsv": lambda where: _csv(where, "\t", target),
+        "parquet": lambda where: _columnar(where, read_parquet, "Parquet"),
+        "arrow": lambda where: _columnar(where, _arrow, "Arrow"),
         "json lines": _json_lines,
     }
-    frame = readers[kind](where, packed)
+    frame = readers[kind](where)
     frame.columns = [str(name) for name in frame.columns]
     return _checked(frame, where)
 
@@ -64,18 +64,18 @@ def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataF
     """The columns to learn from, and the labels; rows without a label are an error."""
     if target not in frame.columns:
         near = [name for name in frame.columns if name.strip().lower() == target.strip().lower()]
-        hint = f" Did you mean {near[0]!r}?" if near else _separator_hint(list(frame.columns))
-        shown = ", ".join(repr(name) for name in frame.columns[:12]) + (", ..." if frame.shape[1] > 12 else "")
-        raise UserError(f"{where} has no column {target!r}. It has {frame.shape[1]}: {shown}.{hint}")
+        hint = f" Did you mean {quote(near[0])}?" if near else _separator_hint(list(frame.columns))
+        shown = ", ".join(quote(name, 40) for name in frame.columns[:12]) + (", ..." if frame.shape[1] > 12 else "")
+        raise UserError(f"{where} has no column {quote(target)}. It has {frame.shape[1]}: {shown}.{hint}")
     missing = int(frame[target].isna().sum())
     if missing:
         raise UserError(
-            f"The target {target!r} is missing in {missing} of {len(frame)} rows of {where} (empty cells, or words "
-            "such as NA among numbers). Remove those rows, or give them a label."
+            f"The target {quote(target)} is missing in {missing} of {len(frame)} rows of {where} (empty cells, or "
+            "words such as NA among numbers). Remove those rows, or give them a label."
         )
     features = frame.drop(columns=target)
     if features.shape[1] == 0:
-        raise UserError(f"{where} has no column but the target {target!r}: there is nothing to learn from.")
+        raise UserError(f"{where} has no column but the target {quote(target)}: there is nothing to learn from.")
     return features, _plain(frame[target])
 
 
@@ -110,14 +110,14 @@ def check_classes(labels: pd.Series, where: str) -> None:
         )
 
 
-def _kind(where: Path) -> tuple[str, bool]:
+def _kind(where: Path) -> str:
     packed = where.suffix.lower() == ".gz"
     ending = Path(where.stem).suffix.lower() if packed else where.suffix.lower()
     kind = KINDS.get(ending)
     if kind is None or (packed and kind in ("parquet", "arrow")):
         known = ", ".join(sorted({*KINDS, ".csv.gz", ".jsonl.gz"}))
         raise UserError(f"Cannot tell what {where.name!r} is from the end of its name. Known endings: {known}.")
-    return kind, packed
+    return kind
 
 
 def _check_file(where: Path) -> None:
@@ -138,34 +138,32 @@ def _check_file(where: Path) -> None:
         raise UserError(f"{where} cannot be read: {error.strerror or error}.") from None
 
 
-def _bytes(where: Path, packed: bool) -> io.BytesIO:
-    """The file's content, unpacked up to a limit."""
-    if not packed:
-        return io.BytesIO(where.read_bytes())
-    content = io.BytesIO()
-    most = min(LARGEST, max(ALWAYS, 100 * where.stat().st_size))
+def _scan(where: Path) -> tuple[bytes, bool]:
+    """Read a text file once, in chunks, to check its size and, if it is packed, its integrity.
+
+    Returns:
+        The first chunk, and whether there are NUL bytes anywhere in the file.
+
+    Raises:
+        TableTooLargeError: Parsing the table would take more memory than is allowed.
+        UserError: The file is packed and damaged.
+    """
+    start, holds_nul = b"", False
     try:
-        with gzip.open(where, "rb") as file:
-            while part := file.read(CHUNK):
-                content.write(part)
-                if content.tell() > most:
-                    raise UserError(
-                        f"{where} unpacks to more than {most / 2**30:.3g} GiB, from {where.stat().st_size / 2**20:.3g} "
-                        "MiB. If that is meant, unpack it and give the file inside."
-                    )
-    except (EOFError, OSError, ValueError) as error:
-        raise UserError(f"{where} is not a whole gzip file: {error}.") from None
-    content.seek(0)
-    return content
+        for chunk in checked_chunks(where):
+            start = start or chunk
+            holds_nul = holds_nul or b"\x00" in chunk
+    except (EOFError, OSError, zlib.error) as error:
+        raise UserError(f"{where} is not a whole gzip file: {shorten(error)}.") from None
+    return start, holds_nul
 
 
-def _csv(where: Path, packed: bool, separator: str, target: str | None) -> pd.DataFrame:
-    content = _bytes(where, packed)
-    start = content.getvalue()[: 2**20]
+def _csv(where: Path, separator: str, target: str | None) -> pd.DataFrame:
+    start, holds_nul = _scan(where)
     for magic, (kind, ending) in DISGUISED.items():
         if start.startswith(magic):
             raise UserError(f"{where} is a {kind} file by its first bytes, not CSV: name it {ending}.")
-    if b"\x00" in content.getvalue():
+    if holds_nul:
         hint = " It looks like UTF-16: save it as UTF-8." if start[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
         raise UserError(f"{where} holds NUL bytes, which a text file does not.{hint}")
     names = _header(start, separator)
@@ -173,7 +171,7 @@ def _csv(where: Path, packed: bool, separator: str, target: str | None) -> pd.Da
         raise UserError(_too_wide(where, len(names)))
     _check_names([name for name in names if name], where)  # pandas names those without a name
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), open_unpacked(where) as content:
             warnings.simplefilter("error", pd.errors.ParserWarning)  # of fields without a name, which it would drop
             frame = pd.read_csv(content, sep=separator, low_memory=False, index_col=False)
     except UnicodeDecodeError as error:
@@ -192,22 +190,22 @@ def _csv(where: Path, packed: bool, separator: str, target: str | None) -> pd.Da
     except (pd.errors.ParserError, ValueError) as error:
         raise UserError(f"{where} is not a table: {_first_line(error)}.{_separator_hint(names)}") from None
     if target is not None and target in frame.columns and frame[target].isna().any():
-        frame[target] = _as_it_stands(content, separator, frame, target)
+        frame[target] = _as_it_stands(where, separator, frame, target)
     return frame
 
 
-def _as_it_stands(content: io.BytesIO, separator: str, frame: pd.DataFrame, target: str) -> pd.Series:
+def _as_it_stands(where: Path, separator: str, frame: pd.DataFrame, target: str) -> pd.Series:
     """The target with an empty cell missing, and a word such as NA a label among labels that are words."""
     if pd.api.types.infer_dtype(frame[target], skipna=True) not in ("string", "empty"):
         return frame[target]
-    content.seek(0)
     place = frame.columns.get_loc(target)
-    found = pd.read_csv(
-        content, sep=separator, index_col=False, usecols=[place], dtype=str, keep_default_na=False, na_values=[""]
-    ).iloc[:, 0]
+    with open_unpacked(where) as content:
+        found = pd.read_csv(
+            content, sep=separator, index_col=False, usecols=[place], dtype=str, keep_default_na=False, na_values=[""]
+        ).iloc[:, 0]
     taken = found[frame[target].isna() & found.notna()]
     for word, rows in taken.value_counts().items():
-        say(f"Warning: {word!r} stands in {rows} rows of the target {target!r}; it is a label, not a missing one.")
+        say(f"Warning: {quote(word)} stands in {rows} rows of the target {target!r}; it is a label, not a missing one.")
     return found
 
 
@@ -223,48 +221,62 @@ def _header(start: bytes, separator: str) -> list[str]:
 def _columnar(where: Path, reader: Callable[[Path], pd.DataFrame], kind: str) -> pd.DataFrame:
     try:
         return reader(where)
+    except MetricfitError:
+        raise
     except Exception as error:  # pyarrow's errors share no base but this
         raise UserError(f"{where} is not a whole {kind} file: {_first_line(error)}.") from None
 
 
-def _arrow(where: Path) -> pd.DataFrame:
+def _arrow(path: Path) -> pd.DataFrame:
     import pyarrow as pa
 
-    def read(path: Path) -> pd.DataFrame:
-        with pa.memory_map(str(path)) as file:
-            try:
-                frame: pd.DataFrame = pa.ipc.open_file(file).read_pandas()
-            except pa.ArrowInvalid:
-                file.seek(0)
-                frame = pa.ipc.open_stream(file).read_pandas()
-            return frame
+    with pa.memory_map(str(path)) as file:
+        try:
+            reader = pa.ipc.open_file(file)
+            batches = (reader.get_batch(at) for at in range(reader.num_record_batches))
+        except pa.ArrowInvalid:
+            file.seek(0)
+            reader = pa.ipc.open_stream(file)
+            batches = iter(reader)
+        kept, size = [], 0
+        for batch in batches:  # one at a time, because batches may be packed
+            size += max(batch.nbytes, CELL * batch.num_rows * batch.num_columns)
+            check_memory(path, PEAK * size)
+            kept.append(batch)
+        frame: pd.DataFrame = pa.Table.from_batches(kept, schema=reader.schema).to_pandas()
+        return frame
 
-    return _columnar(where, read, "Arrow")
 
-
-def _json_lines(where: Path, packed: bool) -> pd.DataFrame:
+def _json_lines(where: Path) -> pd.DataFrame:
+    _scan(where)
+    check_json_lines(where, MOST_COLUMNS)
     try:
-        return pd.read_json(_bytes(where, packed), lines=True)
-    except (ValueError, UnicodeDecodeError, AssertionError) as error:
-        raise UserError(f"{where} is not JSON lines, one object a line: {_first_line(error)}.") from None
+        with open_unpacked(where) as content:
+            return pd.read_json(content, lines=True)
+    except (ValueError, AssertionError) as error:
+        raise UserError(f"{where} cannot be read as JSON lines: {_first_line(error)}.") from None
 
 
 def _checked(frame: pd.DataFrame, where: Path) -> pd.DataFrame:
+    """Refuse a table that cannot be learnt from; infinite numbers, and integers beyond any float, become missing."""
     if frame.shape[1] > MOST_COLUMNS:
         raise UserError(_too_wide(where, frame.shape[1]))
     _check_names(list(frame.columns), where)
     if len(frame) == 0:
         raise UserError(f"{where} has a header and no rows.")
-    nested = [name for name in frame.columns if frame[name].map(lambda value: isinstance(value, (list, dict))).any()]
-    if nested:
-        raise UserError(f"{where}: the column {nested[0]!r} holds lists or objects; a table needs one value a cell.")
+    for name in [name for name, dtype in frame.dtypes.items() if pd.api.types.is_object_dtype(dtype)]:
+        kinds = {type(value) for value in frame[name]}
+        if any(issubclass(kind, (list, dict, tuple, set, np.ndarray)) for kind in kinds):
+            raise UserError(
+                f"{where}: the column {quote(name)} holds lists or objects; a table needs one value per cell."
+            )
     return frame.replace([np.inf, -np.inf], np.nan)
 
 
 def _check_names(names: list[str], where: Path) -> None:
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
-        raise UserError(f"{where} has more than one column named {twice[0]!r}; name them apart.")
+        raise UserError(f"{where} has more than one column named {quote(twice[0])}; name them apart.")
 
 
 def _too_wide(where: Path, columns: int) -> str:
@@ -288,9 +300,9 @@ def _separator_hint(names: list[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A label as it can be told from others: text in quotes."""
-    return repr(value) if isinstance(value, str) else str(value)
+    """Write a label so that it can be told from others: text in quotes, and shortened if it is long."""
+    return quote(value) if isinstance(value, (str, int)) else shorten(value, QUOTED)
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+    return shorten(str(error).strip().splitlines()[0].rstrip(".")) if str(error).strip() else type(error).__name__

@@ -6,9 +6,9 @@ import gzip
 import lzma
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO, cast
 
 from metricfit.errors import InvalidValueError, TableTooLargeError, quote
 
@@ -18,11 +18,6 @@ CHUNK = 2**22
 CELL = 8  # bytes of a number
 #: pandas takes up to twice a table's size while it reads CSV or converts Parquet and Arrow.
 PEAK = 2
-
-OPENERS: dict[str, Callable[[Path], IO[bytes]]] = {
-    ".gz": lambda path: gzip.open(path, "rb"),
-    ".xz": lambda path: lzma.open(path, "rb"),
-}
 
 
 def max_table_bytes() -> int:
@@ -55,14 +50,16 @@ def check_memory(path: Path, needed: float) -> None:
     if needed > limit:
         raise TableTooLargeError(
             f"Reading {path} needs at least {needed / 2**30:.3g} GiB of memory, more than the limit of "
-            f"{limit / 2**30:.3g} GiB. Use fewer rows or columns, or, where there is enough memory, set the environment "
-            f"variable {VARIABLE} to a larger number of GiB"
+            f"{limit / 2**30:.3g} GiB. Use fewer rows or columns, or, where there is enough memory, set the "
+            f"environment variable {VARIABLE} to a larger number of GiB"
         )
 
 
-def open_unpacked(path: Path) -> IO[bytes]:
+def open_unpacked(path: Path) -> BinaryIO:
     """Open a file for reading, unpacked if its name ends in .gz or .xz."""
-    return OPENERS.get(path.suffix.lower(), lambda plain: open(plain, "rb"))(path)
+    ending = path.suffix.lower()
+    file = gzip.open(path) if ending == ".gz" else lzma.open(path) if ending == ".xz" else open(path, "rb")  # noqa: SIM115
+    return cast(BinaryIO, file)
 
 
 def checked_chunks(path: Path) -> Iterator[bytes]:

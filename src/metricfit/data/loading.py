@@ -12,6 +12,7 @@ from sklearn.datasets import fetch_openml
 
 from metricfit._files import new_file
 from metricfit.data.catalogue import CATALOGUE, Entry, entry
+from metricfit.data.limits import checked_chunks, read_parquet
 from metricfit.data.table import Table
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".csv.xz")
@@ -84,7 +85,11 @@ def file_of(name: str, folder: str | PathLike[str]) -> Path:
 
 def _read(name: str, folder: Path) -> Any:
     path = file_of(name, folder)
-    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    if path.suffix == ".parquet":
+        return read_parquet(path)
+    for _ in checked_chunks(path):  # before pandas unpacks it
+        pass
+    return pd.read_csv(path)
 
 
 def _table(name: str, known: Entry, frame: Any, source: str, verify: bool) -> Table:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.estimators.objectives import stages_for
 from metricfit.estimators.training import Settings
 from metricfit.metrics.average import AVERAGES
 from metricfit.metrics.base import Metric
-from metricfit.metrics.requirements import Requirement
+from metricfit.metrics.requirements import Requirement, as_float
 
 if TYPE_CHECKING:
     from metricfit.estimators.classifier import MetricClassifier
@@ -36,7 +37,9 @@ def check_parameters(model: MetricClassifier) -> None:
         _positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
     if model.average is None or model.average not in AVERAGES:
         named = ", ".join(repr(each) for each in AVERAGES if each is not None)
-        raise ValueError(f"average is one of {named}: one value is needed to choose by; got {model.average!r}")
+        raise InvalidValueError(
+            f"average is one of {named}: one value is needed to choose by; got {quote(model.average)}"
+        )
     if model.subject_to is not None:
         _requirements(model.subject_to)
 
@@ -87,22 +90,22 @@ def training_settings(
 
 def _whole(name: str, given: Any, least: int, what: str) -> None:
     if not isinstance(given, Integral) or isinstance(given, bool):
-        raise TypeError(f"{name} is a whole number of {what}, at least {least}; got {given!r}")
+        raise InvalidTypeError(f"{name} is a whole number of {what}, at least {least}; got {quote(given)}")
     if given < least:
-        raise ValueError(f"{name} is a whole number of {what}, at least {least}; got {given}")
+        raise InvalidValueError(f"{name} is a whole number of {what}, at least {least}; got {quote(given)}")
 
 
 def _positive(name: str, given: Any, what: str) -> None:
     if not isinstance(given, Real) or isinstance(given, bool):
-        raise TypeError(f"{name} is {what}, a number above 0; got {given!r}")
-    if not (float(given) > 0 and math.isfinite(given)):
-        raise ValueError(f"{name} is {what}, a number above 0; got {given}")
+        raise InvalidTypeError(f"{name} is {what}, a number above 0; got {quote(given)}")
+    if not 0 < as_float(given, name) < math.inf:
+        raise InvalidValueError(f"{name} is {what}, a number above 0; got {quote(given)}")
 
 
 def _requirements(given: Any) -> None:
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     for each in several:
         if not isinstance(each, (str, Requirement)):
-            raise TypeError(
-                f"subject_to is a requirement such as 'recall >= 0.9', a list of them, or None; got {given!r}"
+            raise InvalidTypeError(
+                f"subject_to is a requirement such as 'recall >= 0.9', a list of them, or None; got {quote(given)}"
             )

@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as arrays_from
 from safetensors.torch import save as bytes_of
 from torch import Tensor
 
 from metricfit._files import new_folder
 from metricfit._version import __version__
+from metricfit.errors import InvalidValueError, ModelFileError, quote, shorten
 from metricfit.estimators.calibration import Calibration
 from metricfit.estimators.decisions import Decision, HeldOut
+from metricfit.estimators.description_checks import check_description, check_network_size, label_type
 from metricfit.estimators.networks import Network
 from metricfit.estimators.storage_checks import check_consistent
 from metricfit.estimators.table import TableEncoder
@@ -52,33 +54,53 @@ def save(model: MetricClassifier, path: str | os.PathLike[str]) -> None:
 
 
 def load(model: MetricClassifier, path: str | os.PathLike[str], **own: Any) -> None:
-    """Fill an estimator from a folder."""
+    """Fill an estimator from a folder.
+
+    Args:
+        model: The estimator, with its default parameters.
+        path: The folder that `save` wrote.
+        own: The user's own ``metric`` or ``network``, which is not in the folder.
+
+    Raises:
+        ModelFileError: The folder is damaged, or what it holds is no model that this version can use.
+    """
     folder = Path(path)
     contents = _checked_contents(folder)
     try:
         _restore(model, json.loads(contents[MODEL]), arrays_from(contents[ARRAYS]), own)
-    except (SafetensorError, KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-        raise ValueError(f"{folder} holds no model of this version: {type(error).__name__}: {error}") from error
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"{folder} holds no whole model ({error}): save it again from the fitted one, or load it with the version "
+            "of metricfit that saved it"
+        ) from error
+    except (ImportError, InvalidValueError):  # what the user can add
+        raise
+    except Exception as error:  # whatever else fails while it reads the folder is the folder's fault
+        raise ModelFileError(
+            f"{folder} holds no model of this version: {type(error).__name__}: {shorten(error)}"
+        ) from error
 
 
 def _checked_contents(folder: Path) -> dict[str, bytes]:
     if not (folder / MANIFEST).is_file():
-        raise ValueError(f"{folder} has no {MANIFEST}: it is no saved model, or one whose saving was cut short")
+        raise ModelFileError(f"{folder} has no {MANIFEST}: it is no saved model, or one whose saving was cut short")
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         format_of, hashes = manifest["format"], manifest["sha256"]
         expected = {name: str(hashes[name]) for name in (MODEL, ARRAYS)}
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / MANIFEST} cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFileError(f"{folder / MANIFEST} cannot be read: {shorten(error)}") from error
     if format_of != FORMAT:
-        raise ValueError(f"{folder} is of format {format_of}, this version reads {FORMAT}: use the metricfit it names")
+        raise ModelFileError(
+            f"{folder} is of format {quote(format_of)}, this version reads {FORMAT}: use the metricfit it names"
+        )
     contents = {}
     for name, wanted in expected.items():
         if not (folder / name).is_file():
-            raise ValueError(f"{folder} lacks {name}; copy the folder again")
+            raise ModelFileError(f"{folder} lacks {name}; copy the folder again")
         contents[name] = (folder / name).read_bytes()
         if hashlib.sha256(contents[name]).hexdigest() != wanted:
-            raise ValueError(f"{folder / name} is not what was saved: cut short or changed. Copy the folder again")
+            raise ModelFileError(f"{folder / name} is not what was saved: cut short or changed. Copy the folder again")
     return contents
 
 
@@ -139,18 +161,22 @@ def _arrays(model: MetricClassifier) -> dict[str, Tensor]:
 
 
 def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, Tensor], own: dict[str, Any]) -> None:
+    check_description(found, model.get_params(deep=False))
     parameters = found["parameters"]
     metric = parameters["metric"]
     if metric["own"] and "metric" not in own:
-        raise ValueError(f"the metric {metric['name']!r} was the user's own function: load(path, metric=...)")
+        raise InvalidValueError(
+            f"the metric {quote(metric['name'])} was the user's own function: load(path, metric=...)"
+        )
     parameters["metric"] = own.get("metric", metric["name"])
     if parameters["network"] is None and "network" not in own:
-        raise ValueError("the network was the user's own function: load(path, network=...)")
+        raise InvalidValueError("the network was the user's own function: load(path, network=...)")
     parameters["network"] = own.get("network", parameters["network"])
     if isinstance(parameters["class_weight"], list):
         parameters["class_weight"] = dict(parameters["class_weight"])
     model.set_params(**parameters)
-    model.classes_ = np.array(found["classes"]["labels"], dtype=_type_of_labels(found["classes"]["dtype"]))
+    labels = found["classes"]["labels"]
+    model.classes_ = np.array(labels, dtype=label_type(found["classes"]["dtype"], labels))
     model.n_features_in_ = int(found["features"]["number"])
     if found["features"]["names"] is not None:
         model.feature_names_in_ = np.array(found["features"]["names"], dtype=object)
@@ -165,6 +191,8 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
         state = {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
         if not state:
             raise KeyError(f"the weights of member {at}")
+        outputs = 1 if len(labels) == 2 else len(labels)
+        check_network_size(model.network_, model.encoder_.scaling.width, outputs, state.values())
         edges = next((each for name, each in state.items() if name.endswith("edges")), None)
         member = model.network_.build(edges, model.network if callable(model.network) else None)
         member.load_state_dict(state)
@@ -194,13 +222,13 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
     ]
     check_consistent(model, arrays)
     model._show_decision()
+    _predict_one_row(model)
 
 
-def _type_of_labels(name: str) -> np.dtype[Any]:
-    kind = np.dtype(str(name))
-    if kind.kind not in "biufUO":
-        raise ValueError(f"labels of type {kind} are none that a model is saved with")
-    return kind
+def _predict_one_row(model: MetricClassifier) -> None:
+    """Use the model on a row without entries, which fails where its parts do not fit together."""
+    row = np.full((1, model.n_features_in_), np.nan, dtype=float if model.encoder_.columns is None else object)
+    model.predict_proba(pd.DataFrame(row, columns=getattr(model, "feature_names_in_", None)))
 
 
 def _state(module: torch.nn.Module) -> dict[str, Tensor]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from metricfit.errors import ModelFileError, shorten
+from metricfit.estimators.parameters import check_parameters
 from metricfit.metrics.base import get_metric
 from metricfit.metrics.curves import as_requirements
 
@@ -19,11 +21,11 @@ def check_consistent(model: MetricClassifier, arrays: dict[str, Tensor]) -> None
     """Refuse a restored model whose parts do not fit together, with a reason: it would fail, or be wrong, later."""
     faults = _faults(model, arrays)
     if faults:
-        raise ValueError(f"the folder holds no whole model ({'; '.join(faults)}): save it again from the fitted one")
+        raise ModelFileError("; ".join(faults))
 
 
 def _faults(model: MetricClassifier, arrays: dict[str, Tensor]) -> list[str]:
-    classes, inputs, outputs = len(model.classes_), model.network_.in_features, model.network_.out_features
+    classes, outputs = len(model.classes_), model.network_.out_features
     places = sorted(model._order.tolist())
     stored = len({name.split(".")[1] for name in arrays if name.startswith("member.")})
     columns = model.encoder_.features
@@ -33,11 +35,9 @@ def _faults(model: MetricClassifier, arrays: dict[str, Tensor]) -> list[str]:
         ("classes", classes < 2, f"{classes} of at least 2"),
         ("classes", len(np.unique(model.classes_)) != classes, "a label stands there twice"),
         ("classes", places != list(range(classes)), f"their order is of {len(places)}, there are {classes}"),
-        ("network", outputs != (1 if classes == 2 else classes), f"{outputs} outputs for {classes} classes"),
         ("members", len(model.members_) != stored, f"{len(model.members_)} are named, the weights are of {stored}"),
         ("members", not stored, "there are none"),
         ("features", model.n_features_in_ != columns, f"{model.n_features_in_}, of a table of {columns} columns"),
-        ("features", model.encoder_.scaling.width != inputs, f"the network takes {inputs} numbers, they give others"),
         ("features", _names_differ(model), "their names are more or fewer than their number"),
         ("calibration", not model.calibration_.temperature > 0, f"temperature {model.calibration_.temperature}"),
         ("calibration", len(model.calibration_.bias) != outputs, "another number of biases than of outputs"),
@@ -56,8 +56,9 @@ def _faults(model: MetricClassifier, arrays: dict[str, Tensor]) -> list[str]:
     try:
         get_metric(model.metric)
         as_requirements(model.subject_to)
+        check_parameters(model)
     except (ValueError, TypeError) as error:
-        faults.append(f"parameters: {error}")
+        faults.append(f"parameters: {shorten(error)}")
     return faults
 
 
