@@ -93,6 +93,7 @@ def replaced(description, path, value):
         ("parameters.metric.name", "f" * 10**6, r"cannot read the metric 'f{80}'\.\.\. \(1,000,000 characters\)"),
         ("table.columns", "x" * 10**6, r"table.columns must describe columns"),
     ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 30 else "",
 )
 def test_a_hostile_value_is_refused_in_a_short_message(saved, where, value, message):
     folder, description = saved
