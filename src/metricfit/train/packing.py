@@ -10,10 +10,10 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from metricfit.errors import shorten
+from metricfit.errors import MetricfitError, shorten
 
 
-class DamagedError(ValueError):
+class DamagedError(MetricfitError, ValueError):
     """Bytes that are not the state they should be."""
 
 
