@@ -1,6 +1,6 @@
 """What test_fit_on_ranks.py runs: in its own process for one rank, and under torchrun for two.
 
-``python -m torch.distributed.run --nproc-per-node 2 fit_script.py cases FOLDER`` writes FOLDER/cases-RANK.pt.
+``python -m torch.distributed.run --nproc-per-node 2 fit_script.py everything FOLDER`` writes FOLDER/RANK.pt.
 """
 
 from __future__ import annotations
@@ -320,23 +320,31 @@ def cases(folder):
     found["uneven, broken off"] = uneven_broken_off(mine / "uneven")
     found["nothing for rank 1"] = nothing_for_rank_1()
     found["untold"], found["wrongly told"] = without_being_told(), wrongly_told()
-    torch.save(found, folder / f"cases-{RANK}.pt")
+    return found
 
 
 def killed(folder, first=1, last=None):
-    """Rank 1 is killed in its 5th step; of ``both`` after the restart rank 0 as well, in its 4th."""
+    """Rank 1 is killed in its 5th step; of ``killed_twice`` after the restart rank 0 as well, in its 4th."""
     if ATTEMPT == "0" and first == RANK:
         Interrupted.plan(at_5=kill)
     if ATTEMPT == "1" and last == RANK:
         Interrupted.plan(at_4=kill)
     found = told_of(with_dropout(folder / "run", devices=2))
-    torch.save({**found, "attempt": int(ATTEMPT)}, folder / f"{sys.argv[1]}-{RANK}.pt")
+    Interrupted.plan()
+    return {**found, "attempt": int(ATTEMPT)}
 
 
-def both(folder):
-    killed(folder, last=0)
+def killed_twice(folder):
+    return {"killed": killed(folder, last=0)}
+
+
+def everything(folder):
+    """A run with a rank that is killed, and after the restart all cases: starting the processes takes seconds."""
+    return {"killed": killed(folder), **cases(folder / "cases")}
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"cases": cases, "killed": killed, "both": both}[sys.argv[1]](Path(sys.argv[2]))
+    folder = Path(sys.argv[2])
+    result = {"everything": everything, "killed_twice": killed_twice}[sys.argv[1]](folder)
+    torch.save(result, folder / f"{RANK}.pt")

@@ -14,14 +14,15 @@ SCRIPT = Path(fit_script.__file__)
 STEPS, EVERY = 12, 2  # of the run with dropout
 
 
-def launch(what, folder, *options):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
+def launch(what, folder):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["--max-restarts", "2"]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error:::metricfit"}
     done = subprocess.run(
-        [*command, str(SCRIPT), what, str(folder)], env=settings, capture_output=True, text=True, timeout=200
+        [*command, str(SCRIPT), what, str(folder)], env=settings, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return [torch.load(folder / f"{what}-{rank}.pt", weights_only=True) for rank in range(2)]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ranks(folder):
-    return launch("cases", folder)
+    return launch("everything", folder)
 
 
 def same(found, expected, close):
@@ -92,8 +93,8 @@ def test_dropout_differs_from_rank_to_rank(ranks):
 
 
 def test_only_rank_0_touches_its_disk(ranks, folder):
-    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["rank0"]
-    assert len(list((folder / "rank0" / "whole").glob("step-*.safetensors"))) == 2
+    assert sorted(path.name for path in (folder / "cases").iterdir() if path.is_dir()) == ["rank0"]
+    assert len(list((folder / "cases" / "rank0" / "whole").glob("step-*.safetensors"))) == 2
 
 
 def test_a_finished_run_is_told_to_every_rank(ranks):
@@ -137,11 +138,20 @@ def test_torchrun_is_believed(ranks):
     torch.testing.assert_close(ranks[0]["untold"], ranks[1]["untold"], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("who", "times"), [("killed", 1), pytest.param("both", 2, marks=pytest.mark.slow)])
-def test_ranks_that_are_killed(ranks, tmp_path, who, times):
-    """torchrun starts both again; the run goes on from its checkpoint and ends as if nothing had happened."""
-    for of_rank in launch(who, tmp_path, "--max-restarts", "2"):
-        assert of_rank["attempt"] == times
-        same(of_rank, ranks[0]["whole"], 0.0)
-    made = (tmp_path / "run" / "steps").stat().st_size
+def assert_made_up_for(of_rank, whole, folder, times):
+    """torchrun starts both ranks again; the run goes on from its checkpoint and ends as if nothing had happened."""
+    assert of_rank["killed"]["attempt"] == times
+    same(of_rank["killed"], whole, 0.0)
+    made = (folder / "run" / "steps").stat().st_size
     assert STEPS <= made <= STEPS + times * EVERY
+
+
+def test_a_rank_that_is_killed(ranks, folder):
+    for of_rank in ranks:
+        assert_made_up_for(of_rank, ranks[0]["whole"], folder, times=1)
+
+
+@pytest.mark.slow
+def test_ranks_that_are_killed_one_after_the_other(ranks, tmp_path):
+    for of_rank in launch("killed_twice", tmp_path):
+        assert_made_up_for(of_rank, ranks[0]["whole"], tmp_path, times=2)

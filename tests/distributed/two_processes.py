@@ -1,6 +1,7 @@
 """Two processes on this machine that work as the ranks of one run, and what they found."""
 
 import datetime
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,14 @@ LONGEST_WAIT = datetime.timedelta(seconds=40)
 
 
 def found_by_ranks(work, folder):
-    """What ``work(rank)`` returns on each rank, carried over in the folder; a function at a test module's top."""
+    """What ``work(rank)`` returns on each rank, carried over in the folder; a function at a test module's top.
+
+    The processes are forks of a server that has imported torch already, which a process of its own takes seconds for.
+    """
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("OMP_NUM_THREADS", "1")  # two processes with two threads each on two cores crawl
-        mp.spawn(_of_rank, args=(work, str(folder)), nprocs=RANKS)
+        multiprocessing.set_forkserver_preload(["torch.distributed", "metricfit.train", "pytest"])
+        mp.start_processes(_of_rank, args=(work, str(folder)), nprocs=RANKS, start_method="forkserver")
     return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
 
 
