@@ -7,7 +7,7 @@ import os
 # before torch is imported. Processes that tests start inherit them. PASSIVE: waiting threads sleep instead of spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # or each test process starts compiling processes of its own
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no compiling processes beside the tests
 
 import pytest
 import torch
