@@ -6,7 +6,7 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, losses, metrics
 from metricfit.constraints import RankingConstraint
-from metricfit.train import Monitor, Stage, evaluate, fit, recipes
+from metricfit.train import Monitor, Stage, evaluate, fit, fit_population, recipes
 from metricfit.train.stage import stages_of
 
 ALL = {
@@ -30,7 +30,7 @@ def test_the_objectives():
     assert isinstance(bce.objective, losses.WeightedBCELoss)
     assert isinstance(metric.objective, MetricLoss)
     assert metric.objective.metric == metrics.fbeta(beta=2)
-    assert [type(one) for one in mix.objective.losses] == [losses.WeightedBCELoss, MetricLoss]
+    assert [type(one) for one in mix.objective.losses] == [recipes.CrossEntropy, MetricLoss]
     assert mix.objective.weights == (1.0, 0.25)
     assert isinstance(first.objective, losses.WeightedBCELoss)
     assert second.objective.metric == metrics.mcc
@@ -72,6 +72,31 @@ def test_every_recipe_learns(make, task):
     result = fit(model, (x, y), stages, validation=(x, y), **settings)
     assert Monitor("f1").measure(result.model(x).detach(), y).value > 0.8
     assert list(dict.fromkeys(result.history["stage"])) == [stage.name for stage in stages]
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("together", [False, True])
+def test_several_classes_are_known_by_their_labels(make, together):
+    x = torch.randn(90, 4, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0.5).long() + (x[:, 0] > -0.5).long()
+    results = []
+    for task in (None, "multiclass"):
+        torch.manual_seed(0)
+        settings = {"validation": (x, y), "epochs": 3, "lr": 0.1, "batch_size": 30, "progress": False}
+        if together:
+            results += fit_population([nn.Linear(4, 3)], (x, y), make(task=task), seeds=[0], **settings)
+        else:
+            results.append(fit(nn.Linear(4, 3), (x, y), make(task=task), class_weight="balanced", **settings))
+    left_open, told = results
+    assert left_open.history["train_loss"] == pytest.approx(told.history["train_loss"], rel=1e-6)
+    torch.testing.assert_close(left_open.model.weight, told.model.weight)
+
+
+def test_images_of_several_classes_and_overlapping_masks():
+    x = torch.randn(8, 2, 4, 4, generator=torch.Generator().manual_seed(0))
+    settings = {"epochs": 1, "batch_size": 4, "progress": False}
+    fit(nn.Conv2d(2, 3, 1), (x, torch.arange(128).reshape(8, 4, 4) % 3), recipes.mix("f1"), **settings)
+    fit(nn.Conv2d(2, 2, 1), (x, (x > 0).long()), recipes.mix("f1", task="multilabel"), **settings)
 
 
 def test_a_second_stage_starts_from_the_best_weights_of_the_first():

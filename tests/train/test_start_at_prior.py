@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import fit, start_at_prior
+from metricfit.train import fit, fit_population, start_at_prior
 
 
 def mlp(last=1, **settings):
@@ -120,3 +120,105 @@ def test_fit_leaves_a_gate_alone_or_says_that_there_is_no_other():
     assert model.gate.bias.item() == pytest.approx(gate)
     with pytest.raises(ValueError, match="no layer that moves its logits one to one"):
         trained(model, True)
+
+
+X = torch.randn(200, 4, generator=torch.Generator().manual_seed(1))
+Y = (X[:, 0] > 1).long()
+
+
+def by_fit(model, **settings):
+    return fit(model, (X, Y), WeightedBCELoss(), epochs=20, lr=0.01, batch_size=50, progress=False, **settings).model
+
+
+def by_hand(model, **settings):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, **settings)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(model(X).squeeze(1), Y.float()).backward()
+        optimizer.step()
+    return model
+
+
+def loaded(model):
+    model.load_state_dict(by_hand(mlp()).state_dict())
+    return model
+
+
+def assigned(model):
+    model.load_state_dict(by_hand(mlp()).state_dict(), assign=True)
+    return model
+
+
+def by_data(model):
+    for parameter, other in zip(model.parameters(), by_hand(mlp()).parameters(), strict=True):
+        parameter.data.copy_(other)
+    return model
+
+
+TRAINED = {
+    "fit": by_fit,
+    "fit_with_validation": lambda model: by_fit(model, validation=(X, Y)),
+    "fit_population": lambda model: fit_population([model], (X, Y), WeightedBCELoss(), epochs=20, lr=0.01)[0].model,
+    "by_hand": by_hand,
+    "foreach": lambda model: by_hand(model, foreach=True),
+    "fused": lambda model: by_hand(model, fused=True),
+    "loaded": loaded,
+    "assigned": assigned,
+    "copied": lambda model: copy.deepcopy(by_hand(model)),
+    "data": by_data,
+    "frozen_but_for_the_bias": lambda model: by_hand(model[:2].requires_grad_(False) and model),
+}
+
+
+@pytest.mark.parametrize("train", TRAINED.values(), ids=TRAINED)
+@pytest.mark.parametrize("together", [False, True])
+def test_the_bias_of_a_trained_model_is_left_alone(train, together):
+    torch.manual_seed(0)
+    model = train(mlp())
+    before = model[-1].bias.item()
+    settings = {"epochs": 1, "lr": 1e-9, "progress": False}
+    if together:
+        fit_population([model], (X, Y), WeightedBCELoss(), **settings)
+    else:
+        fit(model, (X, Y), WeightedBCELoss(), **settings)
+    assert model[-1].bias.item() == pytest.approx(before, abs=1e-6)
+
+
+def own_body(model):
+    nn.init.kaiming_normal_(model[0].weight)
+    return model
+
+
+def pretrained_body(model):
+    body = by_hand(mlp())[0]
+    model[0].load_state_dict(body.state_dict())
+    return model
+
+
+FRESH = {
+    "as_made": lambda model: model,
+    "double": lambda model: model.double(),
+    "bfloat16": lambda model: model.bfloat16(),
+    "own_body": own_body,
+    "pretrained_body": pretrained_body,
+}
+
+
+@pytest.mark.parametrize("prepare", FRESH.values(), ids=FRESH)
+def test_a_fresh_last_layer_starts_at_the_prior(prepare):
+    torch.manual_seed(0)
+    model = prepare(mlp())
+    fit(model, (X, Y), WeightedBCELoss(), epochs=1, lr=1e-9, progress=False)
+    share = float(Y.double().mean())
+    assert model[-1].bias.item() == pytest.approx(math.log(share / (1 - share)), rel=1e-2)
+
+
+def test_a_copy_of_a_fresh_model_starts_at_the_prior_if_told_to():
+    model = copy.deepcopy(mlp())
+    before = model[-1].bias.item()
+    settings = {"epochs": 1, "lr": 1e-9, "progress": False}
+    fit(model, (X, Y), WeightedBCELoss(), **settings)
+    assert model[-1].bias.item() == pytest.approx(before, abs=1e-6)
+    fit(model, (X, Y), WeightedBCELoss(), start_at_prior=True, **settings)
+    share = float(Y.double().mean())
+    assert model[-1].bias.item() == pytest.approx(math.log(share / (1 - share)), abs=1e-6)

@@ -103,8 +103,10 @@ def fit(
         checkpoint_dir: a folder for this run alone.
         checkpoint_every: in optimiser steps; by default once an epoch.
         resume: start in an empty folder, go on in a started one, return the result of a finished one.
-        start_at_prior: set the last bias of a binary model to the share of positives; by default where it has one such
-            bias. False to go on from trained weights.
+        start_at_prior: set the last bias of a binary model to the log odds of the share of positives. By default only
+            if the model has one such bias and is evidently fresh, so that trained weights are never changed: nothing
+            has been written to its last layer since torch initialised it (see ``train.start_at_prior``). Give True
+            for a fresh model that was copied or has an initialisation of its own.
         stratified: deal each class over the batches; each batch has a positive.
         oversample: repeat positives until they are this share of an epoch.
         class_weight: "balanced", or a weight for each class, as a list or as {0: 1.0, 1: 5.0}.
@@ -185,7 +187,8 @@ def fit(
         if prior is not None and start_at_prior is not False:
             assert not isinstance(data, FromLoader)
             few = _first_inputs(data)
-            set_prior(model, prior, strict=start_at_prior is True, logits=lambda: _quiet_logits(model, few))
+            asked = start_at_prior is True
+            set_prior(model, prior, strict=asked, fresh_only=not asked, logits=lambda: _quiet_logits(model, few))
         on_device, unweighted = _placed(data, fabric), _placed(unweighted, fabric)
         held_out = None if held_out is None else _placed(held_out, fabric)
         learner = OneModel(fabric, model, held_out, accumulate=accumulate, clip=clip)

@@ -161,6 +161,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
                     model,
                     prior,
                     strict=start_at_prior is True,
+                    fresh_only=start_at_prior is None,
                     logits=lambda model=model: checks.sample_logits(model, data.x[:2]),  # type: ignore[misc]
                 )
         data = data.to(where)

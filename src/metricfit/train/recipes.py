@@ -1,6 +1,7 @@
 """Ready recipes: lists of stages for ``fit``. Which to take is measured in the documentation.
 
-Each is for binary or multilabel logits, or with ``task="multiclass"`` for exclusive classes. All take weights. A
+Each is for binary, multilabel and multiclass problems; ``task=`` says which where the shapes of the model's outputs and
+of the labels leave it open, as for masks ``(n, c, h, w)`` that may overlap. All take weights. A
 later stage starts from the best weights of the one before, and counts them as its first best, so that it never ends
 worse by what it monitors. In "constrained" a model that meets the requirements is better than any that breaks them.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from metricfit.constraints import AugmentedLagrangian, Constraint
 from metricfit.losses.metric_loss import MetricLoss
@@ -88,7 +89,25 @@ def constrained(
     ]
 
 
+class CrossEntropy(WeightedBCELoss):
+    """Cross-entropy of the softmax where labels are class numbers, and of the sigmoids otherwise.
+
+    The shapes of a batch tell which is meant: class numbers ``(n, ...)`` go with logits ``(n, c, ...)``.
+    """
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The weighted sum of the samples' losses, and the sum of the weights."""
+        if logits.dim() == target.dim() + 1 and logits.shape[1] > 1:
+            return _OF_CLASSES.statistics(logits, target, weight)
+        return super().statistics(logits, target, weight)
+
+
+_OF_CLASSES = WeightedCrossEntropyLoss()
+
+
 def _cross_entropy(task: str | None) -> nn.Module:
+    if task is None:
+        return CrossEntropy()
     return WeightedCrossEntropyLoss() if task == "multiclass" else WeightedBCELoss(task=task)
 
 

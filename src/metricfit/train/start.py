@@ -13,26 +13,41 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def start_at_prior(
-    model: Model, prior: float, *, strict: bool = True, logits: Callable[[], Tensor] | None = None
+    model: Model,
+    prior: float,
+    *,
+    strict: bool = True,
+    fresh_only: bool = False,
+    logits: Callable[[], Tensor] | None = None,
 ) -> Model:
     """Set the bias of the model's last layer with one output so that it starts at p = ``prior``; returns the model.
 
     A fresh network says p = 1/2 of everything. With 1 % positives that is a loss dominated by the negatives, whose
-    first lesson is to push every score down, often past the point where a metric's gradient is still alive. A model
-    without such a layer is an error, or with ``strict=False`` is left as it is.
+    first lesson is to push every score down, often past the point where a metric's gradient is still alive.
 
-    ``logits`` gives the model's outputs for a few samples. With it the layer is the last of those whose bias moves all
-    logits by what it is moved by itself, which a gate's or an auxiliary head's does not.
+    Args:
+        model: Gives one logit per sample. It is changed in place.
+        prior: The share of positives.
+        strict: Whether a model without such a layer is an error. Otherwise it is left as it is.
+        fresh_only: Leave the model as it is unless it is evidently untrained: nothing has been written to the layer
+            since torch initialised it (no optimiser step, no ``load_state_dict``, no copy), and no weight of the model
+            that is still as initialised lies outside the range of torch's default initialisation.
+        logits: Gives the model's outputs for a few samples. With it the layer is the last of those whose bias moves all
+            logits by what it is moved by itself, which the bias of a gate or of an auxiliary head does not.
 
-    >>> model = start_at_prior(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), prior=0.1)
-    >>> round(model[-1].bias.sigmoid().item(), 4)
-    0.1
+    Raises:
+        ValueError: The prior is not strictly between 0 and 1, or with ``strict`` there is no such layer.
+
+    Example:
+        >>> model = start_at_prior(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), prior=0.1)
+        >>> round(model[-1].bias.sigmoid().item(), 4)
+        0.1
     """
     if not 0.0 < prior < 1.0:
         raise ValueError(f"prior is the share of positives, strictly between 0 and 1, got {prior}")
     layers = [(getattr(layer, "weight", None), getattr(layer, "bias", None)) for layer in model.modules()]
-    biases = [
-        bias
+    outputs = [
+        (weight, bias)
         for weight, bias in layers  # normalisation layers, whose weights are vectors, are not outputs
         if isinstance(bias, nn.Parameter)
         and bias.dim()
@@ -40,17 +55,42 @@ def start_at_prior(
         and isinstance(weight, Tensor)
         and weight.dim() > 1
     ]
-    found = bool(biases)
+    in_range = _in_default_range(model)  # found before logits() are compared, which writes to the biases
+    moving = [(bias, in_range and _as_initialised(weight) and _as_initialised(bias)) for weight, bias in outputs]
     if logits is not None:
-        biases = [bias for bias in biases if _moves_all(bias, logits)]
-    if not biases and not strict:
+        moving = [(bias, is_fresh) for bias, is_fresh in moving if _moves_all(bias, logits)]
+    if not moving and not strict:
         return model
-    if not biases:
-        wrong = "that moves its logits one to one" if found else "with one output and a bias"
+    if not moving:
+        wrong = "that moves its logits one to one" if outputs else "with one output and a bias"
         raise ValueError(f"the model has no layer {wrong}; set its last bias to log(prior / (1 - prior)) by hand")
+    bias, is_fresh = moving[-1]
+    if fresh_only and not is_fresh:
+        return model
     with torch.no_grad():
-        biases[-1].fill_(math.log(prior / (1 - prior)))
+        bias.fill_(math.log(prior / (1 - prior)))
     return model
+
+
+def _as_initialised(parameter: Tensor) -> bool:
+    """Whether a parameter has been written to exactly once, by its initialisation.
+
+    torch counts the writes to a tensor, for autograd. An optimiser step and ``load_state_dict`` are writes, and a copy
+    starts at 0. (Fused optimisers and ``.data`` are not counted; what these have trained is found by its range.)
+    """
+    return parameter._version == 1
+
+
+def _in_default_range(model: nn.Module) -> bool:
+    """Whether all weights that are still as initialised lie in the range of torch's default, 1 / sqrt(inputs)."""
+    for layer in model.modules():
+        if not isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)):
+            continue
+        largest = 1.01 / math.sqrt(layer.weight[0].numel())  # with room for the rounding of bfloat16
+        for parameter in (layer.weight, layer.bias):
+            if parameter is not None and _as_initialised(parameter) and float(parameter.detach().abs().max()) > largest:
+                return False
+    return True
 
 
 @torch.no_grad()
