@@ -370,3 +370,29 @@ def test_the_model_is_left_as_it_was_when_it_fails():
     with pytest.raises(OSError, match="no"):
         evaluate(model, data())
     assert model.training
+
+
+def one_hot(rows=40):
+    x = torch.randn(rows, 3, generator=torch.Generator().manual_seed(0))
+    return x, torch.nn.functional.one_hot(torch.arange(rows) % 3, 3)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
+@pytest.mark.parametrize("kind", [lambda x, y, size: (x, y), lambda x, y, size: DataLoader(TensorDataset(x, y), size)])
+def test_one_hot_labels_are_judged_over_the_whole_set(kind, batch_size):
+    x, y = one_hot()
+    with pytest.warns(UserWarning, match="exactly one label.*task='multiclass'") as raised:
+        evaluate(nn.Identity(), kind(x, y, batch_size), batch_size=batch_size)
+    assert len(raised) == 1
+    exclusive = evaluate(nn.Identity(), kind(x, y, batch_size), batch_size=batch_size, task="multiclass")
+    assert exclusive["f1"] == pytest.approx(evaluate(nn.Identity(), (x, y.argmax(1)))["f1"])
+    y[-1] = 1  # one row with several labels tells that the labels are independent; no warning is raised
+    evaluate(nn.Identity(), kind(x, y, batch_size), batch_size=batch_size)
+
+
+def test_class_shares_are_refused_without_a_task():
+    x, y = one_hot()
+    shares = 0.9 * y + 0.1 / 3
+    with pytest.raises(ValueError, match="say which with task='multiclass' or task='multilabel'"):
+        evaluate(nn.Identity(), DataLoader(TensorDataset(x, shares), 1))
+    assert evaluate(nn.Identity(), (x, shares), "accuracy", task="multiclass")["accuracy"] > 0
