@@ -142,7 +142,8 @@ def test_recipes(recipe, quick, blobs):
     X, y = blobs
     requirement = {"subject_to": "recall >= 0.8"} if recipe == "constrained" else {}
     model = MetricClassifier(**{**quick, "recipe": recipe}, **requirement).fit(X, y)
-    assert model.score(X, y) > 0.7
+    assert model.requirements_met_
+    assert model.score(X, y) > (0.6 if requirement else 0.7)  # recall of 0.8 costs precision
     stages = list(dict.fromkeys(row["stage"] for row in model.history_))
     two = {"two_stage": ["bce", "metric"], "constrained": ["bce", "constrained"]}
     assert stages == two.get(recipe, [recipe])
