@@ -32,7 +32,7 @@ NAMES = {
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss
         MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning PairHingeLoss PairSquareLoss PartialAUCLoss
-        RunningCounts SoftAUROCLoss SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss
+        RunningCounts SoftAUROCLoss StalledLossWarning SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss
         WeightedCrossEntropyLoss backward_in_chunks
     """,
     "metricfit.metrics": """

@@ -26,7 +26,7 @@ from metricfit.losses.ranking import (
     WMWLoss,
 )
 from metricfit.losses.surrogate import SurrogateFBetaLoss, SurrogateTverskyLoss
-from metricfit.losses.watch import DeadGradientWarning
+from metricfit.losses.watch import DeadGradientWarning, StalledLossWarning
 
 __all__ = [
     "AdditiveLoss",
@@ -47,6 +47,7 @@ __all__ = [
     "PartialAUCLoss",
     "RunningCounts",
     "SoftAUROCLoss",
+    "StalledLossWarning",
     "SurrogateFBetaLoss",
     "SurrogateTverskyLoss",
     "WMWLoss",

@@ -15,7 +15,7 @@ from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import check_task, is_false, looks_at_values
 from metricfit.losses.additive import AdditiveLoss, Statistics
 from metricfit.losses.memory import RunningCounts
-from metricfit.losses.watch import GradientWatch
+from metricfit.losses.watch import GradientWatch, ProgressWatch
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.base import Formula, Metric, get_metric
 
@@ -84,6 +84,7 @@ class MetricLoss(AdditiveLoss):
         self.validate = validate
         self._set_threshold(threshold)
         self._watch = GradientWatch()
+        self._progress = ProgressWatch()
         self._judge = TargetJudge()
         self._last_counts: Counts | None = None
 
@@ -117,6 +118,10 @@ class MetricLoss(AdditiveLoss):
         looks = self.training and logits.numel() > 0 and looks_at_values(logits, self.validate)
         if looks and self._watch.due() and not self._lacks_a_class():
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
+        if looks and loss.requires_grad and loss.dim() == 0 and self.memory is None and not self.metric.minimize:
+            counts = self._last_counts
+            if counts is not None and counts.exclusive and counts.tp.shape[-1] > 2:
+                self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
         return loss
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Statistics:

@@ -1,4 +1,4 @@
-"""A warning when a loss has stopped teaching: a high loss whose gradient is gone."""
+"""Warnings when a loss does not teach: a high loss whose gradient is gone, and one that stays where it started."""
 
 from __future__ import annotations
 
@@ -9,12 +9,90 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from metricfit.core.counts import Counts
+
 DEAD_GRADIENT = 1e-6
 LEARNT = 0.05
+#: Progress is judged at pass STALL_AT: the mean loss of the LAST_PASSES before it against that of the FIRST_PASSES.
+STALL_AT, FIRST_PASSES, LAST_PASSES, STALLED = 128, 8, 16, 0.95
+#: A start counts as one from scratch if the loss is at least this share of that of a uniform guess, 1 - 1/c.
+FROM_SCRATCH = 0.9
+#: A class of usual size that is predicted for less than this share of its samples has been given up.
+GIVEN_UP = 0.1
 
 
 class DeadGradientWarning(UserWarning):
     """The loss is far from 0 but its gradient with respect to the logits is nearly 0."""
+
+
+class StalledLossWarning(UserWarning):
+    """A metric loss of several classes has not moved in its first steps, or has given up some of the classes."""
+
+
+class ProgressWatch:
+    """Compares the first forward passes with those around pass 128, and warns once if training got stuck.
+
+    A metric of several classes gives small gradients while all classes are about equally probable, and nearly none to a
+    class that is never predicted. From random weights such a loss can stay where it starts, or leave out classes for
+    good, at any learning rate. A start from a trained model is recognised by its lower loss and not judged.
+    """
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.first: list[float] = []
+        self.last: list[float] = []
+        self.counts: list[Counts] = []
+
+    def __reduce__(self) -> tuple[type[ProgressWatch], tuple[()]]:
+        """A copy starts to watch anew."""
+        return ProgressWatch, ()
+
+    def see(self, loss: Tensor, counts: Counts, owner: str) -> None:
+        """Count a forward pass of training.
+
+        Args:
+            loss: its loss, a scalar.
+            counts: its soft counts of three or more exclusive classes, detached.
+            owner: what the message calls the loss.
+        """
+        self.passes += 1
+        if self.passes <= FIRST_PASSES:
+            self.first.append(_number(loss))
+        elif STALL_AT - LAST_PASSES < self.passes <= STALL_AT:
+            self.last.append(_number(loss))
+            self.counts.append(counts)
+            if self.passes == STALL_AT:
+                self._judge(counts.tp.shape[-1], owner)
+                self.counts = []
+
+    def _judge(self, classes: int, owner: str) -> None:
+        start, now = sum(self.first) / FIRST_PASSES, sum(self.last) / LAST_PASSES
+        if not start >= FROM_SCRATCH * (1 - 1 / classes):
+            return
+        if now > STALLED * start:
+            finding = f"the loss is {now:.3g}, and it started at {start:.3g}"
+        elif given_up := self._given_up(classes):
+            subject = "class {} of {} is" if len(given_up) == 1 else "classes {} of {} are"
+            finding = subject.format(", ".join(map(str, given_up[:10])), classes) + " hardly ever predicted"
+        else:
+            return
+        warnings.warn(
+            f"{owner}: after {STALL_AT} forward passes {finding}. A metric loss of several classes often does not get "
+            "away from random weights, at any learning rate. Remedies: train with cross-entropy first "
+            "(train.recipes.two_stage), or mix it in, losses.Mix((nn.CrossEntropyLoss(), 1.0), (loss, 0.5)). If the "
+            "learning rate is still warming up, ignore this. The page 'Start well' of the documentation has figures.",
+            StalledLossWarning,
+            stacklevel=5,
+        )
+
+    def _given_up(self, classes: int) -> list[int]:
+        """The classes with at least a quarter of the mean class's samples that are hardly ever predicted."""
+        if len({part.tp.shape for part in self.counts}) > 1:
+            return []
+        total = sum(self.counts[1:], self.counts[0]).map(lambda cell: cell.reshape(-1, classes).sum(0))
+        positives, predicted = total.positives, total.predicted
+        usual = positives >= positives.mean() / 4
+        return (usual & (predicted < GIVEN_UP * positives)).nonzero().flatten().tolist()
 
 
 class GradientWatch:

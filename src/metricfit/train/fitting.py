@@ -269,9 +269,9 @@ def _checked(
         order.check(without_ignored(y, stages))
         logits = checks.sample_logits(model, _first_inputs(data))
         counted = checks.check_target(logits, y, stages, "train")
-        checks.judge_target(logits, y, stages, "training labels")
         checks.check_both_classes(logits, y, counted)
         checks.check_requirements(stages, logits, y)
+        checks.judge_target(logits, y, stages, "training labels")
     if validation is not None and not isinstance(validation, FromLoader):
         held_out = _labels(validation)
         if counted is None:
