@@ -124,6 +124,7 @@ OBJECTIVES = {
 def test_a_population_is_its_members(name):
     train, validation = data(3000, dtype=torch.float64), data(1000, seed=1, dtype=torch.float64)
     told = {"validation": validation, "epochs": 5, "batch_size": 256, "monitor": "f1", "lr": 3e-3, "progress": False}
+    told["start_at_prior"] = True  # a copy of a fresh model is not known to be fresh
     models = [mlp(seed, dtype=torch.float64) for seed in range(4)]
     alone = [
         fit(copy.deepcopy(model), train, OBJECTIVES[name](), seed=seed, accelerator="gpu", devices=1, **told)

@@ -34,7 +34,8 @@ def doubled(*tensors):
 
 def close(given, expected, rtol=2e-4):
     scale = expected.abs().max().item() if expected.numel() else 0.0
-    torch.testing.assert_close(given.double(), expected, rtol=rtol, atol=rtol * 1e-2 * scale + 1e-12)
+    spacing = torch.finfo(given.dtype).smallest_normal * torch.finfo(given.dtype).eps  # of the smallest numbers
+    torch.testing.assert_close(given.double(), expected, rtol=rtol, atol=rtol * 1e-2 * scale + spacing + 1e-12)
 
 
 @every_kind
