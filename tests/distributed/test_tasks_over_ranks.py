@@ -18,8 +18,10 @@ LOSSES = {
     "multiclass kappa": lambda memory: MetricLoss("kappa", memory=memory, step=steps.Sigmoid(10)),
     "multiclass weighted": lambda memory: MetricLoss("jaccard", memory=memory, average="weighted"),
     "multiclass mix": lambda memory: Mix((MetricLoss("accuracy"), 1.0), (MetricLoss("f1", memory=memory), 0.5)),
-    "multilabel": lambda memory: MetricLoss("f1", memory=memory),
-    "multilabel mix": lambda memory: Mix((WeightedBCELoss(sync=True), 1.0), (MetricLoss("f1", memory=memory), 0.5)),
+    "multilabel": lambda memory: MetricLoss("f1", memory=memory, task="multilabel"),
+    "multilabel mix": lambda memory: Mix(
+        (WeightedBCELoss(sync=True), 1.0), (MetricLoss("f1", memory=memory, task="multilabel"), 0.5)
+    ),
 }
 
 
