@@ -15,11 +15,11 @@ def rows():
 
 def test_a_plan_is_what_fit_takes(rows, monkeypatch):
     monkeypatch.setattr(training, "seconds_per_step", lambda *given: 0.01)
-    model = MetricClassifier("f1", members=6, time_budget=10.0, random_state=0)
+    model = MetricClassifier("f1", members=6, time_budget=2.0, random_state=0)
     plan = model.plan(*rows)
     model.fit(*rows)
-    assert plan == {"network": model.network_.name, "epochs": 166, "members": len(model.members_)}
-    assert max(row["epoch"] for row in model.history_) <= 166
+    assert plan == {"network": model.network_.name, "epochs": 33, "members": len(model.members_)}
+    assert max(row["epoch"] for row in model.history_) <= 33
 
 
 def test_a_plan_changes_nothing(rows):

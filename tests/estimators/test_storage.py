@@ -1,7 +1,9 @@
 """Saved models: the same predictions in a fresh process; what was changed or cut short is refused."""
 
+import copy
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 
@@ -28,13 +30,22 @@ def rewrite(folder, found):
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
-@pytest.fixture
-def saved(tmp_path, quick, messy):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, quick_settings, messy):
+    """A model and the folder it was saved in, which tests must not change."""
     frame, y = messy
-    model = MetricClassifier(**{**quick, "network": "embedded", "epochs": 3}, class_weight={"no": 1, "yes": 2})
+    model = MetricClassifier(**{**quick_settings, "network": "embedded", "epochs": 3}, class_weight={"no": 1, "yes": 2})
     model.fit(frame, y, sample_weight=np.linspace(1, 2, len(y)), groups=np.arange(len(y)) // 2)
-    model.save(tmp_path / "model")
-    return model, tmp_path / "model"
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    model.save(folder)
+    return model, folder
+
+
+@pytest.fixture
+def saved(trained, tmp_path):
+    """Copies of the model and of its folder."""
+    model, folder = trained
+    return copy.deepcopy(model), shutil.copytree(folder, tmp_path / "model")
 
 
 def test_a_fresh_process_predicts_identically(saved, messy, tmp_path):
