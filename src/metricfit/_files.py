@@ -7,7 +7,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _UNFINISHED = re.compile(r"\..*\.unfinished")
@@ -40,6 +40,9 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield unfinished
         _sync(unfinished)
         os.replace(unfinished, place)
+    except OSError as error:
+        _name_place(error, unfinished, place)
+        raise
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -77,8 +80,30 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
                 os.replace(entry, folder / entry.name)
         else:
             os.rename(unfinished, folder)
+    except OSError as error:
+        _name_place(error, unfinished, folder)
+        raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def check_new_folder(path: str | os.PathLike[str]) -> None:
+    """Check that `new_folder` can write there, before work is done whose result would be lost.
+
+    Raises:
+        OSError: The folder cannot be made, or nothing can be written to it.
+    """
+    folder = Path(path)
+    made = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = _unfinished_name(folder, "probe")
+        probe.mkdir()
+        probe.rmdir()
+    finally:
+        for parent in made:
+            with suppress(OSError):  # one that was not made, or that another process uses meanwhile
+                parent.rmdir()
 
 
 def holds_files(path: Path) -> bool:
@@ -90,6 +115,12 @@ def holds_files(path: Path) -> bool:
 
 def _unfinished_name(folder: Path, name: str) -> Path:
     return folder / f".{name[:100]}.{uuid.uuid4().hex[:8]}.unfinished"
+
+
+def _name_place(error: OSError, unfinished: Path, place: Path) -> None:
+    """Let the error name the place that the caller gave, not that of the unfinished file."""
+    if error.filename is not None and Path(error.filename) == unfinished:
+        error.filename = str(place)
 
 
 def _sync(path: Path) -> None:

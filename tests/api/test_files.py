@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from metricfit._files import holds_files, new_file, new_folder
+from metricfit._files import check_new_folder, holds_files, new_file, new_folder
 
 FAILURES = [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), ValueError("a mistake")]
 
@@ -71,3 +71,20 @@ def test_only_files_of_others_block_a_folder(tmp_path):
     assert holds_files(tmp_path / "note")
     with pytest.raises(FileExistsError, match="give a new or an empty folder"), new_folder(tmp_path):
         pass
+
+
+def test_a_place_where_no_folder_can_be_made_is_known_before_the_work(tmp_path):
+    check_new_folder(tmp_path / "a" / "b")
+    assert names(tmp_path) == []
+    (tmp_path / "c").mkdir()
+    check_new_folder(tmp_path / "c")
+    assert names(tmp_path) == ["c"]
+    with pytest.raises(OSError, match="File name too long"):
+        check_new_folder(tmp_path / "d" / ("e" * 300))
+    assert names(tmp_path) == ["c"]
+
+
+def test_an_error_names_the_place_that_was_asked_for(tmp_path):
+    with pytest.raises(FileNotFoundError) as error, new_file(tmp_path / "never"):
+        pass
+    assert error.value.filename == str(tmp_path / "never")

@@ -141,3 +141,13 @@ def test_random_changes_give_a_model_that_works_or_an_error_of_this_library(save
         changed = replaced(description, rng.choice(paths), rng.choice(HOSTILE))
         message = attempt(folder, json.dumps(changed))
         assert message is None or len(message) < 2000
+
+
+def test_text_in_a_column_of_numbers_is_quoted_in_part(saved):
+    folder, description = saved
+    rewrite(folder, json.dumps(description))
+    model, (frame, _) = MetricClassifier.load(folder), table()
+    for entry in ("x" * 10**6, BIG):
+        with pytest.raises(ValueError, match="columns that held numbers in fit hold something else now: a") as error:
+            model.predict(frame.assign(a=pd.Series([entry] * 60, dtype=object)))
+        assert len(str(error.value)) < 500

@@ -118,18 +118,19 @@ def test_other_settings_are_not_taken_for_these(tmp_path):
 def test_a_damaged_report_is_refused_with_the_remedy(tmp_path):
     run(cells(1), Counted(tmp_path / "notes"), tmp_path / "runs")
     report = next((tmp_path / "runs").rglob("report.json"))
-    report.write_text(report.read_text()[:-5])
-    with pytest.raises(CellError, match="remove that folder to run the cell again"):
-        run(cells(1), Counted(tmp_path / "notes"), tmp_path / "runs")
+    for damaged in (report.read_text()[:-5], "[" * 200_000):
+        report.write_text(damaged)
+        with pytest.raises(CellError, match="remove that folder to run the cell again"):
+            run(cells(1), Counted(tmp_path / "notes"), tmp_path / "runs")
 
 
 def test_names_of_any_characters(tmp_path):
-    names = ["a/b", "..", "c d", "<script>", "", "ü"]
+    names = ["a/b", "..", "c d", "<script>", "", "ü", "ü" * 120, "ü" * 121]
     several = [Cell(("t", name), {"n": at}) for at, name in enumerate(names)]
     found = run(several, Counted(tmp_path / "notes"), tmp_path / "runs")
-    assert [found["t", name]["value"] for name in names] == [at**2 for at in range(6)]
+    assert [found["t", name]["value"] for name in names] == [at**2 for at in range(8)]
     folders = [path.resolve().parent for path in (tmp_path / "runs").rglob("finished")]
-    assert len(folders) == 6
+    assert len(folders) == 8
     assert {path.parent for path in folders} == {tmp_path.resolve() / "runs" / "t"}
 
 

@@ -17,9 +17,10 @@ from typing import Any
 import typer
 
 from metricfit.cli.printing import say
-from metricfit.errors import MetricfitError
+from metricfit.errors import MetricfitError, shorten
 
 DEBUG = "METRICFIT_DEBUG"
+LONGEST = 2000  # characters of a message, whatever it quotes
 #: Exit code of a command that did its work and kept it, although a requirement cannot be met.
 NOT_MET = 3
 
@@ -69,8 +70,9 @@ def _is_the_users(error: Exception) -> bool:
 def _words(error: Exception) -> str:
     """What the error says; of what the system reports, with the file and the remedy, without a number."""
     if not isinstance(error, OSError) or not error.strerror:
-        return str(error) or type(error).__name__
-    where = "A file cannot be read or written" if error.filename is None else f"{error.filename} cannot be used"
+        return shorten(error, LONGEST) or type(error).__name__
+    place = None if error.filename is None else shorten(error.filename)
+    where = "A file cannot be read or written" if place is None else f"{place} cannot be used"
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return f"{where}: {error.strerror}." + " Make room on the disk, or give another --out." * full
 
@@ -82,6 +84,6 @@ def _of_ours(error: Exception) -> str:
         file.writelines(traceback.format_exception(error))
         file.write(getattr(error, "details", ""))
     return (
-        f"Error: metricfit failed where it should not have: {type(error).__name__}: {error}. This is a mistake in "
-        f"metricfit, not in your table. Please report it with the traceback in {file.name}."
+        f"Error: metricfit failed where it should not have: {type(error).__name__}: {shorten(error)}. This is a "
+        f"mistake in metricfit, not in your table. Please report it with the traceback in {file.name}."
     )

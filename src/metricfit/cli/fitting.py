@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from metricfit._files import holds_files, new_folder
+from metricfit._files import check_new_folder, holds_files, new_folder
 from metricfit.cli import options, pages
 from metricfit.cli.errors import NOT_MET, UserError
 from metricfit.cli.printing import say, show, working
@@ -38,6 +38,7 @@ def fit(
     check_folder(to)
     if holds_files(to):
         raise UserError(f"{to} is not empty; give a new folder.")
+    check_new_folder(to)
     X, y, groups = rows_of(data, target, group)
     check_several(y, positive, subject_to)
     chosen, counts = positive_of(y, positive), y.value_counts()

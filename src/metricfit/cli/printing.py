@@ -45,7 +45,8 @@ def say(text: str) -> None:
 def working(what: str, quiet: bool) -> Iterator[None]:
     """A sign on a terminal that something goes on, and what is decided meanwhile."""
     if quiet:
-        yield
+        with _heard(logging.WARNING):
+            yield
     else:
         with err.status(what), _heard(logging.INFO):
             yield
@@ -55,7 +56,8 @@ def working(what: str, quiet: bool) -> Iterator[None]:
 def bar(what: str, quiet: bool) -> Iterator[Callable[[CellProgress], None] | None]:
     """A bar over cells, with the time left; lines where there is no terminal."""
     if quiet:
-        yield None
+        with _heard(logging.WARNING):
+            yield None
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress, _heard(logging.WARNING):

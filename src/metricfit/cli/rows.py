@@ -59,7 +59,7 @@ def check_file(to: Path, option: str) -> None:
 
 
 def check_folder(to: Path) -> None:
-    """A folder that can be made there, or is there."""
+    """Refuse a path where no folder is and none can be made."""
     for each in (to, *to.parents):
         if each.exists():
             if not each.is_dir():

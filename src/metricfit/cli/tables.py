@@ -70,13 +70,15 @@ def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataF
     missing = int(frame[target].isna().sum())
     if missing:
         raise UserError(
-            f"The target {quote(target)} is missing in {missing} of {len(frame)} rows of {where} (empty cells, or "
-            "words such as NA among numbers). Remove those rows, or give them a label."
+            f"The target {quote(target)} is missing in {missing} of {len(frame)} rows of {where} (empty cells, "
+            "infinite numbers, or words such as NA among numbers). Remove those rows, or give them a label."
         )
     features = frame.drop(columns=target)
     if features.shape[1] == 0:
         raise UserError(f"{where} has no column but the target {quote(target)}: there is nothing to learn from.")
-    return features, _plain(frame[target])
+    labels = _plain(frame[target])
+    _check_label_types(labels, target, where)
+    return features, labels
 
 
 def _plain(labels: pd.Series) -> pd.Series:
@@ -86,6 +88,22 @@ def _plain(labels: pd.Series) -> pd.Series:
     if pd.api.types.infer_dtype(labels) in ("datetime64", "datetime", "date"):
         return labels.map(lambda day: str(day).removesuffix(" 00:00:00")).astype("str")
     return labels
+
+
+def _check_label_types(labels: pd.Series, target: str, where: str) -> None:
+    """Refuse labels that are neither text, nor numbers of an array's type, nor true and false."""
+    if not pd.api.types.is_object_dtype(labels):
+        return
+    examples = {type(label): label for label in labels}
+    if set(examples) in ({str}, {bool}):
+        return
+    large = [label for label in labels if isinstance(label, int) and not -(2**63) <= label < 2**64]
+    examples = {int: large[0]} if large else examples
+    listed = " and ".join(f"{shown(label)} ({kind.__name__})" for kind, label in list(examples.items())[:3])
+    raise UserError(
+        f"The target {quote(target)} of {where} holds {listed}; labels are all text, all whole numbers of at most 64 "
+        "bits, or all true and false. Write them as text, or choose another column."
+    )
 
 
 def check_classes(labels: pd.Series, where: str) -> None:
@@ -101,6 +119,12 @@ def check_classes(labels: pd.Series, where: str) -> None:
         raise UserError(
             f"The target has {classes} different values in {len(labels)} rows of {where}: these look like {what}. "
             "Choose another column, or group the values into classes."
+        )
+    broken = labels[labels % 1 != 0].tolist() if pd.api.types.is_float_dtype(labels) else []
+    if broken:
+        raise UserError(
+            f"The target of {where} holds {broken[0]}, which is no whole number: numbers are labels only if they are "
+            "whole. Write the labels as text or as whole numbers, or choose another column."
         )
     rarest = labels.value_counts()
     if int(rarest.iloc[-1]) < 2:
@@ -125,7 +149,8 @@ def _check_file(where: Path) -> None:
         if where.is_dir():
             raise UserError(f"{where} is a folder; give a file.")
         if not where.exists():
-            raise UserError(f"There is no file {where}.")
+            lost = f"{where} is a symbolic link to nothing." if where.is_symlink() else f"There is no file {where}."
+            raise UserError(lost)
         if not where.is_file():
             raise UserError(f"{where} is not a regular file; write its content to one first.")
         if where.stat().st_size == 0:
@@ -258,10 +283,12 @@ def _json_lines(where: Path) -> pd.DataFrame:
 
 
 def _checked(frame: pd.DataFrame, where: Path) -> pd.DataFrame:
-    """Refuse a table that cannot be learnt from; infinite numbers, and integers beyond any float, become missing."""
+    """Refuse a table without columns or rows, or with cells that hold several values; infinite numbers are missing."""
     if frame.shape[1] > MOST_COLUMNS:
         raise UserError(_too_wide(where, frame.shape[1]))
     _check_names(list(frame.columns), where)
+    if frame.shape[1] == 0:
+        raise UserError(f"{where} has no columns.")
     if len(frame) == 0:
         raise UserError(f"{where} has a header and no rows.")
     for name in [name for name, dtype in frame.dtypes.items() if pd.api.types.is_object_dtype(dtype)]:

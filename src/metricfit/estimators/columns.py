@@ -17,7 +17,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import normalize
 
-from metricfit.errors import MetricfitError
+from metricfit.errors import MetricfitError, quote
 
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
@@ -78,7 +78,11 @@ class Number(Column):
         if numeric:
             return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))[:, None]
         entries = column.astype(object)
-        found: Floats = pd.to_numeric(entries, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        try:
+            numbers = pd.to_numeric(entries, errors="coerce")
+        except OverflowError:  # an integer beyond every float
+            raise NotANumber(quote(max(filter(_is_integer, entries), key=abs))) from None
+        found: Floats = numbers.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
         for at in np.flatnonzero(np.isnan(found) & column.notna().to_numpy()):
             found[at] = _read(entries.iloc[at])
         return found[:, None]
@@ -209,8 +213,12 @@ def _read(entry: Any) -> float:
         return YES_NO[word]
     try:
         return float(entry)
-    except (TypeError, ValueError):
-        raise NotANumber(repr(entry)) from None
+    except (TypeError, ValueError, OverflowError):
+        raise NotANumber(quote(entry)) from None
+
+
+def _is_integer(entry: Any) -> bool:
+    return isinstance(entry, int)
 
 
 KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Category, Date, Text)}

@@ -45,15 +45,24 @@ def stages_for(
             raise ValueError("recipe='constrained' trains one network; take network='embedded'")
         monitor = "average_precision" if classes == 2 else None  # the threshold is chosen afterwards
         return recipes.constrained(metric, list(subject_to), monitor=monitor)
+    if recipe == "surrogate":  # made only where it is asked for, since it needs a finite beta above 0
+        stages = [Stage(SurrogateFBetaLoss(_beta(metric), prior=prior), name="surrogate")]
+        return _for_parts(stages, parts)
     stages = {
         "bce": [Stage(likelihood, name="bce")],
         "metric": [Stage(metric_loss, name="metric")],
         "focal": [Stage(FocalLoss(gamma=2.0), name="focal")],
-        "surrogate": [Stage(SurrogateFBetaLoss(_beta(metric), prior=prior), name="surrogate")],
         "mix": [Stage(Mix((likelihood, 1.0), (metric_loss, 0.5)), name="mix")],
         "two_stage": [Stage(likelihood, name="bce"), Stage(metric_loss, lr=SECOND_STAGE * lr, name="metric")],
     }[recipe]
-    return [replace(each, objective=PerMember(each.objective, parts)) for each in stages] if parts > 1 else stages
+    return _for_parts(stages, parts)
+
+
+def _for_parts(stages: list[Stage], parts: int) -> list[Stage]:
+    """Give each part of a network that has several a loss of its own."""
+    if parts == 1:
+        return stages
+    return [replace(stage, objective=PerMember(stage.objective, parts)) for stage in stages]
 
 
 def _beta(metric: Metric) -> float:

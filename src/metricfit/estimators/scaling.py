@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from metricfit.estimators.columns import Arrays, Floats
 
 LARGEST = 1e15
+HUGE = np.finfo(np.float64).max / 4  # the difference of two larger numbers may be infinite
 
 
 class Scaling:
@@ -44,7 +45,7 @@ class Scaling:
         self.told = np.asarray(missing.any(0) & ~missing.all(0))
         self.centre, self.spread = np.zeros(x.shape[1]), np.zeros(x.shape[1])
         for at in range(x.shape[1]):
-            there = x[~missing[:, at], at]
+            there = np.clip(x[~missing[:, at], at], -HUGE, HUGE)
             if len(there) and there.min() < there.max():
                 low, self.centre[at], high = np.quantile(there, [0.25, 0.5, 0.75])
                 self.spread[at] = high - low if high > low else (there.max() - there.min()) / 2

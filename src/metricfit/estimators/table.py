@@ -145,7 +145,8 @@ def _columns_of(frame: Any) -> list[Column | None]:
 
     plain = frame.set_axis([str(at) for at in range(frame.shape[1])], axis=1)
     kinds = dict.fromkeys(("numeric", "datetime", "low_cardinality", "high_cardinality"), "passthrough")
-    found = TableVectorizer(**kinds).fit(plain)
+    with np.errstate(over="ignore"):  # skrub tries float32; what it is for is the kinds alone
+        found = TableVectorizer(**kinds).fit(plain)
     columns: list[Column | None] = [None] * frame.shape[1]
     for kind, names in found.kind_to_columns_.items():
         for name in names:

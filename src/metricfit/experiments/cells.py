@@ -6,6 +6,7 @@ both are whole. A run that was killed is run again from its start, the others ar
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
@@ -18,19 +19,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote as percent_encoded
 
 import joblib
 import torch
 
 from metricfit._version import __version__
-from metricfit.errors import MetricfitError
+from metricfit.errors import EXPLAINED, MetricfitError, quote
 from metricfit.experiments.backends import BACKENDS as BACKENDS
 from metricfit.experiments.backends import check, deaf_children, joined, threads_each
 from metricfit.experiments.failures import deliberate
 from metricfit.train.folder import RunFolder
 from metricfit.train.spec import differences
 
+LONGEST_NAME = 200
 BATCH = 4  # cells a job before Ray tells of them
 Work = Callable[["Cell"], Mapping[str, Any]]
 Prepare = Callable[[], None]
@@ -161,8 +163,10 @@ def contents(path: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
         if not (path / "finished").exists():
             return spec, None
         return spec, _told(json.loads((path / "report.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CellError(f"{path} cannot be read ({error!r}); remove that folder to run the cell again") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CellError(
+            f"{path} cannot be read ({quote(error, EXPLAINED)}); remove that folder to run the cell again"
+        ) from error
 
 
 def _told(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +176,9 @@ def _told(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _file_name(part: str) -> str:
-    quoted = quote(part, safe=" =,()+-") or "_"
+    quoted = percent_encoded(part, safe=" =,()+-") or "_"
+    if len(quoted) > LONGEST_NAME:  # file systems take 255 bytes
+        quoted = f"{quoted[:LONGEST_NAME]}-{hashlib.sha256(quoted.encode()).hexdigest()[:16]}"
     return quoted.replace(".", "%2E") if quoted.strip(".") == "" else quoted
 
 

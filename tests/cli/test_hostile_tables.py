@@ -1,0 +1,111 @@
+"""Odd and damaged tables: every message is short, names the column or the file, and says what to do."""
+
+import gzip
+import zlib
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricfit.cli.errors import UserError
+from metricfit.cli.tables import check_classes, read_table, split_target
+
+LARGE = "1" + "0" * 400
+
+
+def table(**columns):
+    return pd.DataFrame({"a": np.arange(40) * 1.5, "y": ["no", "yes"] * 20}).assign(**columns)
+
+
+def prepared(path):
+    """The labels, as the commands get them."""
+    _, labels = split_target(read_table(path, "y"), "y", path.name)
+    check_classes(labels, path.name)
+    return labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            [LARGE, "3"],
+            r"holds an integer of 1329 bits \(int\); labels are all text,.* Write them as text",
+        ),
+        (["1" + "0" * 30, "3"], r"holds 10{30} \(int\); labels are"),
+        ([0.1, 0.2], r"holds 0.1, which is no whole number"),
+        (["x" * 2**20] * 2, r"same target, 'x{80}'... \(1,048,576 characters\)"),
+    ],
+    ids=["10**400", "10**30", "fractions", "a megabyte"],
+)
+def test_labels_that_are_none_are_refused_in_csv(tmp_path, labels, message):
+    table(y=labels * 20).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(UserError, match=message) as error:
+        prepared(tmp_path / "t.csv")
+    assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": [[1, 2]] * 40}, "the column 'a' holds lists or objects"),
+        ({"a": [{"b": 1}] * 40}, "the column 'a' holds lists or objects"),
+        ({"y": [[1, 2]] * 40}, "the column 'y' holds lists or objects"),
+        ({"y": [b"a", b"b"] * 20}, r"holds b'b' \(bytes\); labels are all text"),
+        ({"y": [Decimal(1), Decimal(2)] * 20}, r"holds 2 \(Decimal\); labels are all text"),
+    ],
+    ids=["a list", "a structure", "a list for a label", "bytes for a label", "a decimal for a label"],
+)
+def test_columns_of_parquet_that_fit_no_table_are_refused(tmp_path, columns, message):
+    table(**columns).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(UserError, match=message):
+        prepared(tmp_path / "t.parquet")
+
+
+def test_labels_of_several_types_are_refused_by_example(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"a": 1, "y": 1}\n{"a": 2, "y": "x"}\n' * 20)
+    with pytest.raises(UserError, match=r"holds 1 \(int\) and 'x' \(str\); labels are all text"):
+        prepared(tmp_path / "t.jsonl")
+
+
+def test_objects_without_names_make_no_table(tmp_path):
+    (tmp_path / "t.jsonl").write_text("{}\n" * 20)
+    with pytest.raises(UserError, match="has no columns"):
+        prepared(tmp_path / "t.jsonl")
+
+
+def test_a_symbolic_link_to_itself_is_called_so(tmp_path):
+    (tmp_path / "t.csv").symlink_to(tmp_path / "t.csv")
+    with pytest.raises(UserError, match="is a symbolic link to nothing"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_every_changed_byte_of_a_packed_file_is_noticed_or_changes_nothing(tmp_path):
+    text = table().to_csv(index=False).encode()
+    packed = gzip.compress(text, mtime=0)
+    zlib_errors = 0
+    for place in range(len(packed)):
+        changed = bytearray(packed)
+        changed[place] ^= 0xFF
+        (tmp_path / "t.csv.gz").write_bytes(changed)
+        try:
+            gzip.decompress(changed)
+        except zlib.error:
+            zlib_errors += 1
+        except (OSError, EOFError):
+            pass
+        try:
+            found = read_table(tmp_path / "t.csv.gz")
+        except UserError as error:
+            message = str(error)
+        else:
+            pd.testing.assert_frame_equal(found, table())  # the time or the system in the header
+            continue
+        assert "is not a whole gzip file" in message
+    assert zlib_errors  # which have no base class in common with the others
+
+
+def test_a_column_named_by_a_megabyte_is_shortened(tmp_path):
+    table().rename(columns={"y": "z" * 2**20}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(UserError, match=r"has no column 'y'. It has 2: 'a', 'z{40}'... \(1,048,576 characters\)"):
+        prepared(tmp_path / "t.csv")
