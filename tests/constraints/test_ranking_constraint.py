@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from metricfit import RankingConstraint
+from metricfit import AugmentedLagrangian, RankingConstraint
+from metricfit.losses import WeightedBCELoss
 
 MU = torch.tensor(0.3, dtype=torch.float64)
 
@@ -209,3 +210,26 @@ def test_vmap_without_stacked_multipliers_is_explained():
 def test_mistakes_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 1), (0, 3)], ids=str)
+@pytest.mark.parametrize("per", ["positive", "negative", "pair"])
+def test_an_empty_batch_with_weights_adds_nothing(shape, per):
+    classes = [0, 1] if shape[1:] == (3,) else None
+    constraint = RankingConstraint(per=per, size=None if per == "pair" else 4, classes=classes)
+    logits = torch.zeros(shape, requires_grad=True)
+    loss = AugmentedLagrangian(WeightedBCELoss(), [constraint, "recall >= 0.9", "mcc >= 0.5"])
+    value = loss(logits, torch.zeros(shape), weight=torch.zeros(0), index=torch.zeros(0, dtype=torch.long))
+    value.backward()
+    loss.update()
+    assert value.item() == 0
+    assert logits.grad.shape == shape
+
+
+def test_large_weights_do_not_overflow():
+    logits = torch.tensor([65504.0, -65504.0, 1.0], requires_grad=True)
+    constraint = RankingConstraint(size=3)
+    value = constraint(logits, torch.tensor([0, 1, 1]), torch.tensor(0.3), weight=torch.full((3,), 1e13))
+    value.backward()
+    assert value.isfinite()
+    assert logits.grad.isfinite().all()

@@ -341,3 +341,20 @@ def test_a_class_number_out_of_range_is_refused_with_a_remedy():
         with pytest.raises(ValueError, match="3 classes need labels 0 to 2"):
             loss(torch.zeros(2, 3), torch.tensor(labels))
     assert loss(torch.zeros(2, 3), torch.tensor([0, -100])).item() == pytest.approx(math.log(3))
+
+
+@pytest.mark.parametrize(
+    ("target", "weight", "error", "message"),
+    [
+        (torch.tensor([0, 3]), None, ValueError, "3 classes need labels 0 to 2"),
+        (torch.tensor([0, -1]), None, ValueError, "3 classes need labels 0 to 2"),
+        (torch.tensor([0, 1]), torch.ones(3), ValueError, "weight needs one number a sample"),
+        (torch.tensor([0, 1]), -torch.ones(2), ValueError, "weights must be finite and at least 0"),
+        (torch.tensor([0, 1]), [1.0, 1.0], TypeError, "weight must be a torch tensor"),
+        ([0, 1], None, TypeError, "target must be a torch tensor"),
+    ],
+    ids=["label", "negative label", "weights", "negative weight", "list of weights", "list of labels"],
+)
+def test_cross_entropy_refuses_wrong_input_with_a_message(target, weight, error, message):
+    with pytest.raises(error, match=message):
+        WeightedCrossEntropyLoss()(torch.zeros(2, 3), target, weight)

@@ -118,10 +118,11 @@ class RankingConstraint(Constraint):
         if self.normalize:
             violation = ratio(violation, others.sum(-1, keepdim=True))
             pairs = mine.sum(-1)
-        terms = mine * equality_term(violation, self._multipliers(at, score), mu)
+        # Divided by the number of pairs before they are multiplied: the squares of large sums leave little room.
+        terms = ratio(mine, pairs.unsqueeze(-1)) * equality_term(violation, self._multipliers(at, score), mu)
         if self.learns and at is not None:
             self._remember(at, (mine > 0) * violation.detach())
-        return ratio(terms.sum(-1), pairs).sum()
+        return terms.sum()
 
     def update(self, penalty: Tensor) -> None:
         """lambda_j += mu q_j for the samples seen since the last update."""
@@ -148,7 +149,8 @@ class RankingConstraint(Constraint):
         )
         if batch.weight is None:
             return score, share, 1 - share
-        w = batch.weight.reshape(-1, share.shape[-1])  # one a sample, or one for each of a sample's columns
+        # One weight per sample, or one for each of a sample's columns.
+        w = batch.weight.reshape(batch.logits.shape[-2] if isinstance(batch, Columns) else 1, share.shape[-1])
         w = w if len(w) == 1 else _picked(w, self.classes or (0,), 0)
         return score, w * share, w * (1 - share)
 

@@ -29,6 +29,10 @@ from metricfit.core.numerics import SMALLEST_DIVISOR, exact_dtype, has_storage, 
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
 from metricfit.core.steps import Identity, Step, StraightThrough, closed_form
 
+#: Fixed thresholds of classes are treated as if they were at least this far from 0 and 1. Each sample's decisions are
+#: divided by their sum, so thresholds beyond it differ in nothing but slopes that float32 gradients have no room for.
+NEAREST = 1e-6
+
 
 def class_counts(
     logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, threshold: float | Tensor | None, layout: Layout
@@ -37,6 +41,7 @@ def class_counts(
 
     ``target`` holds class numbers, without the class axis, or class shares of the logits' shape and type.
     """
+    threshold = _inside(threshold)
     if type(step) is Identity:
         threshold = 0.5  # which makes no difference to it, and spares the search for the dynamic one
     closed = closed_form(step)
@@ -52,7 +57,7 @@ def class_counts(
 
 def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layout: Layout) -> Tensor:
     """Each sample's soft decisions, at least 0 and summing to 1 over the classes, in plain operations."""
-    axis = layout.class_axis
+    axis, threshold = layout.class_axis, _inside(threshold)
     if type(step) is StraightThrough:
         soft = decisions(logits, step.step, threshold, layout)
         return hard_decisions(logits, layout, soft.dtype) + (soft - soft.detach())
@@ -62,6 +67,13 @@ def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layo
     total = mass.sum(axis, keepdim=True)
     empty = total < SMALLEST_DIVISOR[total.dtype]
     return torch.where(empty, p, mass / torch.where(empty, 1.0, total))
+
+
+def _inside(threshold: float | Tensor | None) -> float | Tensor | None:
+    """Move a fixed threshold to a distance of at least ``NEAREST`` from 0 and 1."""
+    if isinstance(threshold, Tensor):
+        return threshold.clamp(NEAREST, 1 - NEAREST)
+    return None if threshold is None else min(max(threshold, NEAREST), 1 - NEAREST)
 
 
 def hard_decisions(logits: Tensor, layout: Layout, dtype: torch.dtype) -> Tensor:

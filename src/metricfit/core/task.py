@@ -43,18 +43,22 @@ def canonical(
     validate: bool | None = None,
 ) -> Batch:
     """Settle the task, shapes and types of logits with their target."""
-    _check_tensors(logits, target, weight, group)
+    check_tensors(logits, target, weight, group)
     reading = _reading(logits, target, task)
     x = logits.to(counting_dtype(logits.dtype))
     samples = tuple(x.shape[:1] + x.shape[2:])  # a sample is an entry, or a pixel, of the batch
     y = _class_target(target, x) if reading == "multiclass" else target.reshape(x.shape)
-    w = None if weight is None else _weight(weight, samples if reading == "multiclass" else tuple(x.shape), samples)
+    w = (
+        None
+        if weight is None
+        else spread_weight(weight, samples if reading == "multiclass" else tuple(x.shape), samples)
+    )
     if ignore_index is not None:
         x, y, w = _without(ignore_index, x, y, w, class_axis=reading == "multiclass")
     if looks_at_values(x, validate):
         check_labels(y, x.shape[1] if reading == "multiclass" else None)
         if w is not None:
-            _check_weight(w)
+            check_weight(w)
     if per_image and x.dim() < 3:
         raise ValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
     entries = samples if reading != "binary" or x.dim() == 1 or x.shape[1] == 1 else tuple(x.shape)
@@ -171,8 +175,12 @@ def _without(
     return torch.where(kept_logits, x, 0.0), torch.where(kept, y, 0), weight
 
 
-def _weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, ...]) -> Tensor:
-    """One weight an entry as it is; one a sample, or a row of the batch, spread over what belongs to it."""
+def spread_weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, ...]) -> Tensor:
+    """Expand weights per sample, or per row of the batch, to the shape ``wanted`` of all entries.
+
+    Raises:
+        ValueError: the shape of the weights is none of these.
+    """
     given, n = tuple(weight.shape), samples[0]
     if given == wanted:
         return weight
@@ -257,7 +265,8 @@ def _extremes(given: Tensor) -> tuple[float, float] | None:
         return None
 
 
-def _check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None) -> None:
+def check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None = None) -> None:
+    """Refuse arguments that are no tensors, are complex or lie on different devices, and logits that are integers."""
     named = {"logits": logits, "target": target, "weight": weight, "group": group}
     for name, given in named.items():
         if given is None and name in ("weight", "group"):
@@ -302,7 +311,8 @@ def check_labels(target: Tensor, classes: int | None) -> None:
     )
 
 
-def _check_weight(weight: Tensor) -> None:
+def check_weight(weight: Tensor) -> None:
+    """Refuse weights that are negative, infinite or NaN."""
     if weight.numel() == 0:
         return
     extremes = _extremes(weight)

@@ -19,7 +19,14 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
 from metricfit.core.numerics import counting_dtype, ratio, tails
-from metricfit.core.task import check_finite, check_labels, looks_at_values
+from metricfit.core.task import (
+    check_finite,
+    check_labels,
+    check_tensors,
+    check_weight,
+    looks_at_values,
+    spread_weight,
+)
 from metricfit.losses.additive import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss
 
@@ -113,6 +120,7 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The weighted sum of the samples' losses, and the sum of the weights."""
+        check_tensors(logits, target, weight)
         if logits.dim() < 2 or target.shape != logits.shape[:1] + logits.shape[2:]:
             raise ValueError(
                 f"WeightedCrossEntropyLoss is for logits (n, classes) and class numbers (n,), got "
@@ -124,7 +132,10 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         losses = cross_entropy(x, y, ignore_index=self.ignore_index, reduction="none")
         counts = (y != self.ignore_index).to(losses.dtype)
         if weight is not None:
-            counts = counts * weight.reshape(weight.shape + (1,) * (counts.dim() - weight.dim()))
+            spread = spread_weight(weight, tuple(y.shape), tuple(y.shape))
+            if looks_at_values(x, None):
+                check_weight(spread)
+            counts = counts * spread
         return checked(torch.stack([(counts * losses).sum(), counts.sum()]), logits)
 
     def value(self, statistics: Tensor) -> Tensor:

@@ -19,6 +19,9 @@ from torch.nn.functional import logsigmoid
 
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
+#: The largest beta of a surrogate. The gradient for negatives is of the order of 1/beta², below what float32 resolves.
+LARGEST_BETA = 1e8
+
 
 class SurrogateTverskyLoss(PointwiseLoss):
     r"""-y log p + (1-y) log(c + p), with :math:`c = \beta\pi / (\alpha(1-\pi))`: the surrogate of Tversky(alpha, beta).
@@ -55,6 +58,11 @@ class SurrogateTverskyLoss(PointwiseLoss):
         prior = check_prior(type(self).__name__, prior)
         if not (0.0 < alpha < math.inf and 0.0 < beta < math.inf):
             raise ValueError(f"SurrogateTverskyLoss needs finite alpha > 0 and beta > 0, got {alpha} and {beta}")
+        if not 1 / LARGEST_BETA**2 <= beta / alpha <= LARGEST_BETA**2:
+            raise ValueError(
+                f"SurrogateTverskyLoss needs alpha and beta that differ by a factor of at most {LARGEST_BETA**2:g}, "
+                f"got {alpha} and {beta}"
+            )
         if not 0.0 <= q <= 1.0:
             raise ValueError(f"{type(self).__name__} needs q in [0, 1], got {q}")
         self.alpha, self.beta, self.prior, self.q, self.balanced = alpha, beta, prior, q, balanced
@@ -80,7 +88,7 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
     r"""-y log p + (1-y) log(c + p), with :math:`c = \beta^2\pi / (1-\pi)`. Lee et al. 2021, Eq. 20 and 25.
 
     Args:
-        beta: above 1 favours recall, below 1 precision.
+        beta: above 1 favours recall, below 1 precision; from 1e-8 to 1e8.
         prior: the share of positives in the training set, not the batch.
         q: in (0, 1], the generalised form (Eq. 25), robust to noisy labels; 0 for the logarithms (Eq. 20).
         balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean over samples.
@@ -103,8 +111,12 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:
-        if not 0.0 < beta < math.inf:
-            raise ValueError(f"SurrogateFBetaLoss needs a finite beta > 0, got {beta}")
+        if not 1 / LARGEST_BETA <= beta <= LARGEST_BETA:
+            raise ValueError(
+                f"SurrogateFBetaLoss needs a beta from {1 / LARGEST_BETA:g} to {LARGEST_BETA:g}, got {beta}; beyond "
+                "that its gradient for one of the classes vanishes. For recall, which is beta = inf, use "
+                "MetricLoss('recall'); for precision, beta = 0, use MetricLoss('precision')"
+            )
         super().__init__(
             1 / (1 + beta**2),
             beta**2 / (1 + beta**2),

@@ -10,6 +10,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import SMALLEST_DIVISOR, ratio, root, share
@@ -49,7 +50,17 @@ def f1(c: Counts) -> Tensor:
 @builtin(needs=POSITIVES)
 def tversky(c: Counts, alpha: float | Tensor, beta: float | Tensor) -> Tensor:
     """tp / (tp + alpha fp + beta fn)."""
-    return share(c.tp, alpha * c.fp + beta * c.fn)
+    of_tp, of_fp, of_fn = _scaled_weights(alpha, beta)
+    return share(of_tp * c.tp, of_fp * c.fp + of_fn * c.fn)
+
+
+def _scaled_weights(alpha: float | Tensor, beta: float | Tensor) -> tuple[float | Tensor, ...]:
+    """Return 1, alpha and beta divided by the largest of them, so that their products with counts are moderate."""
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
+        largest: float | Tensor = torch.maximum(torch.as_tensor(alpha), torch.as_tensor(beta)).clamp(min=1.0)
+    else:
+        largest = max(alpha, beta, 1.0)
+    return 1 / largest, alpha / largest, beta / largest
 
 
 @builtin(needs=POSITIVES, aliases=("iou",))
@@ -174,11 +185,13 @@ def cost(c: Counts, fp: float | Tensor, fn: float | Tensor) -> Tensor:
 def _shares(c: Counts) -> Counts:
     """Return the counts divided by their sum, for formulas that do not change with the scale of the counts.
 
-    The sum is held constant: the gradient of such a formula is the same.
+    The sum is held constant: the gradient of such a formula is the same. Counts that are too small to be divided by
+    become 0 first, because dividing them by a small sum would hide how small they are.
     """
+    least = SMALLEST_DIVISOR[c.tp.dtype]
     n = c.n.detach()
-    scale = n.masked_fill(n < SMALLEST_DIVISOR[n.dtype], math.inf).reciprocal()
-    return c.map(lambda count: count * scale)
+    scale = n.masked_fill(n < least, math.inf).reciprocal()
+    return c.map(lambda count: threshold(count, least, 0.0) * scale)
 
 
 def _covariance(c: Counts) -> Tensor:
