@@ -12,6 +12,7 @@ from metricfit.constraints.base import Constraint
 from metricfit.constraints.terms import augmented_term, next_multiplier
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.numerics import ratio
+from metricfit.errors import quote
 
 
 class FunctionConstraint(Constraint):
@@ -50,7 +51,7 @@ class FunctionConstraint(Constraint):
             logits, target = gather_over_ranks(logits), gather_over_ranks(target)
         violation = self.function(logits, target)
         if not isinstance(violation, Tensor) or not violation.is_floating_point():
-            raise TypeError(f"the constraint {self.name} must return a floating-point tensor, got {violation!r}")
+            raise TypeError(f"the constraint {self.name} must return a floating-point tensor, got {quote(violation)}")
         if violation.dim() and violation.shape == logits.shape and len(logits) > 1:
             raise ValueError(
                 f"the constraint {self.name} gives a number a sample, {tuple(violation.shape)}; a constraint is on the "

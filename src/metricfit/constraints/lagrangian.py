@@ -13,6 +13,7 @@ from metricfit.constraints.function import FunctionConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.task import is_false
+from metricfit.errors import quote
 from metricfit.losses.mix import takes_weight
 from metricfit.metrics.base import Metric, MetricFactory
 from metricfit.metrics.requirements import Requirement
@@ -66,7 +67,7 @@ class AugmentedLagrangian(LateBuffers):
     ) -> None:
         super().__init__()
         if not isinstance(objective, nn.Module):
-            raise TypeError(f"the objective is a loss module, such as MetricLoss('precision'); got {objective!r}")
+            raise TypeError(f"the objective is a loss module, such as MetricLoss('precision'); got {quote(objective)}")
         if not 0.0 < mu <= mu_max < math.inf:
             raise ValueError(f"AugmentedLagrangian needs 0 < mu <= mu_max, both finite; got mu={mu}, mu_max={mu_max}")
         if not 1.0 <= rho < math.inf:
@@ -175,5 +176,5 @@ def _constraint(given: Constrains) -> Constraint:
         return FunctionConstraint(given)
     raise TypeError(
         f"a constraint is a requirement such as 'recall >= 0.9', a RankingConstraint or a function "
-        f"g(logits, target); got {given!r}"
+        f"g(logits, target); got {quote(given)}"
     )

@@ -17,6 +17,7 @@ from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.pairs import violations
 from metricfit.core.task import canonical, check_task, is_false, looks_at_values
+from metricfit.errors import quote
 
 PER = ("positive", "negative", "pair")
 
@@ -74,10 +75,11 @@ class RankingConstraint(Constraint):
         if not 0.0 <= margin < math.inf:
             raise ValueError(f"RankingConstraint needs a finite margin of at least 0, got {margin}")
         if per not in PER:
-            raise ValueError(f"per must be one of {', '.join(map(repr, PER))}, got {per!r}")
+            raise ValueError(f"per must be one of {', '.join(map(repr, PER))}, got {quote(per)}")
         if per != "pair" and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
             raise ValueError(
-                f"per={per!r} keeps a multiplier for every training sample: give size=, their number; got {size!r}"
+                f"per={quote(per)} keeps a multiplier for every training sample: give size=, their number; got "
+                f"{quote(size)}"
             )
         check_task(task)
         self.margin, self.per, self.size, self.normalize = float(margin), per, size, normalize
@@ -87,7 +89,7 @@ class RankingConstraint(Constraint):
         self.task, self.ignore_index, self.validate = task, ignore_index, validate
         self._judge = TargetJudge()
         if classes is not None and (not self.classes or len(set(self.classes)) < len(self.classes)):
-            raise ValueError(f"classes must be different class numbers, at least one; got {classes!r}")
+            raise ValueError(f"classes must be different class numbers, at least one; got {quote(classes)}")
         shape = () if self.classes is None else (len(self.classes),)
         for name in ("multiplier", "pending"):
             self.register_buffer(name, None if per == "pair" else torch.zeros(*shape, size or 0))
@@ -205,7 +207,7 @@ class RankingConstraint(Constraint):
     def extra_repr(self) -> str:
         """The constructor's arguments."""
         of = "" if self.classes is None else f", classes={list(self.classes)}"
-        return f"margin={self.margin:g}, per={self.per!r}, size={self.size}, normalize={self.normalize}{of}"
+        return f"margin={self.margin:g}, per={quote(self.per)}, size={self.size}, normalize={self.normalize}{of}"
 
 
 def _columns(batch: Columns, classes: tuple[int, ...] | None) -> tuple[Tensor, Tensor]:

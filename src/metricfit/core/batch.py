@@ -21,6 +21,7 @@ from metricfit.core.class_layout import Layout
 from metricfit.core.numerics import exact_dtype, is_positive
 from metricfit.core.soft_counts import hard_counts, masses, soft_counts
 from metricfit.core.steps import Linear, Step, StraightThrough, check_threshold
+from metricfit.errors import quote
 
 #: What a difference of sums that should be 0 can round to, as a share of the sums.
 ROUNDING = 1e-12
@@ -187,7 +188,7 @@ def at_thresholds(
     """Counts at one threshold, or stacked behind a leading axis at several. Hard ones can be at any number."""
     if isinstance(threshold, str):
         if threshold != "dynamic":
-            raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
+            raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}")
         if isinstance(batch, Columns):
             raise ValueError("the dynamic threshold is for multiclass logits; a binary or multilabel one is a number")
         return count(None)

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.numerics import counting_dtype, exact_dtype, has_storage, leading
+from metricfit.errors import quote
 
 POWERS = (0, 1, 2, 3)
 BINOMIAL = ((1,), (1, 1), (1, 2, 1), (1, 3, 3, 1))
@@ -56,7 +57,7 @@ def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: 
     elif per == "negative":
         sums = hinge_sums(-(f + margin), -f, opposite, power)
     else:
-        raise ValueError(f'per must be "positive" or "negative", got {per!r}')
+        raise ValueError(f'per must be "positive" or "negative", got {quote(per)}')
     return sums.to(counting_dtype(score.dtype))
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from metricfit.core.numerics import counting_dtype
 from metricfit.core.step_formulas import SLOPE, VALUE, StepFunction, Threshold, both_ends
+from metricfit.errors import quote
 
 #: Bound of the steps' parameters: float32 has no room for the gradients of steeper steps or of flatter outer pieces.
 STEEPEST = 1e6
@@ -213,7 +214,7 @@ def check_threshold(threshold: Threshold) -> None:
 
 def _check_step(step: object, owner: str) -> Step:
     if not isinstance(step, Step):
-        raise TypeError(f"{owner} needs a step such as steps.Linear(), got {step!r}")
+        raise TypeError(f"{owner} needs a step such as steps.Linear(), got {quote(step)}")
     return step
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from metricfit.core.batch import Batch, Classes, Columns
 from metricfit.core.class_layout import Layout
 from metricfit.core.numerics import counting_dtype
-from metricfit.errors import MetricfitError
+from metricfit.errors import MetricfitError, quote
 
 TASKS = ("binary", "multiclass", "multilabel")
 
@@ -114,7 +114,7 @@ def _classes(x: Tensor, y: Tensor, w: Tensor | None, per_image: bool, group: Ten
 def check_task(task: str | None) -> None:
     """Refuse a task there is not."""
     if task is not None and task not in TASKS:
-        raise ValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {task!r}")
+        raise ValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {quote(task)}")
 
 
 def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import quote
 from metricfit.models import Blend, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
 
 NAMES = ("auto", "blend", "tabm", "embedded", "mlp")
@@ -39,7 +40,7 @@ class Network:
 
     def __post_init__(self) -> None:
         if self.name not in (*NAMES[1:], "own"):
-            raise ValueError(f"there is no network {self.name!r}")
+            raise ValueError(f"there is no network {quote(self.name)}")
 
     @property
     def parts(self) -> int:
@@ -82,7 +83,7 @@ def network_named(name: str | OwnNetwork, in_features: int, out_features: int) -
     if name not in NAMES[1:]:
         raise ValueError(
             f"network is one of {', '.join(map(repr, NAMES))}, or a function of the numbers of inputs and outputs "
-            f"that gives a module; got {name!r}"
+            f"that gives a module; got {quote(name)}"
         )
     width = 0 if name == "mlp" else min(8 if name == "tabm" else 16, EMBEDDED_NUMBERS // in_features)
     width = width if width > 1 else 0

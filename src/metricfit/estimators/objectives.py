@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from torch import nn
 
+from metricfit.errors import quote
 from metricfit.losses import FocalLoss, MetricLoss, Mix, SurrogateFBetaLoss, WeightedBCELoss, WeightedCrossEntropyLoss
 from metricfit.metrics.base import Metric
 from metricfit.metrics.requirements import Requirement
@@ -33,9 +34,9 @@ def stages_for(
     "surrogate" are baselines for two classes; the surrogate is that of F-beta with the metric's beta, 1 if it has none.
     """
     if recipe not in RECIPES:
-        raise ValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}, got {recipe!r}")
+        raise ValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}, got {quote(recipe)}")
     if recipe in ("focal", "surrogate") and classes > 2:
-        raise ValueError(f"recipe={recipe!r} is for two classes, there are {classes}")
+        raise ValueError(f"recipe={quote(recipe)} is for two classes, there are {classes}")
     likelihood: nn.Module = WeightedBCELoss() if classes == 2 else WeightedCrossEntropyLoss()
     metric_loss = MetricLoss(metric, task=None if classes == 2 else "multiclass", average=average)
     if recipe == "constrained":

@@ -16,13 +16,15 @@ from types import ModuleType
 import joblib
 import torch
 
+from metricfit.errors import quote
+
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
 
 
 def check(jobs: int, backend: str) -> None:
     """Raise if cells cannot be run so."""
     if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {quote(backend)}")
     if jobs < 1 and jobs != -1:
         raise ValueError(f"jobs is how many cells at a time, 1 or more, or -1 for one a core; got {jobs}")
 

@@ -13,6 +13,7 @@ from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.games import Game, solve
 from metricfit.core.numerics import leading
 from metricfit.core.task import check_finite
+from metricfit.errors import quote
 from metricfit.losses.columns import ColumnLoss
 from metricfit.metrics.affine import affine_in_tp
 from metricfit.metrics.base import Formula, Metric, get_metric
@@ -81,10 +82,10 @@ class AdversarialLoss(ColumnLoss):
         self.set_reading(None, ignore_index)
         self.sync = sync
         if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < tol < 1:
-            raise ValueError(f"tol is how far the value may be off, a number between 0 and 1, got {tol!r}")
+            raise ValueError(f"tol is how far the value may be off, a number between 0 and 1, got {quote(tol)}")
         if one_class is not None and (not isinstance(one_class, Real) or not math.isfinite(one_class)):
             raise ValueError(
-                f"one_class is the value of a batch of one class, a finite number or None, got {one_class!r}"
+                f"one_class is the value of a batch of one class, a finite number or None, got {quote(one_class)}"
             )
         self.metric: Metric = get_metric(metric)
         self.subject_to: tuple[Requirement, ...] = tuple(as_requirements(subject_to))

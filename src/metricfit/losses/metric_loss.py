@@ -13,6 +13,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.task import check_task, is_false, looks_at_values
+from metricfit.errors import quote
 from metricfit.losses.additive import AdditiveLoss, Statistics
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.watch import GradientWatch, ProgressWatch
@@ -68,9 +69,9 @@ class MetricLoss(AdditiveLoss):
         super().__init__(sync=sync)
         self.metric = get_metric(metric)
         if step is not None and not isinstance(step, Step):
-            raise TypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {step!r}")
+            raise TypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
         if memory is not None and not isinstance(memory, RunningCounts):
-            raise TypeError(f"memory must be RunningCounts(decay=...), got {memory!r}")
+            raise TypeError(f"memory must be RunningCounts(decay=...), got {quote(memory)}")
         check_average(self.metric, average)
         check_task(task)
         if per_image and memory is not None:
@@ -102,7 +103,7 @@ class MetricLoss(AdditiveLoss):
         if isinstance(threshold, Real):
             threshold = float(threshold)
         if isinstance(threshold, str) and threshold != "dynamic":
-            raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {threshold!r}")
+            raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}")
         if not (threshold is None or isinstance(threshold, (str, float, Tensor))):
             threshold = tuple(float(one) for one in threshold)
         if threshold == ():

@@ -7,6 +7,8 @@ import math
 
 from torch import Tensor, nn
 
+from metricfit.errors import quote
+
 
 class Mix(nn.Module):
     """The weighted sum of losses, as in cross-entropy plus half a metric loss.
@@ -26,7 +28,7 @@ class Mix(nn.Module):
             raise ValueError("Mix needs at least one (loss, weight) pair")
         for member in members:
             if not (isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], nn.Module)):
-                raise TypeError(f"Mix takes (loss, weight) pairs, the losses modules; got {member!r}")
+                raise TypeError(f"Mix takes (loss, weight) pairs, the losses modules; got {quote(member)}")
             if isinstance(member[1], bool) or not isinstance(member[1], (int, float)) or not math.isfinite(member[1]):
                 raise ValueError(
                     f"the weight of {type(member[0]).__name__} in a Mix must be a finite number, got {member[1]!r}"

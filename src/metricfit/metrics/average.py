@@ -7,6 +7,7 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
+from metricfit.errors import quote
 from metricfit.metrics.base import Metric
 
 AVERAGES = ("macro", "micro", "weighted", None)
@@ -52,7 +53,7 @@ def averaged(metric: Metric, counts: Counts, average: str | None = "macro", *, t
 def check_average(metric: Metric, average: str | None) -> None:
     """Refuse an average that does not exist, or that the metric has no meaning under."""
     if average not in AVERAGES:
-        raise ValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {average!r}")
+        raise ValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}")
     if average == "micro" and metric.class_index is not None:
         raise ValueError(f"{metric.name} is of one class, which average='micro' sums with the others")
     if average == "micro" and any(isinstance(given, tuple) for given in metric.parameters.values()):

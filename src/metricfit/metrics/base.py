@@ -288,7 +288,7 @@ def _made(
         raise InvalidTypeError(f"a metric is made of a function of Counts, got {type(formula).__name__}")
     needed = frozenset((needs,) if isinstance(needs, str) else needs)
     if not needed <= {"positives", "negatives"}:
-        raise InvalidValueError(f"needs is any of 'positives' and 'negatives', got {needs!r}")
+        raise InvalidValueError(f"needs is any of 'positives' and 'negatives', got {quote(needs)}")
     settings: dict[str, Any] = {
         "minimize": minimize,
         "needs": needed,

@@ -15,6 +15,7 @@ from torch import Tensor
 from metricfit.core.batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype
+from metricfit.errors import quote
 from metricfit.metrics.average import averaged
 from metricfit.metrics.base import Formula, Metric, get_metric
 
@@ -113,7 +114,7 @@ def _value(decided: Tensor, y: Tensor, w: Tensor, classes: int, metric: Metric, 
 def _checked(logits: Tensor, target: Tensor, weight: Tensor | None, average: str) -> tuple[Tensor, Tensor, Tensor]:
     if average not in ("macro", "micro", "weighted"):
         raise ValueError(
-            f"best_offsets needs one number to better: average 'macro', 'micro' or 'weighted', got {average!r}"
+            f"best_offsets needs one number to better: average 'macro', 'micro' or 'weighted', got {quote(average)}"
         )
     z, y = (torch.as_tensor(given).detach() for given in (logits, target))
     if z.dim() != 2 or z.shape[1] < 2 or y.shape != z.shape[:1] or len(y) == 0:

@@ -8,6 +8,8 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from metricfit.errors import quote
+
 ClassWeight = str | Sequence[float] | Mapping[int, float]
 
 
@@ -21,13 +23,13 @@ def of_classes(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor
     counts = labels.bincount(minlength=classes)
     if isinstance(class_weight, str):
         if class_weight != "balanced":
-            raise ValueError(f"class_weight is 'balanced' or a weight for each class, got {class_weight!r}")
+            raise ValueError(f"class_weight is 'balanced' or a weight for each class, got {quote(class_weight)}")
         return len(labels) / (counts.clamp(min=1) * (counts > 0).sum()).to(torch.get_default_dtype())
     if isinstance(class_weight, Mapping):
         class_weight = _listed(class_weight, len(counts))
     given = torch.as_tensor(class_weight, dtype=torch.get_default_dtype(), device=y.device)
     if given.dim() != 1 or not bool((given.isfinite() & (given >= 0)).all()):
-        raise ValueError(f"class_weight is a finite weight of at least 0 for each class, got {class_weight!r}")
+        raise ValueError(f"class_weight is a finite weight of at least 0 for each class, got {quote(class_weight)}")
     if len(given) < len(counts):
         raise ValueError(f"class_weight has {len(given)} weights, the labels go to {len(counts) - 1}")
     return given
@@ -48,7 +50,7 @@ def of_labels(by_class: Tensor, labels: Tensor) -> Tensor:
 
 def _listed(given: Mapping[int, float], classes: int) -> list[float]:
     if not given or not all(isinstance(each, Integral) and each >= 0 for each in given):
-        raise ValueError(f"class_weight names classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {given!r}")
+        raise ValueError(f"class_weight names classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {quote(given)}")
     return [float(given.get(each, 1.0)) for each in range(max(classes, max(given) + 1))]
 
 

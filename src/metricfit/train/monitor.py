@@ -14,7 +14,7 @@ from metricfit.core.batch import Batch as SettledBatch
 from metricfit.core.class_shares import settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.task import canonical, check_nan_logits, check_task
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import InfeasibleError, Sweep, auroc, average_precision, best_of_sweep, one_class
@@ -57,7 +57,7 @@ class Monitor:
         if self.threshold != "best" and not (
             isinstance(self.threshold, (int, float)) and 0.0 < float(self.threshold) < 1.0
         ):
-            raise ValueError(f"threshold is a number strictly between 0 and 1, or 'best'; got {self.threshold!r}")
+            raise ValueError(f"threshold is a number strictly between 0 and 1, or 'best'; got {quote(self.threshold)}")
         if self.metric == "loss" or (isinstance(self.metric, str) and self.metric in RANKINGS):
             if self.subject_to is not None or self.threshold == "best":
                 what = "threshold='best'" if self.subject_to is None else "subject_to"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import pad_sequence
 
+from metricfit.errors import quote
 from metricfit.train.batch import SAMPLES_AT_ONCE
 from metricfit.train.member_checks import ALONE
 from metricfit.train.stacks import Stack, cloned, rows_of
@@ -37,7 +38,7 @@ class StackedModels:
 
     def __init__(self, models: Sequence[nn.Module], device: torch.device, precision: str | None = None) -> None:
         if precision not in (None, "bf16-mixed"):
-            raise ValueError(f"a population's precision is None or 'bf16-mixed', got {precision!r}")
+            raise ValueError(f"a population's precision is None or 'bf16-mixed', got {quote(precision)}")
         self.device, self.mixed = device, precision is not None
         for model in models:
             model.to(device)

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from metricfit.constraints import AugmentedLagrangian, RequirementConstraint
 from metricfit.core.steps import Annealed
+from metricfit.errors import quote
 from metricfit.losses.mix import takes_weight
 from metricfit.metrics.base import Metric
 from metricfit.train.batch import Batch
@@ -59,7 +60,9 @@ class Stage:
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, nn.Module):
-            raise TypeError(f"a stage's objective is a loss module, got {self.objective!r}{_uncalled(self.objective)}")
+            raise TypeError(
+                f"a stage's objective is a loss module, got {quote(self.objective)}{_uncalled(self.objective)}"
+            )
         if self.epochs is not None and (not isinstance(self.epochs, Integral) or self.epochs < 1):
             raise ValueError(f"epochs must be at least 1, a whole number, got {self.epochs}")
         if isinstance(self.optimizer, Optimizer):
@@ -73,7 +76,7 @@ class Stage:
                 f"ExponentialLR(optimizer, 0.9), not a {type(self.scheduler).__name__} that is made already"
             )
         if self.scheduler_step is not None and self.scheduler_step not in STEPS:
-            raise ValueError(f"scheduler_step is 'epoch', 'batch' or None, got {self.scheduler_step!r}")
+            raise ValueError(f"scheduler_step is 'epoch', 'batch' or None, got {quote(self.scheduler_step)}")
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience must be at least 1 epoch, got {self.patience}")
         if self.lr is not None and not self.lr > 0:
@@ -130,7 +133,7 @@ def stages_of(objective: nn.Module | Stage | Iterable[Stage], **usual: Any) -> l
         given = list(objective) if isinstance(objective, Iterable) and not isinstance(objective, (type, str)) else []
     if not given or not all(isinstance(each, Stage) for each in given):
         raise TypeError(
-            f"the objective is a loss, a Stage or a list of Stages such as recipes.mix('f1'); got {objective!r}"
+            f"the objective is a loss, a Stage or a list of Stages such as recipes.mix('f1'); got {quote(objective)}"
             f"{_uncalled(objective)}"
         )
     filled = [each.filled(**usual, name=f"stage {at}") for at, each in enumerate(given)]
