@@ -197,11 +197,11 @@ def test_a_beta_per_class_on_a_binary_problem_is_explained():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: steps.Linear(0.0), r"Linear needs 0 < delta < 0\.5, got 0\.0"),
-        (lambda: steps.Linear(0.5), r"Linear needs 0 < delta < 0\.5"),
-        (lambda: steps.Sigmoid(0.0), "Sigmoid needs a finite k > 0, got"),
-        (lambda: steps.Sigmoid(math.nan), "Sigmoid needs a finite k > 0, got"),
-        (lambda: steps.RaisedCosine(-1.0), "RaisedCosine needs a finite width > 0, got"),
+        (lambda: steps.Linear(0.0), r"Linear needs a delta of at least 1e-06 and below 0\.5, got 0\.0"),
+        (lambda: steps.Linear(0.5), r"Linear needs a delta of at least 1e-06 and below 0\.5"),
+        (lambda: steps.Sigmoid(0.0), r"Sigmoid needs k above 0 and at most 1e\+06, got"),
+        (lambda: steps.Sigmoid(math.nan), r"Sigmoid needs k above 0 and at most 1e\+06, got"),
+        (lambda: steps.RaisedCosine(-1.0), "RaisedCosine needs a finite width of at least 1e-06, got"),
         (
             lambda: steps.Annealed(steps.Linear(), steps.Identity()).advance(1.5),
             "fraction of training done, from 0 to 1",

@@ -62,5 +62,5 @@ def test_one_logit_has_a_threshold(logit):
 
 
 def test_what_is_infeasible_is_reported_in_probabilities():
-    with pytest.raises(InfeasibleError, match=r"nearest at threshold 0\.\d+"):
+    with pytest.raises(InfeasibleError, match=r"nearest threshold is 0\.\d+"):
         best_probability_threshold([5.0, 1.0, -3.0], [0, 1, 1], "f1", ["precision >= 0.9", "recall >= 0.9"])

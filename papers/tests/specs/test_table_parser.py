@@ -65,7 +65,7 @@ def test_a_stranger_adds_a_table_by_writing_the_file_of_the_page(mine, tmp_path)
         (("'f1', step=Linear", "'f1', step=Liner"), "rows.soft F1.loss.paper: 'Liner' is not known here"),
         (("MetricLoss('f1', step=Linear(0.1))", "__import__('os')"), "'__import__' is not known here"),
         (("MetricLoss('f1', step=Linear(0.1))", "1 + 1"), "is not a call such as MetricLoss('f1')"),
-        (("Linear(0.1)", "Linear(7)"), "Linear needs 0 < delta < 0.5, got 7"),
+        (("Linear(0.1)", "Linear(7)"), "Linear needs a delta of at least 1e-06 and below 0.5, got 7"),
         (('metric = "f1"', 'metric = "f11"'), "columns.f1.metric: "),
         (('decided = "tuned f1"', 'decided = "tuned"'), "rows.BCE, tuned.decided: should be 'mean', 'half' or"),
         (('of = "BCE"', 'of = "BEC"'), "rows.BCE, tuned.of: should be a row that is trained, got 'BEC'"),
