@@ -19,7 +19,7 @@ from page import fill, table
 from torch import Tensor
 
 from metricfit import MetricLoss
-from metricfit.core import cpu_kernel
+from metricfit.core.kernels import binary_cpu as cpu_kernel
 from metricfit.core.steps import ClosedFormStep
 from metricfit.steps import Linear, Sigmoid
 

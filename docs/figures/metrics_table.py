@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from page import fill
 
-from metricfit.metrics import Metric, registry
+from metricfit.metrics import Metric
+from metricfit.metrics import parsing as registry
 
 PAGE, MARK = "concepts/metrics.md", "metrics"
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from page import BLUE, GREEN, GREY, ORANGE, RED, plt, save
 from torch import Tensor
 
-from metricfit.core.pairs import hinge_sums
+from metricfit.core.kernels.pairs import hinge_sums
 
 POINTS = torch.tensor([3.6, 2.9, 2.5, 1.4, 0.6], dtype=torch.float64)
 QUERY = 1.0

@@ -19,8 +19,8 @@ from torch import nn
 
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, fit
-from metricfit.train.folder import RunFolder
-from metricfit.train.randomness import capture
+from metricfit.train.checkpoint.folder import RunFolder
+from metricfit.train.checkpoint.randomness import capture
 
 SAMPLES, BATCH, EPOCHS, CHECKPOINTS = 8192, 256, 12, 50
 WIDTHS = (32, 256, 1024)

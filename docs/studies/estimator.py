@@ -22,8 +22,8 @@ from common import DOCS, fill, table
 from recipes import RESULTS as RECIPES
 from recipes import splits_of, study_names
 
-from metricfit.experiments import Cell, Progress, run
 from metricfit.metrics import f1
+from metricfit.runs import Cell, Progress, run
 from metricfit.stats import SplitComparison, compare, compare_splits
 
 RESULTS = RECIPES.with_name("estimator.json")
@@ -36,7 +36,7 @@ def work(folder: Path, device: str | None, cell: Cell) -> dict[str, Any]:
     """One fit: the test F1 at the model's own threshold and at 0.5, and what training came to."""
     from metricfit.core.counts import Counts
     from metricfit.data import load
-    from metricfit.estimators import MetricClassifier
+    from metricfit.tabular import MetricClassifier
 
     name, _, at = cell.name
     rows = load(name, folder)

@@ -30,8 +30,8 @@ from metricfit.curves import best_threshold
 from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
 from metricfit.metrics import f1
 from metricfit.train import FitResult, Stage, fit_population
+from metricfit.train.data.order import seed_of
 from metricfit.train.folds import stratified_folds
-from metricfit.train.order import seed_of
 from metricfit_papers.models import study_mlp
 
 HERE = Path(__file__).resolve().parent

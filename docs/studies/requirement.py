@@ -28,7 +28,7 @@ from metricfit.core.counts import Counts
 from metricfit.curves import best_threshold
 from metricfit.train import Stage, fit_population
 from metricfit.train import recipes as ready
-from metricfit.train.order import seed_of
+from metricfit.train.data.order import seed_of
 from metricfit_papers.models import study_mlp
 
 HERE = Path(__file__).resolve().parent

@@ -12,17 +12,17 @@ from metricfit.losses import MetricLoss, RunningCounts, SurrogateFBetaLoss
 from metricfit.metrics import get_metric, metric, parse_requirement
 
 if TYPE_CHECKING:
-    from metricfit import estimators, stats, train
-    from metricfit.estimators import MetricClassifier
+    from metricfit import stats, tabular, train
+    from metricfit.tabular import MetricClassifier
     from metricfit.train import evaluate, fit
 
 #: Loaded when first used, for they need packages that the rest does not.
 _LATER = {
-    "MetricClassifier": "metricfit.estimators",
-    "estimators": "metricfit",
+    "MetricClassifier": "metricfit.tabular",
     "evaluate": "metricfit.train",
     "fit": "metricfit.train",
     "stats": "metricfit",
+    "tabular": "metricfit",
     "train": "metricfit",
 }
 
@@ -38,7 +38,6 @@ __all__ = [
     "__version__",
     "constraints",
     "curves",
-    "estimators",
     "evaluate",
     "fit",
     "get_metric",
@@ -48,6 +47,7 @@ __all__ = [
     "parse_requirement",
     "stats",
     "steps",
+    "tabular",
     "train",
 ]
 

@@ -1,5 +1,6 @@
 """Exact curves and the best threshold, for any metric, from one sort."""
 
+from metricfit.decide.offsets import BestOffsets, best_offsets
 from metricfit.metrics.curves import (
     BestThreshold,
     PrecisionRecallCurve,
@@ -13,7 +14,6 @@ from metricfit.metrics.curves import (
     roc,
 )
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning, RequirementValue
-from metricfit.metrics.offsets import BestOffsets, best_offsets
 
 __all__ = [
     "BestOffsets",

@@ -9,13 +9,13 @@ import pytest
 import metricfit
 from metricfit.curves import InfeasibleError
 from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError, ModelFileError, quote, shorten
-from metricfit.experiments import CellError
+from metricfit.runs import CellError
 from metricfit.train import NotFiniteError
 
 SKIPPED = (
-    "metricfit.core._triton_source",  # needs a GPU to import
+    "metricfit.core.kernels.triton_source",  # needs a GPU to import
     "metricfit.data.images",  # moved: importing it is an error
-    "metricfit.experiments.reproduce",  # moved: importing it is an error
+    "metricfit.runs.reproduce",  # moved: importing it is an error
 )
 
 

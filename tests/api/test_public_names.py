@@ -26,7 +26,7 @@ NAMES = {
     "metricfit.data": """
         Preparation STUDY Table fetch folds load names split
     """,
-    "metricfit.estimators": """
+    "metricfit.tabular": """
         MetricClassifier
     """,
     "metricfit.losses": """
@@ -46,7 +46,7 @@ NAMES = {
     "metricfit.report": """
         Method Report Section comparison learning_curves multiclass render scores write
     """,
-    "metricfit.experiments": """
+    "metricfit.runs": """
         Cell CellError Progress run
     """,
     "metricfit.stats": """

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from metricfit.cli.app import app
-from metricfit.experiments.methods import methods
+from metricfit.tabular.compare.methods import methods
 
 pytestmark = pytest.mark.slow
 

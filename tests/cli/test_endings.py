@@ -19,9 +19,9 @@ from metricfit._version import __version__
 from metricfit.cli.app import COMMANDS, app
 from metricfit.cli.errors import UserError, told
 from metricfit.curves import InfeasibleError
-from metricfit.experiments import Cell, CellError, run
-from metricfit.experiments.failures import deliberate
 from metricfit.metrics import get_metric
+from metricfit.runs import Cell, CellError, run
+from metricfit.runs.failures import deliberate
 
 
 @pytest.fixture(autouse=True)

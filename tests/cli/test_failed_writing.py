@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from metricfit.cli import pages
 from metricfit.cli.app import app
+from metricfit.report import pages
 
 SMALL = ("--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json")
 

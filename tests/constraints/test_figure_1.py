@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from metricfit import RankingConstraint
-from metricfit.core.pairs import hinge_sums
+from metricfit.core.kernels.pairs import hinge_sums
 
 LABELS = torch.tensor([sign == "+" for sign in "--+--++-++"]).long()
 LEFTMOST_POSITIVE, RIGHTMOST_NEGATIVE = (2, 3), (6, 7)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from metricfit import Counts, MetricLoss, metrics, steps
-from metricfit.core import cpu_kernel
+from metricfit.core.kernels import binary_cpu as cpu_kernel
 
 STEPS = [steps.Linear(0.1), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
 BLOCK = 16

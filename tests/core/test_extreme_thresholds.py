@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from metricfit import Counts, MetricLoss, steps
-from metricfit.core import cpu_kernel
+from metricfit.core.kernels import binary_cpu as cpu_kernel
 
 THRESHOLDS = [1e-300, 1e-40, 1e-20, 1e-8, 1e-5, 0.01, 0.5, 0.99, 1 - 1e-5, 1 - 1e-8, 1 - 2**-53]
 LOGITS = [value / 4 for value in range(-160, 161)] + [-1e4, -100.0, -90.0, 90.0, 100.0, 1e4]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricfit.core import pairs
+from metricfit.core.kernels import pairs
 
 NAN = float("nan")
 POWERS = [0, 1, 2, 3]

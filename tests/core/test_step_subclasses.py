@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from metricfit import Counts, MetricLoss, losses, metrics, steps
-from metricfit.core import cpu_kernel, triton_kernel
+from metricfit.core.kernels import binary_cpu as cpu_kernel
+from metricfit.core.kernels import binary_triton as triton_kernel
 from metricfit.core.steps import ClosedFormStep
 
 X = torch.tensor([2.0, -1.0, 0.3, -0.2])

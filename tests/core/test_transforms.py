@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, jacrev, vmap
 
 from metricfit import MetricLoss, steps
-from metricfit.core.soft_counts import soft_counts
+from metricfit.core.kernels.binary import soft_counts
 
 STEPS = {
     "linear": lambda: steps.Linear(0.1),

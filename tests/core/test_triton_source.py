@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from metricfit import steps
-from metricfit.core import triton_kernel
+from metricfit.core.kernels import binary_triton as triton_kernel
 
 STEPS = [
     steps.Linear(0.1),
@@ -98,12 +98,12 @@ def triton_on_cpu(monkeypatch):
     triton.jit, triton.language = Jitted, language
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", language)
-    monkeypatch.delitem(sys.modules, "metricfit.core._triton_source", raising=False)
+    monkeypatch.delitem(sys.modules, "metricfit.core.kernels.triton_source", raising=False)
     monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
     monkeypatch.setattr(triton_kernel, "BLOCK", 64)
-    importlib.import_module("metricfit.core._triton_source")
+    importlib.import_module("metricfit.core.kernels.triton_source")
     yield SimpleNamespace(counts=triton_kernel.counts, gradient=triton_kernel.gradient)
-    sys.modules.pop("metricfit.core._triton_source", None)  # the real one needs the real Triton
+    sys.modules.pop("metricfit.core.kernels.triton_source", None)  # the real one needs the real Triton
 
 
 @every_step

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from metricfit.core import pairs
+from metricfit.core.kernels import pairs
 from metricfit.losses import MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, WMWLoss
 
 pytestmark = [

@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, vmap
 
 from metricfit import Counts, MetricLoss, steps
-from metricfit.core import triton_kernel
+from metricfit.core.kernels import binary_triton as triton_kernel
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,9 +11,9 @@ from scipy.sparse import block_array, csr_array, eye_array, kron
 from torch.func import grad, vmap
 
 from metricfit import Counts, get_metric, metrics, parse_requirement
-from metricfit.core import games
 from metricfit.losses import AdversarialLoss, Mix, WeightedBCELoss
-from metricfit.metrics.affine import affine_in_tp
+from metricfit.losses.adversarial import game as games
+from metricfit.losses.adversarial.affine_metrics import affine_in_tp
 
 WITH_PARAMETERS = ["fbeta(beta=2)", "tversky(alpha=0.3,beta=0.7)", "cost(fp=1,fn=10)"]
 BENT_NAMES = {"gmean", "jaccard", "p4"}

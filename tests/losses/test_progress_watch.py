@@ -10,7 +10,7 @@ from torch import nn
 
 from metricfit import MetricLoss, RunningCounts
 from metricfit.losses import Mix, StalledLossWarning
-from metricfit.losses.watch import STALL_AT
+from metricfit.losses.gradient_watch import STALL_AT
 
 
 def stalled(caught):

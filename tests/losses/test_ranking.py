@@ -8,8 +8,8 @@ import torch
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from metricfit import Counts, curves, steps
-from metricfit.core import pairs
-from metricfit.core.task import DivergedError
+from metricfit.core.kernels import pairs
+from metricfit.core.tasks import DivergedError
 from metricfit.losses import (
     MBAUCLoss,
     Mix,

@@ -11,11 +11,11 @@ from page_parts import carried, decoded, parts
 from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, get_metric
-from metricfit.cli import pages
-from metricfit.experiments.compare import Comparison
-from metricfit.experiments.methods import DEFAULT, REFERENCE
-from metricfit.experiments.standings import Row, interval_of_mean
+from metricfit.report import pages
 from metricfit.stats import compare_splits
+from metricfit.tabular.compare.comparison import Comparison
+from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
+from metricfit.tabular.compare.standings import Row, interval_of_mean
 
 TINY = {"network": "mlp", "members": 2, "epochs": 4, "time_budget": None, "random_state": 0}
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from metricfit.report import words
+from metricfit.report import formatting as words
 
 SCRIPT = (files("metricfit.report") / "assets" / "explorer.js").read_text()
 

@@ -6,7 +6,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from metricfit import Counts, MetricLoss, steps
-from metricfit.core import class_layout
+from metricfit.core.kernels import class_layout
 from metricfit.metrics import confusion_matrix
 
 SHAPES = {"rows": (), "images": (3, 5), "volumes": (2, 3, 2)}

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from runs_to_kill import one_model
 
-from metricfit.train.folder import RunFolder
-from metricfit.train.packing import unpack
+from metricfit.train.checkpoint.folder import RunFolder
+from metricfit.train.checkpoint.packing import unpack
 
 
 def fill(disk: Path, leave: int) -> None:

@@ -21,7 +21,7 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, steps
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, FitResult, Monitor, Stage, fit, fit_population
-from metricfit.train.folder import RunFolder
+from metricfit.train.checkpoint.folder import RunFolder
 
 SAMPLES, EVERY = 200, 5
 

@@ -17,7 +17,7 @@ from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, Runnin
 from metricfit.losses import WeightedBCELoss
 from metricfit.models import PerMember, TabM
 from metricfit.train import Monitor, Stage, evaluate, fit
-from metricfit.train.order import Order
+from metricfit.train.data.order import Order
 
 N = 150
 

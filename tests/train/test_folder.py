@@ -12,11 +12,11 @@ import torch
 from exactly import assert_same
 from hypothesis import given, settings
 
-from metricfit.train.folder import CHECKPOINT, KEPT, RunFolder
-from metricfit.train.inside import fingerprint
-from metricfit.train.lock import Lock
-from metricfit.train.packing import pack, unpack
-from metricfit.train.spec import differences
+from metricfit.train.checkpoint.folder import CHECKPOINT, KEPT, RunFolder
+from metricfit.train.checkpoint.lock import Lock
+from metricfit.train.checkpoint.packing import pack, unpack
+from metricfit.train.checkpoint.provenance import fingerprint
+from metricfit.train.checkpoint.run_spec import differences
 
 DTYPES = [
     torch.bool,
@@ -203,7 +203,7 @@ def test_code_is_not_compared_between_two_pythons():
 
 def test_what_is_inside_survives_another_process():
     code = (
-        "import json; from metricfit.train import Monitor; from metricfit.train.inside import inside\n"
+        "import json; from metricfit.train import Monitor; from metricfit.train.checkpoint.provenance import inside\n"
         "def mine(counts): return counts.tp if 'a' in {'a', 'b', 'c'} else counts.fp\n"
         "print(json.dumps(inside(Monitor(mine, subject_to=['recall >= 0.5', 'mcc >= 0.1']))))"
     )

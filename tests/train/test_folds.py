@@ -8,8 +8,8 @@ from torch import nn
 from metricfit.curves import best_threshold
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import fit, fit_folds, recipes
+from metricfit.train.data.order import seed_of
 from metricfit.train.folds import stratified_folds
-from metricfit.train.order import seed_of
 
 N = 200
 

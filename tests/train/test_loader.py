@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_wor
 
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, evaluate, fit
-from metricfit.train.folder import RunFolder
-from metricfit.train.loader import FromLoader
+from metricfit.train.checkpoint.folder import RunFolder
+from metricfit.train.data.loaders import FromLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on a single core
 N = 200

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from metricfit.train.order import Order, seed_of
+from metricfit.train.data.order import Order, seed_of
 
 LABELS = (torch.arange(1025) % 40 == 0).long()  # 26 positives
 

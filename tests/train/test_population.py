@@ -11,9 +11,9 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
 from metricfit.models import PerMember
 from metricfit.train import Callback, Monitor, Stage, fit, fit_population, recipes
-from metricfit.train.member_checks import ELEMENTWISE, PROPORTIONAL
-from metricfit.train.population import Population
-from metricfit.train.samples import InMemory
+from metricfit.train.data.samples import InMemory
+from metricfit.train.engine.member_checks import ELEMENTWISE, PROPORTIONAL
+from metricfit.train.engine.population_learner import Population
 
 N, MEMBERS = 300, 10
 

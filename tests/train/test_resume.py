@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from metricfit import AugmentedLagrangian, MetricLoss
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import Callback, CheckpointWarning, Monitor, Stage, fit, fit_population
-from metricfit.train.folder import RunFolder
+from metricfit.train.checkpoint.folder import RunFolder
 
 STEPS = 49
 

@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import evaluate, fit
-from metricfit.train.batch import batch_of
-from metricfit.train.loader import FromLoader
-from metricfit.train.samples import FromDataset, InMemory, source, type_of
+from metricfit.train.data.batches import batch_of
+from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.samples import FromDataset, InMemory, source, type_of
 
 CPU = torch.device("cpu")
 X = torch.arange(20.0).reshape(10, 2)

@@ -6,9 +6,9 @@ from damages import DAMAGES, damage
 
 from metricfit.errors import CheckpointError
 from metricfit.train import CheckpointWarning
-from metricfit.train.folder import RunFolder
-from metricfit.train.packing import DamagedError, pack, unpack
-from metricfit.train.saved_state import load_state
+from metricfit.train.checkpoint.folder import RunFolder
+from metricfit.train.checkpoint.packing import DamagedError, pack, unpack
+from metricfit.train.checkpoint.saved_state import load_state
 
 
 def state(step):
@@ -78,7 +78,7 @@ def test_every_beginning_of_a_packed_state_is_noticed():
 
 @pytest.mark.parametrize("content", [[1, 2], {"dict": 3}, {"dict": [[{"list": []}, 1]]}, {"tensor": "9"}, "text"])
 def test_other_values_than_packed_ones_are_noticed(content, monkeypatch):
-    monkeypatch.setattr("metricfit.train.packing._without_tensors", lambda *given: content)
+    monkeypatch.setattr("metricfit.train.checkpoint.packing._without_tensors", lambda *given: content)
     packed = pack({})
     monkeypatch.undo()
     with pytest.raises(DamagedError):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from metricfit.train import stacked_models
-from metricfit.train.stacked_models import StackedModels
+from metricfit.train.engine import stacked_models
+from metricfit.train.engine.stacked_models import StackedModels
 
 CPU = torch.device("cpu")
 

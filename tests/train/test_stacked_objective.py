@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
-from metricfit.train.stacked_objective import StackedObjective, weighs_all, with_state
-from metricfit.train.stacks import Stacked, filled
+from metricfit.train.engine.stacked_objective import StackedObjective, weighs_all, with_state
+from metricfit.train.engine.stacked_tensors import Stacked, filled
 
 SAMPLES, LENGTHS = 40, (20, 17, 20)
 CPU = torch.device("cpu")

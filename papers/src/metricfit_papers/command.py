@@ -16,7 +16,7 @@ import metricfit_papers as tables
 from metricfit.cli import options
 from metricfit.cli.errors import UserError, told
 from metricfit.cli.printing import bar, say, show
-from metricfit.experiments.backends import BACKENDS
+from metricfit.runs.backends import BACKENDS
 from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.table_spec import ALL
 

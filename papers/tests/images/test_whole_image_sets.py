@@ -12,10 +12,10 @@ from torch import nn
 
 import metricfit_papers as papers
 from metricfit import models
-from metricfit.experiments import CellError
 from metricfit.losses import WeightedBCELoss
+from metricfit.runs import CellError
 from metricfit.train import Callback, fit_population
-from metricfit.train.population import Population
+from metricfit.train.engine.population_learner import Population
 from metricfit_papers.datasets.preparations import PIXELS
 from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import WholeSet

@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 import metricfit_papers as papers
-from metricfit.experiments import CellError
-from metricfit.train.folder import RunFolder
+from metricfit.runs import CellError
+from metricfit.train.checkpoint.folder import RunFolder
 from metricfit_papers.results import table_run
 
 SMALL = {"trials": 2, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}

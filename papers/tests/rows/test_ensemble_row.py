@@ -11,11 +11,11 @@ from sklearn.metrics import roc_auc_score
 
 import metricfit_papers as papers
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
-from metricfit.experiments import CellError
 from metricfit.losses import MarginLoss
+from metricfit.runs import CellError
 from metricfit.stats import delong_test
 from metricfit.train import fit_population
-from metricfit.train.order import seed_of
+from metricfit.train.data.order import seed_of
 from metricfit_papers.datasets.trials import make_trials
 from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import CifarPair

@@ -12,7 +12,7 @@ import pytest
 import metricfit_papers as papers
 from metricfit.data import Table, load
 from metricfit.data.catalogue import CATALOGUE
-from metricfit.experiments.cells import CellError
+from metricfit.runs.cells import CellError
 from metricfit_papers.datasets import dataset_files, trials
 from metricfit_papers.datasets.preparations import PIXELS
 from metricfit_papers.results import markdown, result_files

@@ -35,9 +35,9 @@ class Entry(NamedTuple):
 
 #: The summaries stand here too, since reading them off the functions would load every library there is.
 COMMANDS = {
-    "fit": Entry("fitting", "Train a classifier for the metric, choose its threshold, write the model and a report."),
+    "fit": Entry("fit", "Train a classifier for the metric, choose its threshold, write the model and a report."),
     "compare": Entry(
-        "comparing",
+        "compare",
         "Compare ways to train and to choose a threshold, on identical folds; say which to use.",
         resumes=True,
     ),

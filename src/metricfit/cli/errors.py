@@ -59,8 +59,8 @@ def told(command: Callable[..., None], *, resumes: bool = False) -> Callable[...
 
 
 def _is_the_users(error: Exception) -> bool:
-    from metricfit.experiments.cells import CellError  # loads what most commands do not need to start
-    from metricfit.experiments.failures import deliberate
+    from metricfit.runs.cells import CellError  # loads what most commands do not need to start
+    from metricfit.runs.failures import deliberate
 
     if isinstance(error, CellError):
         return error.details is None

@@ -11,15 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from metricfit._files import new_file
-from metricfit.cli import options, pages
+from metricfit.cli import options
 from metricfit.cli.errors import UserError
-from metricfit.cli.findings import requirements_on
 from metricfit.cli.printing import say, show, working
 from metricfit.cli.rows import check_file
 from metricfit.cli.tables import read_table, shown, split_target
 from metricfit.errors import QUOTED, quote, shorten
-from metricfit.estimators import MetricClassifier
 from metricfit.metrics import averaged, get_metric
+from metricfit.report import pages
+from metricfit.report.findings import requirements_on
+from metricfit.tabular import MetricClassifier
 
 WIDEST = 12  # classes side by side
 WRITERS = {

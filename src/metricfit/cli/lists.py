@@ -7,7 +7,7 @@ from typing import Any
 
 from metricfit.cli.options import AsJson
 from metricfit.cli.printing import show
-from metricfit.metrics import registry
+from metricfit.metrics import parsing as registry
 
 
 def metrics(as_json: AsJson = False) -> None:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from metricfit.experiments.cells import Progress as CellProgress
+    from metricfit.runs.cells import Progress as CellProgress
 
 WIDTH_OF_FILES = 160  # where no terminal says how wide it is
 

@@ -12,8 +12,8 @@ from metricfit.cli.errors import UserError
 from metricfit.cli.printing import say
 from metricfit.cli.tables import check_classes, read_table, shown, split_target
 from metricfit.errors import QUOTED, quote, shorten
-from metricfit.estimators.labels import choose_positive_class
 from metricfit.metrics import get_metric, parse_requirement
+from metricfit.tabular.positive_class import choose_positive_class
 
 
 def check_words(metric: str, subject_to: list[str] | None) -> None:

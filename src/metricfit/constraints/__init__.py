@@ -1,8 +1,8 @@
 """Constraints on training, and the augmented Lagrangian that keeps them."""
 
-from metricfit.constraints.base import Constraint
+from metricfit.constraints.augmented_lagrangian import AugmentedLagrangian
+from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.function import FunctionConstraint
-from metricfit.constraints.lagrangian import AugmentedLagrangian
 from metricfit.constraints.ranking import RankingConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.constraints.terms import augmented_term, equality_term, next_multiplier

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.constraints.base import Constraint
+from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.terms import augmented_term, next_multiplier
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.numerics import ratio

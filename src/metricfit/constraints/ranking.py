@@ -9,14 +9,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.constraints.base import Constraint
+from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.terms import equality_term
-from metricfit.core.batch import Classes, Columns
+from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge, settled_task
 from metricfit.core.distributed import gather_over_ranks
+from metricfit.core.kernels.pairs import violations
 from metricfit.core.numerics import has_storage, ratio
-from metricfit.core.pairs import violations
-from metricfit.core.task import canonical, check_task, is_false, looks_at_values
+from metricfit.core.tasks import canonical, check_task, is_false, looks_at_values
 from metricfit.errors import quote
 
 PER = ("positive", "negative", "pair")

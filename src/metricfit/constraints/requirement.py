@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.constraints.base import Constraint
+from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.terms import augmented_term, next_multiplier
 from metricfit.core.class_shares import TargetJudge, settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.steps import Step, check_threshold
-from metricfit.core.task import check_task
+from metricfit.core.tasks import check_task
 from metricfit.errors import quote
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from metricfit.core.task import looks_at_values
+from metricfit.core.tasks import looks_at_values
 from metricfit.errors import InvalidValueError
 
 #: Rows with exactly one label before a warning: a few rows of a multilabel set have one label each by chance.

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.batch import ROUNDING, Thresholds, at_thresholds, full_precision
+from metricfit.core.canonical_batch import ROUNDING, Thresholds, at_thresholds, full_precision
 from metricfit.core.class_shares import settled_task
 from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.steps import Step
-from metricfit.core.task import canonical, check_finite, check_nan_logits, is_false, looks_at_values
+from metricfit.core.tasks import canonical, check_finite, check_nan_logits, is_false, looks_at_values
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,13 +1,14 @@
 """Losses: any metric of counts, surrogates, pointwise ones, and their mixtures. All take logits."""
 
 from metricfit.core.class_shares import OneHotTargetWarning
-from metricfit.losses.accumulate import backward_in_chunks
-from metricfit.losses.additive import AdditiveLoss
-from metricfit.losses.adversarial import AdversarialLoss
+from metricfit.losses.accumulation import backward_in_chunks
+from metricfit.losses.adversarial.adversarial_loss import AdversarialLoss
+from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.class_balanced import ClassBalanced
+from metricfit.losses.combine import Mix
+from metricfit.losses.gradient_watch import DeadGradientWarning, StalledLossWarning
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.losses.mix import Mix
 from metricfit.losses.pointwise import (
     EffectiveNumberBCELoss,
     FocalLoss,
@@ -26,7 +27,6 @@ from metricfit.losses.ranking import (
     WMWLoss,
 )
 from metricfit.losses.surrogate import SurrogateFBetaLoss, SurrogateTverskyLoss
-from metricfit.losses.watch import DeadGradientWarning, StalledLossWarning
 
 __all__ = [
     "AdditiveLoss",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from metricfit.core.batch import Columns
-from metricfit.losses.additive import check_parts
+from metricfit.core.canonical_batch import Columns
+from metricfit.losses.base import check_parts
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from metricfit.core.batch import Columns
-from metricfit.core.task import check_task, columns
+from metricfit.core.canonical_batch import Columns
+from metricfit.core.tasks import check_task, columns
 
 
 class ColumnLoss(nn.Module):

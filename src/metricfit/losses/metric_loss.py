@@ -7,18 +7,18 @@ from numbers import Real
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.batch import Thresholds
+from metricfit.core.canonical_batch import Thresholds
 from metricfit.core.class_shares import TargetJudge, settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.steps import Step, check_threshold
-from metricfit.core.task import check_task, is_false, looks_at_values
+from metricfit.core.tasks import check_task, is_false, looks_at_values
 from metricfit.errors import quote
-from metricfit.losses.additive import AdditiveLoss, Statistics
+from metricfit.losses.base import AdditiveLoss, Statistics
+from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
 from metricfit.losses.memory import RunningCounts
-from metricfit.losses.watch import GradientWatch, ProgressWatch
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.base import Formula, Metric, get_metric
+from metricfit.metrics.metric import Formula, Metric, get_metric
 
 
 class MetricLoss(AdditiveLoss):

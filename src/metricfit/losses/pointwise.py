@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
 from metricfit.core.numerics import counting_dtype, ratio, tails
-from metricfit.core.task import (
+from metricfit.core.tasks import (
     check_finite,
     check_labels,
     check_tensors,
@@ -27,7 +27,7 @@ from metricfit.core.task import (
     looks_at_values,
     spread_weight,
 )
-from metricfit.losses.additive import AdditiveLoss
+from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss
 
 

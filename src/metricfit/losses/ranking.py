@@ -18,13 +18,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.batch import Columns
+from metricfit.core.canonical_batch import Columns
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
+from metricfit.core.kernels.pairs import hinge_sums, violations
 from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, share, tails
-from metricfit.core.pairs import hinge_sums, violations
 from metricfit.core.steps import Step, check_threshold
-from metricfit.losses.additive import AdditiveLoss
+from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss
 from metricfit.losses.pointwise import checked
 

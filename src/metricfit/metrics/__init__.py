@@ -2,8 +2,6 @@
 
 from metricfit.core.numerics import ratio, root, share
 from metricfit.metrics.average import averaged
-from metricfit.metrics.base import Metric, MetricFactory, get_metric, metric
-from metricfit.metrics.confusion import confusion_matrix
 from metricfit.metrics.formulas import (
     accuracy,
     balanced_accuracy,
@@ -26,7 +24,9 @@ from metricfit.metrics.formulas import (
     specificity,
     tversky,
 )
-from metricfit.metrics.registry import names
+from metricfit.metrics.matrix import confusion_matrix
+from metricfit.metrics.metric import Metric, MetricFactory, get_metric, metric
+from metricfit.metrics.parsing import names
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 __all__ = [

@@ -8,7 +8,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
 from metricfit.errors import quote
-from metricfit.metrics.base import Metric
+from metricfit.metrics.metric import Metric
 
 AVERAGES = ("macro", "micro", "weighted", None)
 

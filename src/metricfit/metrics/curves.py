@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from metricfit.core.batch import ROUNDING
+from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype, ratio
-from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
+from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 Array = Any

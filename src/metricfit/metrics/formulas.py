@@ -14,7 +14,7 @@ from torch.nn.functional import threshold
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import SMALLEST_DIVISOR, ratio, root, share
-from metricfit.metrics.base import builtin
+from metricfit.metrics.metric import builtin
 
 POSITIVES, NEGATIVES, BOTH = ("positives",), ("negatives",), ("positives", "negatives")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from metricfit.metrics.base import Metric, MetricFactory, Parameter
+    from metricfit.metrics.metric import Metric, MetricFactory, Parameter
 
 
 def name_in_module(made: Metric | MetricFactory) -> str | None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from metricfit.core.batch import ROUNDING
+from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.metrics import registry
+from metricfit.metrics import parsing as registry
 
 if TYPE_CHECKING:
-    from metricfit.metrics.base import Metric
+    from metricfit.metrics.metric import Metric
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
     >>> parse_requirement("fbeta(beta=2) >= 0.5").bound
     0.5
     """
-    from metricfit.metrics.base import metric_of
+    from metricfit.metrics.metric import metric_of
 
     if isinstance(requirement, Requirement):
         return requirement

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from metricfit._moved import moved_names
 
 try:
-    from metricfit.report.binary import scores
-    from metricfit.report.learning import learning_curves
-    from metricfit.report.methods import Method, comparison
     from metricfit.report.page import Report, Section, render, write
-    from metricfit.report.several_classes import multiclass
+    from metricfit.report.sections.binary import scores
+    from metricfit.report.sections.comparison import Method, comparison
+    from metricfit.report.sections.learning_curves import learning_curves
+    from metricfit.report.sections.multiclass import multiclass
 except ModuleNotFoundError as error:
     missing = (error.name or "").partition(".")[0]
     if missing not in ("numpy", "jinja2", "markupsafe", "matplotlib"):

@@ -17,8 +17,8 @@ from markupsafe import Markup
 
 from metricfit._files import new_file
 from metricfit._version import __version__
-from metricfit.report import words
-from metricfit.report.charts import Chart
+from metricfit.report import formatting as words
+from metricfit.report.charts.drawing import Chart
 
 
 @dataclass(frozen=True)

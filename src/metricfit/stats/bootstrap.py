@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from metricfit.errors import quote
-from metricfit.metrics.base import Formula, Metric
 from metricfit.metrics.curves import Requirements
+from metricfit.metrics.metric import Formula, Metric
 from metricfit.stats.percentiles import interval_of, p_value_of
 from metricfit.stats.questions import Array, OfScores, Question, checked_samples, plain
 from metricfit.stats.resampling import Floats, Resampler, Seed

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from metricfit.metrics import curves
-from metricfit.metrics.base import Formula, Metric, MetricFactory, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements, checked, column
+from metricfit.metrics.metric import Formula, Metric, MetricFactory, get_metric
 from metricfit.stats.resampling import Floats, Integers, Table
 from metricfit.stats.statistics import (
     AtBest,

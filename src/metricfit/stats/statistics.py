@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.core.batch import ROUNDING
+from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
-from metricfit.metrics.base import Metric
 from metricfit.metrics.curves import LARGEST, one_class
+from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats.resampling import Floats, Integers, Table
 

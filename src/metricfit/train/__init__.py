@@ -6,38 +6,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from metricfit.train.extra import told_what_to_install
-from metricfit.train.start import start_at_prior
+from metricfit.train.prior import start_at_prior
 
 if TYPE_CHECKING:
     from metricfit.train import recipes
     from metricfit.train.callbacks import Callback, Plan, TensorBoard
+    from metricfit.train.checkpoint.folder import CheckpointWarning
+    from metricfit.train.engine.loop import NotFiniteError
+    from metricfit.train.engine.validation import RequirementResult, UnmetRequirementWarning
     from metricfit.train.evaluation import Evaluation, evaluate
     from metricfit.train.fitting import fit
-    from metricfit.train.folder import CheckpointWarning
     from metricfit.train.folds import Ensemble, fit_folds
     from metricfit.train.history import History
-    from metricfit.train.loop import NotFiniteError
-    from metricfit.train.members import fit_population
     from metricfit.train.monitor import Measured, Monitor
+    from metricfit.train.population import fit_population
     from metricfit.train.progress import ProgressBar
     from metricfit.train.result import FitResult
     from metricfit.train.stage import Stage
-    from metricfit.train.validation import RequirementResult, UnmetRequirementWarning
 
 _HOMES = {
     "callbacks": ("Callback", "Plan", "TensorBoard"),
     "evaluation": ("Evaluation", "evaluate"),
     "fitting": ("fit",),
-    "folder": ("CheckpointWarning",),
+    "checkpoint.folder": ("CheckpointWarning",),
     "folds": ("Ensemble", "fit_folds"),
     "history": ("History",),
-    "loop": ("NotFiniteError",),
-    "members": ("fit_population",),
+    "engine.loop": ("NotFiniteError",),
+    "population": ("fit_population",),
     "monitor": ("Measured", "Monitor"),
     "progress": ("ProgressBar",),
     "result": ("FitResult",),
     "stage": ("Stage",),
-    "validation": ("RequirementResult", "UnmetRequirementWarning"),
+    "engine.validation": ("RequirementResult", "UnmetRequirementWarning"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -11,15 +11,15 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import FEWEST_ROWS, TargetJudge
-from metricfit.core.task import READINGS, canonical, check_labels
+from metricfit.core.tasks import READINGS, canonical, check_labels
 from metricfit.errors import InvalidValueError
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.metrics.base import Metric, get_metric
-from metricfit.train import randomness
-from metricfit.train.batch import Batch
+from metricfit.metrics.metric import Metric, get_metric
+from metricfit.train.checkpoint import randomness
+from metricfit.train.data.batches import Batch
+from metricfit.train.data.samples import type_of
+from metricfit.train.engine.schedules import Schedule
 from metricfit.train.monitor import RANKINGS, Monitor
-from metricfit.train.samples import type_of
-from metricfit.train.schedules import Schedule
 from metricfit.train.stage import MakeOptimizer, Objective, Stage, ignored_by, matched, without_ignored
 
 

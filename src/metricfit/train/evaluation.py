@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.batch import Classes, Columns
+from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import settled_task
 from metricfit.core.counts import Counts
-from metricfit.core.task import canonical, check_nan_logits, check_task
+from metricfit.core.tasks import canonical, check_nan_logits, check_task
+from metricfit.decide.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.base import Formula, Metric, get_metric
-from metricfit.metrics.label_thresholds import best_label_thresholds
-from metricfit.train.batch import Batch
-from metricfit.train.loader import FromLoader
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.train.data.batches import Batch
+from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.samples import Source, source, type_of
 from metricfit.train.monitor import RANKINGS
-from metricfit.train.samples import Source, source, type_of
 from metricfit.train.stage import matched
 
 if TYPE_CHECKING:

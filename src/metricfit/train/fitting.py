@@ -11,28 +11,29 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.metrics.base import Metric
-from metricfit.train import checks, randomness
-from metricfit.train.batch import Batch, share_of
+from metricfit.metrics.metric import Metric
+from metricfit.train import checks
 from metricfit.train.callbacks import Callback, callbacks_shown
-from metricfit.train.class_weight import ClassWeight, weights_of
+from metricfit.train.checkpoint import randomness
+from metricfit.train.checkpoint.folder import RunFolder, folder_of
+from metricfit.train.checkpoint.run_spec import spec_of
+from metricfit.train.data.batches import Batch, share_of
+from metricfit.train.data.class_weight import ClassWeight, weights_of
+from metricfit.train.data.groups import with_groups
+from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.order import Order, seed_of
+from metricfit.train.data.samples import FromDataset, InMemory, Source, source, type_of
+from metricfit.train.engine.learner import OneModel
+from metricfit.train.engine.loop import Loop
+from metricfit.train.engine.ranks import join_after_restart, processes
+from metricfit.train.engine.schedules import MakeScheduler
+from metricfit.train.engine.validation import RequirementResult, has_requirements, measure_requirements, warn_of_unmet
 from metricfit.train.extra import told_what_to_install
-from metricfit.train.folder import RunFolder, folder_of
-from metricfit.train.groups import with_groups
 from metricfit.train.history import History
-from metricfit.train.learner import OneModel
-from metricfit.train.loader import FromLoader
-from metricfit.train.loop import Loop
 from metricfit.train.monitor import Monitor
-from metricfit.train.order import Order, seed_of
-from metricfit.train.ranks import join_after_restart, processes
+from metricfit.train.prior import start_at_prior as set_prior
 from metricfit.train.result import FitResult, report_of
-from metricfit.train.samples import FromDataset, InMemory, Source, source, type_of
-from metricfit.train.schedules import MakeScheduler
-from metricfit.train.spec import spec_of
 from metricfit.train.stage import MakeOptimizer, Stage, stages_of, without_ignored
-from metricfit.train.start import start_at_prior as set_prior
-from metricfit.train.validation import RequirementResult, has_requirements, measure_requirements, warn_of_unmet
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.numerics import is_positive
-from metricfit.metrics.base import Formula, Metric
+from metricfit.decide.probability_thresholds import best_probability_threshold
 from metricfit.metrics.curves import Requirements
-from metricfit.metrics.probability_thresholds import best_probability_threshold
+from metricfit.metrics.metric import Formula, Metric
 from metricfit.train import checks
-from metricfit.train.batch import SAMPLES_AT_ONCE
-from metricfit.train.members import Split, fit_population, numbers_of
-from metricfit.train.order import seed_of
+from metricfit.train.data.batches import SAMPLES_AT_ONCE
+from metricfit.train.data.order import seed_of
+from metricfit.train.data.samples import InMemory, as_tensor, source, type_of
+from metricfit.train.engine.validation import UnmetRequirementWarning
+from metricfit.train.population import Split, fit_population, numbers_of
 from metricfit.train.result import FitResult
-from metricfit.train.samples import InMemory, as_tensor, source, type_of
 from metricfit.train.stage import Stage
-from metricfit.train.validation import UnmetRequirementWarning
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from metricfit.core.batch import ROUNDING, Classes
-from metricfit.core.batch import Batch as SettledBatch
+from metricfit.core.canonical_batch import ROUNDING, Classes
+from metricfit.core.canonical_batch import Batch as SettledBatch
 from metricfit.core.class_shares import settled_task
 from metricfit.core.counts import Counts
-from metricfit.core.task import canonical, check_nan_logits, check_task
+from metricfit.core.tasks import canonical, check_nan_logits, check_task
+from metricfit.decide.probability_thresholds import probability_sweep
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.base import Formula, Metric, get_metric
 from metricfit.metrics.curves import InfeasibleError, Sweep, auroc, average_precision, best_of_sweep, one_class
-from metricfit.metrics.probability_thresholds import probability_sweep
+from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 RANKINGS = {"auroc": auroc, "average_precision": average_precision}

@@ -1,285 +1,316 @@
-"""Many models trained as one: members side by side under one optimiser, which stop, are kept and resumed one by one.
-
-Each member has its own weights, data order, training and validation samples, learning rate, multipliers and stopping
-point, and learns what it would learn alone. A member that stops is taken out of the stack, and the others go on faster.
-The members' forward passes are those of stacked_models, their losses those of stacked_objective.
-"""
+"""fit_population: several models of one architecture, trained as one computation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.train.batch import Batch
-from metricfit.train.graphs import Graphs, capturable
-from metricfit.train.learner import Learner
+from metricfit.metrics.metric import Metric
+from metricfit.train import checks
+from metricfit.train.callbacks import Callback, callbacks_shown
+from metricfit.train.checkpoint import randomness
+from metricfit.train.checkpoint.folder import folder_of
+from metricfit.train.checkpoint.provenance import fingerprint
+from metricfit.train.checkpoint.run_spec import spec_of
+from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
+from metricfit.train.data.class_weight import ClassWeight, of_classes, of_labels
+from metricfit.train.data.groups import with_groups
+from metricfit.train.data.order import Order, seed_of
+from metricfit.train.data.samples import InMemory, as_tensor, source, type_of
+from metricfit.train.engine.loop import Loop, Standing
+from metricfit.train.engine.member_checks import check_members, check_norms, check_optimizers, check_splits, rates_of
+from metricfit.train.engine.population_learner import Population
+from metricfit.train.engine.schedules import MakeScheduler
+from metricfit.train.engine.stacked_tensors import Stacked, filled
+from metricfit.train.engine.validation import RequirementResult, has_requirements, measure_requirements, warn_of_unmet
+from metricfit.train.history import History, Row
 from metricfit.train.monitor import Monitor
-from metricfit.train.samples import InMemory
-from metricfit.train.schedules import Schedule
-from metricfit.train.stacked_models import StackedModels
-from metricfit.train.stacked_objective import StackedObjective, with_state
-from metricfit.train.stacks import Stack, Stacked, cloned, filled, moved
-from metricfit.train.stage import Stage
-from metricfit.train.validation import Validation, validate
+from metricfit.train.prior import start_at_prior as set_prior
+from metricfit.train.result import FitResult, report_of
+from metricfit.train.stage import MakeOptimizer, Stage, stages_of, without_ignored
 
-FEW = 2**16
+Split = tuple[Any, Any]
 
 
-class Population(Learner):
-    """Models of one architecture, trained side by side on one device.
+def fit_population(  # noqa: D417 (the arguments of fit are described there)
+    models: Sequence[nn.Module],
+    train: Any,
+    objective: nn.Module | Stage | Iterable[Stage],
+    *,
+    splits: Sequence[Split] | None = None,
+    validation: Any = None,
+    groups: Any = None,
+    validation_groups: Any = None,
+    seeds: Sequence[int] | None = None,
+    lr: float | Iterable[float] = 1e-3,
+    epochs: int = 100,
+    batch_size: int = 1024,
+    optimizer: MakeOptimizer | None = None,
+    scheduler: MakeScheduler | None = None,
+    scheduler_step: str | None = None,
+    monitor: str | Metric | Monitor = "loss",
+    patience: int | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    start_at_prior: bool | None = None,
+    stratified: bool = False,
+    oversample: float | None = None,
+    class_weight: ClassWeight | None = None,
+    clip: float | None = None,
+    device: str | torch.device | None = None,
+    precision: str | None = None,
+    cuda_graphs: bool = False,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> list[FitResult]:
+    """Train several models of one architecture as one computation; each learns what ``fit`` alone would teach it.
 
     Args:
-        models: the members, which keep their own weights until ``finish``.
-        validation: each member's validation samples, as numbers into ``data``; None for no validation.
-        data: the tensors that all members' samples are taken from.
-        clip: the largest norm of a member's gradient.
-        precision: None, or "bf16-mixed" for forward passes under autocast.
-        cuda_graphs: whether steps are captured and replayed, on a GPU.
+        models: the members, trained in place.
+        train: ``(X, y)`` or ``(X, y, weight)``, shared by all.
+        objective: a loss, or stages; every member has a copy of its own, multipliers and memory included.
+        splits: for each member its training and validation samples, as numbers into ``train``; without, all train on
+            everything.
+        validation: ``(X, y)`` for all members, where there are no splits.
+        seeds: each member's seed; by default 0, 1, 2 and so on.
+        lr: one learning rate, or a list, an array or a tensor with one a member.
+        optimizer: as of ``fit``, one of torch.optim that moves each weight by its own gradient alone; called again, as
+            is the scheduler, when members stop and the others go on.
+        device: where; by default a GPU if there is one.
+        precision: "bf16-mixed" for forward passes under autocast; by default the models' own type.
+        cuda_graphs: whether a step on a GPU is captured once and replayed, which is several times as fast where
+            networks are small. A loss or model that copies numbers to the GPU in each step is refused with an error.
+
+    The other arguments are those of ``fit``. All members make as many steps an epoch as the one with the most samples.
+    Returns a FitResult for each member.
+
+    >>> from metricfit.losses import WeightedBCELoss
+    >>> x = torch.randn(64, 3)
+    >>> several = fit_population([nn.Linear(3, 1) for _ in range(4)], (x, x[:, 0] > 0), WeightedBCELoss(), epochs=2)
+    >>> [len(each.history) for each in several]
+    [2, 2, 2, 2]
     """
-
-    def __init__(
-        self,
-        models: Sequence[nn.Module],
-        data: InMemory,
-        validation: Sequence[Tensor] | None,
-        *,
-        clip: float | None = None,
-        precision: str | None = None,
-        cuda_graphs: bool = False,
-    ) -> None:
-        self.models, self.data, self.validation, self.clip = list(models), data, validation, clip
-        self.device = data.y.device
-        self.stack = StackedModels(self.models, self.device, precision)
-        self.everyone = list(range(len(self.models)))
-        self.active = list(self.everyone)
-        self.final = cloned(self.stack.weights), cloned(self.stack.buffers)
-        self.has_best = [False] * len(self.models)
-        self.held_out: tuple[Stacked, bool] | None = None
-        self.learned: list[Stack | None] = [None] * len(self.models)
-        self.graphs = Graphs(self._captured_step) if cuda_graphs and self.device.type == "cuda" else None
-
-    def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
-        """A fresh optimiser over the stacked weights, and an objective whose state is stacked at its first batch."""
-        self.active, self.held_out = list(self.everyone), None
-        self.stack.weights, self.stack.buffers = (cloned(stack) for stack in self.final)
-        self.has_best = [False] * len(self.models)
-        self.stage, self.lr, self.steps = stage, list(lr), steps
-        self.objective = StackedObjective(stage.objective, self.device)
-        self.learned = [None] * len(self.models)
-        self._make_optimizer()
-
-    def _make_optimizer(self) -> None:
-        learning = [given.requires_grad_() for given in self.stack.learning]
-        make = self.stage.optimizer or torch.optim.AdamW
-        self.highest = max(self.lr)
-        self.optimizer = make(learning, lr=self.highest)
-        self.schedule = Schedule(self.stage.scheduler, self.stage.scheduler_step, self.optimizer, self.steps)
-        rates = [self.lr[member] / self.highest for member in self.active]
-        self.rates = None if min(rates, default=1.0) == 1.0 else learning[0].new_tensor(rates)
-        self._begin_graphs()
-
-    def _begin_graphs(self) -> None:
-        if self.graphs is not None or self.device.type != "cuda":
-            capturable(self.optimizer)
-        if self.graphs is not None:
-            self.graphs.clear()
-
-    def step(self, batch: Stacked) -> Tensor:  # type: ignore[override]
-        """One backward pass through all members' losses, one optimiser step."""
-        batch = self.objective.masked(batch)
-        # A captured step has its learning rate in it, so a rate that moves per batch is not captured.
-        if self.graphs is None or not batch.alike or self.schedule.per_batch:
-            losses = self._step(batch)
-            self.schedule.batch_ended()
-            return losses
-        return self.graphs((batch.x, batch.y, batch.weight, batch.index, batch.group), self.stack.learning)
-
-    def _captured_step(
-        self, x: Tensor, y: Tensor, weight: Tensor | None, index: Tensor | None, group: Tensor | None
-    ) -> Tensor:
-        return self._step(Stacked(x, y, weight, index, group, (y.shape[1],) * len(y)))
-
-    def _step(self, batch: Stacked) -> Tensor:
-        logits = self.stack(batch.x)
-        losses = self.objective(logits, batch)
-        learning = self.stack.learning
-        gradients = torch.autograd.grad(losses.sum(), learning, allow_unused=True)
-        for weight, gradient in zip(learning, gradients, strict=True):
-            weight.grad = gradient
-        if self.clip is not None:
-            self._clip(self.clip)
-        self._take_step()
-        return losses.detach()
-
-    def _take_step(self) -> None:
-        if self.rates is None:
-            self.optimizer.step()
-            return
-        # Every optimiser in common use moves in proportion to its learning rate: the move at the highest, scaled.
-        with torch.no_grad():
-            before = [given.clone() for given in self.stack.learning]
-            self.optimizer.step()
-            for given, was in zip(self.stack.learning, before, strict=True):
-                rate = self.rates.reshape(-1, *(1,) * (given.dim() - 1))
-                given.copy_(torch.where(rate == 1, given, torch.lerp(was, given, rate)))
-
-    @torch.no_grad()
-    def _clip(self, largest: float) -> None:
-        """torch's clip_grad_norm_, member by member."""
-        gradients = [given.grad for given in self.stack.weights.values() if given.grad is not None]
-        norms = torch.stack([torch.linalg.vector_norm(each.flatten(1), dim=1) for each in gradients])
-        scale = (largest / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
-        for each in gradients:
-            each.mul_(scale.reshape(-1, *(1,) * (each.dim() - 1)))
-
-    @torch.no_grad()
-    def end_epoch(self) -> None:
-        """Move multipliers and learning rates."""
-        self.objective.update()
-        if self.schedule.epoch_ended():
-            self._begin_graphs()
-
-    def observe(self, results: Sequence[Validation]) -> None:
-        """Tell each member's objective what was observed."""
-        self.objective.observe([result.observed for result in results])
-
-    def anneal(self, fraction: float) -> None:
-        """Advance the objectives' annealed steps."""
-        self.objective.anneal(fraction)
-
-    @torch.no_grad()
-    def validate(self, monitor: Monitor) -> list[Validation]:
-        """Each active member on its own validation samples."""
-        batch, shared = self._held_out()
-        assert batch.index is not None
-        logits = self.stack.evaluated(self.data.x, batch.index, shared)
-        losses = self.objective.compared(logits, replace(batch, index=None)).tolist()
-        few = logits.shape[1] <= FEW  # whose metrics cost a GPU more to start than a CPU to compute
-        parts = (logits, batch.y, batch.weight, batch.group)
-        logits, y, weight, group = (part.cpu() if few and part is not None else part for part in parts)  # type: ignore
-        assert y is not None
-        results = []
-        for at, (length, loss) in enumerate(zip(batch.lengths, losses, strict=True)):
-            rest = (None if part is None else part[at, :length] for part in (weight, group))
-            mine = Batch(None, y[at, :length], **dict(zip(("weight", "group"), rest, strict=True)))
-            results.append(validate(monitor, self.objective.objective, loss, logits[at, :length], mine))
+    began = time.perf_counter()
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    order = Order(batch_size, stratified, oversample)
+    rates = rates_of(lr, len(models))
+    seeds = list(range(len(models))) if seeds is None else list(seeds)
+    check_members(models, rates, seeds, splits, validation)
+    usual = {"epochs": epochs, "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
+    usual |= {"scheduler_step": scheduler_step}
+    stages = stages_of(objective, **usual, patience=patience)
+    lr_of_stages = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
+    stages = [stage.filled(lr=max(rates)) for stage in stages]
+    everything, trained, held_out = _samples(train, splits, validation, len(models))
+    if validation is not None and groups is not None and validation_groups is not None:
+        groups = torch.cat([as_tensor(groups, "groups"), as_tensor(validation_groups, "validation_groups")])
+    elif validation is not None and (groups is None) != (validation_groups is None):
+        raise ValueError("groups and validation_groups go together: give both, or none")
+    data = with_groups(everything, groups, stages, "train", "groups")
+    assert isinstance(data, InMemory)
+    labels = data.y.detach().cpu()
+    known = without_ignored(labels, stages)
+    checks.check_numbers(1, clip)
+    checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
+    logits = checks.sample_logits(models[0], data.x)
+    if start_at_prior and logits.dim() > 1 and logits.shape[1] > 1:
+        raise ValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
+    checks.judge_target(logits, labels, stages, "training labels")
+    data = data.typed(type_of(models[0]))
+    priors = []
+    for member in range(len(models)):
+        mine = labels[trained[member]]
+        order.check(known[trained[member]])
+        counted = checks.check_target(logits, mine, stages, "train")
+        checks.check_both_classes(logits, mine, counted)
+        checks.check_requirements(stages, logits, mine)
+        if held_out is not None:
+            name = f"validation (of member {member})"
+            checks.check_target(logits, labels[held_out[member]], stages, name)
+            checks.check_validation(stages, logits, labels[held_out[member]], name)
+        priors.append(float(counted.double().mean()))
+    own_labels = [known[each] for each in trained]
+    steps = max(map(order.steps_of, own_labels))
+    check_optimizers(models[0], stages, lr_of_stages, steps)
+    check_norms(models[0], own_labels, order, steps)
+    folder = folder_of(checkpoint_dir, checkpoint_every, resume)
+    with folder or nullcontext():
+        if folder is not None:
+            drawn = [fingerprint(torch.cat(each)) for each in zip(trained, held_out or trained, strict=True)]
+            settings = {"seeds": seeds, "rates": rates, "splits": drawn, "class_weight": class_weight, "clip": clip}
+            settings |= {"checkpoint_every": checkpoint_every, "start_at_prior": start_at_prior}
+            settings |= {} if precision is None else {"precision": precision}
+            folder.begin(spec_of(models[0], stages, data, None, order, **settings), resume)
+            if folder.finished:
+                states, objective = folder.result()["members"], stages[-1].objective
+                results = [
+                    FitResult.from_state(state, model.to(where), objective)
+                    for model, state in zip(models, states, strict=True)
+                ]
+                warn_of_unmet([result.requirements for result in results])
+                return results
+        if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
+            for model, prior in zip(models, priors, strict=True):
+                set_prior(
+                    model,
+                    prior,
+                    strict=start_at_prior is True,
+                    fresh_only=start_at_prior is None,
+                    logits=lambda model=model: checks.sample_logits(model, data.x[:2]),  # type: ignore[misc]
+                )
+        data = data.to(where)
+        learner = Population(
+            models,
+            data,
+            None if held_out is None else [each.to(where) for each in held_out],
+            clip=clip,
+            precision=precision,
+            cuda_graphs=cuda_graphs,
+        )
+        loop = Loop(
+            learner,
+            stages,
+            _batches(learner, data, known, trained, order, seeds, steps, class_weight),
+            steps,
+            lr=lr_of_stages,
+            validated=held_out is not None,
+            folder=folder,
+            checkpoint_every=checkpoint_every,
+            callbacks=callbacks_shown(callbacks, progress),
+        )
+        with randomness.of_run(seed_of(*seeds, "noise"), where):
+            rows = loop.run()
+        learner.finish()
+        standings, seconds = loop.at.standings, time.perf_counter() - began
+        requirements = _measured_requirements(models, stages[-1], data, held_out, trained, standings)
+        results = _results(models, learner.objectives(), rows, steps, standings, seconds, requirements)
+        if folder is not None:
+            states = {"members": [result.state() for result in results]}
+            folder.finish(states, {"members": len(results), **report_of(results), "steps_made": folder.steps_made})
+        warn_of_unmet([result.requirements for result in results])
         return results
 
-    def _held_out(self) -> tuple[Stacked, bool]:
-        """The active members' validation samples but their inputs, and whether they are the same for all."""
-        assert self.validation is not None
-        if self.held_out is None:
-            own = [self.validation[member] for member in self.active]
-            positions, lengths = filled([torch.arange(len(each), device=each.device) for each in own])
-            numbers = torch.stack([mine[row] for mine, row in zip(own, positions, strict=True)])
-            weight = None if self.data.weight is None else self.data.weight[numbers]
-            shared = bool((numbers == numbers[0]).all())
-            group = None if self.data.group is None else self.data.group[numbers]
-            self.held_out = Stacked(None, self.data.y[numbers], weight, numbers, group, lengths), shared
-        return self.held_out
 
-    def gradient_size(self) -> Tensor:
-        """Over all weights of each member."""
-        sizes = [
-            given.grad.abs().flatten(1).sum(1, dtype=torch.float32)
-            for given in self.stack.weights.values()
-            if given.grad is not None
-        ]
-        return torch.stack(sizes).sum(0)
+def _batches(
+    learner: Population,
+    data: InMemory,
+    labels: Tensor,
+    trained: Sequence[Tensor],
+    order: Order,
+    seeds: Sequence[int],
+    steps: int,
+    class_weight: ClassWeight | None,
+) -> Callable[[int, int, int], Iterator[Batch]]:
+    """Batches with an axis of active members in front, each sample with its number among its member's own.
 
-    def remember(self, members: Sequence[int]) -> None:
-        """Copy these members' weights."""
-        self._keep(members)
-        for member in members:
-            self.has_best[member] = True
+    ``labels`` are those of ``data``, ignored ones as -1.
+    """
+    by_class: Tensor | None = None
+    if class_weight is not None:
+        classes = int(labels.max()) + 1
+        by_class = torch.stack([of_classes(labels[each], class_weight, classes) for each in trained])
+        by_class, weighed = by_class.to(data.y.device), labels.long().reshape(-1).to(data.y.device)
 
-    @torch.no_grad()
-    def _keep(self, members: Sequence[int]) -> None:
-        if members:
-            rows = self._rows(members)
-            for final, now in zip(self.final, (self.stack.weights, self.stack.buffers), strict=True):
-                for name, given in now.items():
-                    final[name][list(members)] = given[rows]
+    def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
+        active = list(learner.active)
+        device, own = data.y.device, []  # own: for each member, for each batch, positions among its samples
+        for each in active:
+            own.append(order.batches(labels[trained[each]], seeds[each], stage, epoch, steps))
+        # All of the epoch's numbers at once: on a GPU, one copy instead of one a step.
+        of_steps = [mine for at in range(first, steps) for mine in (batches[at] for batches in own)]
+        positions, lengths = filled(of_steps)
+        numbers = torch.stack([trained[active[at % len(active)]][mine] for at, mine in enumerate(positions)]).to(device)
+        positions = positions.to(device)
+        for at in range(0, len(of_steps), len(active)):
+            mine = lengths[at : at + len(active)]
+            rows = slice(at, at + len(active)), slice(max(mine))
+            batch = data.take(numbers[rows])
+            weight = batch.weight
+            if by_class is not None:
+                chosen = of_labels(by_class[active], weighed[numbers[rows]])
+                weight = chosen if weight is None else chosen * weight
+            yield Stacked(batch.x, batch.y, weight, positions[rows], batch.group, mine)
 
-    def _rows(self, members: Sequence[int]) -> list[int]:
-        return [self.active.index(member) for member in members]
+    return of_epoch
 
-    def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
-        """These active members' logits."""
-        return self.stack.outputs(self._rows(members), inputs)
 
-    def retire(self, members: Sequence[int]) -> None:
-        """Take these members out of the stack: weights, buffers, optimiser and objective."""
-        if not members:
-            return
-        self._keep([member for member in members if not self.has_best[member]])
-        self._keep_learned(members)
-        stay = [at for at, member in enumerate(self.active) if member not in members]
-        self.active, self.held_out = [self.active[at] for at in stay], None
-        rows = torch.tensor(stay, dtype=torch.long, device=self.device)
-        moments = self.optimizer.state_dict()
-        rates = self.schedule.state_dict()
-        sizes = [given.shape for given in self.stack.learning]
-        self.stack.keep(rows)
-        self.objective.keep(rows)
-        if not self.active:
-            return
-        self._make_optimizer()
-        for at, of_weight in moments["state"].items():
-            for key, given in of_weight.items():
-                if isinstance(given, Tensor) and given.shape == sizes[at]:
-                    of_weight[key] = given[rows]
-        self.optimizer.load_state_dict(moments)
-        self.schedule.load_state_dict(rates)
-        self._begin_graphs()
+def _samples(
+    train: Any, splits: Sequence[Split] | None, validation: Any, members: int
+) -> tuple[InMemory, list[Tensor], list[Tensor] | None]:
+    """All tensors in one place, and each member's training and validation samples as numbers into them."""
+    data = source(train, "train")
+    if not isinstance(data, InMemory):
+        raise TypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
+    if splits is not None:
+        parts = [[numbers_of(each) for each in split] for split in splits]
+        check_splits(parts, len(data))
+        return data, [part[0] for part in parts], [part[1] for part in parts]
+    everything = torch.arange(len(data))
+    if validation is None:
+        return data, [everything] * members, None
+    held_out = source(validation, "validation")
+    if not isinstance(held_out, InMemory) or (held_out.weight is None) != (data.weight is None):
+        raise TypeError("validation must be like train: (X, y), or (X, y, weight) for both")
+    weight = None if data.weight is None or held_out.weight is None else torch.cat([data.weight, held_out.weight])
+    both = InMemory(torch.cat([data.x, held_out.x]), torch.cat([data.y, held_out.y]), weight)
+    return both, [everything] * members, [len(data) + torch.arange(len(held_out))] * members
 
-    def recall(self) -> None:
-        """What is final: the best weights of those who have some, the last of the others."""
-        self._keep([member for member in self.active if not self.has_best[member]])
-        self._keep_learned(self.active)
 
-    def _keep_learned(self, members: Sequence[int]) -> None:
-        for member, row in zip(members, self._rows(members), strict=True):
-            self.learned[member] = self.objective.learned(row)
+def numbers_of(given: Any) -> Tensor:
+    """Samples by their numbers; a mask of them is one that tells which."""
+    numbers = torch.as_tensor(given).cpu()
+    return numbers.nonzero().flatten() if numbers.dtype == torch.bool else numbers.long()
 
-    def objectives(self) -> list[nn.Module]:
-        """Each member's objective of the last stage, with what it has learned."""
-        return [with_state(self.stage.objective, learned, self.device) for learned in self.learned]
 
-    def finish(self) -> None:
-        """Give the members their weights."""
-        for at, model in enumerate(self.models):
-            model.load_state_dict(
-                {name: given[at] for stack in self.final for name, given in stack.items()}, strict=False
-            )
+def _results(
+    models: Sequence[nn.Module],
+    objectives: Sequence[nn.Module],
+    rows: Sequence[Row],
+    steps: int,
+    standings: Sequence[Standing],
+    seconds: float,
+    requirements: Sequence[tuple[RequirementResult, ...]],
+) -> list[FitResult]:
+    """Each member's share; its steps are counted without those that others made after it had stopped."""
+    histories: list[list[Row]] = [[] for _ in models]
+    for row in rows:
+        mine = histories[row.get("member", 0)]
+        own = {name: value for name, value in row.items() if name != "member"}
+        mine.append({**own, "step": steps * (len(mine) + 1)})
+    return [
+        FitResult(model.eval(), History(mine), standing.best, standing.threshold, seconds, objective, held)
+        for model, mine, standing, objective, held in zip(
+            models, histories, standings, objectives, requirements, strict=True
+        )
+    ]
 
-    def state(self) -> dict[str, Any]:
-        """The stacks, the optimiser, the objectives, the best weights."""
-        return {
-            "weights": self.stack.weights,
-            "buffers": self.stack.buffers,
-            "final": list(self.final),
-            "has_best": self.has_best,
-            "active": self.active,
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": self.schedule.state_dict(),
-            "objective": self.objective.state,
-            "learned": self.learned,
-        }
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.active, self.has_best, self.held_out = state["active"], state["has_best"], None
-        self.learned = [each and moved(each, self.device) for each in state["learned"]]
-        self.stack.weights, self.stack.buffers = (moved(state[name], self.device) for name in ("weights", "buffers"))
-        final = [moved(each, self.device) for each in state["final"]]
-        self.final = final[0], final[1]
-        self._make_optimizer()
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["scheduler"])
-        self._begin_graphs()
-        self.objective.load(state["objective"])
+@torch.no_grad()
+def _measured_requirements(
+    models: Sequence[nn.Module],
+    stage: Stage,
+    data: InMemory,
+    held_out: Sequence[Tensor] | None,
+    trained: Sequence[Tensor],
+    standings: Sequence[Standing],
+) -> list[tuple[RequirementResult, ...]]:
+    """Whether the last stage's requirements hold for each member, on its validation or else its training samples."""
+    if not has_requirements(stage):
+        return [()] * len(models)
+    rows = "train" if held_out is None else "validation"
+    results = []
+    for model, samples, standing in zip(models, trained if held_out is None else held_out, standings, strict=True):
+        device = next(model.parameters()).device
+        whole = data.take(samples.to(data.y.device))
+        logits = torch.cat([model.eval()(part.to(device)) for part in torch.split(whole.x, SAMPLES_AT_ONCE)]).to(
+            data.y.device
+        )
+        results.append(measure_requirements(stage, standing.threshold, logits, whole, rows))
+    return results

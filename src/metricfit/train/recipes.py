@@ -14,10 +14,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from metricfit.constraints import AugmentedLagrangian, Constraint
+from metricfit.losses.combine import Mix
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.losses.mix import Mix
 from metricfit.losses.pointwise import WeightedBCELoss, WeightedCrossEntropyLoss
-from metricfit.metrics.base import Formula, Metric
+from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Stage

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import nn
 
+from metricfit.train.engine.stacked_objective import with_state
+from metricfit.train.engine.validation import RequirementResult
 from metricfit.train.history import History
-from metricfit.train.stacked_objective import with_state
-from metricfit.train.validation import RequirementResult
 
 
 @dataclass(frozen=True)

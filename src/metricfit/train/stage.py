@@ -17,11 +17,11 @@ from torch.optim.lr_scheduler import LRScheduler
 from metricfit.constraints import AugmentedLagrangian, RequirementConstraint
 from metricfit.core.steps import Annealed
 from metricfit.errors import quote
-from metricfit.losses.mix import takes_weight
-from metricfit.metrics.base import Metric
-from metricfit.train.batch import Batch
+from metricfit.losses.combine import takes_weight
+from metricfit.metrics.metric import Metric
+from metricfit.train.data.batches import Batch
+from metricfit.train.engine.schedules import STEPS, MakeScheduler
 from metricfit.train.monitor import Monitor, as_monitor
-from metricfit.train.schedules import STEPS, MakeScheduler
 
 MakeOptimizer = Callable[..., Optimizer]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
 from metricfit.core.steps import Step
-from metricfit.core.task import columns
+from metricfit.core.tasks import columns
 from metricfit.losses import PairHingeLoss
 from metricfit.metrics import get_metric
 

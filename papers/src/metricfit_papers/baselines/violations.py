@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from metricfit.core.counts import Counts
-from metricfit.metrics.base import Metric
+from metricfit.metrics.metric import Metric
 
 Array = NDArray[np.float64]
 

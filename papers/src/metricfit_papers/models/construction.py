@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from metricfit.train.order import seed_of
+from metricfit.train.data.order import seed_of
 from metricfit_papers.specs import vocabulary
 from metricfit_papers.specs.expressions import build_object
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import metricfit_papers as papers
-from metricfit.experiments import CellError
+from metricfit.runs import CellError
 from metricfit_papers.pages.repository import RUNS
 from metricfit_papers.results import result_files
 from metricfit_papers.specs.toml_section import Section, read_toml

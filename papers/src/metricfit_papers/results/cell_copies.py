@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from metricfit.experiments.cells import CellError, contents
-from metricfit.train.folder import RunFolder
+from metricfit.runs.cells import CellError, contents
+from metricfit.train.checkpoint.folder import RunFolder
 from metricfit_papers.results.table_run import CELLS
 
 

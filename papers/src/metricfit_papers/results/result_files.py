@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from metricfit.train.folder import RunFolder
+from metricfit.train.checkpoint.folder import RunFolder
 from metricfit_papers.results.markdown import format_results
 from metricfit_papers.results.table_run import TableResult
 from metricfit_papers.specs.table_spec import TableSpec

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from metricfit.experiments import cells
+from metricfit.runs import cells
 from metricfit_papers.datasets.dataset_files import (
     check_dataset_file,
     content_key,

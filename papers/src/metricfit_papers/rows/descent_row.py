@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from metricfit.losses import MetricLoss
 from metricfit.losses.pointwise import PointwiseLoss
-from metricfit.train.graphs import Graphs, capturable
+from metricfit.train.engine.cuda_graphs import Graphs, capturable
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob, TrialResult

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from metricfit.losses import DeadGradientWarning
 from metricfit.train import Callback, FitResult, fit_population
-from metricfit.train.class_weight import of_classes
-from metricfit.train.order import seed_of
+from metricfit.train.data.class_weight import of_classes
+from metricfit.train.data.order import seed_of
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob

@@ -1,0 +1,146 @@
+"""Soft confusion counts of binary logits, with a closed-form backward.
+
+With h = step(p, t), p = sigmoid(x), label y and weight w, the four counts are
+
+    tp = sum w y h      fp = sum w (1-y) h      fn = sum w y (1-h)      tn = sum w (1-y) (1-h)
+
+and for upstream gradients g the gradient with respect to a logit is
+
+    w [ y (g_tp - g_fn) + (1-y) (g_fp - g_tn) ] step'(p) p (1-p).
+
+One slope serves all four counts and is taken from both tails, where autograd would send each count back through
+its own saturated half. What is saved is the input, as for BCEWithLogitsLoss.
+
+Everything here works on tensors ``(..., n)`` and sums over the last axis; counts come back stacked, ``(4, ...)``, in
+the order tp, fp, fn, tn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core import step_formulas
+from metricfit.core.kernels import binary_cpu as cpu_kernel
+from metricfit.core.kernels import binary_triton as triton_kernel
+from metricfit.core.numerics import has_storage, is_positive, leading, tails
+from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
+from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form
+
+
+def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, threshold: Threshold) -> Tensor:
+    """Soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape and type.
+
+    Shortcuts are taken for the exact classes of ``metricfit.steps``. A subclass may compute something else, so its
+    ``forward`` is called.
+    """
+    if type(step) is Annealed:  # counts are linear in the step
+        start = soft_counts(logits, target, weight, step.start, threshold)
+        end = soft_counts(logits, target, weight, step.end, threshold)
+        return torch.lerp(start, end, step.a.to(start.dtype))
+    if type(step) is StraightThrough:
+        soft = soft_counts(logits, target, weight, step.step, threshold)
+        return hard_counts(logits, target, weight, threshold).to(soft.dtype) + (soft - soft.detach())
+    closed = closed_form(step)
+    given_gradients = target.requires_grad or (weight is not None and weight.requires_grad)
+    plain = isinstance(threshold, Tensor) or given_gradients
+    # A compiler fuses plain operations as well as we can, and under compile(vmap) a Function would silently lose its
+    # backward (https://github.com/pytorch/pytorch/issues/193279).
+    if closed is None or plain or torch.compiler.is_compiling():
+        return _sum_masses(*masses(logits, step, threshold), target, weight)
+    counts: Tensor = _SoftCounts.apply(logits, target, weight, closed.kind, closed.number, threshold)  # type: ignore
+    return counts
+
+
+def masses(logits: Tensor, step: Step, threshold: Threshold) -> tuple[Tensor, Tensor]:
+    """The soft decision of each logit and its complement, in plain differentiable operations."""
+    if type(step) is Annealed:
+        start, end = (masses(logits, part, threshold) for part in (step.start, step.end))
+        progress = step.a.to(logits.dtype)
+        return torch.lerp(start[0], end[0], progress), torch.lerp(start[1], end[1], progress)
+    p, q = tails(logits)
+    if closed := closed_form(step):
+        return _closed_masses(p, q, threshold, closed.kind, closed.number)
+    mass = step(p, threshold)
+    return mass, 1 - mass
+
+
+def _closed_masses(p: Tensor, q: Tensor, threshold: Threshold, kind: str, number: float) -> tuple[Tensor, Tensor]:
+    return step_formulas.masses(kind, p, q, *both_ends(threshold, p.dtype), number)
+
+
+def hard_counts(logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold) -> Tensor:
+    """Counts of the decisions ``sigmoid(logits) >= threshold``, stacked ``(4, ...)``; no gradient."""
+    positive = is_positive(logits, threshold).to(target.dtype)
+    return _sum_masses(positive, 1 - positive, target, weight)
+
+
+def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    positive, negative = target, 1 - target
+    if weight is not None:
+        positive, negative = weight * positive, weight * negative
+    return torch.stack(
+        [
+            (positive * mass).sum(-1),
+            (negative * mass).sum(-1),
+            (positive * complement).sum(-1),
+            (negative * complement).sum(-1),
+        ]
+    )
+
+
+def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
+    """``w step'(p) p (1-p)``, the gradient of the weighted step with respect to the logits."""
+    p, q = tails(logits)
+    slope = SLOPE[kind](p, q, *both_ends(threshold, p.dtype), number) * p * q
+    return slope if weight is None else slope * weight
+
+
+def _kernel(logits: Tensor) -> Any:
+    """The module with the kernel for these logits, or None."""
+    return next((kernel for kernel in (cpu_kernel, triton_kernel) if kernel.handles(logits)), None)
+
+
+class _SoftCounts(torch.autograd.Function):
+    """The kernel's autograd face: blocks on the CPU, Triton on a GPU, plain operations elsewhere."""
+
+    @staticmethod
+    def forward(
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        kind: str,
+        number: float,
+        threshold: float,
+    ) -> Tensor:
+        if kernel := _kernel(logits):
+            return kernel.counts(logits, target, weight, kind, number, threshold)  # type: ignore[no-any-return]
+        return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        logits, target, weight, ctx.kind, ctx.number, ctx.threshold = inputs
+        ctx.save_for_backward(logits, target, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight = ctx.saved_tensors
+        of_positive = (grad[0] - grad[2]).unsqueeze(-1)
+        of_negative = (grad[1] - grad[3]).unsqueeze(-1)
+        settings = ctx.kind, ctx.number, ctx.threshold
+        # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
+        # vmapped: only plain operations may see it then.
+        if torch.is_grad_enabled() or not has_storage(grad) or not _kernel(logits):
+            slope = _slope_mass(logits, weight, *settings)
+            given = torch.lerp(of_negative, of_positive, target) * slope  # lerp is exact at both ends
+        else:
+            given = _kernel(logits).gradient(logits, target, weight, of_positive, of_negative, *settings)
+        return given, None, None, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        """A vmapped axis becomes a leading one: the kernel sums over the last axis whatever stands before it."""
+        tensors = [leading(given, dim, info.batch_size) for given, dim in zip(inputs[:3], in_dims[:3], strict=True)]
+        return _SoftCounts.apply(*tensors, *inputs[3:]), 1  # type: ignore[no-untyped-call]

@@ -1,0 +1,113 @@
+"""Binary soft counts on a CUDA device in one pass over the input each way: O(n) time, 16 bytes of scratch a block.
+
+Plain operations make some fifty passes over memory; this reads logits, target and weight once for the counts and once
+more for the gradient. The formulas are those of ``step_formulas``, to which the tests compare them.
+Triton comes with torch's CUDA builds; without it, or on another device, the plain operations do the same work.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core.step_formulas import both_ends, linear_pieces
+
+KINDS = {"linear": 0, "sigmoid": 1, "identity": 2, "raised_cosine": 3}
+BLOCK = 4096
+
+
+@cache
+def _available() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def handles(logits: Tensor) -> bool:
+    """Whether these logits are what the kernel was written for: float32 rows on a CUDA device."""
+    return (
+        logits.device.type == "cuda"
+        and logits.dtype == torch.float32
+        and 0 < logits.numel() < 2**31
+        and logits.numel() // logits.shape[-1] < 2**16  # rows are the grid's second axis
+        and torch.version.cuda is not None
+        and _available()
+    )
+
+
+def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
+    """Soft counts ``(4, ...)`` of logits ``(..., n)``; block sums are added in float64."""
+    from metricfit.core.kernels.triton_source import counts_kernel
+
+    x, y, w = _rows(logits, target, weight)
+    rows, n = x.shape
+    blocks = -(-n // BLOCK)
+    partial = x.new_empty(4, rows, blocks)
+    with torch.cuda.device(x.device):
+        counts_kernel[(blocks, rows)](
+            x, y, w, partial, n, *_constants(kind, number, threshold), **_static(kind, weight, threshold)
+        )
+    return partial.sum(-1, dtype=torch.float64).to(x.dtype).reshape(4, *logits.shape[:-1])
+
+
+def gradient(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    of_positive: Tensor,
+    of_negative: Tensor,
+    kind: str,
+    number: float,
+    threshold: float,
+) -> Tensor:
+    """The gradient with respect to the logits, given that of a positive's and a negative's mass in each row."""
+    from metricfit.core.kernels.triton_source import gradient_kernel
+
+    x, y, w = _rows(logits, target, weight)
+    rows, n = x.shape
+    result = torch.empty_like(x)
+    coefficients = torch.stack([of_positive.reshape(rows), of_negative.reshape(rows)]).contiguous()
+    with torch.cuda.device(x.device):
+        gradient_kernel[(-(-n // BLOCK), rows)](
+            x,
+            y,
+            w,
+            coefficients,
+            result,
+            n,
+            rows,
+            *_constants(kind, number, threshold),
+            **_static(kind, weight, threshold),
+        )
+    return result.reshape(logits.shape)
+
+
+def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    n = logits.shape[-1]
+    x, y = logits.reshape(-1, n).contiguous(), target.reshape(-1, n).contiguous()
+    return x, y, x if weight is None else weight.reshape(-1, n).contiguous()
+
+
+def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
+    """Return the ten numbers that the programs need of a step, computed in float64.
+
+    Linear is evaluated from the end that the threshold is nearer to, with the pair (p, t) or (1 - p, 1 - t): its kinks
+    a and b, the reciprocals of its three pieces, its two shares and its three slopes.
+    """
+    if kind == "linear":
+        near = min(both_ends(threshold, torch.float32))
+        pieces = linear_pieces(near, 1 - near)
+        kinks = pieces.a, near + pieces.width / 2
+        reciprocals = 1 / pieces.a, 1 / pieces.width, 1 / pieces.c
+        return (*kinks, *reciprocals, number, 1 - 2 * number, *pieces.slopes(number))
+    return (threshold, number, *(0.0,) * 8)
+
+
+def _static(kind: str, weight: Tensor | None, threshold: float) -> dict[str, Any]:
+    if kind not in KINDS:
+        raise ValueError(f"the Triton kernel has no step of the kind {kind!r}")
+    # Only Linear is evaluated from the end that is nearer; for the others one compiled program serves all thresholds.
+    from_one = kind == "linear" and threshold > 0.5
+    return {"KIND": KINDS[kind], "FROM_ONE": from_one, "WEIGHTED": weight is not None, "BLOCK": BLOCK}

@@ -1,0 +1,1 @@
+"""From scores to decisions: calibration, thresholds of two classes and of labels, offsets of classes."""

@@ -1,0 +1,67 @@
+"""The best thresholds of independent labels: one per label, or one for all of them under a micro average."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from metricfit.core.canonical_batch import Columns
+from metricfit.decide.probability_thresholds import best_probability_threshold
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.metric import Metric
+
+
+def best_label_thresholds(labels: Columns, metric: Metric, average: str) -> float | Tensor:
+    """The thresholds with the best average value of a metric, as probabilities.
+
+    Under "macro" and "weighted" every label contributes to the average separately, so each label gets its own best
+    threshold and no other thresholds are better. "micro" pools the decisions on all labels into one binary problem, and
+    this problem has one threshold, the best single number for all labels. (Different thresholds per label could raise a
+    micro average further, but they would depend on each other.)
+
+    Args:
+        labels: Logits and 0/1 labels ``(c, n)`` with optional weights.
+        metric: The metric of one label's decisions.
+        average: "macro", "weighted" or "micro".
+
+    Returns:
+        One number for a single label and for "micro", otherwise a float64 tensor ``(c,)``. A label whose decisions do
+        not matter, because it has no samples with weight or the metric is of another class, has 0.5.
+    """
+    count = labels.logits.shape[0]
+    if count == 1 or average == "micro":
+        weight = None if labels.weight is None else labels.weight.reshape(-1)
+        of_all = metric if count > 1 else _of_label(metric, 0, 1)
+        return best_probability_threshold(
+            labels.logits.reshape(-1), labels.target.reshape(-1), of_all, weight=weight
+        ).threshold
+    thresholds = torch.full((count,), 0.5, dtype=torch.float64)
+    for label in range(count):
+        if metric.class_index not in (None, label):
+            continue
+        weight = None if labels.weight is None else labels.weight[label]
+        if weight is not None and not bool((weight > 0).any()):
+            continue
+        of_label = _of_label(metric, label, count)
+        best = best_probability_threshold(labels.logits[label], labels.target[label], of_label, weight=weight)
+        thresholds[label] = best.threshold
+    return thresholds
+
+
+def _of_label(metric: Metric, label: int, labels: int) -> Metric:
+    """The metric of one label's own counts ``(..., 1)``, with that label's values of parameters per class."""
+    parameters = {}
+    for key, value in metric.parameters.items():
+        if isinstance(value, tuple) and len(value) != labels:
+            raise InvalidValueError(f"{metric.name} has {len(value)} values of {key}, but there are {labels} labels")
+        parameters[key] = value[label] if isinstance(value, tuple) else value
+    return Metric(
+        metric.base_name,
+        metric.formula,
+        parameters=parameters,
+        minimize=metric.minimize,
+        bounds=metric.bounds,
+        needs=metric.needs,
+        whole_matrix=metric.whole_matrix,
+        own=metric.own,
+    )

@@ -1,0 +1,89 @@
+"""The best threshold of binary logits, given as a probability that reproduces the same decisions.
+
+Choosing on probabilities would lose information: in float32 all logits above 17 have the probability 1, and in float64
+all above 37. The search therefore runs on the logits, and only the chosen threshold becomes a probability.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from metricfit.core.numerics import is_positive
+from metricfit.metrics.curves import (
+    Array,
+    BestThreshold,
+    Requirements,
+    Sweep,
+    as_requirements,
+    best_of_sweep,
+    column,
+    sweep,
+)
+from metricfit.metrics.metric import Formula, Metric, get_metric
+
+
+def best_probability_threshold(
+    logits: Array,
+    target: Array,
+    metric: str | Metric | Formula,
+    subject_to: Requirements | None = None,
+    *,
+    weight: Array | None = None,
+) -> BestThreshold:
+    """The best threshold of logits for a metric, as a probability strictly between 0 and 1.
+
+    Each candidate lies halfway, in logits, between two neighbouring logits, one below the lowest or one above the
+    highest, so the decisions do not depend on rounding: ``core.numerics.is_positive(logits, threshold)`` makes exactly
+    the decisions that the value was computed from. Logits that no float64 probability separates (neighbours above
+    36.7) are always decided alike.
+
+    Args:
+        logits: One logit per sample, of any floating type.
+        target: Labels 0 and 1.
+        metric: A metric, its name or a function of Counts.
+        subject_to: Requirements that the threshold must meet.
+        weight: One weight per sample.
+
+    Returns:
+        The threshold and the metric's value there. Ties go to the largest threshold.
+
+    Raises:
+        InfeasibleError: No threshold meets the requirements.
+
+    Example:
+        >>> best_probability_threshold([30.0, 25.0, 20.0, 18.5], [1, 1, 0, 0], "f1").value
+        1.0
+    """
+    candidates = probability_sweep(logits, target, weight)
+    return best_of_sweep(candidates, get_metric(metric), as_requirements(subject_to))
+
+
+def probability_sweep(logits: Array, target: Array, weight: Array | None = None) -> Sweep:
+    """The distinct decisions that a probability threshold can make: falling thresholds, and the counts at each."""
+    falling, counts = sweep(logits, target, weight)  # infinity first, then the distinct logits
+    given = column(logits, "logits").dtype  # decisions depend on the precision of the logits
+    kind = given if given.is_floating_point else falling.dtype
+    upper, lower = falling, torch.cat([falling[1:], falling.new_full((1,), -math.inf)])
+    middle = (upper + lower) / 2
+    middle[0], middle[-1] = falling[1] + 1, falling[-1] - 1
+    thresholds = torch.sigmoid(middle)
+    separates = _separates(thresholds, lower.to(kind), upper.to(kind))
+    if not bool(separates.all()):
+        thresholds = torch.where(separates, thresholds, _highest_probability(upper))
+        separates = separates | _separates(thresholds, lower.to(kind), upper.to(kind))
+        thresholds, counts = thresholds[separates], counts.map(lambda count: count[separates])
+    return Sweep(thresholds, counts)
+
+
+def _separates(thresholds: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Whether decisions at these thresholds fall between the two logits: ``lower`` is negative, ``upper`` positive."""
+    inside = (thresholds > 0) & (thresholds < 1)
+    return inside & is_positive(upper, thresholds) & ~(is_positive(lower, thresholds) & (lower > -math.inf))
+
+
+def _highest_probability(upper: Tensor) -> Tensor:
+    """The highest probabilities below 1 at which these logits are positive."""
+    return torch.sigmoid(upper).clamp(max=1 - 2.0**-53)

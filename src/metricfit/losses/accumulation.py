@@ -1,0 +1,128 @@
+"""The gradient of one large batch from several small ones, exactly, for losses that are not means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.core.counts import Counts
+from metricfit.losses.base import AdditiveLoss, Statistics, check_parts
+from metricfit.losses.combine import Mix
+
+Chunk = tuple[Any, Tensor] | tuple[Any, Tensor, Tensor | None]
+
+
+def backward_in_chunks(model: Callable[[Any], Tensor], loss: nn.Module, chunks: Iterable[Chunk]) -> Tensor:
+    """Backpropagate the loss of all chunks together, with the activations of one chunk in memory at a time.
+
+    Adding up the gradients of the chunks' own losses is right for a mean and wrong for a metric. Here a first pass
+    without gradients adds up the statistics S of all chunks; a second backpropagates each chunk's statistics times
+    dL/dS at the total. The model runs twice per chunk, each time with the same random numbers, so that dropout drops
+    the same units. Batch normalisation normalises each chunk by itself, and updates its running statistics twice.
+
+    Args:
+        model: called as ``model(inputs)``; returns logits.
+        loss: an AdditiveLoss, that is every loss of this library but the hinges over pairs and AdversarialLoss, or a
+            Mix of such losses. ``fit(accumulate=)`` does the same for any loss, but keeps all logits in memory.
+        chunks: ``(inputs, target)`` or ``(inputs, target, weight)`` of each chunk. An iterator is read once, and its
+            chunks are kept.
+
+    Returns:
+        The loss of all chunks together, detached.
+
+    Raises:
+        TypeError: the loss is not a function of sums over samples.
+        ValueError: there are no chunks, or the loss is a vector.
+
+    Example:
+        >>> from metricfit.losses import MetricLoss
+        >>> model, x, y = nn.Linear(3, 1), torch.randn(8, 3), torch.tensor([0, 1] * 4)
+        >>> value = backward_in_chunks(model, MetricLoss("f1"), zip(x.split(5), y.split(5)))
+        >>> bool((value - MetricLoss("f1")(model(x), y)).abs() < 1e-6)
+        True
+    """
+    members = _members(loss)
+    chunks = list(chunks)  # they are needed twice
+    if not chunks:
+        raise ValueError("no chunks given")
+    states: list[RandomState] = []
+    totals: list[Statistics] = []
+    with torch.no_grad():
+        for chunk in chunks:
+            states.append(random_state())
+            logits = model(chunk[0])
+            parts = [member.statistics(logits, *chunk[1:]) for member, _ in members]
+            totals = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
+    totals = [_as_leaves(total) for total in totals]
+    with torch.enable_grad():
+        values = [
+            share * member.value(member.over_ranks(total))
+            for (member, share), total in zip(members, totals, strict=True)
+        ]
+        value = torch.stack(values).sum(0)
+    if value.dim() > 0:
+        raise ValueError("a loss with average=None is a vector, which cannot be backpropagated; choose another average")
+    leaves = [leaf for total in totals for leaf in _tensors(total)]
+    gradients = torch.autograd.grad(value, leaves, materialize_grads=True)  # a formula need not use all four counts
+    for chunk, state in zip(chunks, states, strict=True):
+        with replayed(state), torch.enable_grad():
+            logits = model(chunk[0])
+            sums = [leaf for member, _ in members for leaf in _tensors(member.statistics(logits, *chunk[1:]))]
+            products = [(leaf * gradient).sum() for leaf, gradient in zip(sums, gradients, strict=True)]
+            torch.stack(products).sum().backward()  # type: ignore[no-untyped-call]
+    return value.detach()
+
+
+def _tensors(statistics: Statistics) -> tuple[Tensor, ...]:
+    return tuple(statistics) if isinstance(statistics, Counts) else (statistics,)
+
+
+def _as_leaves(statistics: Statistics) -> Statistics:
+    """The same statistics as the start of a graph, to be differentiated by."""
+    if isinstance(statistics, Counts):
+        return statistics.map(lambda cell: cell.detach().requires_grad_())
+    return statistics.detach().requires_grad_()
+
+
+def _members(loss: nn.Module, share: float = 1.0) -> list[tuple[AdditiveLoss, float]]:
+    if isinstance(loss, AdditiveLoss):
+        check_parts(loss, "backward_in_chunks", ("statistics", "value"))
+        return [(loss, share)]
+    if isinstance(loss, Mix):
+        check_parts(loss, "backward_in_chunks", ("__init__",))
+        pairs = zip(loss.losses, loss.weights, strict=True)
+        return [one for member, weight in pairs for one in _members(member, share * weight)]
+    if hasattr(loss, "constraints"):
+        raise TypeError(
+            f"backward_in_chunks cannot split {type(loss).__name__}: its constraints need all logits of a step at "
+            "once. Use fit(..., accumulate=k), which keeps the logits of all parts, or join the logits of the chunks "
+            "with torch.cat and call the loss on the whole"
+        )
+    raise TypeError(
+        f"{type(loss).__name__} is not a loss of sums over samples; use one of metricfit.losses, such as "
+        "WeightedBCELoss() for cross-entropy"
+    )
+
+
+RandomState = tuple[Tensor, list[Tensor]]
+
+
+def random_state() -> RandomState:
+    """The state of torch's random numbers, on the CPU and on GPUs in use."""
+    on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if on_gpu else []
+
+
+@contextmanager
+def replayed(state: RandomState) -> Iterator[None]:
+    """The random numbers of the first pass again, and those after it left as they were."""
+    cpu, cuda = state
+    with torch.random.fork_rng(devices=range(len(cuda))):
+        torch.set_rng_state(cpu)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+        yield

@@ -1,0 +1,195 @@
+"""AdversarialLoss: training against the worst labels that the scores cannot tell from the true ones."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core.distributed import gather_over_ranks, number_of_ranks
+from metricfit.core.numerics import leading
+from metricfit.core.tasks import check_finite
+from metricfit.errors import quote
+from metricfit.losses.adversarial.affine_metrics import affine_in_tp
+from metricfit.losses.adversarial.game import Game, solve
+from metricfit.losses.columns import ColumnLoss
+from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.requirements import Requirement
+
+#: A metric is tried at this many samples when the loss is made, so that one that cannot be taken is refused there.
+TRIAL = 12
+
+
+class AdversarialLoss(ColumnLoss):
+    r"""Adversarial prediction for a metric of counts. Fathony and Kolter 2020, AP-Perf.
+
+    .. math:: L(x) = \max_Q \min_P \; E_{\hat y \sim P,\; \check y \sim Q}\big[\ell(\hat y, \check y)
+        + x^\top (\check y - y)\big]
+
+    A predictor P and an adversary Q choose label vectors of the whole batch at random; :math:`\ell` is one minus the
+    metric of the predicted against the adversary's labels (the metric itself where lower is better), and the
+    adversary is paid the logits of the labels it changes. L is convex in the logits, at least the loss of the best
+    prediction, and its gradient is :math:`q - y`: the adversary's marginal probabilities less the labels.
+
+    It takes metrics that are affine in tp and tn at fixed numbers of predicted and of true positives, found by probing
+    the formula: accuracy, f1, fbeta, precision, recall, fpr, fnr, specificity, npv, balanced_accuracy, informedness,
+    markedness, mcc, kappa, fowlkes_mallows, cost, tversky with alpha + beta = 1. Others, such as gmean, are refused.
+
+    Args:
+        metric: a Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
+        subject_to: requirements such as ``"recall >= 0.9"``, on metrics of the same kind. As in the paper they bind the
+            predictor: its expected value of the metric against the true labels must reach the bound. One whose
+            metric needs positives (or negatives) is left out of batches that have none.
+        one_class: the value where all labels are of one class and are predicted so. None takes the formula's, which for
+            f1 without positives is 0/0 and so 0. 1.0 is what the package ap-perf does for such batches
+            (``special_case_positive`` and ``special_case_negative``); with small batches of rare positives it teaches
+            more.
+        tol: how far the value may be from the game's. It is checked; a RuntimeWarning says where it was not reached.
+            (The package's 100 steps of ADMM left 0.004 to 0.04 on batches of 6 to 20.)
+        ignore_index: samples with this target are left out of the game.
+        sync: in a distributed run, gather the logits and labels of all ranks, in training mode with gradients enabled,
+            and play one game of the whole batch on every rank, so that the gradient is that of the whole batch. If
+            False, every rank plays a game of its own samples, and DistributedDataParallel averages their gradients.
+
+    For binary logits and labels 0 or 1. The loss is not a mean: a batch is one game, whose first part is the metric's
+    and whose second is a sum over samples, so learning rates depend on the batch size. The game is solved on the CPU,
+    in float64, whatever the device. vmap plays the members' games one by one; torch.compile breaks its graph there.
+    ``weight`` is refused. Without samples the loss is 0.
+
+    >>> loss = AdversarialLoss("f1")
+    >>> logits = torch.tensor([0.6, 0.5, -0.9], requires_grad=True)
+    >>> value = loss(logits, torch.tensor([1, 0, 0]))
+    >>> value.backward()
+    >>> print(f"{value.item():.2f}", (logits.grad + 0.0).numpy().round(2) + 0.0)
+    0.50 [0. 1. 0.]
+    """
+
+    def __init__(
+        self,
+        metric: str | Metric | Formula,
+        *,
+        subject_to: Requirements | None = None,
+        one_class: float | None = None,
+        tol: float = 1e-3,
+        ignore_index: int | None = None,
+        sync: bool = True,
+    ) -> None:
+        super().__init__()
+        self.set_reading(None, ignore_index)
+        self.sync = sync
+        if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < tol < 1:
+            raise ValueError(f"tol is how far the value may be off, a number between 0 and 1, got {quote(tol)}")
+        if one_class is not None and (not isinstance(one_class, Real) or not math.isfinite(one_class)):
+            raise ValueError(
+                f"one_class is the value of a batch of one class, a finite number or None, got {quote(one_class)}"
+            )
+        self.metric: Metric = get_metric(metric)
+        self.subject_to: tuple[Requirement, ...] = tuple(as_requirements(subject_to))
+        self.one_class: float | None = None if one_class is None else float(one_class)
+        self.tol: float = float(tol)
+        self._tables: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        self._tables_of(TRIAL)
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The value of the batch's game."""
+        if weight is not None:
+            raise ValueError(
+                "AdversarialLoss takes no weights: it counts label vectors of the whole batch, in which a sample is "
+                "there or not. Leave weight out; to weigh a class take fbeta or cost as the metric"
+            )
+        batch = self.columns(logits, target, None)
+        if batch.logits.shape[-2] != 1:
+            raise ValueError(f"AdversarialLoss is for binary logits, (n,) or (n, 1), got {tuple(logits.shape)}")
+        x, y = batch.logits.squeeze(-2), batch.target.squeeze(-2)
+        if batch.weight is not None:  # of ignored samples 0
+            kept = batch.weight.squeeze(-2) > 0
+            x, y = x[kept], y[kept]
+        if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
+            x, y = gather_over_ranks(x), gather_over_ranks(y)
+        answer = _Adversary.apply
+        if torch.compiler.is_compiling():  # not a decorator, which would load the compiler with this package
+            answer = torch.compiler.disable(answer)  # type: ignore[no-untyped-call]
+        q, worst = answer(x, y, self)  # type: ignore[no-untyped-call]
+        # By the envelope theorem the adversary is held fixed, and x (q - y) has the loss's gradient.
+        loss: Tensor = worst + (x * (q - y)).sum()
+        return loss
+
+    def adversary(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The adversary's marginals for binary logits ``(n,)`` and the expected loss it forces; no gradient."""
+        if not len(logits):
+            return torch.zeros_like(logits), logits.new_zeros(())
+        x, y = (given.detach().to("cpu", torch.float64) for given in (logits, target))
+        check_finite(x.sum(), x)
+        if not bool(((y == 0) | (y == 1)).all()):
+            raise ValueError("AdversarialLoss needs labels 0 or 1, got fractions; for soft labels take MetricLoss")
+        (slope, offset), *rules = self._tables_of(len(x))
+        binding = [
+            (side * rule_slope[:, int(y.sum())], side * (rule_offset[:, int(y.sum())] - rule.bound))
+            for rule, (rule_slope, rule_offset) in zip(self.subject_to, rules, strict=True)
+            if _applies(rule, y)
+            for side in (1.0 if rule.sense == ">=" else -1.0,)
+        ]
+        self._check_reachable(binding, y)
+        empty = (x.new_zeros(0, len(x) + 1),) * 2
+        rule_slope, rule_offset = (torch.stack(each) for each in zip(*binding, strict=True)) if binding else empty
+        found = solve(Game(x, y, slope, offset, rule_slope, rule_offset), self.tol)
+        return found.marginal.to(logits), found.loss.to(logits)
+
+    def _tables_of(self, n: int) -> list[tuple[Tensor, Tensor]]:
+        """Slope and offset of the loss, then of each requirement's metric, for batches of n; probed once for each n."""
+        if n not in self._tables:
+            slope, offset = affine_in_tp(self.metric, n)
+            if self.one_class is not None:
+                offset[0, 0] = offset[n, n] = self.one_class
+            loss = (slope, offset) if self.metric.minimize else (-slope, 1.0 - offset)
+            self._tables[n] = [loss, *(affine_in_tp(rule.metric, n) for rule in self.subject_to)]
+        return self._tables[n]
+
+    def _check_reachable(self, binding: list[tuple[Tensor, Tensor]], y: Tensor) -> None:
+        positives = int(y.sum())
+        for slope, offset in binding:
+            if float(slope[positives] * positives + offset[positives]) < -1e-9:
+                raise ValueError(
+                    f"even the true labels of this batch, {positives} positives of {len(y)}, do not meet "
+                    f"{' and '.join(map(str, self.subject_to))}; loosen the bound, or use larger or stratified batches"
+                )
+
+    def extra_repr(self) -> str:
+        """The settings that differ from the defaults."""
+        rules = [f"subject_to={[str(each) for each in self.subject_to]}"] if self.subject_to else []
+        one_class = [] if self.one_class is None else [f"one_class={self.one_class:g}"]
+        return ", ".join([repr(self.metric.name), *rules, *one_class])
+
+
+def _applies(rule: Requirement, y: Tensor) -> bool:
+    """Whether a batch has what a requirement's metric needs."""
+    there = {"positives": bool((y == 1).any()), "negatives": bool((y == 0).any())}
+    return all(there[needed] for needed in rule.metric.needs)
+
+
+class _Adversary(torch.autograd.Function):
+    """The adversary's answer, without a gradient; a Function for vmap's sake, which gives it the members' scores."""
+
+    @staticmethod
+    def forward(logits: Tensor, target: Tensor, loss: AdversarialLoss) -> tuple[Tensor, Tensor]:
+        answer: tuple[Tensor, Tensor] = loss.adversary(logits, target)
+        return answer
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        """Each member's game in turn."""
+        *given, loss = inputs
+        x, y = (leading(each, dim, info.batch_size) for each, dim in zip(given, in_dims, strict=False))
+        assert x is not None
+        assert y is not None
+        answers = [_Adversary.apply(*each, loss) for each in zip(x, y, strict=True)]  # type: ignore[no-untyped-call]
+        q, worst = (torch.stack(each) for each in zip(*answers, strict=True))
+        return (q, worst), (0, 0)

@@ -1,0 +1,41 @@
+"""The whole confusion matrix, for those who ask: no metric here needs it built."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from metricfit.core.canonical_batch import Classes, full_precision
+from metricfit.core.kernels.classes import decisions
+from metricfit.core.steps import Step
+from metricfit.core.tasks import canonical
+from metricfit.errors import quote
+
+
+def confusion_matrix(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    soft: bool = False,
+    step: Step | None = None,
+    threshold: float | str | None = None,
+    weight: Tensor | None = None,
+    ignore_index: int | None = None,
+) -> Tensor:
+    """Multiclass decisions by true class, ``(c, c)``: row i, column j holds the samples of class i given to class j.
+
+    Hard decisions are the argmax. ``soft=True`` sums the soft decisions that MetricLoss trains on, differentiably; its
+    diagonal and margins are those of Counts.soft.
+
+    >>> confusion_matrix(torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1, 1]))
+    tensor([[1., 0.],
+            [1., 1.]], dtype=torch.float64)
+    """
+    batch = canonical(logits, target, task="multiclass", weight=weight, ignore_index=ignore_index)
+    assert isinstance(batch, Classes)
+    if isinstance(threshold, str) and threshold != "dynamic":
+        raise ValueError(f"a multiclass threshold is a number or 'dynamic', got {quote(threshold)}")
+    fixed = None if isinstance(threshold, str) else threshold
+    with full_precision(batch.logits.device):
+        if soft:
+            return batch.confusion(decisions(batch.logits, step or batch.default_step, fixed, batch.layout))
+        return batch.exact().confusion(batch.decided())

@@ -1,0 +1,1 @@
+"""The charts of a report, drawn by matplotlib and embedded as SVG."""

@@ -1,0 +1,112 @@
+"""One set of scores with its labels: curves, histograms, calibration, and the threshold explorer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from metricfit.metrics import Metric, get_metric
+from metricfit.metrics.curves import Requirements, as_requirements, auroc, average_precision, checked
+from metricfit.report.charts import scores as score_charts
+from metricfit.report.charts.drawing import Chart
+from metricfit.report.page import Section
+from metricfit.report.threshold_stops import COUNTS, Stops, shown_metrics, stops
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A button of the explorer: what it says, and the number of the stop it leads to."""
+
+    text: str
+    stop: int
+
+
+def scores(
+    scores: Any,
+    labels: Any,
+    *,
+    threshold: float,
+    metric: str | Metric = "f1",
+    requirements: Requirements | None = None,
+    weight: Any | None = None,
+    classes: tuple[str, str] = ("negative", "positive"),
+    title: str = "Scores and threshold",
+    lead: str = "",
+) -> Section:
+    """ROC and precision-recall with the operating point, histograms by class, calibration, confusion matrix, and the
+    threshold explorer: every metric at any threshold, where the requirements hold.
+
+    Args:
+        scores: of the positive class, in [0, 1]; at least the threshold is called positive.
+        labels: 1 for the positive class, 0 for the other.
+        threshold: the chosen one; infinity calls nothing positive.
+        metric: the one judged by.
+        requirements: as ``subject_to`` of ``best_threshold``.
+        weight: of the samples; counts are then sums of weights.
+        classes: what the two classes are called, the positive one last.
+        title: of the section.
+        lead: a sentence under it.
+
+    >>> section = scores([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], threshold=0.4, classes=("stays", "leaves"))
+    >>> [each.text for each in section.context["presets"]]
+    ['chosen and best here, 0.4', '0.5']
+    """
+    s, y, w = checked(scores, labels, weight)
+    if float(s.min()) < 0 or float(s.max()) > 1:
+        raise ValueError(
+            f"scores must lie in [0, 1], got {float(s.min()):g} to {float(s.max()):g}; pass probabilities, such as "
+            "torch.sigmoid(logits)"
+        )
+    if not threshold >= 0:
+        raise ValueError(f"the threshold must be at least 0, got {threshold}; give the one that was chosen, or 0.5")
+    if len(classes) != 2:
+        raise ValueError(f"classes names the negative and the positive class, got {len(classes)} names")
+    s, y, w = s.cpu(), y.cpu(), None if w is None else w.cpu()
+    judged, required = get_metric(metric), as_requirements(requirements)
+    found = stops(s, y, w, float(threshold), judged, required)
+    both = bool((y == 1).any()) and bool((y == 0).any())
+    context = {
+        "stops": found,
+        "counts": {name: float(getattr(found.counts, name)[found.chosen, 0]) for name in COUNTS},
+        "metric": judged.name,
+        "metrics": [(each, _formula(each)) for each in shown_metrics(judged, required)],
+        "requirements": [str(each) for each in required],
+        "classes": classes,
+        "n": float(found.counts.n[0, 0]),
+        "positives": float(found.counts.positives[0, 0]),
+        "weighted": w is not None,
+        "sweep": score_charts.sweep(found, judged, required),
+        "beside": [
+            score_charts.histograms(s, y, w, classes, found),
+            score_charts.calibration(s, y, w, classes[1]),
+        ],
+        "charts": _curves(found, s, y, w) if both else [],
+        "presets": _presets(found),
+        "one_class": None if both else classes[int(bool((y == 1).any()))],
+    }
+    return Section(title, "scores.html", context, lead)
+
+
+def _presets(found: Stops) -> list[Preset]:
+    same = found.best is not None and found.decides_alike(found.best, found.chosen)
+    given = [
+        Preset(f"chosen{' and best here' if same else ''}, {found.labels[found.chosen]}", found.chosen),
+        Preset("0.5", found.at(0.5)),
+    ]
+    if found.best is not None and not same:
+        given.append(Preset(f"best here, {found.labels[found.best]}", found.best))
+    return given
+
+
+def _curves(found: Stops, s: Tensor, y: Tensor, w: Tensor | None) -> list[Chart]:
+    return [
+        score_charts.roc(found, auroc(s, y, w)),
+        score_charts.precision_recall(found, average_precision(s, y, w)),
+    ]
+
+
+def _formula(metric: Metric) -> str:
+    """The metric's formula, the docstring's first clause; a user's own may have none."""
+    return " ".join((metric.formula.__doc__ or "").split()).partition(";")[0].rstrip(".")

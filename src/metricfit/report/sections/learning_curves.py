@@ -1,0 +1,98 @@
+"""Learning curves: losses and the monitored value, epoch by epoch, one thin line a member."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from metricfit.report.charts.drawing import FIRST, GOOD, MUTED, SECOND, Chart, Drawing, label, styled
+from metricfit.report.page import Section
+
+Row = Mapping[str, Any]
+LOSSES = {"train_loss": ("training", FIRST), "validation_loss": ("validation", SECOND)}
+
+
+def learning_curves(
+    histories: Sequence[Row] | Sequence[Sequence[Row]], *, title: str = "Learning curves", lead: str = ""
+) -> Section:
+    """Charts of ``train_loss`` and ``validation_loss``, and of the monitored ``value``, from ``FitResult.history``: one
+    history, or one for each member of an ensemble. A column that no row has is left out, and so is a monitored value
+    that is the validation loss; an epoch without a finite number leaves a gap. Epochs are counted through all stages.
+
+    >>> learning_curves([{"train_loss": 0.5, "value": 0.1}, {"train_loss": 0.4, "value": 0.2}]).context["members"]
+    1
+    """
+    members = _members(histories)
+    charts = []
+    if any(_line(rows, name) for rows in members for name in LOSSES):
+        charts.append(_losses(members))
+    if any(_line(rows, "value") and _line(rows, "value") != _line(rows, "validation_loss") for rows in members):
+        charts.append(_monitored(members))
+    if not charts:
+        raise ValueError("the histories hold no finite train_loss, validation_loss or value; there is nothing to draw")
+    return Section(title, "charts.html", {"charts": charts, "members": len(members)}, lead)
+
+
+def _members(histories: Any) -> list[list[Row]]:
+    given = list(histories)
+    if given and isinstance(given[0], Mapping):
+        return [given]
+    return [list(rows) for rows in given]
+
+
+def _line(rows: Sequence[Row], name: str) -> list[float]:
+    """The column, NaN where there is no number; empty if there is none at all."""
+    values = [math.nan if row.get(name) is None else float(row[name]) for row in rows]
+    finite = [each if math.isfinite(each) else math.nan for each in values]
+    return [] if all(map(math.isnan, finite)) else finite
+
+
+@styled
+def _losses(members: Sequence[Sequence[Row]]) -> Chart:
+    drawing = Drawing()
+    for name, (called, colour) in LOSSES.items():
+        _draw(drawing, members, name, called, colour)
+    drawing.axes.set(xlabel="epoch", ylabel="loss")
+    drawing.axes.legend()
+    return drawing.finished("Loss", f"Training and validation loss by epoch, of {_how_many(members)}.")
+
+
+@styled
+def _monitored(members: Sequence[Sequence[Row]]) -> Chart:
+    names = dict.fromkeys(str(row["monitor"]) for rows in members for row in rows if row.get("monitor"))
+    called = ", ".join(names) or "monitored value"
+    drawing = Drawing()
+    _draw(drawing, members, "value", called, GOOD)
+    drawing.axes.set(xlabel="epoch", ylabel=label(called))
+    return drawing.finished("What was watched", f"{called} on the validation set by epoch, of {_how_many(members)}.")
+
+
+def _draw(drawing: Drawing, members: Sequence[Sequence[Row]], name: str, called: str, colour: str) -> None:
+    alone = len(members) == 1
+    legend: str | None = label(called)
+    for rows in members:
+        line = _line(rows, name)
+        if not line:
+            continue
+        marker = "o" if len(line) == 1 else None
+        epochs = range(1, len(line) + 1)
+        drawing.axes.plot(
+            epochs,
+            line,
+            color=colour,
+            label=legend,
+            marker=marker,
+            linewidth=1.8 if alone else 0.9,
+            alpha=1 if alone else 0.7,
+        )
+        legend = None
+    if alone:
+        for epoch, (before, after) in enumerate(pairwise(members[0]), start=1):
+            if before.get("stage") != after.get("stage"):
+                drawing.axes.axvline(epoch + 0.5, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+
+
+def _how_many(members: Sequence[Sequence[Row]]) -> str:
+    return "one model" if len(members) == 1 else f"{len(members)} members, a line each"

@@ -1,0 +1,170 @@
+"""Stops: the thresholds that the explorer can stand at, with the counts and every metric's value at each.
+
+All of it is computed here, by the library's own formulas; the page only looks it up. A threshold t decides as the
+smallest stop that is at least t, so with a stop at every distinct score the page is exact everywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from metricfit.core.counts import Counts
+from metricfit.metrics import Metric, Requirement, fbeta, get_metric, names
+from metricfit.metrics.curves import InfeasibleError, best_threshold, one_class, sweep
+from metricfit.metrics.metric import MetricFactory
+from metricfit.metrics.parsing import find
+from metricfit.report import formatting as words
+
+Floats = npt.NDArray[np.float64]
+MOST = 2000
+GRID = np.arange(1001) / 1000  # what the slider goes through, and what people type
+NOTED_SPANS = 50
+COUNTS = ("tp", "fp", "fn", "tn")
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Thresholds, rising, the last infinite; per stop the counts ``(stops, 1)``, the metrics and the requirements.
+
+    ``distinct`` is how many distinct scores there are, ``complete`` whether all of them are stops. ``spans`` are the
+    stretches of thresholds where all requirements hold, from the complete set.
+    """
+
+    thresholds: Floats
+    labels: list[str]
+    counts: Counts
+    metrics: dict[str, Floats]
+    met: dict[str, npt.NDArray[np.bool_]]
+    distinct: int
+    complete: bool
+    chosen: int
+    best: int | None
+    spans: list[tuple[float, float]]
+
+    def at(self, threshold: float) -> int:
+        """The number of the stop that decides as this threshold does."""
+        return int(np.searchsorted(self.thresholds, threshold))
+
+    def decides_alike(self, a: int, b: int) -> bool:
+        """Whether no sample's score lies between two stops."""
+        return all(float(each[a, 0]) == float(each[b, 0]) for each in self.counts)
+
+    def payload(self) -> dict[str, Any]:
+        """What the page's script looks up. Numbers are the bytes of little-endian doubles in base64, hence exact."""
+        return {
+            "thresholds": packed(self.thresholds),
+            "labels": self.labels,
+            "counts": {name: packed(getattr(self.counts, name).squeeze(-1).numpy()) for name in COUNTS},
+            "metrics": {name: packed(given) for name, given in self.metrics.items()},
+            "met": {name: "".join(map(str, given.astype(int))) for name, given in self.met.items()},
+            "complete": self.complete,
+            "chosen": self.chosen,
+        }
+
+
+def stops(
+    scores: Any,
+    labels: Any,
+    weight: Any,
+    threshold: float,
+    metric: Metric,
+    requirements: Sequence[Requirement],
+) -> Stops:
+    """The stops of a set of scores.
+
+    They are all distinct scores, or if there are more than 2,000 a choice of them and every threshold of up to three
+    decimals; always with 0.5, the chosen threshold and the best.
+    """
+    falling, counts = sweep(scores, labels, weight)
+    distinct = falling.flip(0).numpy()
+    counts = counts.map(lambda given: given.flip(0))
+    feasible = np.ones(len(distinct), dtype=bool)
+    for each in requirements:
+        feasible &= each.forgives(one_class(each, counts)).numpy()
+    try:
+        best = best_threshold(scores, labels, metric, list(requirements), weight=weight).threshold
+    except InfeasibleError:
+        best = None
+    spans = _spans(distinct, feasible)
+    widest = sorted(spans, key=lambda span: span[0] - span[1])[:NOTED_SPANS]
+    kept = _kept(distinct, counts, [*([] if best is None else [best]), *(end for span in widest for end in span)])
+    complete = len(kept) == len(distinct)
+    round_numbers = [0.5] if complete else GRID
+    thresholds = np.unique(np.concatenate([distinct[kept], round_numbers, [threshold, math.inf]]))
+    source = np.searchsorted(distinct, thresholds)
+    below = [distinct[at - 1] if at else -math.inf for at in source]
+    counts = counts.map(lambda given: given[torch.from_numpy(source)])
+    return Stops(
+        thresholds=thresholds,
+        labels=[words.threshold(at, above) for at, above in zip(thresholds, below, strict=True)],
+        counts=counts,
+        metrics={each.name: one_class(each, counts).numpy() for each in shown_metrics(metric, requirements)},
+        met={str(each): each.forgives(one_class(each, counts)).numpy() for each in requirements},
+        distinct=len(distinct) - 1,
+        complete=complete,
+        chosen=int(np.searchsorted(thresholds, threshold)),
+        best=None if best is None else int(np.searchsorted(thresholds, best)),
+        spans=spans,
+    )
+
+
+def shown_metrics(metric: Metric, requirements: Sequence[Requirement] = ()) -> list[Metric]:
+    """The metrics of a page: the judged one, those required, and every metric of the library. Of those with
+    parameters, F-beta is shown with 2 and 0.5; the others have no usual parameters and are shown if asked for.
+
+    >>> from metricfit import metrics
+    >>> [each.name for each in shown_metrics(metrics.mcc, [metrics.recall >= 0.9])][:3]
+    ['mcc', 'recall', 'f1']
+    """
+    usual = [get_metric(name) for name in names() if not isinstance(find(name), MetricFactory)]
+    return list(
+        dict.fromkeys([metric, *(each.metric for each in requirements), *usual, fbeta(beta=2), fbeta(beta=0.5)])
+    )
+
+
+def packed(numbers: Floats) -> str:
+    """The bytes of little-endian doubles in base64.
+
+    >>> packed(np.array([1.0]))
+    'AAAAAAAA8D8='
+    """
+    return base64.b64encode(numbers.astype("<f8").tobytes()).decode()
+
+
+def _kept(distinct: Floats, counts: Counts, needed: Sequence[float]) -> npt.NDArray[np.int64]:
+    """Numbers of the distinct scores to keep.
+
+    Of too many scores, as many are kept evenly by rank and evenly by the positives found, beside the thresholds of
+    three decimals: each of these can miss what the others hold where classes are rare or scores crowd.
+    """
+    if len(distinct) <= MOST:
+        return np.arange(len(distinct))
+    each = (MOST - len(GRID) - len(needed) - 2) // 2
+    by_rank = np.linspace(0, len(distinct) - 1, each).round().astype(np.int64)
+    found = counts.tp.squeeze(-1).flip(0).numpy()
+    by_positives = len(distinct) - 1 - np.searchsorted(found, np.linspace(0, found[-1], each))
+    return np.unique(np.concatenate([by_rank, by_positives, np.searchsorted(distinct, needed)]))
+
+
+def _spans(distinct: Floats, feasible: npt.NDArray[np.bool_]) -> list[tuple[float, float]]:
+    """Stretches of [0, 1] where a threshold is feasible. Gaps that no screen can show are closed."""
+    if feasible.all():
+        return [(0.0, 1.0)]
+    ends = np.clip(distinct, 0, 1)
+    starts = np.concatenate([[0.0], ends[:-1]])
+    spans: list[tuple[float, float]] = []
+    for at in np.flatnonzero(feasible):
+        start, end = float(starts[at]), float(ends[at])
+        if spans and start - spans[-1][1] < 1e-3:
+            spans[-1] = spans[-1][0], end
+        else:
+            spans.append((start, end))
+    return spans

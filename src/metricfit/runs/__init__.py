@@ -1,0 +1,5 @@
+"""Cells of a study: independent runs, executed in parallel and kept in one folder each."""
+
+from metricfit.runs.cells import Cell, CellError, Progress, run
+
+__all__ = ["Cell", "CellError", "Progress", "run"]

@@ -1,0 +1,1 @@
+"""Methods compared on identical folds: methods, standings, verdict."""

@@ -1,0 +1,1 @@
+"""From a table of any columns to the numbers that a network takes."""

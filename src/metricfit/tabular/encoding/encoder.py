@@ -1,0 +1,162 @@
+"""From a table of any columns to the numbers a network takes, all learned from the training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.decomposition import TruncatedSVD
+
+from metricfit.tabular.encoding.columns import KINDS, Arrays, Category, Column, Date, Floats, NotANumber, Number, Text
+from metricfit.tabular.encoding.scaling import Scaling
+
+WIDE = 1024
+SPARSE_COMPONENTS = 128
+OF_SKRUB = {"numeric": Number, "datetime": Date, "low_cardinality": Category, "high_cardinality": Text}
+
+
+class TableEncoder:
+    """Numbers, categories, dates and text as columns of one scale.
+
+    Takes a float array (NaN is missing), a sparse matrix or a pandas DataFrame. Of a DataFrame that has more than
+    numbers, skrub's TableVectorizer says what each column is. A sparse matrix of more than 1,024 columns is projected
+    on its 128 main directions.
+
+    >>> encoder = TableEncoder()
+    >>> encoder.fit(pd.DataFrame({"size": [1.0, 2.0, None], "kind": ["a", "b", "a"]})).shape
+    (3, 3)
+    >>> encoder.transform(pd.DataFrame({"size": [1.5], "kind": ["unseen"]})).tolist()
+    [[0.0, 0.0, 0.0]]
+    """
+
+    def __init__(self) -> None:
+        self.columns: list[Column | None] | None = None  # by position; None: nothing is known of it
+        self.directions: NDArray[np.float32] | None = None
+        self.scaling = Scaling()
+
+    @property
+    def features(self) -> int:
+        """How many columns the training rows had."""
+        if self.columns is not None:
+            return len(self.columns)
+        return len(self.scaling.centre) if self.directions is None else self.directions.shape[1]
+
+    def fit(self, X: Any) -> NDArray[np.float32]:
+        """Learn from the training rows, and give them as numbers."""
+        self.columns, self.directions = None, None
+        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+            self.columns = _columns_of(X)
+        elif issparse(X) and X.shape[1] > WIDE:
+            size = min(SPARSE_COMPONENTS, X.shape[0] - 1)
+            self.directions = TruncatedSVD(size, random_state=0).fit(X).components_.astype(np.float32)
+        parts = self._parts(X)
+        self.scaling.fit(np.concatenate(parts, axis=1), self._blocks(parts))
+        if not self.scaling.width:
+            raise ValueError("every column is constant or empty in the training rows; there is nothing to learn from")
+        return self.scaling.transform(np.concatenate(parts, axis=1))
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Rows as numbers."""
+        return self.scaling.transform(np.concatenate(self._parts(X), axis=1))
+
+    def _parts(self, X: Any) -> list[Floats]:
+        """Before scaling, NaN where missing; of a DataFrame with more than numbers, a part for each known column."""
+        if self.directions is not None:
+            parts = [np.asarray(X @ self.directions.T, dtype=np.float64)]
+        elif issparse(X):
+            parts = [np.asarray(X.toarray(), dtype=np.float64)]
+        elif self.columns is not None:
+            frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
+            parts = _numbers_of(frame, self.columns)
+        else:
+            known = isinstance(X, pd.DataFrame)
+            parts = _numbers_of(X, [Number()] * X.shape[1]) if known else [np.asarray(X, dtype=np.float64)]
+        if any(np.isinf(part).any() for part in parts):
+            raise ValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
+        return parts or [np.zeros((len(X), 0))]
+
+    def _blocks(self, parts: list[Floats]) -> list[slice]:
+        """Where the columns lie that are of one scale."""
+        if self.directions is not None:
+            return [slice(None)]
+        known = [column for column in self.columns or [] if column is not None]
+        ends = np.cumsum([part.shape[1] for part in parts])
+        pairs = zip(known, parts, ends, strict=False)
+        return [slice(end - part.shape[1], end) for column, part, end in pairs if column.one_block]
+
+    def state(self) -> dict[str, Any]:
+        """What was learned, as JSON can hold it."""
+        if self.columns is None:
+            return {"columns": None}
+        return {"columns": [None if each is None else {"kind": each.kind, **each.state()} for each in self.columns]}
+
+    def arrays(self) -> Arrays:
+        """What was learned, the large part, by names."""
+        found = {f"scaling.{name}": array for name, array in self.scaling.arrays().items()}
+        if self.directions is not None:
+            found["directions"] = self.directions
+        for at, column in enumerate(self.columns or []):
+            if column is not None:
+                found |= {f"column.{at}.{name}": array for name, array in column.arrays().items()}
+        return found
+
+    @classmethod
+    def restored(cls, state: dict[str, Any], arrays: Arrays) -> TableEncoder:
+        """The encoder that ``state`` and ``arrays`` described."""
+        made = cls()
+        made.scaling.restore(_under("scaling.", arrays))
+        made.directions = arrays.get("directions")
+        if state["columns"] is not None:
+            made.columns = []
+            for at, each in enumerate(state["columns"]):
+                known = None if each is None else KINDS[each["kind"]]()
+                made.columns.append(None if known is None else known.restore(each, _under(f"column.{at}.", arrays)))
+        return made
+
+
+def _all_numbers(frame: Any) -> bool:
+    return all(pd.api.types.is_numeric_dtype(each) or pd.api.types.is_bool_dtype(each) for each in frame.dtypes)
+
+
+def _numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[Floats]:
+    """A part for each column of which something is known; all columns with an entry that is no number are named."""
+    parts, unread = [], []
+    for at, column in enumerate(columns):
+        try:
+            if column is not None:
+                parts.append(column.transform(frame.iloc[:, at]))
+        except NotANumber as error:
+            unread.append(f"{frame.columns[at]} ({error})")
+    if unread:
+        raise ValueError(
+            f"columns that held numbers in fit hold something else now: {', '.join(unread)}. Write them as numbers, or "
+            "leave an entry empty where it is not known"
+        )
+    return parts
+
+
+def _columns_of(frame: Any) -> list[Column | None]:
+    """What each column is, by skrub, and what there is to learn of it; None for one without an entry."""
+    from skrub import TableVectorizer  # slow to import, and not needed for numbers
+
+    plain = frame.set_axis([str(at) for at in range(frame.shape[1])], axis=1)
+    kinds = dict.fromkeys(("numeric", "datetime", "low_cardinality", "high_cardinality"), "passthrough")
+    with np.errstate(over="ignore"):  # skrub tries float32; what it is for is the kinds alone
+        found = TableVectorizer(**kinds).fit(plain)
+    columns: list[Column | None] = [None] * frame.shape[1]
+    for kind, names in found.kind_to_columns_.items():
+        for name in names:
+            made: Column = OF_SKRUB[kind]()
+            if isinstance(made, Date):
+                steps = found.all_processing_steps_[name]
+                made.format = next((step.format_ for step in steps if getattr(step, "format_", None)), None)
+            columns[int(name)] = made.fit(plain[name])
+    return columns
+
+
+def _under(prefix: str, arrays: Arrays) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,118 @@
+"""Classes: which there are, which is the positive one, what share each has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.class_weight import compute_class_weight
+
+log = logging.getLogger("metricfit.tabular")
+
+
+def classes_of(labels: NDArray[Any]) -> NDArray[Any]:
+    """The labels that occur, sorted; at least two."""
+    try:
+        classes: NDArray[Any] = np.unique(labels)
+    except TypeError:
+        raise ValueError("the labels in y are of several types that have no order: make them all text") from None
+    if len(classes) < 2:
+        raise ValueError(f"all rows are of one class, {classes[0]!r}: there is nothing to tell apart")
+    return classes
+
+
+def choose_positive_class(labels: NDArray[Any], pos_label: Any = None) -> Any:
+    """Choose which of two classes is the positive one. This is the only place that holds the rule.
+
+    1. ``pos_label``, if it is given.
+    2. 1 of the labels 0 and 1 or of -1 and 1; True of booleans.
+    3. Otherwise the class with fewer rows; if both have equally many, the later of the two in sorted order, as in
+       scikit-learn. A choice by this step is logged.
+
+    Args:
+        labels: The labels, one per row. Rows are counted; weights play no part.
+        pos_label: The label that the user named, or None.
+
+    Returns:
+        The positive label; None if there are more than two classes, because metrics are then averaged over classes.
+
+    Raises:
+        ValueError: If ``pos_label`` is not among the labels, or is given for more than two classes, or if there are
+            fewer than two classes.
+
+    Example:
+        >>> choose_positive_class(np.array([0, 1, 1, 1]))
+        1
+        >>> choose_positive_class(np.array(["stays", "leaves", "stays"]))
+        'leaves'
+        >>> choose_positive_class(np.array(["stays", "leaves"]))
+        'stays'
+    """
+    classes = classes_of(labels)
+    names = classes.tolist()
+    if pos_label is not None:
+        if pos_label not in names:
+            raise ValueError(f"pos_label={pos_label!r} is none of the classes {names}")
+        if len(names) > 2:
+            raise ValueError("pos_label is for two classes; of several, metrics are averaged (average=)")
+        return names[names.index(pos_label)]
+    if len(names) > 2:
+        return None
+    if names in ([0, 1], [-1, 1]):  # also 0.0 and 1.0, and False and True, which Python calls equal to 0 and 1
+        return names[1]
+    first, second = (int(np.count_nonzero(labels == label)) for label in classes)
+    chosen, other = (names[0], names[1]) if first < second else (names[1], names[0])
+    reason = (
+        f"both classes have {first} rows and it is the later in sorted order"
+        if first == second
+        else f"it has {min(first, second)} rows and {other!r} has {max(first, second)}"
+    )
+    log.info("The positive class is %r, because %s; pos_label= chooses another.", chosen, reason)
+    return chosen
+
+
+def order_of(classes: NDArray[Any], positive: Any) -> NDArray[np.int64]:
+    """For each class number its place among the sorted classes; of two classes the positive is number 1.
+
+    >>> order_of(np.array(["no", "yes"]), "no")
+    array([1, 0])
+    """
+    order = np.arange(len(classes))
+    return order if positive is None or positive == classes.tolist()[1] else order[::-1].copy()
+
+
+def shares_of(prevalence: float | Mapping[Any, float], classes: NDArray[Any]) -> NDArray[np.float64]:
+    """The share of each class, which are in the order of their numbers: of two the positive is the second.
+
+    >>> shares_of(0.25, np.array(["no", "yes"]))
+    array([0.75, 0.25])
+    """
+    labels = classes.tolist()
+    if isinstance(prevalence, Mapping):
+        if set(prevalence) != set(labels):
+            raise ValueError(f"prevalence names {sorted(map(str, prevalence))}, the classes are {labels}")
+        shares = np.array([prevalence[each] for each in labels], dtype=np.float64)
+    elif len(labels) > 2 or np.ndim(prevalence):
+        raise ValueError(
+            f"prevalence is the positive class's share, or of each class by its label: {{{labels[0]!r}: ...}}"
+        )
+    else:
+        shares = np.array([1.0 - float(prevalence), float(prevalence)])
+    if not (shares > 0).all() or not np.isclose(shares.sum(), 1.0):
+        raise ValueError(f"prevalence: shares lie between 0 and 1 and sum to 1, got {prevalence}")
+    return shares
+
+
+def training_weights(
+    labels: NDArray[Any], classes: NDArray[Any], class_weight: Any, weight: NDArray[np.float64] | None
+) -> torch.Tensor | None:
+    """The rows' weights times their classes', so that members also stop by the loss they learn from."""
+    if class_weight is not None:
+        of_classes = compute_class_weight(class_weight, classes=classes, y=labels)
+        of_rows = of_classes[np.searchsorted(classes, labels)]
+        weight = of_rows if weight is None else of_rows * weight
+    return None if weight is None else torch.from_numpy(weight).float()

@@ -1,0 +1,1 @@
+"""What is trained on: batches, samples, loaders, their order, weights and groups."""

@@ -1,0 +1,275 @@
+"""What the training loop drives: one model, on any device or several, through lightning-fabric."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.losses.accumulation import random_state, replayed
+from metricfit.train import checks
+from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
+from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.samples import Source
+from metricfit.train.engine.ranks import gathered, over_ranks
+from metricfit.train.engine.schedules import Schedule
+from metricfit.train.engine.validation import Validation, validate
+from metricfit.train.monitor import Monitor
+from metricfit.train.stage import Objective, Stage
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+class Learner(ABC):
+    """Members that learn side by side; a single model is one member.
+
+    ``active`` are those still learning; what goes in and out of ``step`` and ``validate`` is theirs, in that order.
+    """
+
+    active: list[int]
+
+    @abstractmethod
+    def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
+        """Start a stage: a fresh optimiser and the stage's objective; all members active again.
+
+        Args:
+            stage: The stage.
+            lr: Each member's learning rate.
+            steps: The number of optimiser steps of the whole stage, if it is known.
+        """
+
+    @abstractmethod
+    def step(self, batch: Batch) -> Tensor:
+        """One optimiser step; the members' losses, detached."""
+
+    @abstractmethod
+    def end_epoch(self) -> None:
+        """Move multipliers and learning rates."""
+
+    @abstractmethod
+    def anneal(self, fraction: float) -> None:
+        """Tell the objective's steps how far the stage has come."""
+
+    @abstractmethod
+    def validate(self, monitor: Monitor) -> list[Validation]:
+        """Each active member's validation loss and monitored value."""
+
+    @abstractmethod
+    def observe(self, results: Sequence[Validation]) -> None:
+        """Tell the objectives, and schedulers that wait for it, what validation found."""
+
+    @abstractmethod
+    def gradient_size(self) -> Tensor:
+        """The sum of absolute gradients of each active member at the last step."""
+
+    @abstractmethod
+    def remember(self, members: Sequence[int]) -> None:
+        """Keep these members' weights as their best."""
+
+    @abstractmethod
+    def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The logits of these active members, each of inputs of its own, in eval mode and without gradient."""
+
+    @abstractmethod
+    def retire(self, members: Sequence[int]) -> None:
+        """These members stop learning."""
+
+    @abstractmethod
+    def recall(self) -> None:
+        """Take the best weights of all members who have some."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """All that a checkpoint needs."""
+
+    @abstractmethod
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from there; called after ``begin`` of the same stage."""
+
+
+class OneModel(Learner):
+    """One model, trained through Fabric: CPU, GPU, several processes, any precision."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        model: nn.Module,
+        validation: Source | None,
+        *,
+        accumulate: int = 1,
+        clip: float | None = None,
+    ) -> None:
+        self.fabric, self.raw = fabric, model
+        self.model = fabric.setup(model)
+        self.validation, self.accumulate, self.clip = validation, accumulate, clip
+        self.best: dict[str, Tensor] | None = None
+        self.active = [0]
+
+    def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
+        """A fresh optimiser, and the stage's objective on the device, of all ranks' samples."""
+        self.active, self.best, self.stage, self.looked = [0], None, stage, False
+        loss = copy.deepcopy(stage.objective).to(self.fabric.device).train()
+        self.gathers = over_ranks(loss) if self.fabric.world_size > 1 else False
+        self.objective = Objective(loss)
+        make = stage.optimizer or torch.optim.AdamW
+        optimizer: Any = self.fabric.setup_optimizers(make(self.raw.parameters(), lr=lr[0]))
+        self.optimizer = optimizer
+        self.schedule = Schedule(stage.scheduler, stage.scheduler_step, self.optimizer, steps)
+        self.model.train()
+
+    def step(self, batch: Batch) -> Tensor:
+        """Forward, backward, step."""
+        self.optimizer.zero_grad()
+        if self.accumulate == 1:
+            loss = self._loss(_counted(self.model(batch.x), batch), batch)
+            self.fabric.backward(loss)
+        else:
+            loss = self._in_chunks(batch)
+        if self.clip is not None:
+            self.fabric.clip_gradients(self.model, self.optimizer, max_norm=self.clip, error_if_nonfinite=False)
+        self.optimizer.step()
+        self.schedule.batch_ended()
+        return loss.detach().reshape(1)
+
+    def _loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return self.objective(*gathered(logits, batch)) if self.gathers else self.objective(logits, batch)
+
+    def _in_chunks(self, batch: Batch) -> Tensor:
+        """The whole batch's gradient with a part of it in memory at a time, exact for any loss.
+
+        A first pass gives all logits without gradient, the loss its gradient by them, and a second pass
+        takes that back through each part, with the same random numbers.
+        """
+        rows = torch.arange(max(1, len(batch)), device=batch.y.device)
+        parts = rows.tensor_split(min(self.accumulate, len(rows)))
+        states, logits = [], []
+        with torch.no_grad():
+            for part in parts:
+                states.append(random_state())
+                logits.append(self.model(batch.x[part]))
+        whole = torch.cat(logits).requires_grad_()
+        loss = self._loss(_counted(whole, batch), batch)
+        (slope,) = torch.autograd.grad(loss, whole)
+        for at, (part, state) in enumerate(zip(parts, states, strict=True)):
+            waits = at < len(parts) - 1
+            with self.fabric.no_backward_sync(self.model, enabled=waits), replayed(state):
+                self.fabric.backward((self.model(batch.x[part]) * slope[part]).sum())
+        return loss
+
+    def end_epoch(self) -> None:
+        """Move multipliers and the learning rate."""
+        self.objective.update()
+        self.schedule.epoch_ended()
+
+    def anneal(self, fraction: float) -> None:
+        """Advance the objective's annealed steps."""
+        for name in self.objective.annealed():
+            self.objective.loss.get_submodule(name).advance(fraction)  # type: ignore[operator]
+
+    def logits(self, data: Source) -> tuple[Tensor, Batch]:
+        """The logits of all samples, each rank computing its share of them, with labels and weights."""
+        self.model.eval()
+        with torch.no_grad():
+            found = [(_counted(self.model(batch.x), batch), batch) for batch in self._share(data)]
+            if not found:
+                raise ValueError("the validation DataLoader gives no batches, so there is nothing to measure on")
+            logits = torch.cat([each for each, _ in found])
+            y = torch.cat([batch.y for _, batch in found])
+            extra: dict[str, Tensor] = {}
+            for name in ("weight", "group"):
+                parts = [part for _, batch in found if (part := getattr(batch, name)) is not None]
+                extra |= {name: torch.cat(parts)} if parts else {}
+            whole = gathered(logits, Batch(None, y, **extra))
+        self.model.train()
+        return whole
+
+    def _share(self, data: Source) -> Iterator[Batch]:
+        """What this rank evaluates; where there are too few, one that does not count."""
+        if isinstance(data, FromLoader):
+            yield from data.batches(self.fabric.device)
+            return
+        every = torch.arange(len(data))
+        mine = every.tensor_split(self.fabric.world_size)[self.fabric.global_rank]
+        order = torch.split(mine if len(mine) else every[:1], SAMPLES_AT_ONCE)
+        for batch in data.batches(order, self.fabric.device):
+            yield batch if len(mine) else batch.without_samples()
+
+    def validate(self, monitor: Monitor) -> list[Validation]:
+        """The comparable loss in eval mode, and what the monitor and the requirements say."""
+        assert self.validation is not None
+        logits, whole = self.logits(self.validation)
+        if isinstance(self.validation, FromLoader) and not self.looked:  # whose labels were not known before
+            checks.check_target(logits, whole.y, [self.stage], "validation")
+            checks.check_validation([self.stage], logits, whole.y)
+            self.looked = True
+        loss = self.objective.loss.eval()
+        with torch.no_grad():
+            value = float(self.objective.comparable(logits, whole))
+        loss.train()
+        # What stops a run must be the same on all ranks, to the last bit.
+        return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, whole))]
+
+    def observe(self, results: Sequence[Validation]) -> None:
+        """Tell the objective what was observed, and a ReduceLROnPlateau the monitored value."""
+        self.objective.observe(torch.tensor(results[0].observed, dtype=torch.float64))
+        self.schedule.observe(results[0].measured.value)
+
+    def gradient_size(self) -> Tensor:
+        """Over all parameters."""
+        sizes = [given.grad.abs().sum(dtype=torch.float32) for given in self.raw.parameters() if given.grad is not None]
+        return torch.stack(sizes).sum().reshape(1)
+
+    def remember(self, members: Sequence[int]) -> None:
+        """Copy the weights."""
+        if members:
+            self.best = {name: given.detach().clone() for name, given in self.raw.state_dict().items()}
+
+    @torch.no_grad()
+    def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The model's logits of each of these inputs, in parts."""
+        self.raw.eval()
+        device = self.fabric.device
+        found = [torch.cat([self.raw(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]) for x in inputs]
+        self.raw.train()
+        return found
+
+    def retire(self, members: Sequence[int]) -> None:
+        """Nothing is left to learn."""
+        self.active = [each for each in self.active if each not in members]
+
+    def recall(self) -> None:
+        """Load the copy."""
+        if self.best is not None:
+            self.raw.load_state_dict(self.best)
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimiser, scheduler, loss, scaler, best weights, random numbers of every rank."""
+        return {
+            "model": self.raw.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.schedule.state_dict(),
+            "objective": self.objective.loss.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
+            "best": self.best,
+            "active": self.active,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.raw.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["scheduler"])
+        self.objective.loss.load_state_dict(state["objective"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+        self.best = state["best"] and {name: given.to(self.fabric.device) for name, given in state["best"].items()}
+        self.active = state["active"]
+
+
+def _counted(logits: Tensor, batch: Batch) -> Tensor:
+    """The logits of the batch's samples, which may be none though the model ran."""
+    return logits if len(batch) else logits[:0]
