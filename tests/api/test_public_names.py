@@ -12,8 +12,8 @@ import metricfit
 NAMES = {
     "metricfit": """
         AugmentedLagrangian Counts MetricClassifier MetricLoss MetricfitError RankingConstraint RunningCounts
-        SurrogateFBetaLoss __version__ constraints curves estimators evaluate fit get_metric losses metric
-        metrics parse_requirement stats steps train
+        SurrogateFBetaLoss __version__ constraints curves evaluate fit get_metric losses metric
+        metrics parse_requirement stats steps tabular train
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint RankingConstraint RequirementConstraint augmented_term
