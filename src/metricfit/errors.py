@@ -30,6 +30,16 @@ class InvalidTypeError(MetricfitError, TypeError):
     """A value of a type that cannot be used."""
 
 
+class InvalidStateError(MetricfitError, RuntimeError):
+    """A call that the object's present state does not allow."""
+
+
+class UnknownNameError(MetricfitError, KeyError):
+    """A name under which nothing is kept."""
+
+    __str__ = Exception.__str__  # KeyError would put quotation marks around the message
+
+
 class CheckpointError(MetricfitError, ValueError):
     """A run whose checkpoints are all damaged, or do not belong to it."""
 
@@ -40,6 +50,31 @@ class ModelFileError(MetricfitError, ValueError):
 
 class TableTooLargeError(MetricfitError, ValueError):
     """A table that would take more memory than is allowed."""
+
+
+def is_user_error(error: BaseException) -> bool:
+    """Tell errors that the user can correct from mistakes in the library.
+
+    Errors of this library, of the file system and of packages that are not installed can be corrected by the user.
+    Any other error, such as a failed lookup or shapes that do not match, was not expected.
+
+    Args:
+        error: The error that was caught.
+
+    Returns:
+        Whether the user can correct the cause.
+
+    Example:
+        >>> from metricfit import get_metric
+        >>> try:
+        ...     get_metric("f3")
+        ... except ValueError as error:
+        ...     is_user_error(error)
+        True
+        >>> is_user_error(ValueError("operands could not be broadcast together"))
+        False
+    """
+    return isinstance(error, (MetricfitError, OSError, ModuleNotFoundError))
 
 
 def quote(value: object, limit: int = QUOTED) -> str:

@@ -19,9 +19,9 @@ from metricfit._version import __version__
 from metricfit.cli.app import COMMANDS, app
 from metricfit.cli.errors import UserError, told
 from metricfit.curves import InfeasibleError
+from metricfit.errors import is_user_error
 from metricfit.metrics import get_metric
 from metricfit.runs import Cell, CellError, run
-from metricfit.runs.failures import deliberate
 
 
 @pytest.fixture(autouse=True)
@@ -107,11 +107,11 @@ def test_a_mistake_inside_a_cell_is_told_apart_too(tmp_path):
     assert "in unforeseen" in file.read_text()
 
 
-def test_only_our_own_raise_is_deliberate():
-    assert deliberate(caught(foreseen))
-    assert not deliberate(caught(unforeseen))
-    assert not deliberate(caught(lambda: np.zeros(2) + np.zeros(3)))
-    assert not deliberate(ValueError("never raised"))
+def test_only_errors_of_this_library_can_be_corrected_by_the_user():
+    assert is_user_error(caught(foreseen))
+    assert not is_user_error(caught(unforeseen))
+    assert not is_user_error(caught(lambda: np.zeros(2) + np.zeros(3)))
+    assert not is_user_error(ValueError("never raised"))
 
 
 def test_the_version():

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from metricfit.cli.printing import say
-from metricfit.errors import MetricfitError, shorten
+from metricfit.errors import MetricfitError, is_user_error, shorten
 
 DEBUG = "METRICFIT_DEBUG"
 LONGEST = 2000  # characters of a message, whatever it quotes
@@ -60,11 +60,10 @@ def told(command: Callable[..., None], *, resumes: bool = False) -> Callable[...
 
 def _is_the_users(error: Exception) -> bool:
     from metricfit.runs.cells import CellError  # loads what most commands do not need to start
-    from metricfit.runs.failures import deliberate
 
     if isinstance(error, CellError):
         return error.details is None
-    return isinstance(error, (UserError, OSError, ModuleNotFoundError)) or deliberate(error)
+    return is_user_error(error)
 
 
 def _words(error: Exception) -> str:

@@ -13,7 +13,7 @@ from metricfit.constraints.function import FunctionConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.tasks import is_false
-from metricfit.errors import quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.combine import takes_weight
 from metricfit.metrics.metric import Metric, MetricFactory
 from metricfit.metrics.requirements import Requirement
@@ -67,16 +67,20 @@ class AugmentedLagrangian(LateBuffers):
     ) -> None:
         super().__init__()
         if not isinstance(objective, nn.Module):
-            raise TypeError(f"the objective is a loss module, such as MetricLoss('precision'); got {quote(objective)}")
+            raise InvalidTypeError(
+                f"the objective is a loss module, such as MetricLoss('precision'); got {quote(objective)}"
+            )
         if not 0.0 < mu <= mu_max < math.inf:
-            raise ValueError(f"AugmentedLagrangian needs 0 < mu <= mu_max, both finite; got mu={mu}, mu_max={mu_max}")
+            raise InvalidValueError(
+                f"AugmentedLagrangian needs 0 < mu <= mu_max, both finite; got mu={mu}, mu_max={mu_max}"
+            )
         if not 1.0 <= rho < math.inf:
-            raise ValueError(f"rho multiplies mu: it must be at least 1 and finite, got {rho}")
+            raise InvalidValueError(f"rho multiplies mu: it must be at least 1 and finite, got {rho}")
         self.objective = objective
         one_only = isinstance(constraints, (str, nn.Module)) or not isinstance(constraints, Iterable)
         self.constraints = nn.ModuleList(map(_constraint, [constraints] if one_only else constraints))  # type: ignore[arg-type]
         if not self.constraints:
-            raise ValueError("no constraint given; without one, use the objective alone")
+            raise InvalidValueError("no constraint given; without one, use the objective alone")
         self.rho, self.mu_max = float(rho), float(mu_max)
         self.register_buffer("mu", torch.tensor(float(mu), dtype=torch.float64))
         self.register_buffer("observed", torch.tensor(-math.inf, dtype=torch.float64))
@@ -102,12 +106,14 @@ class AugmentedLagrangian(LateBuffers):
             group: the samples' group numbers, for requirements that are to hold in every group.
         """
         if weight is not None and not (self._objective_takes_weight or self._counts):
-            raise ValueError(
+            raise InvalidValueError(
                 f"weight was given, but neither {type(self.objective).__name__} nor a constraint takes it; use one of "
                 "metricfit.losses, such as WeightedBCELoss() for cross-entropy"
             )
         if group is not None and not any(getattr(each, "groups", None) for each in self.constraints):
-            raise ValueError("group was given, but no constraint is per group: RequirementConstraint(..., groups=k)")
+            raise InvalidValueError(
+                "group was given, but no constraint is per group: RequirementConstraint(..., groups=k)"
+            )
         total = self.unconstrained(logits, target, weight)
         for constraint in self.constraints:
             total = total + constraint(logits, target, self.mu, index=index, weight=weight, group=group)
@@ -142,9 +148,9 @@ class AugmentedLagrangian(LateBuffers):
         """Tell it a validation metric, higher being better: if it fell since the last time, mu grows by rho."""
         now = torch.as_tensor(value, dtype=self.observed.dtype, device=self.observed.device)
         if now.dim():
-            raise ValueError(f"observe takes one number, got shape {tuple(now.shape)}")
+            raise InvalidValueError(f"observe takes one number, got shape {tuple(now.shape)}")
         if is_false(~now.isnan()):
-            raise ValueError("observe was given NaN: there is nothing to compare it with")
+            raise InvalidValueError("observe was given NaN: there is nothing to compare it with")
         fell = now < self.observed
         self.mu.copy_(torch.where(fell, (self.mu * self.rho).clamp(max=self.mu_max), self.mu))
         self.observed.copy_(now)
@@ -169,12 +175,12 @@ def _constraint(given: Constrains) -> Constraint:
     if isinstance(given, (str, Requirement)):
         return RequirementConstraint(given)
     if isinstance(given, (Metric, MetricFactory)):
-        raise TypeError(f"a constraint needs a bound, as in metrics.{given.name} >= 0.9")
+        raise InvalidTypeError(f"a constraint needs a bound, as in metrics.{given.name} >= 0.9")
     if isinstance(given, type):
-        raise TypeError(f"{given.__name__} is a class; make one of it, {given.__name__}(...)")
+        raise InvalidTypeError(f"{given.__name__} is a class; make one of it, {given.__name__}(...)")
     if callable(given):
         return FunctionConstraint(given)
-    raise TypeError(
+    raise InvalidTypeError(
         f"a constraint is a requirement such as 'recall >= 0.9', a RankingConstraint or a function "
         f"g(logits, target); got {quote(given)}"
     )

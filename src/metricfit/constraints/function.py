@@ -12,7 +12,7 @@ from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.terms import augmented_term, next_multiplier
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.numerics import ratio
-from metricfit.errors import quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 
 class FunctionConstraint(Constraint):
@@ -51,9 +51,11 @@ class FunctionConstraint(Constraint):
             logits, target = gather_over_ranks(logits), gather_over_ranks(target)
         violation = self.function(logits, target)
         if not isinstance(violation, Tensor) or not violation.is_floating_point():
-            raise TypeError(f"the constraint {self.name} must return a floating-point tensor, got {quote(violation)}")
+            raise InvalidTypeError(
+                f"the constraint {self.name} must return a floating-point tensor, got {quote(violation)}"
+            )
         if violation.dim() and violation.shape == logits.shape and len(logits) > 1:
-            raise ValueError(
+            raise InvalidValueError(
                 f"the constraint {self.name} gives a number a sample, {tuple(violation.shape)}; a constraint is on the "
                 "batch: take a mean, a maximum or a share of them"
             )

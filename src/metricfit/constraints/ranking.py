@@ -17,7 +17,7 @@ from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.kernels.pairs import violations
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.tasks import canonical, check_task, is_false, looks_at_values
-from metricfit.errors import quote
+from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote
 
 PER = ("positive", "negative", "pair")
 
@@ -73,11 +73,11 @@ class RankingConstraint(Constraint):
     ) -> None:
         super().__init__(sync=sync)
         if not 0.0 <= margin < math.inf:
-            raise ValueError(f"RankingConstraint needs a finite margin of at least 0, got {margin}")
+            raise InvalidValueError(f"RankingConstraint needs a finite margin of at least 0, got {margin}")
         if per not in PER:
-            raise ValueError(f"per must be one of {', '.join(map(repr, PER))}, got {quote(per)}")
+            raise InvalidValueError(f"per must be one of {', '.join(map(repr, PER))}, got {quote(per)}")
         if per != "pair" and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-            raise ValueError(
+            raise InvalidValueError(
                 f"per={quote(per)} keeps a multiplier for every training sample: give size=, their number; got "
                 f"{quote(size)}"
             )
@@ -89,7 +89,7 @@ class RankingConstraint(Constraint):
         self.task, self.ignore_index, self.validate = task, ignore_index, validate
         self._judge = TargetJudge()
         if classes is not None and (not self.classes or len(set(self.classes)) < len(self.classes)):
-            raise ValueError(f"classes must be different class numbers, at least one; got {quote(classes)}")
+            raise InvalidValueError(f"classes must be different class numbers, at least one; got {quote(classes)}")
         shape = () if self.classes is None else (len(self.classes),)
         for name in ("multiplier", "pending"):
             self.register_buffer(name, None if per == "pair" else torch.zeros(*shape, size or 0))
@@ -166,15 +166,15 @@ class RankingConstraint(Constraint):
             if not self.training:
                 return None
             if samples != size:
-                raise ValueError(
+                raise InvalidValueError(
                     f"RankingConstraint keeps a multiplier for each of {size} samples; this batch has {samples}: give "
                     "index=, the samples' positions in the training set"
                 )
             return torch.arange(size, device=score.device)
         if not isinstance(index, Tensor):
-            raise TypeError(f"index must be a tensor of sample numbers, got {type(index).__name__}")
+            raise InvalidTypeError(f"index must be a tensor of sample numbers, got {type(index).__name__}")
         if index.is_floating_point() or index.dtype == torch.bool or index.numel() not in (rows, samples):
-            raise ValueError(
+            raise InvalidValueError(
                 f"index needs one integer a sample, {samples}, or one a row, {rows}; got {index.dtype} "
                 f"{tuple(index.shape)}"
             )
@@ -183,7 +183,7 @@ class RankingConstraint(Constraint):
             each = samples // rows
             at = (at.unsqueeze(1) * each + torch.arange(each, device=at.device)).reshape(-1)
         if looks_at_values(score, self.validate) and at.numel() and is_false(((at >= 0) & (at < size)).all()):
-            raise ValueError(
+            raise InvalidValueError(
                 f"index must lie in 0..{size - 1}, got {int(at.min())} to {int(at.max())}; is size= the number of "
                 "training samples?"
             )
@@ -197,7 +197,7 @@ class RankingConstraint(Constraint):
     def _remember(self, at: Tensor, violation: Tensor) -> None:
         assert self.pending is not None
         if has_storage(self.pending) and not has_storage(violation):
-            raise RuntimeError(
+            raise InvalidStateError(
                 "RankingConstraint under vmap needs multipliers for each member: stack its buffers, and go through "
                 "torch.func.functional_call; train.fit_population does"
             )
@@ -214,7 +214,7 @@ def _columns(batch: Columns, classes: tuple[int, ...] | None) -> tuple[Tensor, T
     """Logits and target of the critical columns."""
     count = batch.logits.shape[-2]
     if classes is None and count > 1:
-        raise ValueError(f"{count} columns of logits: name the critical ones with classes=")
+        raise InvalidValueError(f"{count} columns of logits: name the critical ones with classes=")
     chosen = _checked(classes or (0,), count)
     return _picked(batch.logits, chosen, -2), _picked(batch.target, chosen, -2)
 
@@ -230,7 +230,9 @@ def _against_rest(batch: Classes, classes: tuple[int, ...] | None) -> tuple[Tens
     logits = batch.logits.movedim(axis, 0).flatten(1)
     count = logits.shape[0]
     if classes is None:
-        raise ValueError(f"{count} classes: name the critical ones with classes=, each is ranked against the rest")
+        raise InvalidValueError(
+            f"{count} classes: name the critical ones with classes=, each is ranked against the rest"
+        )
     scores = [
         logits[one] - torch.cat([logits[:one], logits[one + 1 :]]).logsumexp(0) for one in _checked(classes, count)
     ]
@@ -246,5 +248,5 @@ def _against_rest(batch: Classes, classes: tuple[int, ...] | None) -> tuple[Tens
 def _checked(classes: tuple[int, ...], count: int) -> tuple[int, ...]:
     for one in classes:
         if not 0 <= one < count:
-            raise ValueError(f"classes={classes}: the logits have {count} classes, 0 to {count - 1}")
+            raise InvalidValueError(f"classes={classes}: the logits have {count} classes, 0 to {count - 1}")
     return classes

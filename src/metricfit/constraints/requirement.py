@@ -13,7 +13,7 @@ from metricfit.core.class_shares import TargetJudge, settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.tasks import check_task
-from metricfit.errors import quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.requirements import Requirement, parse_requirement
@@ -69,13 +69,13 @@ class RequirementConstraint(Constraint):
         super().__init__(sync=sync)
         self.requirement = parse_requirement(requirement)
         if step is not None and not isinstance(step, Step):
-            raise TypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
+            raise InvalidTypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
         if not (threshold is None or (isinstance(threshold, (int, float)) and not isinstance(threshold, bool))):
-            raise TypeError(f"a requirement is kept at one threshold, a number; got {quote(threshold)}")
+            raise InvalidTypeError(f"a requirement is kept at one threshold, a number; got {quote(threshold)}")
         if threshold is not None:
             check_threshold(threshold)
         if groups is not None and (isinstance(groups, bool) or not isinstance(groups, int) or groups < 1):
-            raise ValueError(f"groups is the number of groups, at least 1; got {quote(groups)}")
+            raise InvalidValueError(f"groups is the number of groups, at least 1; got {quote(groups)}")
         check_average(self.requirement.metric, average)
         check_task(task)
         self.step, self.threshold, self.task, self.average = step, threshold, task, average
@@ -139,7 +139,7 @@ class RequirementConstraint(Constraint):
     def _settings(self, logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None) -> dict[str, Any]:
         """What soft and hard counts are taken with."""
         if self.groups is not None and group is None:
-            raise ValueError(
+            raise InvalidValueError(
                 f"{self.requirement} is to hold in each of {self.groups} groups: give group=, one number per row; in "
                 "fit, groups= and validation_groups="
             )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.numerics import counting_dtype, has_storage
+from metricfit.errors import InvalidStateError, InvalidValueError
 
 
 class LateBuffers(nn.Module):
@@ -29,7 +30,7 @@ class LateBuffers(nn.Module):
         buffer: Tensor | None = getattr(self, name)
         owner = type(self).__name__
         if not has_storage(like) and (buffer is None or has_storage(buffer)):
-            raise RuntimeError(
+            raise InvalidStateError(
                 f"{owner} under vmap needs its {name!r} for each member: call the loss once without vmap, stack its "
                 "buffers, and go through torch.func.functional_call"
             )
@@ -38,7 +39,7 @@ class LateBuffers(nn.Module):
                 buffer = torch.zeros(like.shape, dtype=counting_dtype(like.dtype), device=like.device)
             setattr(self, name, buffer)
         elif buffer.shape != like.shape:
-            raise ValueError(
+            raise InvalidValueError(
                 f"{owner} holds {name!r} of shape {tuple(buffer.shape)}, the batch's is {tuple(like.shape)}; "
                 "one state serves one loss: call reset() or give each loss its own"
             )

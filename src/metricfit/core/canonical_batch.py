@@ -21,7 +21,7 @@ from metricfit.core.kernels.class_layout import Layout
 from metricfit.core.kernels.classes import class_counts, decisions, hard_decisions, sum_decisions
 from metricfit.core.numerics import exact_dtype, is_positive
 from metricfit.core.steps import Linear, Step, StraightThrough, check_threshold
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 
 #: What a difference of sums that should be 0 can round to, as a share of the sums.
 ROUNDING = 1e-12
@@ -188,21 +188,25 @@ def at_thresholds(
     """Counts at one threshold, or stacked behind a leading axis at several. Hard ones can be at any number."""
     if isinstance(threshold, str):
         if threshold != "dynamic":
-            raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}")
+            raise InvalidValueError(
+                f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}"
+            )
         if isinstance(batch, Columns):
-            raise ValueError("the dynamic threshold is for multiclass logits; a binary or multilabel one is a number")
+            raise InvalidValueError(
+                "the dynamic threshold is for multiclass logits; a binary or multilabel one is a number"
+            )
         return count(None)
     if threshold is None or (isinstance(threshold, Tensor) and threshold.dim() == 0):
         return count(threshold)
     several = [threshold] if isinstance(threshold, Real) else list(threshold)  # type: ignore[arg-type]
     if not several:
-        raise ValueError("no threshold given; leave it out for the usual one")
+        raise InvalidValueError("no threshold given; leave it out for the usual one")
     numbers = [one if isinstance(one, Tensor) else float(one) for one in several]
     for one in numbers:
         if soft:
             check_threshold(one)
         elif not isinstance(one, Tensor) and math.isnan(one):
-            raise ValueError("a threshold is NaN")
+            raise InvalidValueError("a threshold is NaN")
     return count(numbers[0]) if isinstance(threshold, Real) else torch.stack([count(one) for one in numbers], dim=1)
 
 

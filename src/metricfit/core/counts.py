@@ -16,6 +16,7 @@ from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical, check_finite, check_nan_logits, is_false, looks_at_values
+from metricfit.errors import InvalidValueError
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Counts:
                 object.__setattr__(self, name, cell.reshape(1) if cell.dim() == 0 else cell)
         shapes = {tuple(cell.shape) for cell in self}
         if len(shapes) > 1:
-            raise ValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")
+            raise InvalidValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")
         one_class = self.tp.dim() == 0 or self.tp.shape[-1] == 1
         if one_class or self.exclusive is None:
             object.__setattr__(self, "exclusive", one_class or _can_be_exclusive(self))
@@ -81,7 +82,7 @@ class Counts:
         if not isinstance(other, Counts):
             return NotImplemented
         if self.tp.shape != other.tp.shape:
-            raise ValueError(f"counts of shapes {tuple(self.tp.shape)} and {tuple(other.tp.shape)} do not add")
+            raise InvalidValueError(f"counts of shapes {tuple(self.tp.shape)} and {tuple(other.tp.shape)} do not add")
         sums = (mine + theirs for mine, theirs in zip(self, other, strict=True))
         return Counts(*sums, exclusive=self.exclusive and other.exclusive)
 
@@ -105,10 +106,12 @@ class Counts:
         """
         parts = list(counts)
         if not parts:
-            raise ValueError("no counts to stack")
+            raise InvalidValueError("no counts to stack")
         axes = parts[0].tp.dim()
         if not -axes - 1 <= dim < axes or dim == -1:
-            raise ValueError(f"the new axis must stand before the class axis, from 0 to {axes - 1}, got dim={dim}")
+            raise InvalidValueError(
+                f"the new axis must stand before the class axis, from 0 to {axes - 1}, got dim={dim}"
+            )
         cells = (torch.stack(cell, dim) for cell in zip(*parts, strict=True))
         return cls(*cells, exclusive=all(part.exclusive for part in parts))
 
@@ -260,20 +263,20 @@ class Counts:
         """
         predicted, target = torch.as_tensor(predicted), torch.as_tensor(target)
         if predicted.dim() > 1 and predicted.shape[1:].numel() != 1:
-            raise ValueError(
+            raise InvalidValueError(
                 f"labels must have shape (n,) or (n, 1), got {tuple(predicted.shape)}; flatten pixels first"
             )
         predicted, target = predicted.reshape(-1), target.reshape(-1)
         if predicted.shape != target.shape:
-            raise ValueError(f"{len(predicted)} predicted labels for {len(target)} targets")
+            raise InvalidValueError(f"{len(predicted)} predicted labels for {len(target)} targets")
         exact = exact_dtype(target.device)
         weights = (
             torch.ones_like(target, dtype=exact) if weight is None else torch.as_tensor(weight).reshape(-1).to(exact)
         )
         if weights.shape != target.shape:
-            raise ValueError(f"{len(weights)} weights for {len(target)} targets")
+            raise InvalidValueError(f"{len(weights)} weights for {len(target)} targets")
         if not bool(((weights >= 0) & weights.isfinite()).all()):
-            raise ValueError("weights must be finite and at least 0")
+            raise InvalidValueError("weights must be finite and at least 0")
         classes = 2 if num_classes is None else num_classes
         _check_range(predicted, "predicted", classes, num_classes is None)
         _check_range(target, "target", classes, num_classes is None)
@@ -303,8 +306,8 @@ def _can_be_exclusive(counts: Counts) -> bool:
 
 def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:
     if labels.is_floating_point() and bool((labels != labels.round()).any()):
-        raise ValueError(f"{name} must hold labels, got fractions; threshold scores first, or use Counts.hard")
+        raise InvalidValueError(f"{name} must hold labels, got fractions; threshold scores first, or use Counts.hard")
     if labels.numel() and bool((labels.min() < 0) | (labels.max() >= classes)):
         low, high = float(labels.min()), float(labels.max())
         hint = "; give num_classes= for more than two classes" if binary else ""
-        raise ValueError(f"{name} labels must lie in 0..{classes - 1}, got {low:g} to {high:g}{hint}")
+        raise InvalidValueError(f"{name} labels must lie in 0..{classes - 1}, got {low:g} to {high:g}{hint}")

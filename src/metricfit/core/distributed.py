@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from metricfit.errors import InvalidValueError
+
 
 def sum_over_ranks(local: Tensor) -> Tensor:
     """The sum of every rank's tensor, by one all-reduce, with the gradient that DistributedDataParallel needs.
@@ -56,7 +58,7 @@ def _lengths(local: Tensor, dim: int, ranks: int) -> list[int]:
     lengths = [shape.pop(dim) for shape in found]
     if any(shape != found[0] for shape in found):
         told = ", ".join(str(tuple(shape.tolist())) for shape in shapes)
-        raise ValueError(
+        raise InvalidValueError(
             f"tensors of the ranks are joined along axis {dim} and must agree along the others, got {told}"
         )
     return lengths

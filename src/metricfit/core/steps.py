@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from metricfit.core.numerics import counting_dtype
 from metricfit.core.step_formulas import SLOPE, VALUE, StepFunction, Threshold, both_ends
-from metricfit.errors import quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 #: Bound of the steps' parameters: float32 has no room for the gradients of steeper steps or of flatter outer pieces.
 STEEPEST = 1e6
@@ -29,7 +29,7 @@ class Step(nn.Module):
 
     def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
         """The soft decision for probabilities ``p``, in [0, 1]."""
-        raise TypeError(f"{type(self).__name__} must define forward(p, threshold)")
+        raise InvalidTypeError(f"{type(self).__name__} must define forward(p, threshold)")
 
 
 class ClosedFormStep(Step):
@@ -53,7 +53,9 @@ class ClosedFormStep(Step):
         """Evaluate one formula in at least float32; half precision is too coarse near 0 and 1."""
         check_threshold(threshold)
         if self.kind not in formulas:
-            raise TypeError(f"{type(self).__name__} has the unknown kind {self.kind!r}; derive from steps.Step instead")
+            raise InvalidTypeError(
+                f"{type(self).__name__} has the unknown kind {self.kind!r}; derive from steps.Step instead"
+            )
         wide = p.to(counting_dtype(p.dtype))
         result = formulas[self.kind](wide, 1 - wide, *both_ends(threshold, wide.dtype), self.number)
         return result if wide is p else result.to(p.dtype)
@@ -75,7 +77,7 @@ class Linear(ClosedFormStep):
     def __init__(self, delta: float = 0.1) -> None:
         super().__init__()
         if not 1 / STEEPEST <= delta < 0.5:
-            raise ValueError(f"Linear needs a delta of at least {1 / STEEPEST:g} and below 0.5, got {delta}")
+            raise InvalidValueError(f"Linear needs a delta of at least {1 / STEEPEST:g} and below 0.5, got {delta}")
         self.delta = float(delta)
 
     @property
@@ -103,7 +105,7 @@ class Sigmoid(ClosedFormStep):
     def __init__(self, k: float = 10.0) -> None:
         super().__init__()
         if not 0.0 < k <= STEEPEST:
-            raise ValueError(f"Sigmoid needs k above 0 and at most {STEEPEST:g}, got {k}")
+            raise InvalidValueError(f"Sigmoid needs k above 0 and at most {STEEPEST:g}, got {k}")
         self.k = float(k)
 
     @property
@@ -142,7 +144,7 @@ class RaisedCosine(ClosedFormStep):
     def __init__(self, width: float = 0.1) -> None:
         super().__init__()
         if not 1 / STEEPEST <= width < math.inf:
-            raise ValueError(f"RaisedCosine needs a finite width of at least {1 / STEEPEST:g}, got {width}")
+            raise InvalidValueError(f"RaisedCosine needs a finite width of at least {1 / STEEPEST:g}, got {width}")
         self.width = float(width)
 
     @property
@@ -195,7 +197,7 @@ class Annealed(Step):
     def advance(self, fraction: float) -> None:
         """Set how far the training has come, from 0 (all ``start``) to 1 (all ``end``)."""
         if not 0.0 <= fraction <= 1.0:
-            raise ValueError(f"advance takes the fraction of training done, from 0 to 1, got {fraction}")
+            raise InvalidValueError(f"advance takes the fraction of training done, from 0 to 1, got {fraction}")
         self.a.fill_(fraction)
 
     def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
@@ -206,7 +208,7 @@ class Annealed(Step):
 def check_threshold(threshold: Threshold) -> None:
     """Refuse a number that is not strictly between 0 and 1: no decision is left to make there."""
     if not isinstance(threshold, Tensor) and not 0.0 < threshold < 1.0:
-        raise ValueError(
+        raise InvalidValueError(
             f"a threshold must lie strictly between 0 and 1, got {threshold}; thresholds apply to probabilities, "
             "so convert a threshold on logits with sigmoid"
         )
@@ -214,7 +216,7 @@ def check_threshold(threshold: Threshold) -> None:
 
 def _check_step(step: object, owner: str) -> Step:
     if not isinstance(step, Step):
-        raise TypeError(f"{owner} needs a step such as steps.Linear(), got {quote(step)}")
+        raise InvalidTypeError(f"{owner} needs a step such as steps.Linear(), got {quote(step)}")
     return step
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from metricfit.core.canonical_batch import Batch, Classes, Columns
 from metricfit.core.kernels.class_layout import Layout
 from metricfit.core.numerics import counting_dtype
-from metricfit.errors import MetricfitError, quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError, quote
 
 TASKS = ("binary", "multiclass", "multilabel")
 
@@ -60,7 +60,7 @@ def canonical(
         if w is not None:
             check_weight(w)
     if per_image and x.dim() < 3:
-        raise ValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
+        raise InvalidValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
     entries = samples if reading != "binary" or x.dim() == 1 or x.shape[1] == 1 else tuple(x.shape)
     ids, groups = _groups(group, groups, per_image, entries, looks_at_values(x, validate))
     w = None if w is None else w.to(x.dtype)
@@ -83,7 +83,7 @@ def columns(
     batch = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=validate)
     if isinstance(batch, Columns):
         return batch
-    raise ValueError(
+    raise InvalidValueError(
         f"{owner} is for binary or multilabel logits; {_shape(logits)} with labels {_shape(target)} is multiclass"
     )
 
@@ -114,7 +114,7 @@ def _classes(x: Tensor, y: Tensor, w: Tensor | None, per_image: bool, group: Ten
 def check_task(task: str | None) -> None:
     """Refuse a task there is not."""
     if task is not None and task not in TASKS:
-        raise ValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {quote(task)}")
+        raise InvalidValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {quote(task)}")
 
 
 def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:
@@ -132,12 +132,12 @@ def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:
     }
     if task is not None:
         if not can_be[task]:
-            raise ValueError(_no_reading(logits, target, f"do not fit task={task!r}", by_label and not whole))
+            raise InvalidValueError(_no_reading(logits, target, f"do not fit task={task!r}", by_label and not whole))
         return task
     if not any(can_be.values()):
-        raise ValueError(_no_reading(logits, target, "fit no task", by_label and not whole))
+        raise InvalidValueError(_no_reading(logits, target, "fit no task", by_label and not whole))
     if can_be["multilabel"] and logits.dim() > 2:
-        raise ValueError(
+        raise InvalidValueError(
             f"logits and target {_shape(logits)} can be read as multilabel (each class a yes or no) or as multiclass "
             "with soft targets (class shares that sum to 1); say which with task='multilabel' or task='multiclass'"
         )
@@ -168,7 +168,7 @@ def _without(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Nothing of the ignored samples: weight 0, and harmless logits, since 0 times NaN is NaN."""
     if class_axis and y.is_floating_point():
-        raise ValueError("ignore_index needs labels; with soft targets give the samples to ignore weight 0")
+        raise InvalidValueError("ignore_index needs labels; with soft targets give the samples to ignore weight 0")
     kept = y != ignore_index
     weight = kept.to(x.dtype) if w is None else torch.where(kept, w, 0.0)
     kept_logits = kept.unsqueeze(1) if class_axis else kept.reshape(x.shape)
@@ -188,7 +188,7 @@ def spread_weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, .
         return weight.unsqueeze(1).expand(wanted)
     if given in ((n,), (n, 1)):
         return weight.reshape(n, *(1,) * (len(wanted) - 1)).expand(wanted)
-    raise ValueError(f"weight needs one number a sample, shape {samples}, got {given}")
+    raise InvalidValueError(f"weight needs one number a sample, shape {samples}, got {given}")
 
 
 def _groups(
@@ -199,15 +199,19 @@ def _groups(
         return None, 0
     n = samples[0]
     if per_image:
-        raise ValueError("counts are per group or per image, not both")
+        raise InvalidValueError("counts are per group or per image, not both")
     if group.is_floating_point() or group.dtype == torch.bool or tuple(group.shape) != (n,):
-        raise ValueError(f"group needs one integer a row of the batch, shape ({n},), got {group.dtype} {_shape(group)}")
+        raise InvalidValueError(
+            f"group needs one integer a row of the batch, shape ({n},), got {group.dtype} {_shape(group)}"
+        )
     if groups is None:
         groups = int(group.max()) + 1 if group.numel() else 0
     if looks and group.numel():
         extremes = _extremes(group)
         if extremes is not None and not (extremes[0] >= 0 and extremes[1] < groups):
-            raise ValueError(f"group numbers must lie in 0..{groups - 1}, got {int(extremes[0])} to {int(extremes[1])}")
+            raise InvalidValueError(
+                f"group numbers must lie in 0..{groups - 1}, got {int(extremes[0])} to {int(extremes[1])}"
+            )
     return group.long().reshape(n, *(1,) * (len(samples) - 1)).expand(samples).reshape(-1), groups
 
 
@@ -228,7 +232,9 @@ def check_finite(sums: Tensor, logits: Tensor) -> None:
         raise DivergedError(
             f"{int(logits.isinf().sum())} of {logits.numel()} logits are infinite; the model has diverged"
         )
-    raise ValueError("the batch's sums are not finite although its logits, labels and weights are: do they overflow?")
+    raise InvalidValueError(
+        "the batch's sums are not finite although its logits, labels and weights are: do they overflow?"
+    )
 
 
 def check_nan_logits(logits: Tensor) -> None:
@@ -272,15 +278,17 @@ def check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: 
         if given is None and name in ("weight", "group"):
             continue
         if not isinstance(given, Tensor):
-            raise TypeError(f"{name} must be a torch tensor, got {type(given).__name__}; use torch.as_tensor({name})")
+            raise InvalidTypeError(
+                f"{name} must be a torch tensor, got {type(given).__name__}; use torch.as_tensor({name})"
+            )
         if given.device != logits.device:
-            raise ValueError(
+            raise InvalidValueError(
                 f"logits are on {logits.device} and {name} on {given.device}; use {name}.to(logits.device)"
             )
         if given.is_complex():
-            raise TypeError(f"{name} must be real, got {given.dtype}")
+            raise InvalidTypeError(f"{name} must be real, got {given.dtype}")
     if not logits.is_floating_point():
-        raise TypeError(
+        raise InvalidTypeError(
             f"logits must be floating point, got {logits.dtype}; pass the model's raw outputs, not labels or decisions"
         )
 
@@ -295,17 +303,19 @@ def check_labels(target: Tensor, classes: int | None) -> None:
     if extremes is None or (extremes[0] >= 0 and extremes[1] <= highest):
         return
     if target.is_floating_point() and bool(target.isnan().any()):
-        raise ValueError(f"target holds NaN in {int(target.isnan().sum())} of {target.numel()} places; drop those rows")
+        raise InvalidValueError(
+            f"target holds NaN in {int(target.isnan().sum())} of {target.numel()} places; drop those rows"
+        )
     lowest, largest = extremes
     if by_number:
         hint = f"; pass ignore_index={lowest:g} to leave those samples out" if lowest in (-1.0, -100.0) else ""
         if lowest == 1.0 and largest == classes:
             hint = "; map labels from 1 on with target - 1"
-        raise ValueError(f"{classes} classes need labels 0 to {highest}, got {lowest:g} to {largest:g}{hint}")
+        raise InvalidValueError(f"{classes} classes need labels 0 to {highest}, got {lowest:g} to {largest:g}{hint}")
     hint = {(-1.0, 1.0): "; map labels -1/1 with (target + 1) / 2", (1.0, 2.0): "; map labels 1/2 with target - 1"}.get(
         (lowest, largest), ""
     )
-    raise ValueError(
+    raise InvalidValueError(
         f"binary labels must be 0 or 1 (or probabilities between), got values from {lowest:g} to {largest:g}{hint}; "
         "ignore_index= leaves out one value"
     )
@@ -317,7 +327,9 @@ def check_weight(weight: Tensor) -> None:
         return
     extremes = _extremes(weight)
     if extremes is not None and not (extremes[0] >= 0 and extremes[1] < math.inf):
-        raise ValueError(f"weights must be finite and at least 0, got values from {extremes[0]:g} to {extremes[1]:g}")
+        raise InvalidValueError(
+            f"weights must be finite and at least 0, got values from {extremes[0]:g} to {extremes[1]:g}"
+        )
 
 
 def _shape(given: Tensor) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from metricfit.errors import InvalidValueError
+
 
 class Entry(NamedTuple):
     """One dataset: what a file of it must look like, and where to get it."""
@@ -113,5 +115,5 @@ def names() -> list[str]:
 def entry(name: str) -> Entry:
     """The dataset of that name."""
     if name not in CATALOGUE:
-        raise ValueError(f"no dataset is called {name!r}; there are {', '.join(names())}")
+        raise InvalidValueError(f"no dataset is called {name!r}; there are {', '.join(names())}")
     return CATALOGUE[name]

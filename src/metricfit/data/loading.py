@@ -14,6 +14,7 @@ from metricfit._files import new_file
 from metricfit.data.catalogue import CATALOGUE, Entry, entry
 from metricfit.data.limits import checked_chunks, read_parquet
 from metricfit.data.table import Table
+from metricfit.errors import InvalidValueError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".csv.xz")
 
@@ -42,7 +43,7 @@ def fetch(name: str, folder: str | PathLike[str] | None = None, *, verify: bool 
     known = entry(name)
     if known.openml is None:
         there = ", ".join(sorted(each for each, given in CATALOGUE.items() if given.openml is not None))
-        raise ValueError(
+        raise InvalidValueError(
             f"{name} is not fetched from OpenML, only {there}; download it from {known.source} and use load()"
         )
     bunch = fetch_openml(data_id=known.openml, as_frame=True, data_home=None if folder is None else str(folder))
@@ -95,10 +96,12 @@ def _read(name: str, folder: Path) -> Any:
 def _table(name: str, known: Entry, frame: Any, source: str, verify: bool) -> Table:
     label = next((column for column in ("target", known.label) if column in frame.columns), None)
     if label is None:
-        raise ValueError(f"{name} has neither a column 'target' nor {known.label!r}, only {', '.join(frame.columns)}")
+        raise InvalidValueError(
+            f"{name} has neither a column 'target' nor {known.label!r}, only {', '.join(frame.columns)}"
+        )
     y = _zero_one(name, known, frame[label], label)
     if verify and (len(y), int(y.sum())) != (known.rows, known.positives):
-        raise ValueError(
+        raise InvalidValueError(
             f"{name} should have {known.rows} rows with {known.positives} positives, this one has {len(y)} with "
             f"{int(y.sum())}; get it from {known.source}, or pass verify=False if it is meant to differ"
         )
@@ -114,13 +117,15 @@ def _table(name: str, known: Entry, frame: Any, source: str, verify: bool) -> Ta
 def _zero_one(name: str, known: Entry, column: Any, label: str) -> Any:
     """Labels as 0 and 1; text is stripped of the quotes and stops that some copies carry."""
     if column.isna().any():
-        raise ValueError(
+        raise InvalidValueError(
             f"{name} has {int(column.isna().sum())} rows without a label in the column {label!r}; drop them"
         )
     text = column.astype(str).str.strip(" '.")
     positive = "1" if label == "target" else known.label_of_positive
     if text.nunique() > 2:
-        raise ValueError(f"{name} should have two labels in the column {label!r}, it has {text.nunique()}")
+        raise InvalidValueError(f"{name} should have two labels in the column {label!r}, it has {text.nunique()}")
     if label == "target" and not text.isin(["0", "1"]).all():
-        raise ValueError(f"the column 'target' of {name} holds {', '.join(sorted(text.unique()))}; make it 0 and 1")
+        raise InvalidValueError(
+            f"the column 'target' of {name} holds {', '.join(sorted(text.unique()))}; make it 0 and 1"
+        )
     return (text == positive).to_numpy().astype(np.int64)

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit.errors import InvalidStateError, InvalidValueError
+
 
 class Preparation:
     """One-hot text, constant columns dropped, standardised, clipped; all learned from the training part alone.
@@ -29,7 +31,7 @@ class Preparation:
 
     def __init__(self, clip: float = 5.0) -> None:
         if not clip > 0:
-            raise ValueError(f"clip must be above 0 (infinity for none), got {clip}")
+            raise InvalidValueError(f"clip must be above 0 (infinity for none), got {clip}")
         self.clip = float(clip)
         self.categories: dict[str, list[str]] = {}
         self.inputs: list[str] = []
@@ -41,21 +43,21 @@ class Preparation:
         """Learn categories, means and deviations from the training rows."""
         frame = _frame(X)
         if frame.empty:
-            raise ValueError(f"Preparation needs rows and columns to learn from, got {frame.shape}")
+            raise InvalidValueError(f"Preparation needs rows and columns to learn from, got {frame.shape}")
         self.inputs = list(frame.columns)
         dates = [name for name in self.inputs if frame[name].dtype.kind in "mM"]
         if dates:
-            raise ValueError(f"dates and times in {', '.join(dates)}; turn them into numbers before Preparation")
+            raise InvalidValueError(f"dates and times in {', '.join(dates)}; turn them into numbers before Preparation")
         text = [name for name in self.inputs if not pd.api.types.is_numeric_dtype(frame[name])]
         self.categories = {name: sorted(_text(frame[name]).unique()) for name in text}
         numbers = self._numbers(frame)
         if np.isinf(numbers.to_numpy()).any():
-            raise ValueError(f"infinite values in {_infinite(numbers)}; replace them before Preparation")
+            raise InvalidValueError(f"infinite values in {_infinite(numbers)}; replace them before Preparation")
         with np.errstate(invalid="ignore"):
             spread = (numbers.max() > numbers.min()).to_numpy()
         self.columns = [name for name, varies in zip(numbers.columns, spread, strict=True) if varies]
         if not self.columns:
-            raise ValueError("every column is constant in the training part; there is nothing to learn from")
+            raise InvalidValueError("every column is constant in the training part; there is nothing to learn from")
         kept = numbers[self.columns]
         self.mean, self.deviation = kept.mean().to_numpy(), kept.std(ddof=0).to_numpy()
         return self
@@ -63,11 +65,11 @@ class Preparation:
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Rows as a float32 array ``(n, len(columns))``."""
         if self.mean is None or self.deviation is None:
-            raise RuntimeError("fit the Preparation on the training part before transform")
+            raise InvalidStateError("fit the Preparation on the training part before transform")
         frame = _frame(X)
         missing = [name for name in self.inputs if name not in frame.columns]
         if missing:
-            raise ValueError(f"columns that were there in fit are missing: {', '.join(missing)}")
+            raise InvalidValueError(f"columns that were there in fit are missing: {', '.join(missing)}")
         numbers = self._numbers(frame)[self.columns].to_numpy()
         standard = (numbers - self.mean) / self.deviation
         cut: NDArray[np.float32] = np.where(np.isnan(standard), 0.0, np.clip(standard, -self.clip, self.clip)).astype(
@@ -82,7 +84,7 @@ class Preparation:
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON can hold it."""
         if self.mean is None or self.deviation is None:
-            raise RuntimeError("fit the Preparation before asking for its state")
+            raise InvalidStateError("fit the Preparation before asking for its state")
         return {
             "clip": self.clip,
             "inputs": self.inputs,
@@ -110,7 +112,7 @@ class Preparation:
             elif pd.api.types.is_numeric_dtype(frame[name]):
                 parts[name] = frame[name]
             else:
-                raise ValueError(f"column {name!r} held numbers in fit and holds {frame[name].dtype} now")
+                raise InvalidValueError(f"column {name!r} held numbers in fit and holds {frame[name].dtype} now")
         return pd.DataFrame(parts).astype("float64")
 
 
@@ -119,7 +121,9 @@ def _frame(X: Any) -> Any:
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     frame = frame.rename(columns=str)
     if not frame.columns.is_unique:
-        raise ValueError(f"column names must differ, {', '.join(frame.columns[frame.columns.duplicated()])} repeat")
+        raise InvalidValueError(
+            f"column names must differ, {', '.join(frame.columns[frame.columns.duplicated()])} repeat"
+        )
     return frame
 
 

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from metricfit.errors import InvalidValueError
+
 Indices = NDArray[np.int64]
 
 
@@ -42,7 +44,7 @@ def split(
     """
     shares = np.asarray(fractions, dtype=np.float64)
     if shares.ndim != 1 or len(shares) < 2 or not (shares > 0).all() or not math.isclose(shares.sum(), 1, rel_tol=1e-6):
-        raise ValueError(f"fractions are two or more numbers above 0 whose sum is 1, got {tuple(fractions)}")
+        raise InvalidValueError(f"fractions are two or more numbers above 0 whose sum is 1, got {tuple(fractions)}")
     rows = _rows(X)
     classes, labels = _labels(y, len(rows))
     units = _units(rows, groups, keep_duplicates_together)
@@ -52,7 +54,7 @@ def split(
     if sources.min() < len(shares):
         rare, found = classes[sources.argmin()], sources.min()
         copies = ", copies of a row counted as one" * keep_duplicates_together
-        raise ValueError(
+        raise InvalidValueError(
             f"class {rare} has {found} rows or groups of rows that can be parted{copies}; each of {len(shares)} parts "
             "needs one: ask for fewer parts or gather more data"
         )
@@ -70,7 +72,7 @@ def folds(
     [(5, 5), (5, 5)]
     """
     if k < 2:
-        raise ValueError(f"folds needs k of 2 or more, got {k}")
+        raise InvalidValueError(f"folds needs k of 2 or more, got {k}")
     parts = split(X, y, [1 / k] * k, seed=seed, groups=groups, keep_duplicates_together=keep_duplicates_together)
     everything = np.arange(sum(map(len, parts)))
     return [(np.setdiff1d(everything, part, assume_unique=True), part) for part in parts]
@@ -79,7 +81,7 @@ def folds(
 def _rows(X: Any) -> Any:
     given = X if isinstance(X, pd.DataFrame) else np.asarray(X)
     if given.ndim == 0 or not len(given):
-        raise ValueError(f"X needs rows, got shape {given.shape}")
+        raise InvalidValueError(f"X needs rows, got shape {given.shape}")
     return given if isinstance(X, pd.DataFrame) else pd.DataFrame(given.reshape(len(given), -1))
 
 
@@ -88,9 +90,9 @@ def _labels(y: Any, n: int) -> tuple[NDArray[Any], Indices]:
     given = np.asarray(y)
     given = given.reshape(len(given)) if given.ndim == 2 and given.shape[1] == 1 else given
     if given.shape != (n,):
-        raise ValueError(f"y must have one label for each of the {n} rows, got shape {given.shape}")
+        raise InvalidValueError(f"y must have one label for each of the {n} rows, got shape {given.shape}")
     if pd.isna(given).any():
-        raise ValueError("y has missing labels; drop those rows first")
+        raise InvalidValueError("y has missing labels; drop those rows first")
     classes, labels = np.unique(given, return_inverse=True)
     return classes, labels.astype(np.int64)
 
@@ -104,7 +106,7 @@ def _units(rows: Any, groups: Any, keep_duplicates_together: bool) -> Indices:
     if groups is not None:
         given = np.asarray(groups)
         if given.shape != (n,) or pd.isna(given).any():
-            raise ValueError(f"groups must name a group for each of the {n} rows, got shape {given.shape}")
+            raise InvalidValueError(f"groups must name a group for each of the {n} rows, got shape {given.shape}")
         ties.append(pd.factorize(given)[0])
     if not ties:
         return np.arange(n)
@@ -127,7 +129,7 @@ def _assign(count: Indices, shares: NDArray[np.float64], rng: np.random.Generato
     if not _complete(count, parts, len(shares)):
         parts = _place(count, order, shares, rng, _seeded(count, order, shares))
     if not _complete(count, parts, len(shares)):
-        raise ValueError(
+        raise InvalidValueError(
             f"groups or duplicates tie the classes together so that {len(shares)} parts cannot all have every class; "
             "ask for fewer parts"
         )

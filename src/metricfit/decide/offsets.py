@@ -15,7 +15,7 @@ from torch import Tensor
 from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Formula, Metric, get_metric
 
@@ -113,16 +113,18 @@ def _value(decided: Tensor, y: Tensor, w: Tensor, classes: int, metric: Metric, 
 
 def _checked(logits: Tensor, target: Tensor, weight: Tensor | None, average: str) -> tuple[Tensor, Tensor, Tensor]:
     if average not in ("macro", "micro", "weighted"):
-        raise ValueError(
+        raise InvalidValueError(
             f"best_offsets needs one number to better: average 'macro', 'micro' or 'weighted', got {quote(average)}"
         )
     z, y = (torch.as_tensor(given).detach() for given in (logits, target))
     if z.dim() != 2 or z.shape[1] < 2 or y.shape != z.shape[:1] or len(y) == 0:
-        raise ValueError(f"best_offsets needs logits (n, c) and labels (n,), got {tuple(z.shape)} and {tuple(y.shape)}")
+        raise InvalidValueError(
+            f"best_offsets needs logits (n, c) and labels (n,), got {tuple(z.shape)} and {tuple(y.shape)}"
+        )
     if not bool(z.isfinite().all()):
-        raise ValueError(f"{int((~z.isfinite()).sum())} of {z.numel()} logits are NaN or infinite")
+        raise InvalidValueError(f"{int((~z.isfinite()).sum())} of {z.numel()} logits are NaN or infinite")
     if y.is_floating_point() and bool((y != y.round()).any()):
-        raise ValueError("the target must hold class numbers, got fractions")
+        raise InvalidValueError("the target must hold class numbers, got fractions")
     exact = exact_dtype(z.device)
     w = torch.ones_like(y, dtype=exact) if weight is None else torch.as_tensor(weight).to(exact)
     return z, y.long(), w

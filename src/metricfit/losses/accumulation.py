@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.counts import Counts
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.base import AdditiveLoss, Statistics, check_parts
 from metricfit.losses.combine import Mix
 
@@ -48,7 +49,7 @@ def backward_in_chunks(model: Callable[[Any], Tensor], loss: nn.Module, chunks: 
     members = _members(loss)
     chunks = list(chunks)  # they are needed twice
     if not chunks:
-        raise ValueError("no chunks given")
+        raise InvalidValueError("no chunks given")
     states: list[RandomState] = []
     totals: list[Statistics] = []
     with torch.no_grad():
@@ -65,7 +66,9 @@ def backward_in_chunks(model: Callable[[Any], Tensor], loss: nn.Module, chunks: 
         ]
         value = torch.stack(values).sum(0)
     if value.dim() > 0:
-        raise ValueError("a loss with average=None is a vector, which cannot be backpropagated; choose another average")
+        raise InvalidValueError(
+            "a loss with average=None is a vector, which cannot be backpropagated; choose another average"
+        )
     leaves = [leaf for total in totals for leaf in _tensors(total)]
     gradients = torch.autograd.grad(value, leaves, materialize_grads=True)  # a formula need not use all four counts
     for chunk, state in zip(chunks, states, strict=True):
@@ -97,12 +100,12 @@ def _members(loss: nn.Module, share: float = 1.0) -> list[tuple[AdditiveLoss, fl
         pairs = zip(loss.losses, loss.weights, strict=True)
         return [one for member, weight in pairs for one in _members(member, share * weight)]
     if hasattr(loss, "constraints"):
-        raise TypeError(
+        raise InvalidTypeError(
             f"backward_in_chunks cannot split {type(loss).__name__}: its constraints need all logits of a step at "
             "once. Use fit(..., accumulate=k), which keeps the logits of all parts, or join the logits of the chunks "
             "with torch.cat and call the loss on the whole"
         )
-    raise TypeError(
+    raise InvalidTypeError(
         f"{type(loss).__name__} is not a loss of sums over samples; use one of metricfit.losses, such as "
         "WeightedBCELoss() for cross-entropy"
     )

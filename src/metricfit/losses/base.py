@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import number_of_ranks, sum_over_ranks
+from metricfit.errors import InvalidTypeError
 
 #: Sums over samples. Both kinds add with ``+``.
 Statistics = Counts | Tensor
@@ -39,7 +40,7 @@ def check_parts(loss: nn.Module, owner: str, parts: tuple[str, ...], whole: tupl
     defined = min(_rank(type(loss), name) for name in parts)
     for name in whole:
         if _rank(type(loss), name) < defined:
-            raise TypeError(
+            raise InvalidTypeError(
                 f"{type(loss).__name__} overrides {name}, but {owner} computes a loss from {' and '.join(parts)}, and "
                 f"what {name} adds would be lost. Put it into a loss of its own and add the two with Mix"
             )

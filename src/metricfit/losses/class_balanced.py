@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.base import check_parts
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
@@ -42,13 +43,13 @@ class ClassBalanced(PointwiseLoss):
 
     def __init__(self, loss: PointwiseLoss, prior: float) -> None:
         if not isinstance(loss, PointwiseLoss):
-            raise TypeError(
+            raise InvalidTypeError(
                 f"ClassBalanced needs a loss of metricfit.losses that is a mean over samples, such as MAELoss(), and "
                 f"{type(loss).__name__} is none; losses of counts or pairs weigh the classes themselves"
             )
         check_parts(loss, "ClassBalanced", ("of_positive", "of_negative"), ("forward", "statistics", "value"))
         if loss.balanced:
-            raise ValueError(
+            raise InvalidValueError(
                 f"{loss!r} weighs the classes already, and ClassBalanced would do so twice; use it without "
                 "ClassBalanced, or with balanced=False where it has that setting"
             )
@@ -60,7 +61,9 @@ class ClassBalanced(PointwiseLoss):
         """The batch, if it is binary: there is one prior."""
         batch = super().columns(logits, target, weight)
         if not batch.exclusive:
-            raise ValueError(f"ClassBalanced is for binary logits, and these, {tuple(logits.shape)}, are multilabel")
+            raise InvalidValueError(
+                f"ClassBalanced is for binary logits, and these, {tuple(logits.shape)}, are multilabel"
+            )
         return batch
 
     def of_positive(self, logits: Tensor) -> Tensor:

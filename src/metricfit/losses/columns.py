@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.tasks import check_task, columns
+from metricfit.errors import InvalidValueError
 
 
 class ColumnLoss(nn.Module):
@@ -23,7 +24,7 @@ class ColumnLoss(nn.Module):
         """Keep how targets are to be read; to be called once, by the constructor."""
         check_task(task)
         if task == "multiclass":
-            raise ValueError(
+            raise InvalidValueError(
                 f"{type(self).__name__} is for binary or multilabel logits, got task='multiclass'; for classes that "
                 "exclude each other take WeightedCrossEntropyLoss or MetricLoss"
             )

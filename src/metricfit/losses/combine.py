@@ -7,7 +7,7 @@ import math
 
 from torch import Tensor, nn
 
-from metricfit.errors import quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 
 class Mix(nn.Module):
@@ -25,12 +25,12 @@ class Mix(nn.Module):
     def __init__(self, *members: tuple[nn.Module, float]) -> None:
         super().__init__()
         if not members:
-            raise ValueError("Mix needs at least one (loss, weight) pair")
+            raise InvalidValueError("Mix needs at least one (loss, weight) pair")
         for member in members:
             if not (isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], nn.Module)):
-                raise TypeError(f"Mix takes (loss, weight) pairs, the losses modules; got {quote(member)}")
+                raise InvalidTypeError(f"Mix takes (loss, weight) pairs, the losses modules; got {quote(member)}")
             if isinstance(member[1], bool) or not isinstance(member[1], (int, float)) or not math.isfinite(member[1]):
-                raise ValueError(
+                raise InvalidValueError(
                     f"the weight of {type(member[0]).__name__} in a Mix must be a finite number, got {member[1]!r}"
                 )
         self.losses = nn.ModuleList(loss for loss, _ in members)
@@ -41,7 +41,7 @@ class Mix(nn.Module):
         """The weighted sum."""
         if weight is not None and not any(self._takes_weight):
             names = ", ".join(type(loss).__name__ for loss in self.losses)
-            raise ValueError(f"weight was given, but no member of the Mix takes it: {names}")
+            raise InvalidValueError(f"weight was given, but no member of the Mix takes it: {names}")
         parts = [
             share * (loss(logits, target, weight=weight) if takes else loss(logits, target))
             for loss, share, takes in zip(self.losses, self.weights, self._takes_weight, strict=True)

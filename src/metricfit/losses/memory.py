@@ -9,6 +9,7 @@ from torch import Tensor
 
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.counts import Counts
+from metricfit.errors import InvalidValueError
 
 
 class RunningCounts(LateBuffers):
@@ -31,7 +32,7 @@ class RunningCounts(LateBuffers):
     def __init__(self, decay: float = 0.99) -> None:
         super().__init__()
         if not 0.0 < decay < 1.0:
-            raise ValueError(f"RunningCounts needs 0 < decay < 1, got {decay}")
+            raise InvalidValueError(f"RunningCounts needs 0 < decay < 1, got {decay}")
         self.decay = float(decay)
 
     def forward(self, counts: Counts) -> Counts:

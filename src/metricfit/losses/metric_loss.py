@@ -13,7 +13,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.tasks import check_task, is_false, looks_at_values
-from metricfit.errors import quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
 from metricfit.losses.memory import RunningCounts
@@ -69,13 +69,15 @@ class MetricLoss(AdditiveLoss):
         super().__init__(sync=sync)
         self.metric = get_metric(metric)
         if step is not None and not isinstance(step, Step):
-            raise TypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
+            raise InvalidTypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
         if memory is not None and not isinstance(memory, RunningCounts):
-            raise TypeError(f"memory must be RunningCounts(decay=...), got {quote(memory)}")
+            raise InvalidTypeError(f"memory must be RunningCounts(decay=...), got {quote(memory)}")
         check_average(self.metric, average)
         check_task(task)
         if per_image and memory is not None:
-            raise ValueError("a memory is of counts over batches; with per_image=True every image is measured alone")
+            raise InvalidValueError(
+                "a memory is of counts over batches; with per_image=True every image is measured alone"
+            )
         self.step = step
         self.memory = memory
         self.task = task
@@ -93,7 +95,9 @@ class MetricLoss(AdditiveLoss):
         self.threshold: float | str | tuple[float, ...] | Tensor | None
         if isinstance(threshold, Tensor):
             if threshold.dim() > 1:
-                raise ValueError(f"thresholds are a number or a list of them, got shape {tuple(threshold.shape)}")
+                raise InvalidValueError(
+                    f"thresholds are a number or a list of them, got shape {tuple(threshold.shape)}"
+                )
             if threshold.device.type == "cpu":
                 for one in threshold.detach().reshape(-1).tolist():
                     check_threshold(one)
@@ -103,11 +107,13 @@ class MetricLoss(AdditiveLoss):
         if isinstance(threshold, Real):
             threshold = float(threshold)
         if isinstance(threshold, str) and threshold != "dynamic":
-            raise ValueError(f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}")
+            raise InvalidValueError(
+                f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}"
+            )
         if not (threshold is None or isinstance(threshold, (str, float, Tensor))):
             threshold = tuple(float(one) for one in threshold)
         if threshold == ():
-            raise ValueError("no threshold given; leave it out for the usual one")
+            raise InvalidValueError("no threshold given; leave it out for the usual one")
         for one in threshold if isinstance(threshold, tuple) else (threshold,):
             if isinstance(one, (int, float)):
                 check_threshold(one)
@@ -160,7 +166,7 @@ class MetricLoss(AdditiveLoss):
         """The loss of these statistics, with the remembered counts added where there is a memory."""
         wanted = Tensor if self.per_image else Counts
         if not isinstance(statistics, wanted):
-            raise TypeError(
+            raise InvalidTypeError(
                 f"value takes what statistics() of this loss returns, {wanted.__name__}, "
                 f"got {type(statistics).__name__}; add the statistics of several batches with sum()"
             )
@@ -177,7 +183,7 @@ class MetricLoss(AdditiveLoss):
             self._last_counts = counts.map(torch.detach)
         value = averaged(self.metric, counts, self.average, training=True)
         if self.metric.own and looks_at_values(value, self.validate) and is_false(value.detach().isfinite().all()):
-            raise ValueError(
+            raise InvalidValueError(
                 f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 where "
                 "the denominator is, and take roots with metricfit.metrics.root"
             )

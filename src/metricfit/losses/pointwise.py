@@ -27,6 +27,7 @@ from metricfit.core.tasks import (
     looks_at_values,
     spread_weight,
 )
+from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss
 
@@ -122,7 +123,7 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         """The weighted sum of the samples' losses, and the sum of the weights."""
         check_tensors(logits, target, weight)
         if logits.dim() < 2 or target.shape != logits.shape[:1] + logits.shape[2:]:
-            raise ValueError(
+            raise InvalidValueError(
                 f"WeightedCrossEntropyLoss is for logits (n, classes) and class numbers (n,), got "
                 f"{tuple(logits.shape)} and {tuple(target.shape)}; for binary or multilabel logits take WeightedBCELoss"
             )
@@ -166,9 +167,9 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
         sync: bool = False,
     ) -> None:
         if not 0.0 <= beta < 1.0:
-            raise ValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
+            raise InvalidValueError(f"EffectiveNumberBCELoss needs 0 <= beta < 1, got {beta}")
         if len(class_counts) != 2 or min(class_counts) < 1:
-            raise ValueError(
+            raise InvalidValueError(
                 f"class_counts are the numbers of negatives and of positives, both at least 1, got {class_counts}"
             )
         negatives, positives = ((1 - beta) / -math.expm1(n * math.log(beta)) if beta else 1.0 for n in class_counts)
@@ -312,7 +313,7 @@ def checked(statistics: Tensor, logits: Tensor) -> Tensor:
 def check_prior(owner: str, prior: float) -> float:
     """Refuse a prior that is not a share strictly between 0 and 1."""
     if not 0.0 < prior < 1.0:
-        raise ValueError(
+        raise InvalidValueError(
             f"{owner}: prior is the share of positives in the training set, strictly between 0 and 1, got {prior}"
         )
     return float(prior)
@@ -320,5 +321,5 @@ def check_prior(owner: str, prior: float) -> float:
 
 def _at_least_0(owner: str, name: str, value: float) -> float:
     if not 0.0 <= value < math.inf:
-        raise ValueError(f"{owner} needs a finite {name} of at least 0, got {value}")
+        raise InvalidValueError(f"{owner} needs a finite {name} of at least 0, got {value}")
     return float(value)

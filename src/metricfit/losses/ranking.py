@@ -24,6 +24,7 @@ from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.kernels.pairs import hinge_sums, violations
 from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, share, tails
 from metricfit.core.steps import Step, check_threshold
+from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss
 from metricfit.losses.pointwise import checked
@@ -41,7 +42,7 @@ class _PairLoss(ColumnLoss):
         self.set_reading(task, ignore_index)
         self.margin = _finite_above_0(margin, self)
         if power not in (1, 2, 3):
-            raise ValueError(f"{type(self).__name__} needs a power of 1, 2 or 3, got {power}")
+            raise InvalidValueError(f"{type(self).__name__} needs a power of 1, 2 or 3, got {power}")
         self.power = int(power)
         self.sync = sync
 
@@ -144,9 +145,9 @@ class PartialAUCLoss(_PairLoss):
     ) -> None:
         super().__init__(margin, power, task=task, ignore_index=ignore_index, sync=sync)
         if not 0.0 <= min_tpr < 1.0:
-            raise ValueError(f"PartialAUCLoss needs min_tpr of at least 0 and below 1, got {min_tpr}")
+            raise InvalidValueError(f"PartialAUCLoss needs min_tpr of at least 0 and below 1, got {min_tpr}")
         if not 0.0 < max_fpr <= 1.0:
-            raise ValueError(f"PartialAUCLoss needs max_fpr above 0 and at most 1, got {max_fpr}")
+            raise InvalidValueError(f"PartialAUCLoss needs max_fpr above 0 and at most 1, got {max_fpr}")
         self.min_tpr = float(min_tpr)
         self.max_fpr = float(max_fpr)
 
@@ -280,7 +281,7 @@ class SoftAUROCLoss(ColumnLoss, AdditiveLoss):
         self.set_reading(task, ignore_index)
         self.thresholds = tuple(sorted(float(one) for one in thresholds))
         if not self.thresholds:
-            raise ValueError("SoftAUROCLoss needs at least one threshold")
+            raise InvalidValueError("SoftAUROCLoss needs at least one threshold")
         for one in self.thresholds:
             check_threshold(one)
         self.step = step
@@ -336,5 +337,5 @@ def _highest(score: Tensor, weight: Tensor, part: float) -> Tensor:
 
 def _finite_above_0(margin: float, owner: nn.Module) -> float:
     if not 0.0 < margin < math.inf:
-        raise ValueError(f"{type(owner).__name__} needs a finite margin above 0, got {margin}")
+        raise InvalidValueError(f"{type(owner).__name__} needs a finite margin above 0, got {margin}")
     return float(margin)

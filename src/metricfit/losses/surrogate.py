@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from metricfit.errors import InvalidValueError
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
 #: The largest beta of a surrogate. The gradient for negatives is of the order of 1/beta², below what float32 resolves.
@@ -57,14 +58,14 @@ class SurrogateTverskyLoss(PointwiseLoss):
         super().__init__(task=task, ignore_index=ignore_index, sync=sync)
         prior = check_prior(type(self).__name__, prior)
         if not (0.0 < alpha < math.inf and 0.0 < beta < math.inf):
-            raise ValueError(f"SurrogateTverskyLoss needs finite alpha > 0 and beta > 0, got {alpha} and {beta}")
+            raise InvalidValueError(f"SurrogateTverskyLoss needs finite alpha > 0 and beta > 0, got {alpha} and {beta}")
         if not 1 / LARGEST_BETA**2 <= beta / alpha <= LARGEST_BETA**2:
-            raise ValueError(
+            raise InvalidValueError(
                 f"SurrogateTverskyLoss needs alpha and beta that differ by a factor of at most {LARGEST_BETA**2:g}, "
                 f"got {alpha} and {beta}"
             )
         if not 0.0 <= q <= 1.0:
-            raise ValueError(f"{type(self).__name__} needs q in [0, 1], got {q}")
+            raise InvalidValueError(f"{type(self).__name__} needs q in [0, 1], got {q}")
         self.alpha, self.beta, self.prior, self.q, self.balanced = alpha, beta, prior, q, balanced
         self.log_c = math.log(beta / alpha) + math.log(prior / (1 - prior))
         self.positive_weight = 1 / prior if balanced else 1.0
@@ -112,7 +113,7 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         sync: bool = False,
     ) -> None:
         if not 1 / LARGEST_BETA <= beta <= LARGEST_BETA:
-            raise ValueError(
+            raise InvalidValueError(
                 f"SurrogateFBetaLoss needs a beta from {1 / LARGEST_BETA:g} to {LARGEST_BETA:g}, got {beta}; beyond "
                 "that its gradient for one of the classes vanishes. For recall, which is beta = inf, use "
                 "MetricLoss('recall'); for precision, beta = 0, use MetricLoss('precision')"

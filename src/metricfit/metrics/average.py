@@ -7,7 +7,7 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 
 AVERAGES = ("macro", "micro", "weighted", None)
@@ -53,8 +53,8 @@ def averaged(metric: Metric, counts: Counts, average: str | None = "macro", *, t
 def check_average(metric: Metric, average: str | None) -> None:
     """Refuse an average that does not exist, or that the metric has no meaning under."""
     if average not in AVERAGES:
-        raise ValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}")
+        raise InvalidValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}")
     if average == "micro" and metric.class_index is not None:
-        raise ValueError(f"{metric.name} is of one class, which average='micro' sums with the others")
+        raise InvalidValueError(f"{metric.name} is of one class, which average='micro' sums with the others")
     if average == "micro" and any(isinstance(given, tuple) for given in metric.parameters.values()):
-        raise ValueError(f"{metric.name} has a parameter per class, which average='micro' has no classes for")
+        raise InvalidValueError(f"{metric.name} has a parameter per class, which average='micro' has no classes for")

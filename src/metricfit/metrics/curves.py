@@ -18,6 +18,7 @@ from torch import Tensor
 from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype, ratio
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -113,7 +114,7 @@ def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = 
     """
     if not 0 < tpr <= 1:
         hint = f"; did you mean {tpr / 100:g}?" if 2 <= tpr <= 100 else ""
-        raise ValueError(f"tpr must lie in (0, 1], got {tpr}{hint}")
+        raise InvalidValueError(f"tpr must lie in (0, 1], got {tpr}{hint}")
     _, counts = sweep(scores, target, weight, both_classes_for="FPR at a TPR")
     return _fpr_where(counts, ratio(counts.tp, counts.tp[-1]) >= tpr - ROUNDING)
 
@@ -125,7 +126,7 @@ def fpr_at_fn(scores: Array, target: Array, fn: float = 0, weight: Array | None 
     0.0
     """
     if not fn >= 0:
-        raise ValueError(f"fn is a number of false negatives, at least 0, got {fn}")
+        raise InvalidValueError(f"fn is a number of false negatives, at least 0, got {fn}")
     _, counts = sweep(scores, target, weight, both_classes_for="FPR at false negatives")
     return _fpr_where(counts, counts.fn <= fn + ROUNDING * counts.tp[-1])
 
@@ -243,9 +244,9 @@ def sweep(
     positives, negatives = tp[-1], fp[-1]
     if both_classes_for and (float(positives) == 0 or float(negatives) == 0):
         only = "positives" if float(negatives) == 0 else "negatives"
-        raise ValueError(f"{both_classes_for} needs positives and negatives, but target holds only {only}")
+        raise InvalidValueError(f"{both_classes_for} needs positives and negatives, but target holds only {only}")
     if positives_for and float(positives) == 0:
-        raise ValueError(f"{positives_for} needs positives, but target holds none")
+        raise InvalidValueError(f"{positives_for} needs positives, but target holds none")
     thresholds = torch.cat([falling.new_full((1,), math.inf, dtype=exact), falling.to(exact)])
     return Sweep(thresholds, Counts(tp, fp, positives - tp, negatives - fp))
 
@@ -257,22 +258,24 @@ def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor,
     w = None if weight is None else column(weight, "weight").detach().to(s.device).to(exact_dtype(s.device))
     for name, given in (("target", y), ("weight", w)):
         if given is not None and given.shape != s.shape:
-            raise ValueError(f"{s.numel()} scores, but {given.numel()} values of {name}")
+            raise InvalidValueError(f"{s.numel()} scores, but {given.numel()} values of {name}")
     if s.numel() == 0:
-        raise ValueError("no scores given")
+        raise InvalidValueError("no scores given")
     if not s.is_floating_point():
         s = s.to(exact_dtype(s.device))
     if not bool(s.isfinite().all()):
         what, bad = ("NaN", s.isnan()) if bool(s.isnan().any()) else ("infinite", s.isinf())
-        raise ValueError(f"{int(bad.sum())} of {s.numel()} scores are {what}")
+        raise InvalidValueError(f"{int(bad.sum())} of {s.numel()} scores are {what}")
     if not bool(((y == 0) | (y == 1)).all()):
-        raise ValueError(f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}")
+        raise InvalidValueError(
+            f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}"
+        )
     if w is not None and not bool(((w >= 0) & (w < math.inf)).all()):
-        raise ValueError("weights must be finite and at least 0")
+        raise InvalidValueError("weights must be finite and at least 0")
     if w is not None and not bool((w > 0).all()):
         s, y, w = s[w > 0], y[w > 0], w[w > 0]  # no point of a curve is theirs
         if len(s) == 0:
-            raise ValueError("all weights are 0")
+            raise InvalidValueError("all weights are 0")
     return s, y, w
 
 
@@ -283,12 +286,12 @@ def column(given: Array, name: str) -> Tensor:
             given = given.__array__().copy()  # torch takes neither read-only nor reversed arrays
         tensor = torch.as_tensor(given, dtype=torch.float64 if isinstance(given, (list, tuple)) else None)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name} must be an array of numbers, got {type(given).__name__}: {error}") from None
+        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(given).__name__}: {error}") from None
     if tensor.dim() == 2 and tensor.shape[1] == 1:
         tensor = tensor.squeeze(1)
     if tensor.dim() != 1:
         hint = "; pass the positive class's column" if name == "scores" and tensor.dim() == 2 else ""
-        raise ValueError(f"{name} must have shape (n,) or (n, 1), got {tuple(tensor.shape)}{hint}")
+        raise InvalidValueError(f"{name} must have shape (n,) or (n, 1), got {tuple(tensor.shape)}{hint}")
     return tensor
 
 
@@ -300,7 +303,7 @@ def one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
     """The metric's values, or the requirement's violations, at every threshold of a binary sweep."""
     value = formula(counts) if isinstance(formula, Metric) else formula.violation(counts)
     if value.shape != counts.tp.shape:
-        raise ValueError(
+        raise InvalidValueError(
             f"{formula} must give one value a threshold, shape {tuple(counts.tp.shape)}; got {tuple(value.shape)}"
         )
     return value.squeeze(-1)

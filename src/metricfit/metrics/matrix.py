@@ -8,7 +8,7 @@ from metricfit.core.canonical_batch import Classes, full_precision
 from metricfit.core.kernels.classes import decisions
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 
 
 def confusion_matrix(
@@ -33,7 +33,7 @@ def confusion_matrix(
     batch = canonical(logits, target, task="multiclass", weight=weight, ignore_index=ignore_index)
     assert isinstance(batch, Classes)
     if isinstance(threshold, str) and threshold != "dynamic":
-        raise ValueError(f"a multiclass threshold is a number or 'dynamic', got {quote(threshold)}")
+        raise InvalidValueError(f"a multiclass threshold is a number or 'dynamic', got {quote(threshold)}")
     fixed = None if isinstance(threshold, str) else threshold
     with full_precision(batch.logits.device):
         if soft:

@@ -129,9 +129,9 @@ def _number_or_constant(node: ast.expr) -> Any:
     elif isinstance(node, ast.Constant):
         value = node.value
     else:
-        raise ValueError("the expression is no literal")
+        raise InvalidValueError("the expression is no literal")
     if sign is None:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("a sign stands before something that is no number")
+        raise InvalidValueError("a sign stands before something that is no number")
     return sign * value

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidValueError
+
 
 class Blend(nn.Module):
     """Networks that learn from losses of their own and judge together; their mean logits are the answer.
@@ -20,7 +22,7 @@ class Blend(nn.Module):
     def __init__(self, *parts: nn.Module) -> None:
         super().__init__()
         if len(parts) < 2:
-            raise ValueError(f"Blend takes two networks or more, got {len(parts)}")
+            raise InvalidValueError(f"Blend takes two networks or more, got {len(parts)}")
         self.parts = nn.ModuleList(parts)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from itertools import pairwise
 
 from torch import nn
 
+from metricfit.errors import InvalidValueError
+
 
 def mlp(
     in_features: int,
@@ -35,7 +37,7 @@ def mlp(
     """
     widths = [in_features, *hidden, out_features]
     if min(widths) < 1:
-        raise ValueError(f"every layer of an mlp needs at least one unit, got {widths}")
+        raise InvalidValueError(f"every layer of an mlp needs at least one unit, got {widths}")
     layers: list[nn.Module] = []
     for wide, narrow in pairwise(widths[:-1]):
         layers += [nn.Linear(wide, narrow), activation()]

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.models.dense import mlp
 
 
@@ -30,12 +31,16 @@ def quantile_bins(x: Tensor, bins: int = 48) -> Tensor:
             [0., 1., inf, inf, inf]])
     """
     if x.dim() != 2 or len(x) < 3:
-        raise ValueError(f"quantile_bins needs the training rows, (n, d) with n of 3 or more, got {tuple(x.shape)}")
+        raise InvalidValueError(
+            f"quantile_bins needs the training rows, (n, d) with n of 3 or more, got {tuple(x.shape)}"
+        )
     if not x.isfinite().all():
-        raise ValueError("quantile_bins needs finite values; fill in missing ones first (metricfit.data.Preparation)")
+        raise InvalidValueError(
+            "quantile_bins needs finite values; fill in missing ones first (metricfit.data.Preparation)"
+        )
     constant = (x == x[0]).all(0).nonzero().flatten().tolist()
     if constant:
-        raise ValueError(
+        raise InvalidValueError(
             f"columns {constant} are constant and have no bins; drop them first (metricfit.data.Preparation does)"
         )
     bins = min(bins, len(x) - 1)
@@ -85,7 +90,7 @@ def embedding_shape(embedding: nn.Module) -> torch.Size:
     """(d, width) of an embedding."""
     shape = getattr(embedding, "get_output_shape", None)
     if shape is None:
-        raise TypeError(
+        raise InvalidTypeError(
             "embedding is a module of piecewise_linear(edges) or of rtdl_num_embeddings, got "
             f"{type(embedding).__name__}"
         )
@@ -98,7 +103,7 @@ def extra(package: str) -> Any:
     try:
         return import_module(package)
     except ImportError as error:
-        raise ImportError(f"this network needs {package}: pip install 'metricfit[tabular]'") from error
+        raise ModuleNotFoundError(f"this network needs {package}: pip install 'metricfit[tabular]'") from error
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import inspect
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidValueError
+
 
 class PerMember(nn.Module):
     r"""The mean over members of the objective on that member's logits: how `TabM` is trained.
@@ -30,7 +32,7 @@ class PerMember(nn.Module):
     def __init__(self, objective: nn.Module, members: int) -> None:
         super().__init__()
         if members < 1:
-            raise ValueError(f"PerMember needs at least one member, got {members}")
+            raise InvalidValueError(f"PerMember needs at least one member, got {members}")
         self.members = members
         # A buffer that is still None counts: RunningCounts makes its own at first use.
         stateful = any(module._buffers or module._parameters for module in objective.modules())
@@ -46,14 +48,14 @@ class PerMember(nn.Module):
     ) -> Tensor:
         """The mean over members."""
         if weight is not None and "weight" not in self._takes:
-            raise ValueError(f"weight was given, but {type(self.objectives[0]).__name__} does not take it")
+            raise InvalidValueError(f"weight was given, but {type(self.objectives[0]).__name__} does not take it")
         given = {"weight": weight, "index": index}
         extra = {name: value for name, value in given.items() if value is not None and name in self._takes}
         if logits.dim() < 3:
             value: Tensor = self.objectives[0](logits, target, **extra)
             return value
         if logits.dim() != 3 or logits.shape[-1] != self.members:
-            raise ValueError(
+            raise InvalidValueError(
                 f"PerMember of {self.members} members takes logits (n, c, {self.members}), or (n, c) in eval mode, "
                 f"got {tuple(logits.shape)}"
             )

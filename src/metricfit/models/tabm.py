@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidValueError
 from metricfit.models.embeddings import embedding_shape, extra
 
 
@@ -48,7 +49,7 @@ class TabM(nn.Module):
         if embedding is not None:
             embedded, size = embedding_shape(embedding)
             if embedded != in_features:
-                raise ValueError(f"the embedding is for {embedded} features, in_features is {in_features}")
+                raise InvalidValueError(f"the embedding is for {embedded} features, in_features is {in_features}")
             chunks = [size] * in_features
         self.k = k
         self.embedding = embedding

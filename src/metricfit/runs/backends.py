@@ -16,7 +16,7 @@ from types import ModuleType
 import joblib
 import torch
 
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
 
@@ -24,9 +24,9 @@ BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
 def check(jobs: int, backend: str) -> None:
     """Raise if cells cannot be run so."""
     if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {quote(backend)}")
+        raise InvalidValueError(f"backend must be one of {', '.join(BACKENDS)}, got {quote(backend)}")
     if jobs < 1 and jobs != -1:
-        raise ValueError(f"jobs is how many cells at a time, 1 or more, or -1 for one a core; got {jobs}")
+        raise InvalidValueError(f"jobs is how many cells at a time, 1 or more, or -1 for one a core; got {jobs}")
 
 
 def threads_each(jobs: int) -> int | None:
@@ -106,7 +106,7 @@ def _ray(jobs: int) -> Iterator[None]:
     try:
         cores = int(ray.cluster_resources().get("CPU", 0))
         if jobs > cores:
-            raise ValueError(
+            raise InvalidValueError(
                 f"jobs is {jobs}, but Ray has {cores} cores; ask for fewer jobs, or give Ray more machines"
             )
         import_module("ray.util.joblib").register_ray()

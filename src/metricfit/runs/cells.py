@@ -25,10 +25,9 @@ import joblib
 import torch
 
 from metricfit._version import __version__
-from metricfit.errors import EXPLAINED, MetricfitError, quote
+from metricfit.errors import EXPLAINED, InvalidValueError, MetricfitError, is_user_error, quote
 from metricfit.runs.backends import BACKENDS as BACKENDS
 from metricfit.runs.backends import check, deaf_children, joined, threads_each
-from metricfit.runs.failures import deliberate
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.run_spec import differences
 
@@ -111,7 +110,7 @@ def run(
     """
     every = list(cells)
     if len({cell.name for cell in every}) < len(every):
-        raise ValueError("two cells have one name; name them apart")
+        raise InvalidValueError("two cells have one name; name them apart")
     check(jobs, backend)
     root = Path(folder)
     found = reports(every, root)
@@ -230,7 +229,7 @@ def _work_on(
             "the CPU; what is finished is kept"
         ) from error
     except Exception as error:
-        if deliberate(error):
+        if is_user_error(error):
             raise CellError(f"{cell}: {error}") from error
         details = "".join(traceback.format_exception(error))
         raise CellError(f"{cell}: {type(error).__name__}: {error}", details) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.stats.percentiles import interval_of, p_value_of
@@ -162,7 +162,9 @@ def bootstrap_difference(
     given = plain(threshold)
     pair = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
     if len(pair) != 2 or ("best" in pair and pair != ("best", "best")):
-        raise ValueError(f"threshold is 'best', a number, or a pair of numbers for a and b, got {quote(threshold)}")
+        raise InvalidValueError(
+            f"threshold is 'best', a number, or a pair of numbers for a and b, got {quote(threshold)}"
+        )
     asked = Question(metric, subject_to, pair)
     samples = checked_samples({"a": a, "b": b}, target, weight, groups)
     _check_draws(level, resamples, method)
@@ -192,6 +194,6 @@ def bootstrap_difference(
 def _check_draws(level: float, resamples: int, method: str) -> None:
     check_level(level)
     if method not in METHODS:
-        raise ValueError(f"method is one of {', '.join(map(repr, METHODS))}, got {quote(method)}")
+        raise InvalidValueError(f"method is one of {', '.join(map(repr, METHODS))}, got {quote(method)}")
     if resamples * (1 - level) < 2:
-        raise ValueError(f"level={level} needs at least {math.ceil(2 / (1 - level))} resamples, got {resamples}")
+        raise InvalidValueError(f"level={level} needs at least {math.ceil(2 / (1 - level))} resamples, got {resamples}")

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm, rankdata
 
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import checked
 from metricfit.stats.results import Interval, Readable, check_level, warn_of_no_variance
 
@@ -113,7 +114,7 @@ def _split(scores: Array, target: Array, name: str = "") -> tuple[Floats, Floats
     s = given.double().cpu().numpy()
     positive = y.cpu().numpy() == 1
     if positive.sum() < 2 or (~positive).sum() < 2:
-        raise ValueError(
+        raise InvalidValueError(
             f"DeLong's variance needs at least 2 positives and 2 negatives, but target holds {positive.sum()} and "
             f"{(~positive).sum()}"
         )

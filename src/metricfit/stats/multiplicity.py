@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metricfit.errors import InvalidValueError
+
 
 def holm(p_values: Sequence[float]) -> list[float]:
     r"""Correct p-values for the number of tests, by Holm's (1979) step-down method.
@@ -29,7 +31,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
         [0.03, 0.06, 0.06]
     """
     if not all(0 <= p <= 1 for p in p_values):
-        raise ValueError(f"p-values lie between 0 and 1, got {list(p_values)}")
+        raise InvalidValueError(f"p-values lie between 0 and 1, got {list(p_values)}")
     corrected, highest = [1.0] * len(p_values), 0.0
     for position, index in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
         highest = max(highest, min(1.0, (len(p_values) - position) * float(p_values[index])))

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from metricfit.core.canonical_batch import ROUNDING
+from metricfit.errors import InvalidValueError
 from metricfit.stats.resampling import Floats, Integers
 from metricfit.stats.results import Interval, Readable, check_level, short, warn_of_no_variance
 
@@ -101,10 +102,12 @@ def compare(
     check_level(level)
     _check_rope(rope)
     if samples < 1:
-        raise ValueError(f"samples is the number of draws from the posterior, 1 or more, got {samples}")
+        raise InvalidValueError(f"samples is the number of draws from the posterior, 1 or more, got {samples}")
     a, b = _per_dataset(a, "a"), _per_dataset(b, "b")
     if a.shape != b.shape or len(a) < 2:
-        raise ValueError(f"a and b need a value for each of the same 2 or more datasets, got {len(a)} and {len(b)}")
+        raise InvalidValueError(
+            f"a and b need a value for each of the same 2 or more datasets, got {len(a)} and {len(b)}"
+        )
     steps = _whole_steps(a, b)
     better, worse = _better_and_worse(steps, minimize)
     unequal = steps[steps != 0]
@@ -151,12 +154,14 @@ def compare_splits(
     check_level(level)
     _check_rope(rope)
     if not 0 < test_fraction < 1:
-        raise ValueError(
+        raise InvalidValueError(
             f"test_fraction is the share of samples in each test set, between 0 and 1, got {test_fraction}"
         )
     a, b = _numbers(a, "a"), _numbers(b, "b")
     if a.ndim != 1 or a.shape != b.shape or len(a) < 2:
-        raise ValueError(f"a and b need a value for each of the same 2 or more splits, got shapes {a.shape}, {b.shape}")
+        raise InvalidValueError(
+            f"a and b need a value for each of the same 2 or more splits, got shapes {a.shape}, {b.shape}"
+        )
     steps = _whole_steps(a, b)
     better, worse = _better_and_worse(steps, minimize)
     constant = bool((steps == steps[0]).all())
@@ -186,20 +191,22 @@ def compare_splits(
 def _numbers(values: Array, name: str) -> Floats:
     given = np.asarray(values.detach().cpu().double() if hasattr(values, "detach") else values, dtype=np.float64)
     if not np.isfinite(given).all():
-        raise ValueError(f"{name} holds {int((~np.isfinite(given)).sum())} values that are not finite; leave them out")
+        raise InvalidValueError(
+            f"{name} holds {int((~np.isfinite(given)).sum())} values that are not finite; leave them out"
+        )
     return given
 
 
 def _per_dataset(values: Array, name: str) -> Floats:
     given = _numbers(values, name)
     if given.ndim not in (1, 2) or given.size == 0:
-        raise ValueError(f"{name} must have shape (datasets,) or (datasets, repeats), got {given.shape}")
+        raise InvalidValueError(f"{name} must have shape (datasets,) or (datasets, repeats), got {given.shape}")
     return given if given.ndim == 1 else given.mean(1)
 
 
 def _check_rope(rope: float) -> None:
     if not 0 <= rope < math.inf:
-        raise ValueError(f"rope is the largest difference that does not matter, 0 or more, got {rope}")
+        raise InvalidValueError(f"rope is the largest difference that does not matter, 0 or more, got {rope}")
 
 
 def _whole_steps(a: Floats, b: Floats) -> Integers:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import curves
 from metricfit.metrics.curves import Requirements, as_requirements, checked, column
 from metricfit.metrics.metric import Formula, Metric, MetricFactory, get_metric
@@ -64,12 +65,16 @@ class Question:
         thresholds = tuple(plain(given) for given in thresholds)
         self._best = all(given == "best" for given in thresholds)
         if not self._best and not all(_is_number(given) for given in thresholds):
-            raise ValueError(f"threshold is 'best' or a number, got {', '.join(map(repr, thresholds))}")
+            raise InvalidValueError(f"threshold is 'best' or a number, got {', '.join(map(repr, thresholds))}")
         self._thresholds = [math.nan if self._best else float(given) for given in thresholds]
         if not isinstance(self._what, Metric) and not self._best:
-            raise ValueError(f"{self.name} is computed from all scores, so no threshold applies: leave threshold out")
+            raise InvalidValueError(
+                f"{self.name} is computed from all scores, so no threshold applies: leave threshold out"
+            )
         if self._requirements and not (isinstance(self._what, Metric) and self._best):
-            raise ValueError("subject_to says which thresholds may be chosen: it needs a metric and threshold='best'")
+            raise InvalidValueError(
+                "subject_to says which thresholds may be chosen: it needs a metric and threshold='best'"
+            )
 
     @property
     def name(self) -> str:
@@ -124,7 +129,7 @@ def _metric_or_function(metric: str | Metric | Formula | OfScores) -> Metric | O
     given = list(inspect.signature(metric).parameters.values())
     if given and given[0].name == "y_true":
         name = getattr(metric, "__name__", "it")
-        raise TypeError(f"a function is called with scores, then targets; write lambda s, y: {name}(y, s)")
+        raise InvalidTypeError(f"a function is called with scores, then targets; write lambda s, y: {name}(y, s)")
     if _takes_counts(given):
         return get_metric(metric)  # type: ignore[arg-type]
     return metric  # type: ignore[return-value]  # a function of two arguments is no Formula
@@ -159,15 +164,15 @@ def _group_labels(groups: Array, samples: int) -> npt.NDArray[Any]:
     """One label a sample, none of them missing, all of one type: they are sorted to be told apart."""
     given = np.asarray(plain(groups) if isinstance(groups, Tensor) else groups)
     if given.shape != (samples,):
-        raise ValueError(f"groups has one label a sample: {samples} samples, but shape {given.shape}")
+        raise InvalidValueError(f"groups has one label a sample: {samples} samples, but shape {given.shape}")
     missing = np.array([_is_missing(each) for each in given]) if given.dtype == object else given != given
     if missing.any():
-        raise ValueError(
+        raise InvalidValueError(
             f"{missing.sum()} of {samples} samples have no group (None or NaN); give each a label of its own if it "
             "belongs to no other, or leave it out"
         )
     if given.dtype == object and len({type(each) for each in given}) > 1:
-        raise TypeError("groups holds labels of several types; make them all strings, or all numbers")
+        raise InvalidTypeError("groups holds labels of several types; make them all strings, or all numbers")
     return given
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from metricfit.errors import InvalidValueError
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Seed = int | np.random.Generator
@@ -71,7 +73,9 @@ class Resampler:
         if all(number.sum() == 1 for _, number in self._strata):
             what, remedy = ("sample", "") if self._unit is None else ("group", "; without groups= samples are drawn")
             where = " with a positive, and one without," if len(self._strata) > 1 else ""
-            raise ValueError(f"one {what}{where} cannot be resampled: every draw would be the data themselves{remedy}")
+            raise InvalidValueError(
+                f"one {what}{where} cannot be resampled: every draw would be the data themselves{remedy}"
+            )
         self._units, self._rows = len(holds), len(table.target)
         self._rng = np.random.default_rng(seed)
 

@@ -6,6 +6,8 @@ import warnings
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from metricfit.errors import InvalidValueError
+
 
 class Interval(NamedTuple):
     """The two ends of an interval.
@@ -33,7 +35,7 @@ def check_level(level: float) -> None:
     """An interval's level is a share, not a percentage."""
     if not 0 < level < 1:
         hint = f"; did you mean {level / 100:g}?" if 1 < level < 100 else ""
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}{hint}")
+        raise InvalidValueError(f"level must lie strictly between 0 and 1, got {level}{hint}")
 
 
 def warn_of_no_variance(what: str, unreliable: str = "the interval and the p-value are") -> None:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit.core.counts import Counts
 from metricfit.decide.calibration import calibrated
 from metricfit.decide.decisions import HeldOut, decided, held_out_of, probability_of
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
@@ -234,7 +235,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_consistent_length(predicted, labels)
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
-            raise ValueError(f"y has labels that were not there in fit: {', '.join(map(str, unknown[:5]))}")
+            raise InvalidValueError(f"y has labels that were not there in fit: {', '.join(map(str, unknown[:5]))}")
         weight = inputs.checked_weights(sample_weight, labels)
         counts = Counts.from_labels(
             self._numbers_of(predicted),
@@ -294,7 +295,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_requirements(self, requirements: list[Requirement]) -> None:
         if len(self.classes_) > 2 and requirements:
-            raise ValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
+            raise InvalidValueError(
+                "subject_to is for two classes; of several, fit a network under metricfit.constraints"
+            )
 
     def _decide(self, held_out: HeldOut, shift: torch.Tensor) -> None:
         decision = decided(

@@ -13,21 +13,25 @@ from sklearn.utils import assert_all_finite, check_consistent_length, column_or_
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from metricfit.errors import InvalidTypeError, InvalidValueError
+
 
 def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """X as a float array, a sparse matrix or, where it holds more than numbers, a pandas DataFrame."""
     if hasattr(X, "collect") and not hasattr(X, "to_pandas"):
-        raise TypeError(f"X is a {type(X).__name__}, a query that has no rows yet: X.collect() runs it")
+        raise InvalidTypeError(f"X is a {type(X).__name__}, a query that has no rows yet: X.collect() runs it")
     if hasattr(X, "to_pandas"):  # polars, pyarrow
         X = X.to_pandas()
     if isinstance(X, pd.DataFrame):
         if not X.columns.is_unique:
             twice = ", ".join(map(repr, X.columns[X.columns.duplicated()].unique()))
-            raise ValueError(f"X has several columns of one name, {twice}: rename or drop all but one")
+            raise InvalidValueError(f"X has several columns of one name, {twice}: rename or drop all but one")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         for size, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
             if not size:
-                raise ValueError(f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
+                raise InvalidValueError(
+                    f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required."
+                )
         return X
     if issparse(X):
         return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
@@ -41,12 +45,12 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 def checked_labels(estimator: BaseEstimator, y: Any) -> NDArray[Any]:
     """Labels ``(n,)``; refuses missing ones and numbers that are no labels."""
     if y is None:
-        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
+        raise InvalidValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
     labels: NDArray[Any] = column_or_1d(np.asarray(y), warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
     if pd.isna(labels).any():
-        raise ValueError("Input y contains NaN: drop the rows without a label")
+        raise InvalidValueError("Input y contains NaN: drop the rows without a label")
     check_classification_targets(labels)
     return labels
 
@@ -59,7 +63,7 @@ def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
         sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
     )  # a copy, because torch takes no read-only array, as which polars lends its own
     if not (weight > 0).any():
-        raise ValueError("all sample weights are 0, so no class has a row")
+        raise InvalidValueError("all sample weights are 0, so no class has a row")
     return weight
 
 

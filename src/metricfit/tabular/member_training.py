@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import metricfit.train as engine  # its fit_folds is loaded when first used: predicting needs no Lightning
 from metricfit.data import folds
+from metricfit.errors import InvalidValueError
 from metricfit.tabular.budget import Effort, affordable, seconds_per_step
 from metricfit.tabular.networks import Network, OwnNetwork, edges_of, network_named
 from metricfit.train import Stage
@@ -126,7 +127,7 @@ def folds_of(rows: Rows, members: int, seed: int) -> Splits:
     alone = (counts[rows.y] < 2).numpy()
     fewest = int(counts[counts > 1].min()) if int((counts > 1).sum()) > 1 else 0
     if not fewest:
-        raise ValueError(
+        raise InvalidValueError(
             f"{int((counts < 2).sum())} of {len(counts)} classes have one row alone; two classes at least need two, "
             "one to learn from and one to judge by"
         )
@@ -146,7 +147,7 @@ def folds_of(rows: Rows, members: int, seed: int) -> Splits:
                 log.warning("copies of rows are parted over folds: too few rows differ to keep them together")
             single = np.flatnonzero(alone)
             return [(np.concatenate([parted[rest], single]), parted[fold]) for rest, fold in found]
-    raise ValueError(f"the rows cannot be parted into two folds that both have every class: {reason}")
+    raise InvalidValueError(f"the rows cannot be parted into two folds that both have every class: {reason}")
 
 
 class _Blueprint:

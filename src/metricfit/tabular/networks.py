@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 from metricfit.models import Blend, TabM, embedded_mlp, mlp, piecewise_linear, quantile_bins
 
 NAMES = ("auto", "blend", "tabm", "embedded", "mlp")
@@ -40,7 +40,7 @@ class Network:
 
     def __post_init__(self) -> None:
         if self.name not in (*NAMES[1:], "own"):
-            raise ValueError(f"there is no network {quote(self.name)}")
+            raise InvalidValueError(f"there is no network {quote(self.name)}")
 
     @property
     def parts(self) -> int:
@@ -56,12 +56,12 @@ class Network:
         """A fresh network; embeddings need the edges of their bins."""
         if self.name == "own":
             if own is None:
-                raise ValueError("the network is the user's own: give the function that makes it")
+                raise InvalidValueError("the network is the user's own: give the function that makes it")
             return own(self.in_features, self.out_features)
         embedding = None
         if self.width:
             if edges is None:
-                raise ValueError(f"the network {self.name!r} needs the edges of its embeddings")
+                raise InvalidValueError(f"the network {self.name!r} needs the edges of its embeddings")
             embedding = piecewise_linear(edges, self.width)
         if self.name == "tabm":
             return TabM(self.in_features, self.out_features, embedding=embedding, k=TABM_MEMBERS)
@@ -81,7 +81,7 @@ def network_named(name: str | OwnNetwork, in_features: int, out_features: int) -
     if callable(name):
         return Network("own", in_features, out_features)
     if name not in NAMES[1:]:
-        raise ValueError(
+        raise InvalidValueError(
             f"network is one of {', '.join(map(repr, NAMES))}, or a function of the numbers of inputs and outputs "
             f"that gives a module; got {quote(name)}"
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 from metricfit.losses import FocalLoss, MetricLoss, Mix, SurrogateFBetaLoss, WeightedBCELoss, WeightedCrossEntropyLoss
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
@@ -34,16 +34,16 @@ def stages_for(
     "surrogate" are baselines for two classes; the surrogate is that of F-beta with the metric's beta, 1 if it has none.
     """
     if recipe not in RECIPES:
-        raise ValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}, got {quote(recipe)}")
+        raise InvalidValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}, got {quote(recipe)}")
     if recipe in ("focal", "surrogate") and classes > 2:
-        raise ValueError(f"recipe={quote(recipe)} is for two classes, there are {classes}")
+        raise InvalidValueError(f"recipe={quote(recipe)} is for two classes, there are {classes}")
     likelihood: nn.Module = WeightedBCELoss() if classes == 2 else WeightedCrossEntropyLoss()
     metric_loss = MetricLoss(metric, task=None if classes == 2 else "multiclass", average=average)
     if recipe == "constrained":
         if not subject_to:
-            raise ValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
+            raise InvalidValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
         if parts > 1:
-            raise ValueError("recipe='constrained' trains one network; take network='embedded'")
+            raise InvalidValueError("recipe='constrained' trains one network; take network='embedded'")
         monitor = "average_precision" if classes == 2 else None  # the threshold is chosen afterwards
         return recipes.constrained(metric, list(subject_to), monitor=monitor)
     if recipe == "surrogate":  # made only where it is asked for, since it needs a finite beta above 0

@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.class_weight import compute_class_weight
 
+from metricfit.errors import InvalidValueError
+
 log = logging.getLogger("metricfit.tabular")
 
 
@@ -19,9 +21,9 @@ def classes_of(labels: NDArray[Any]) -> NDArray[Any]:
     try:
         classes: NDArray[Any] = np.unique(labels)
     except TypeError:
-        raise ValueError("the labels in y are of several types that have no order: make them all text") from None
+        raise InvalidValueError("the labels in y are of several types that have no order: make them all text") from None
     if len(classes) < 2:
-        raise ValueError(f"all rows are of one class, {classes[0]!r}: there is nothing to tell apart")
+        raise InvalidValueError(f"all rows are of one class, {classes[0]!r}: there is nothing to tell apart")
     return classes
 
 
@@ -56,9 +58,9 @@ def choose_positive_class(labels: NDArray[Any], pos_label: Any = None) -> Any:
     names = classes.tolist()
     if pos_label is not None:
         if pos_label not in names:
-            raise ValueError(f"pos_label={pos_label!r} is none of the classes {names}")
+            raise InvalidValueError(f"pos_label={pos_label!r} is none of the classes {names}")
         if len(names) > 2:
-            raise ValueError("pos_label is for two classes; of several, metrics are averaged (average=)")
+            raise InvalidValueError("pos_label is for two classes; of several, metrics are averaged (average=)")
         return names[names.index(pos_label)]
     if len(names) > 2:
         return None
@@ -94,16 +96,16 @@ def shares_of(prevalence: float | Mapping[Any, float], classes: NDArray[Any]) ->
     labels = classes.tolist()
     if isinstance(prevalence, Mapping):
         if set(prevalence) != set(labels):
-            raise ValueError(f"prevalence names {sorted(map(str, prevalence))}, the classes are {labels}")
+            raise InvalidValueError(f"prevalence names {sorted(map(str, prevalence))}, the classes are {labels}")
         shares = np.array([prevalence[each] for each in labels], dtype=np.float64)
     elif len(labels) > 2 or np.ndim(prevalence):
-        raise ValueError(
+        raise InvalidValueError(
             f"prevalence is the positive class's share, or of each class by its label: {{{labels[0]!r}: ...}}"
         )
     else:
         shares = np.array([1.0 - float(prevalence), float(prevalence)])
     if not (shares > 0).all() or not np.isclose(shares.sum(), 1.0):
-        raise ValueError(f"prevalence: shares lie between 0 and 1 and sum to 1, got {prevalence}")
+        raise InvalidValueError(f"prevalence: shares lie between 0 and 1 and sum to 1, got {prevalence}")
     return shares
 
 

@@ -24,7 +24,7 @@ from metricfit._files import new_folder
 from metricfit._version import __version__
 from metricfit.decide.calibration import Calibration
 from metricfit.decide.decisions import Decision, HeldOut
-from metricfit.errors import InvalidValueError, ModelFileError, quote, shorten
+from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_description, check_network_size, label_type
@@ -240,7 +240,7 @@ def _plain(label: Any) -> Any:
     value = label.item() if isinstance(label, np.generic) else label
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
-    raise TypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
+    raise InvalidTypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
 
 
 def _number(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from metricfit.errors import quote
+from metricfit.errors import InvalidTypeError, quote
 from metricfit.train.history import Row
 
 Outputs = Callable[[Sequence[Tensor]], list[Tensor]]
@@ -84,7 +84,9 @@ def callbacks_shown(callbacks: Sequence[Callback], progress: bool | None) -> lis
     """The user's callbacks, and a progress bar where one is wanted."""
     for each in callbacks:
         if not isinstance(each, Callback):
-            raise TypeError(f"a callback is an object of a class made from metricfit.train.Callback, got {quote(each)}")
+            raise InvalidTypeError(
+                f"a callback is an object of a class made from metricfit.train.Callback, got {quote(each)}"
+            )
     shown = sys.stderr.isatty() if progress is None else progress
     if not shown:
         return list(callbacks)

@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import FEWEST_ROWS, TargetJudge
 from metricfit.core.tasks import READINGS, canonical, check_labels
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.train.checkpoint import randomness
@@ -29,9 +29,9 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
         watched = stage.watched
         if not validated and (stage.patience is not None or not watched.is_loss):
             what = "patience" if stage.patience is not None else f"monitor={watched.name!r}"
-            raise ValueError(f"{what} needs a validation set: give validation=(X, y)")
+            raise InvalidValueError(f"{what} needs a validation set: give validation=(X, y)")
         if weighted and not Objective(stage.objective).takes_weight:
-            raise ValueError(
+            raise InvalidValueError(
                 f"weights were given, but the objective {type(stage.objective).__name__} takes none; use one of "
                 "metricfit.losses, such as WeightedBCELoss() for cross-entropy"
             )
@@ -47,29 +47,31 @@ def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool, s
         steps: The number of optimiser steps per epoch, if it is known.
     """
     if not any(given.requires_grad for given in model.parameters()):
-        raise ValueError("the model has no weights to train: all are frozen; set requires_grad_(True) on some")
+        raise InvalidValueError("the model has no weights to train: all are frozen; set requires_grad_(True) on some")
     for stage in stages:
         make: MakeOptimizer = stage.optimizer or torch.optim.AdamW
         optimizer = make(model.parameters(), lr=stage.lr)
         if isinstance(optimizer, torch.optim.LBFGS):
-            raise ValueError("LBFGS computes the loss several times a step, which fit does not; take AdamW or SGD")
+            raise InvalidValueError(
+                "LBFGS computes the loss several times a step, which fit does not; take AdamW or SGD"
+            )
         total = None if steps is None or stage.epochs is None else steps * stage.epochs
         scheduler = Schedule(stage.scheduler, stage.scheduler_step, optimizer, total).scheduler
         if not isinstance(scheduler, ReduceLROnPlateau):
             continue
         if not validated:
-            raise ValueError("ReduceLROnPlateau waits for what is watched: give validation=(X, y)")
+            raise InvalidValueError("ReduceLROnPlateau waits for what is watched: give validation=(X, y)")
         mode = "min" if stage.watched.minimize else "max"
         if scheduler.mode != mode:
-            raise ValueError(f"ReduceLROnPlateau needs mode={mode!r} where {stage.watched.name} is watched")
+            raise InvalidValueError(f"ReduceLROnPlateau needs mode={mode!r} where {stage.watched.name} is watched")
 
 
 def check_numbers(accumulate: int, clip: float | None) -> None:
     """Refuse numbers that mean nothing."""
     if accumulate < 1:
-        raise ValueError(f"accumulate must be at least 1, the number of parts of a batch; got {accumulate}")
+        raise InvalidValueError(f"accumulate must be at least 1, the number of parts of a batch; got {accumulate}")
     if clip is not None and not clip > 0:
-        raise ValueError(f"clip must be above 0, the largest norm of the gradient; got {clip}")
+        raise InvalidValueError(f"clip must be above 0, the largest norm of the gradient; got {clip}")
 
 
 def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str, *, part: bool = False) -> Tensor:
@@ -79,13 +81,13 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     """
     outputs, labels = tuple(logits.shape[1:]), tuple(target.shape[1:])
     if labels not in (outputs, outputs[1:]) and (outputs, labels) != ((), (1,)):
-        raise ValueError(
+        raise InvalidValueError(
             f"{name}: the model's outputs (n{_rest(outputs)}) and the labels (n{_rest(labels)}) do not go together. "
             f"They are {READINGS}"
         )
     exclusive = is_exclusive(logits, target)
     if exclusive and target.is_floating_point():
-        raise ValueError(f"{name}: multiclass labels must be integers, got {target.dtype}; use y.long()")
+        raise InvalidValueError(f"{name}: multiclass labels must be integers, got {target.dtype}; use y.long()")
     ignored = ignored_by(*(stage.objective for stage in stages))
     counted = target.flatten() if exclusive or logits.dim() == 1 or outputs[0] == 1 else target
     for label in ignored:
@@ -93,9 +95,9 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     try:
         check_labels(counted, _columns(logits) if exclusive else None)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise InvalidValueError(f"{name}: {error}") from None
     if not counted.numel() and not part:
-        raise ValueError(f"{name}: all labels are ignored, being {', '.join(map(str, sorted(ignored)))}")
+        raise InvalidValueError(f"{name}: all labels are ignored, being {', '.join(map(str, sorted(ignored)))}")
     return counted
 
 
@@ -169,7 +171,9 @@ def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:
         return
     sides = counted > 0.5 if one_column else counted
     if bool((sides == sides.flatten()[0]).all()):
-        raise ValueError(f"all training labels are {counted.flatten()[0].item():g}: there is nothing to tell apart")
+        raise InvalidValueError(
+            f"all training labels are {counted.flatten()[0].item():g}: there is nothing to tell apart"
+        )
 
 
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:
@@ -180,7 +184,7 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
         if not monitor.is_loss:
             _check_reading(monitor, logits, target, name)
         if columns > 1 and (monitor.threshold == "best" or monitor.metric in tuple(RANKINGS)):
-            raise ValueError(
+            raise InvalidValueError(
                 f"{monitor.name} is measured on one output, the model has {columns}; watch a metric of decisions at "
                 "0.5, such as 'f1'"
             )
@@ -205,7 +209,7 @@ def _check_sides(metric: Metric | None, target: Tensor, of: str, name: str) -> N
     needs = {"positives", "negatives"} if metric is None else metric.needs
     for positive, needed in ((True, "positives"), (False, "negatives")):
         if needed in needs and not bool(((target > 0.5) == positive).any()):
-            raise ValueError(
+            raise InvalidValueError(
                 f"the {name} set has no {needed}, which {of} is measured on; split the data stratified, or watch the "
                 "loss"
             )
@@ -238,12 +242,12 @@ def _check_class(metric: Metric, logits: Tensor, target: Tensor, of: str) -> Non
     assert wanted is not None
     if wanted >= classes:
         there = "one output, class 0, the positives" if classes == 1 else f"{classes} classes, 0 to {classes - 1}"
-        raise ValueError(f"{of}: the model has {there}")
+        raise InvalidValueError(f"{of}: the model has {there}")
     found = (
         target == wanted if is_exclusive(logits, target) else target.reshape(len(target), classes, -1)[:, wanted] > 0.5
     )
     if not bool(found.any()):
-        raise ValueError(f"{of}: there is no sample of class {wanted}")
+        raise InvalidValueError(f"{of}: there is no sample of class {wanted}")
 
 
 @torch.no_grad()
@@ -259,14 +263,16 @@ def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
     except Exception as error:
         shape = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
         hint = "" if not isinstance(x, Tensor) or x.is_floating_point() else "; are whole numbers meant, or X.float()?"
-        raise ValueError(f"the model fails on the first {name} samples, {shape}: {error}{hint}") from error
+        raise InvalidValueError(f"the model fails on the first {name} samples, {shape}: {error}{hint}") from error
     finally:
         model.train(was_training)
     if not isinstance(logits, Tensor):
-        raise TypeError(f"the model must return a tensor of logits, got {type(logits).__name__}")
+        raise InvalidTypeError(f"the model must return a tensor of logits, got {type(logits).__name__}")
     if logits.dim() == 0 or (isinstance(x, Tensor) and len(logits) != len(x)):
         rows = len(x) if isinstance(x, Tensor) else "a batch of"
-        raise ValueError(f"the model must return a row of logits for each sample, got {tuple(logits.shape)} for {rows}")
+        raise InvalidValueError(
+            f"the model must return a row of logits for each sample, got {tuple(logits.shape)} for {rows}"
+        )
     return logits
 
 

@@ -15,7 +15,7 @@ from metricfit.core.class_shares import settled_task
 from metricfit.core.counts import Counts
 from metricfit.core.tasks import canonical, check_nan_logits, check_task
 from metricfit.decide.label_thresholds import best_label_thresholds
-from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.train.data.batches import Batch
@@ -63,7 +63,7 @@ class Evaluation:
         if name not in self.values and name == f"{BEST} {self.tuned_for}":
             name = name.removeprefix(f"{BEST} ")
         if name not in self.values:
-            raise KeyError(f"{quote(name)} was not measured; there are {', '.join(self.values)}")
+            raise UnknownNameError(f"{quote(name)} was not measured; there are {', '.join(self.values)}")
         return self.values[name]
 
     def __repr__(self) -> str:

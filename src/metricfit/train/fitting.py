@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.train import checks
 from metricfit.train.callbacks import Callback, callbacks_shown
@@ -135,7 +136,7 @@ def fit(
     usual |= {"scheduler_step": scheduler_step}
     stages = stages_of(objective, **usual, patience=patience)
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch module, got {type(model).__name__}")
+        raise InvalidTypeError(f"model must be a torch module, got {type(model).__name__}")
     data = source(train, "train", workers)
     data = with_groups(data, groups, stages, "train", "groups")
     held_out = None if validation is None else source(validation, "validation", workers)
@@ -155,12 +156,12 @@ def fit(
         steps = order.steps_of(known)
     checks.check_learning(model, stages, held_out is not None, steps)
     if start_at_prior and prior is None:
-        raise ValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
+        raise InvalidValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
     unweighted = data.typed(type_of(model))
     if isinstance(data, InMemory):
         data = data.weighted(weights_of(without_ignored(data.y, stages), data.weight, class_weight))
     elif class_weight is not None:
-        raise ValueError("class_weight is for data in memory; let your Dataset give (x, y, weight)")
+        raise InvalidValueError("class_weight is for data in memory; let your Dataset give (x, y, weight)")
     data = data.typed(type_of(model))
     held_out = None if held_out is None else held_out.typed(type_of(model))
     folder = folder_of(checkpoint_dir, checkpoint_every, resume)
@@ -264,7 +265,9 @@ def _checked(
     counted: Tensor | None = None
     if isinstance(data, FromLoader):
         if order.stratified or order.oversample is not None:
-            raise ValueError("a DataLoader makes its own batches; for stratified or oversampled ones give a Dataset")
+            raise InvalidValueError(
+                "a DataLoader makes its own batches; for stratified or oversampled ones give a Dataset"
+            )
     else:
         y = _labels(data)
         order.check(without_ignored(y, stages))

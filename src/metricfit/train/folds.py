@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from metricfit.core.numerics import is_positive
 from metricfit.decide.probability_thresholds import best_probability_threshold
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.train import checks
@@ -96,15 +97,15 @@ def fit_folds(
     (torch.Size([80, 1]), 4)
     """
     if isinstance(make_model, nn.Module) or not callable(make_model):
-        raise TypeError(
+        raise InvalidTypeError(
             "make_model is called to make a fresh model for each fold, such as lambda: nn.Linear(3, 1); got a "
             f"{type(make_model).__name__}"
         )
     if subject_to is not None and metric is None:
-        raise ValueError("subject_to is of the threshold that metric= tunes; give metric= as well")
+        raise InvalidValueError("subject_to is of the threshold that metric= tunes; give metric= as well")
     data = source(train, "train")
     if not isinstance(data, InMemory):
-        raise TypeError("fit_folds needs data in memory: (X, y) or (X, y, weight)")
+        raise InvalidTypeError("fit_folds needs data in memory: (X, y) or (X, y, weight)")
     splits = stratified_folds(data.y, int(folds), seed) if isinstance(folds, (int, Integral)) else list(folds)
     models, seeds = [], [seed_of(seed, "member", member) for member in range(len(splits))]
     for each in seeds:
@@ -113,7 +114,7 @@ def fit_folds(
             models.append(make_model())
     sample = checks.sample_logits(models[0], data.x)
     if metric is not None and sample.dim() > 1 and sample.shape[1] > 1:
-        raise ValueError(
+        raise InvalidValueError(
             f"metric= tunes the threshold of one output, the model has {sample.shape[1]}; leave it out, and give the "
             "metric to the objective or to monitor="
         )
@@ -137,16 +138,18 @@ def fit_folds(
 def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:
     """For each fold the samples outside and inside it, each class dealt out evenly."""
     if y.dim() > 1 and y.shape[1:].numel() > 1:
-        raise ValueError(
+        raise InvalidValueError(
             f"stratified folds need one label a sample, these have shape {tuple(y.shape)}; give folds as a list of "
             "(training, validation) samples"
         )
     labels = y.detach().cpu().reshape(-1)
     fewest = int(torch.unique(labels, return_counts=True)[1].min()) if len(labels) else 0
     if folds < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}: each member trains on all folds but one")
+        raise InvalidValueError(f"folds must be at least 2, got {folds}: each member trains on all folds but one")
     if folds > fewest:
-        raise ValueError(f"{folds} folds need {folds} samples of each class; the rarest has {fewest}. Give fewer folds")
+        raise InvalidValueError(
+            f"{folds} folds need {folds} samples of each class; the rarest has {fewest}. Give fewer folds"
+        )
     generator = torch.Generator().manual_seed(seed_of(seed, "folds"))
     shuffled = torch.randperm(len(labels), generator=generator)
     by_class = shuffled[labels[shuffled].argsort(stable=True)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from metricfit.errors import UnknownNameError
+
 Row = dict[str, Any]
 
 
@@ -34,7 +36,7 @@ class History(Sequence[Row]):
         if not isinstance(key, str):
             return self.rows[key]
         if key not in self.columns:
-            raise KeyError(f"no column {key!r}; there are {', '.join(self.columns)}")
+            raise UnknownNameError(f"no column {key!r}; there are {', '.join(self.columns)}")
         return [row.get(key) for row in self.rows]
 
     def __eq__(self, other: object) -> bool:

@@ -57,21 +57,23 @@ class Monitor:
         if self.threshold != "best" and not (
             isinstance(self.threshold, (int, float)) and 0.0 < float(self.threshold) < 1.0
         ):
-            raise ValueError(f"threshold is a number strictly between 0 and 1, or 'best'; got {quote(self.threshold)}")
+            raise InvalidValueError(
+                f"threshold is a number strictly between 0 and 1, or 'best'; got {quote(self.threshold)}"
+            )
         if self.metric == "loss" or (isinstance(self.metric, str) and self.metric in RANKINGS):
             if self.subject_to is not None or self.threshold == "best":
                 what = "threshold='best'" if self.subject_to is None else "subject_to"
-                raise ValueError(f"{what} needs a metric of decisions, such as 'f1', not {self.metric!r}")
+                raise InvalidValueError(f"{what} needs a metric of decisions, such as 'f1', not {self.metric!r}")
             return
         try:
             found = get_metric(self.metric)
         except ValueError as error:
             also = ", ".join(("loss", *RANKINGS))
-            raise ValueError(f"{error}. A monitor, but no metric of decisions, are {also}") from None
+            raise InvalidValueError(f"{error}. A monitor, but no metric of decisions, are {also}") from None
         object.__setattr__(self, "_metric", found)
         assert self._metric is not None
         if self.average is None:
-            raise ValueError("what is watched is one number; average=None gives one a class")
+            raise InvalidValueError("what is watched is one number; average=None gives one a class")
         check_average(self._metric, self.average)
         given = self.subject_to
         several = () if given is None else (given,) if isinstance(given, (str, Requirement)) else given
@@ -119,7 +121,7 @@ class Monitor:
         logits, target = logits.detach(), target.detach()
         check_nan_logits(logits)
         if self.is_loss:
-            raise ValueError("the loss is measured by the objective, not by a monitor")
+            raise InvalidValueError("the loss is measured by the objective, not by a monitor")
         task = settled_task(logits, target, self.task, ignore_index=self.ignore_index)
         samples = canonical(logits, target, task=task, weight=weight, ignore_index=self.ignore_index)
         if self._metric is None:

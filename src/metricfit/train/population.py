@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.train import checks
 from metricfit.train.callbacks import Callback, callbacks_shown
@@ -112,7 +113,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     if validation is not None and groups is not None and validation_groups is not None:
         groups = torch.cat([as_tensor(groups, "groups"), as_tensor(validation_groups, "validation_groups")])
     elif validation is not None and (groups is None) != (validation_groups is None):
-        raise ValueError("groups and validation_groups go together: give both, or none")
+        raise InvalidValueError("groups and validation_groups go together: give both, or none")
     data = with_groups(everything, groups, stages, "train", "groups")
     assert isinstance(data, InMemory)
     labels = data.y.detach().cpu()
@@ -121,7 +122,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
     logits = checks.sample_logits(models[0], data.x)
     if start_at_prior and logits.dim() > 1 and logits.shape[1] > 1:
-        raise ValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
+        raise InvalidValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
     checks.judge_target(logits, labels, stages, "training labels")
     data = data.typed(type_of(models[0]))
     priors = []
@@ -247,7 +248,7 @@ def _samples(
     """All tensors in one place, and each member's training and validation samples as numbers into them."""
     data = source(train, "train")
     if not isinstance(data, InMemory):
-        raise TypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
+        raise InvalidTypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
     if splits is not None:
         parts = [[numbers_of(each) for each in split] for split in splits]
         check_splits(parts, len(data))
@@ -257,7 +258,7 @@ def _samples(
         return data, [everything] * members, None
     held_out = source(validation, "validation")
     if not isinstance(held_out, InMemory) or (held_out.weight is None) != (data.weight is None):
-        raise TypeError("validation must be like train: (X, y), or (X, y, weight) for both")
+        raise InvalidTypeError("validation must be like train: (X, y), or (X, y, weight) for both")
     weight = None if data.weight is None or held_out.weight is None else torch.cat([data.weight, held_out.weight])
     both = InMemory(torch.cat([data.x, held_out.x]), torch.cat([data.y, held_out.y]), weight)
     return both, [everything] * members, [len(data) + torch.arange(len(held_out))] * members

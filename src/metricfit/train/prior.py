@@ -9,6 +9,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidValueError
+
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -44,7 +46,7 @@ def start_at_prior(
         0.1
     """
     if not 0.0 < prior < 1.0:
-        raise ValueError(f"prior is the share of positives, strictly between 0 and 1, got {prior}")
+        raise InvalidValueError(f"prior is the share of positives, strictly between 0 and 1, got {prior}")
     layers = [(getattr(layer, "weight", None), getattr(layer, "bias", None)) for layer in model.modules()]
     outputs = [
         (weight, bias)
@@ -63,7 +65,9 @@ def start_at_prior(
         return model
     if not moving:
         wrong = "that moves its logits one to one" if outputs else "with one output and a bias"
-        raise ValueError(f"the model has no layer {wrong}; set its last bias to log(prior / (1 - prior)) by hand")
+        raise InvalidValueError(
+            f"the model has no layer {wrong}; set its last bias to log(prior / (1 - prior)) by hand"
+        )
     bias, is_fresh = moving[-1]
     if fresh_only and not is_fresh:
         return model

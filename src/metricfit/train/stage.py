@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from metricfit.constraints import AugmentedLagrangian, RequirementConstraint
 from metricfit.core.steps import Annealed
-from metricfit.errors import quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.combine import takes_weight
 from metricfit.metrics.metric import Metric
 from metricfit.train.data.batches import Batch
@@ -60,27 +60,27 @@ class Stage:
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, nn.Module):
-            raise TypeError(
+            raise InvalidTypeError(
                 f"a stage's objective is a loss module, got {quote(self.objective)}{_uncalled(self.objective)}"
             )
         if self.epochs is not None and (not isinstance(self.epochs, Integral) or self.epochs < 1):
-            raise ValueError(f"epochs must be at least 1, a whole number, got {self.epochs}")
+            raise InvalidValueError(f"epochs must be at least 1, a whole number, got {self.epochs}")
         if isinstance(self.optimizer, Optimizer):
-            raise TypeError(
+            raise InvalidTypeError(
                 "optimizer is called as optimizer(parameters, lr=lr): give the class, such as torch.optim.AdamW, or a "
                 f"function, not a {type(self.optimizer).__name__} that is made already"
             )
         if isinstance(self.scheduler, LRScheduler):
-            raise TypeError(
+            raise InvalidTypeError(
                 "scheduler is called as scheduler(optimizer): give a function, such as lambda optimizer: "
                 f"ExponentialLR(optimizer, 0.9), not a {type(self.scheduler).__name__} that is made already"
             )
         if self.scheduler_step is not None and self.scheduler_step not in STEPS:
-            raise ValueError(f"scheduler_step is 'epoch', 'batch' or None, got {quote(self.scheduler_step)}")
+            raise InvalidValueError(f"scheduler_step is 'epoch', 'batch' or None, got {quote(self.scheduler_step)}")
         if self.patience is not None and self.patience < 1:
-            raise ValueError(f"patience must be at least 1 epoch, got {self.patience}")
+            raise InvalidValueError(f"patience must be at least 1 epoch, got {self.patience}")
         if self.lr is not None and not self.lr > 0:
-            raise ValueError(f"lr must be above 0, got {self.lr}")
+            raise InvalidValueError(f"lr must be above 0, got {self.lr}")
 
     def filled(self, **usual: Any) -> Stage:
         """The stage with what it left open taken from these."""
@@ -132,7 +132,7 @@ def stages_of(objective: nn.Module | Stage | Iterable[Stage], **usual: Any) -> l
     else:
         given = list(objective) if isinstance(objective, Iterable) and not isinstance(objective, (type, str)) else []
     if not given or not all(isinstance(each, Stage) for each in given):
-        raise TypeError(
+        raise InvalidTypeError(
             f"the objective is a loss, a Stage or a list of Stages such as recipes.mix('f1'); got {quote(objective)}"
             f"{_uncalled(objective)}"
         )
@@ -175,7 +175,7 @@ class Objective:
             extra["group"] = batch.group
         if batch.weight is not None:
             if not self.takes_weight:
-                raise ValueError(f"weights were given, but {type(self.loss).__name__} takes none")
+                raise InvalidValueError(f"weights were given, but {type(self.loss).__name__} takes none")
             extra["weight"] = batch.weight
         return call(logits, y, **extra)
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array, eye_array, triu, vstack
 
+from metricfit.errors import InvalidValueError
 from metricfit_papers.baselines.violations import Array, Violations
 
 #: A plane that was slack for this many consecutive rounds is dropped; the worst violation can bring it back.
@@ -76,7 +77,7 @@ def _dual(gradients: Array, losses: Array, strength: float) -> Array:
     ).solve()
     beta: Array = np.clip(np.asarray(found.x), 0.0, None)
     if not np.isfinite(beta).all():
-        raise ValueError(
+        raise InvalidValueError(
             f"the quadratic program of {size} planes was not solved ({found.status}); scale the columns of X"
         )
     beta /= max(1.0, float(beta.sum()))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidValueError
+
 
 class OnSmallBatches(nn.Module):
     """A loss, unchanged while training; in eval mode its mean over batches of a fixed size, always the same ones.
@@ -22,7 +24,7 @@ class OnSmallBatches(nn.Module):
     def __init__(self, loss: nn.Module, size: int) -> None:
         super().__init__()
         if size < 1:
-            raise ValueError(f"a batch has at least one sample, got size={size}")
+            raise InvalidValueError(f"a batch has at least one sample, got size={size}")
         self.loss, self.size = loss, size
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:

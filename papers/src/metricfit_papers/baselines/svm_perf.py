@@ -17,6 +17,7 @@ from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metricfit.core.counts import Counts
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import auroc
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular.inputs import checked_labels
@@ -94,7 +95,7 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             value: Any = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < math.inf:
                 whole = "a whole number" if kind is Integral else "a finite number"
-                raise ValueError(f"SVMPerf needs {name} above 0, {whole}, got {value!r}")
+                raise InvalidValueError(f"SVMPerf needs {name} above 0, {whole}, got {value!r}")
         with unchanged_if_it_fails(self):
             self._fit(X, y)
         return self
@@ -126,7 +127,7 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_consistent_length(X, labels)
         self.classes_ = classes_of(labels)
         if len(self.classes_) > 2:
-            raise ValueError(
+            raise InvalidValueError(
                 f"Only binary classification is supported. y has {len(self.classes_)} classes: SVMPerf needs 2"
             )
         self.pos_label_ = choose_positive_class(labels, self.pos_label)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from metricfit.data import Table, load
 from metricfit.data.loading import file_of
+from metricfit.errors import InvalidValueError
 from metricfit_papers.images.image_tasks import ImageTask
 from metricfit_papers.specs import vocabulary
 from metricfit_papers.specs.expressions import build_object
@@ -48,7 +49,7 @@ def find_image_task(dataset: DatasetSpec) -> ImageTask | None:
 def require_folder(folder: str | None, dataset: DatasetSpec) -> str:
     """The folder with the datasets, or an error that asks for it."""
     if folder is None:
-        raise ValueError(
+        raise InvalidValueError(
             f"{dataset.title} is read from a folder: give --data FOLDER. docs/reproduction/data.md says which file "
             "goes where and how to get it"
         )
@@ -107,9 +108,11 @@ def _read_user_table(dataset: DatasetSpec, folder: str | None, beside: str) -> T
     path = _find_user_file(dataset, folder, beside)
     frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     if dataset.target not in frame.columns:
-        raise ValueError(f"{path} has no column {dataset.target!r}, only {', '.join(map(str, frame.columns))}")
+        raise InvalidValueError(f"{path} has no column {dataset.target!r}, only {', '.join(map(str, frame.columns))}")
     labels = frame[dataset.target].astype(str) == str(dataset.positive)
     if not 0 < labels.sum() < len(labels):
-        raise ValueError(f"in {path} {labels.sum()} of {len(labels)} rows have {dataset.target} = {dataset.positive}")
+        raise InvalidValueError(
+            f"in {path} {labels.sum()} of {len(labels)} rows have {dataset.target} = {dataset.positive}"
+        )
     features = frame.drop(columns=dataset.target)
     return Table(dataset.name, features, labels.to_numpy().astype(np.int64), str(dataset.positive), str(path))

@@ -9,6 +9,7 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, make_blobs
 
 from metricfit.data.table import Table
+from metricfit.errors import InvalidValueError
 
 
 def bridging_the_gap(table: Table) -> Table:
@@ -38,7 +39,7 @@ def bridging_the_gap(table: Table) -> Table:
         amount = np.log(features["Amount"] + 0.001)
         features = features.drop(columns=["Time", "Amount"], errors="ignore").assign(**{"log Amount": amount})
     elif table.name not in ("cocktailparty", "mammography"):
-        raise ValueError(f"Tsoi et al. use adult, creditcard, cocktailparty and mammography, not {table.name}")
+        raise InvalidValueError(f"Tsoi et al. use adult, creditcard, cocktailparty and mammography, not {table.name}")
     return replace(table, X=features)
 
 
@@ -53,7 +54,7 @@ def two_blobs(keep: float, seed: int = 42) -> Table:
     Table('two_blobs_0.05', 5250 x 3, 4.76% positive: the second blob)
     """
     if not 0 < keep <= 1:
-        raise ValueError(f"keep is the share of the positives to keep, above 0 and at most 1, got {keep}")
+        raise InvalidValueError(f"keep is the share of the positives to keep, above 0 and at most 1, got {keep}")
     points, labels = make_blobs(10_000, n_features=3, centers=2, cluster_std=10, random_state=seed)
     positives = np.flatnonzero(labels)
     kept = np.random.default_rng(seed).choice(positives, int(keep * len(positives)), replace=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from metricfit.errors import InvalidValueError
 from metricfit_papers.images.image_files import BadImageFile, read_picture
 from metricfit_papers.images.image_set import Images, ImageSet, Pixels
 
@@ -29,9 +30,11 @@ def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float
     FileNotFoundError: Caltech-256 is not in /nowhere: no folders such as 001.ak47 in caltech256/256_ObjectCategories...
     """
     if not 0 <= test_share < 1:
-        raise ValueError(f"test_share is {test_share}; give a share from 0 to less than 1, the others are trained on")
+        raise InvalidValueError(
+            f"test_share is {test_share}; give a share from 0 to less than 1, the others are trained on"
+        )
     if side < 1:
-        raise ValueError(f"side is {side}; give the width of the images in pixels, at least 1")
+        raise InvalidValueError(f"side is {side}; give the width of the images in pixels, at least 1")
     root = Path(folder)
     folders = next((found for place in PLACES if (found := _classes(root / place))), [])
     if not folders:
@@ -43,7 +46,7 @@ def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float
     tested = [round(test_share * len(of_class)) for of_class in paths]
     for where, of_class, number in zip(folders, paths, tested, strict=True):
         if number == len(of_class):
-            raise ValueError(
+            raise InvalidValueError(
                 f"test_share {test_share} takes all {number} pictures of {where} and leaves none to train on; give less"
             )
     everything = [path for of_class in paths for path in of_class]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.errors import InvalidValueError
+
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
@@ -20,11 +22,11 @@ class Images:
 
     def __post_init__(self) -> None:
         if self.pixels.ndim != 4 or self.pixels.dtype != np.uint8:
-            raise ValueError(
+            raise InvalidValueError(
                 f"pixels are bytes (n, channels, height, width), got {self.pixels.dtype} {self.pixels.shape}"
             )
         if self.labels.shape != self.pixels.shape[:1]:
-            raise ValueError(f"{len(self.pixels)} images have {self.labels.shape} labels; give one each")
+            raise InvalidValueError(f"{len(self.pixels)} images have {self.labels.shape} labels; give one each")
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.errors import InvalidValueError
 from metricfit_papers.images import Images, ImageSet, cifar10, fashion_mnist
 from metricfit_papers.images.image_set import Labels, Pixels
 from metricfit_papers.specs.table_spec import ProtocolSpec
@@ -135,7 +136,7 @@ class WholeSet(ImageTask):
     def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
         """A cut for each trial, or one for all where only weights differ."""
         if how.varied == "folds" or min(how.fractions) == 0:
-            raise ValueError("images are cut into parts for training, validation and test, not into folds")
+            raise InvalidValueError("images are cut into parts for training, validation and test, not into folds")
         given = read(self.origin, folder)
         labels = self.images(folder)[1]
         first, places = len(given.train), np.arange(len(labels))
@@ -172,7 +173,7 @@ def _cut(rows: Rows, labels: Labels, shares: Sequence[float], how: str, rng: np.
 
 def _some(rows: Rows, count: int, rng: np.random.Generator) -> Rows:
     if count > len(rows):
-        raise ValueError(f"{count} images of a class are wanted, there are {len(rows)}")
+        raise InvalidValueError(f"{count} images of a class are wanted, there are {len(rows)}")
     return rng.permutation(rows)[:count]
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidValueError
+
 
 def cropped_and_flipped(images: Tensor, down: Tensor, right: Tensor, flipped: Tensor) -> Tensor:
     """Each image ``(n, channels, height, width)`` moved, 0 where nothing was, then mirrored where ``flipped``.
@@ -55,7 +57,7 @@ class CropAndFlip(nn.Module):
     def __init__(self, padding: int = 4, flip: bool = True) -> None:
         super().__init__()
         if padding < 0:
-            raise ValueError(f"padding is a number of pixels, at least 0, got {padding}")
+            raise InvalidValueError(f"padding is a number of pixels, at least 0, got {padding}")
         self.padding, self.flip = padding, flip
 
     def forward(self, images: Tensor) -> Tensor:
@@ -63,7 +65,7 @@ class CropAndFlip(nn.Module):
         if not self.training:
             return images
         if images.dim() != 4:
-            raise ValueError(f"CropAndFlip takes images (n, channels, height, width), got {tuple(images.shape)}")
+            raise InvalidValueError(f"CropAndFlip takes images (n, channels, height, width), got {tuple(images.shape)}")
         # Uniform numbers, since under vmap these are drawn for each member, whatever the device.
         drawn = torch.rand(3, len(images), device=images.device)
         moves = (drawn[:2] * (2 * self.padding + 1)).long().clamp(max=2 * self.padding) - self.padding
@@ -91,7 +93,7 @@ class Centred(nn.Module):
         for name, given in (("mean", mean), ("scale", scale)):
             self.register_buffer(name, torch.as_tensor(given, dtype=torch.get_default_dtype()).reshape(-1, 1, 1))
         if not bool((self.scale > 0).all()):
-            raise ValueError(f"scale divides the pixels and must be above 0, got {scale}")
+            raise InvalidValueError(f"scale divides the pixels and must be above 0, got {scale}")
 
     @classmethod
     def on(cls, images: Tensor, *, scaled: bool = True) -> Centred:

@@ -7,6 +7,8 @@ from typing import Literal
 
 from torch import nn
 
+from metricfit.errors import InvalidValueError
+
 Norm = Literal["group", "batch", "none"]
 """``"group"``, the default: GroupNorm with at least eight channels a group. It keeps no state and treats each image
 alone, so k stacked models equal k separate ones whatever the batch, and a model that has stopped stays as it is.
@@ -29,4 +31,4 @@ def normalisation(norm: Norm, channels: int) -> nn.Module:
         return nn.BatchNorm2d(channels)
     if norm == "none":
         return nn.Identity()
-    raise ValueError(f'norm is "group", "batch" or "none", got {norm!r}')
+    raise InvalidValueError(f'norm is "group", "batch" or "none", got {norm!r}')

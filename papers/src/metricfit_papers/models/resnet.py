@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidValueError
 from metricfit_papers.models.normalisation import Norm, normalisation
 
 
@@ -53,7 +54,9 @@ class ResNet(nn.Module):
     ) -> None:
         super().__init__()
         if len(blocks) != 4:
-            raise ValueError(f"ResNet has four stages, got the numbers of blocks of {len(blocks)}: {tuple(blocks)}")
+            raise InvalidValueError(
+                f"ResNet has four stages, got the numbers of blocks of {len(blocks)}: {tuple(blocks)}"
+            )
         self.stem = nn.Sequential(
             nn.Conv2d(in_channels, 64, 3, padding=1, bias=norm == "none"), normalisation(norm, 64), nn.ReLU()
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from metricfit.errors import InvalidValueError
 from metricfit_papers.models.normalisation import Norm, normalisation
 
 
@@ -29,7 +30,7 @@ def small_cnn(
     """
     side = image_size // 2 ** len(widths)
     if not widths or side < 1:
-        raise ValueError(
+        raise InvalidValueError(
             f"small_cnn halves the image once for each width: {len(widths)} widths do not suit images of "
             f"{image_size} x {image_size}; give between 1 and {max(image_size, 1).bit_length() - 1} widths"
         )

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from metricfit.errors import InvalidValueError
 from metricfit.runs import cells
 from metricfit_papers.datasets.dataset_files import (
     check_dataset_file,
@@ -161,7 +162,7 @@ def run_table(
     shown = [row for row in spec.shown(protocol) if not rows or row.name in rows]
     shown = [row for row in shown if row.name not in without and not set(row.tags) & set(without)]
     if not shown:
-        raise ValueError(
+        raise InvalidValueError(
             f"no row of {spec.name} is left: those asked for have no numbers under {protocol}, or are left out"
         )
     own = [spec.rows[name] for name in dict.fromkeys(name for row in shown for name in _with_numbers(row))]
@@ -302,7 +303,7 @@ def check_device(device: str | None) -> None:
     """Refuse a device that does not exist."""
     if device not in (None, "cpu") and not (str(device).split(":")[0] == "cuda" and torch.cuda.is_available()):
         there = "cpu or cuda" if torch.cuda.is_available() else "cpu, as there is no GPU that torch can use"
-        raise ValueError(f"the device is {there}; got {device!r}")
+        raise InvalidValueError(f"the device is {there}; got {device!r}")
 
 
 def machine(device: str | None = None) -> str:
@@ -317,10 +318,10 @@ def _check_words(
     spec: TableSpec, protocol: str, only: Collection[str], rows: Collection[str], without: Collection[str]
 ) -> None:
     if protocol not in spec.protocols:
-        raise ValueError(f"{spec.name} has no protocol {protocol!r}; it has {', '.join(spec.protocols)}")
+        raise InvalidValueError(f"{spec.name} has no protocol {protocol!r}; it has {', '.join(spec.protocols)}")
     tags = {tag for row in spec.rows.values() for tag in row.tags}
     allowed = ((only, spec.datasets, "dataset"), (rows, spec.rows, "row"), (without, {*tags, *spec.rows}, "row or tag"))
     for given, there, what in allowed:
         for each in given:
             if each not in there:
-                raise ValueError(f"{spec.name} has no {what} {each!r}; it has {', '.join(sorted(there))}")
+                raise InvalidValueError(f"{spec.name} has no {what} {each!r}; it has {', '.join(sorted(there))}")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import pad_sequence
 
+from metricfit.errors import InvalidValueError
 from metricfit.losses import MetricLoss
 from metricfit.losses.pointwise import PointwiseLoss
 from metricfit.train.engine.cuda_graphs import Graphs, capturable
@@ -114,4 +115,4 @@ def stacked_loss(text: str, y: Tensor, real: Tensor) -> Callable[[Tensor], Tenso
     if isinstance(loss, PointwiseLoss):
         target, weight = y.flatten(), (real / real.sum(1, keepdim=True)).flatten()
         return lambda logits: members * loss(logits.flatten(), target, weight=weight)
-    raise ValueError(f"rows of kind descent take a MetricLoss or a mean over samples, not {text}")
+    raise InvalidValueError(f"rows of kind descent take a MetricLoss or a mean over samples, not {text}")

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import auroc, fpr_at_tpr
 from metricfit.stats import delong_test
 from metricfit.train import FitResult
@@ -64,7 +65,7 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     assert job.training is not None
     assert job.loss is not None
     if job.training.monitor != "auroc":
-        raise ValueError(
+        raise InvalidValueError(
             f'a row of kind ensemble is chosen by training.monitor = "auroc", got {job.training.monitor!r}'
         )
     _check(job.row.settings)
@@ -127,7 +128,7 @@ def in_ratios(value: Any, ratio: int) -> Any:
         return value
     found = re.fullmatch(r"(\d*)N(?:/(\d+))?", value)
     if found is None:
-        raise ValueError(f"a grid's texts are like N, N/3 or 2N/3, got {value!r}")
+        raise InvalidValueError(f"a grid's texts are like N, N/3 or 2N/3, got {value!r}")
     return int(found[1] or 1) * ratio / int(found[2] or 1)
 
 
@@ -185,10 +186,10 @@ def _check(settings: Mapping[str, Any]) -> None:
     constraint = settings.get("constraint")
     names = [field.name for field in fields(TrainingSpec)]
     if not set(settings.get("training", {})) <= set(names):
-        raise ValueError(
+        raise InvalidValueError(
             f"settings.training of an ensemble are lists of {', '.join(names)}, got {settings['training']}"
         )
     if unknown:
-        raise ValueError(f"the settings of an ensemble are {', '.join(SETTINGS)}, got {', '.join(unknown)}")
+        raise InvalidValueError(f"the settings of an ensemble are {', '.join(SETTINGS)}, got {', '.join(unknown)}")
     if constraint is not None and not set(CONSTRAINT[:3]) <= set(constraint) <= set(CONSTRAINT):
-        raise ValueError(f"a constraint's settings are lists of {', '.join(CONSTRAINT)}, got {dict(constraint)}")
+        raise InvalidValueError(f"a constraint's settings are lists of {', '.join(CONSTRAINT)}, got {dict(constraint)}")

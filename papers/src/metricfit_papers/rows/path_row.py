@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.counts import Counts
+from metricfit.errors import InvalidValueError
 from metricfit.metrics import get_metric
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.rows.job import RowJob, TrialResult
@@ -86,7 +87,7 @@ def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialRes
     assert job.training is not None
     assert job.loss is not None
     if "metric" not in job.row.settings:
-        raise ValueError('a row of kind paths needs settings.metric, such as "fbeta(beta=2)"')
+        raise InvalidValueError('a row of kind paths needs settings.metric, such as "fbeta(beta=2)"')
     metric = get_metric(job.row.settings["metric"])
     recorded = Recorded(build_object(job.loss, vocabulary.LOSSES), job.training.epochs)
     results = fit_trials(job, trials, objective=recorded, resumes=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from metricfit.errors import InvalidValueError
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.rows.job import RowJob, TrialResult
 from metricfit_papers.rows.network_row import train_networks
@@ -43,7 +44,7 @@ def _tried(job: RowJob, trial: Trial, grid: Mapping[str, Sequence[Any]]) -> Iter
 def _grid(settings: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
     unknown = [key for key in settings if key not in SEARCHED]
     if unknown or not all(isinstance(values, list) and values for values in settings.values()):
-        raise ValueError(
+        raise InvalidValueError(
             f"the settings of a searched row are lists of {', '.join(SEARCHED)} to try, got {dict(settings)}"
         )
     return dict(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from metricfit.errors import InvalidValueError
 from metricfit.metrics import get_metric
 
 #: Columns that are no metric of decisions.
@@ -55,4 +56,4 @@ def check_column(metric: str) -> None:
     try:
         get_metric(of_class[1] if of_class else metric.removeprefix(MACRO))
     except ValueError as error:
-        raise ValueError(f"{error}. A column, but no metric of decisions, are {', '.join(OTHERS)}") from None
+        raise InvalidValueError(f"{error}. A column, but no metric of decisions, are {', '.join(OTHERS)}") from None

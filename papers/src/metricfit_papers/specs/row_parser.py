@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
+from metricfit.errors import InvalidValueError
 from metricfit.metrics import get_metric
 from metricfit_papers.rows.row_kinds import KINDS, TRAINED
 from metricfit_papers.specs import vocabulary
@@ -116,12 +117,12 @@ def _check_protocol(given: Section, key: str, protocol: str, protocols: dict[str
 
 def _check_class_weight(text: str) -> None:
     if text != "balanced":
-        raise ValueError(f"should be 'balanced', got {text!r}")
+        raise InvalidValueError(f"should be 'balanced', got {text!r}")
 
 
 def _check_rate(lr: float) -> None:
     if not 0 < lr < float("inf"):
-        raise ValueError(f"should be above 0, got {lr}")
+        raise InvalidValueError(f"should be above 0, got {lr}")
 
 
 def _training(row: Section, settings: dict[str, Any]) -> TrainingSpec:
@@ -153,5 +154,5 @@ def check_decided(text: str) -> None:
     if text in (MEAN, HALF, UNCONSTRAINED):
         return
     if not text.startswith(TUNED):
-        raise ValueError(f"should be {MEAN!r}, {HALF!r} or '{TUNED}METRIC', such as '{TUNED}f1'; got {text!r}")
+        raise InvalidValueError(f"should be {MEAN!r}, {HALF!r} or '{TUNED}METRIC', such as '{TUNED}f1'; got {text!r}")
     get_metric(text.removeprefix(TUNED))

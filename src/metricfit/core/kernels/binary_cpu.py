@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.step_formulas import both_ends, linear_pieces
+from metricfit.errors import InvalidValueError
 
 BLOCK = 2**19
 LONG = 2**12  # rows shorter than this are better done all at once in plain operations
@@ -136,7 +137,7 @@ def _masses(
         for side in (mass, rest):
             side.sub_(torch.mul(side, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(0, 1)
     else:
-        raise ValueError(f"the CPU kernel has no step of the kind {kind!r}")
+        raise InvalidValueError(f"the CPU kernel has no step of the kind {kind!r}")
 
 
 def _linear(p: Tensor, t: float, delta: float, out: Tensor, spare: Tensor, other: Tensor) -> None:
@@ -180,4 +181,4 @@ def _slope(p: Tensor, q: Tensor, t: float, kind: str, number: float, out: Tensor
         torch.sub(p, t, out=out).div_(number).add_(1).clamp_(0, 2)
         out.mul_(math.pi).cos_().neg_().add_(1).div_(2 * number)
     else:
-        raise ValueError(f"the CPU kernel has no step of the kind {kind!r}")
+        raise InvalidValueError(f"the CPU kernel has no step of the kind {kind!r}")

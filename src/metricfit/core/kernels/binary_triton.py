@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.step_formulas import both_ends, linear_pieces
+from metricfit.errors import InvalidValueError
 
 KINDS = {"linear": 0, "sigmoid": 1, "identity": 2, "raised_cosine": 3}
 BLOCK = 4096
@@ -107,7 +108,7 @@ def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
 
 def _static(kind: str, weight: Tensor | None, threshold: float) -> dict[str, Any]:
     if kind not in KINDS:
-        raise ValueError(f"the Triton kernel has no step of the kind {kind!r}")
+        raise InvalidValueError(f"the Triton kernel has no step of the kind {kind!r}")
     # Only Linear is evaluated from the end that is nearer; for the others one compiled program serves all thresholds.
     from_one = kind == "linear" and threshold > 0.5
     return {"KIND": KINDS[kind], "FROM_ONE": from_one, "WEIGHTED": weight is not None, "BLOCK": BLOCK}

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.numerics import counting_dtype, exact_dtype, has_storage, leading
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 
 POWERS = (0, 1, 2, 3)
 BINOMIAL = ((1,), (1, 1), (1, 2, 1), (1, 3, 3, 1))
@@ -57,7 +57,7 @@ def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: 
     elif per == "negative":
         sums = hinge_sums(-(f + margin), -f, opposite, power)
     else:
-        raise ValueError(f'per must be "positive" or "negative", got {quote(per)}')
+        raise InvalidValueError(f'per must be "positive" or "negative", got {quote(per)}')
     return sums.to(counting_dtype(score.dtype))
 
 
@@ -73,7 +73,7 @@ def hinge_sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> T
     tensor([4., 1.])
     """
     if power not in POWERS:
-        raise ValueError(f"sums over pairs are of powers 0, 1, 2 or 3, got {power}")
+        raise InvalidValueError(f"sums over pairs are of powers 0, 1, 2 or 3, got {power}")
     dtype = _summing_dtype(queries, points)
     rows = torch.broadcast_shapes(queries.shape[:-1], points.shape[:-1], weight.shape[:-1])  # type: ignore[no-untyped-call]
     x = queries.to(dtype).expand(*rows, -1)

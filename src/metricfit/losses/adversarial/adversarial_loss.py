@@ -12,7 +12,7 @@ from torch import Tensor
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.numerics import leading
 from metricfit.core.tasks import check_finite
-from metricfit.errors import quote
+from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.adversarial.affine_metrics import affine_in_tp
 from metricfit.losses.adversarial.game import Game, solve
 from metricfit.losses.columns import ColumnLoss
@@ -82,9 +82,9 @@ class AdversarialLoss(ColumnLoss):
         self.set_reading(None, ignore_index)
         self.sync = sync
         if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < tol < 1:
-            raise ValueError(f"tol is how far the value may be off, a number between 0 and 1, got {quote(tol)}")
+            raise InvalidValueError(f"tol is how far the value may be off, a number between 0 and 1, got {quote(tol)}")
         if one_class is not None and (not isinstance(one_class, Real) or not math.isfinite(one_class)):
-            raise ValueError(
+            raise InvalidValueError(
                 f"one_class is the value of a batch of one class, a finite number or None, got {quote(one_class)}"
             )
         self.metric: Metric = get_metric(metric)
@@ -97,13 +97,13 @@ class AdversarialLoss(ColumnLoss):
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The value of the batch's game."""
         if weight is not None:
-            raise ValueError(
+            raise InvalidValueError(
                 "AdversarialLoss takes no weights: it counts label vectors of the whole batch, in which a sample is "
                 "there or not. Leave weight out; to weigh a class take fbeta or cost as the metric"
             )
         batch = self.columns(logits, target, None)
         if batch.logits.shape[-2] != 1:
-            raise ValueError(f"AdversarialLoss is for binary logits, (n,) or (n, 1), got {tuple(logits.shape)}")
+            raise InvalidValueError(f"AdversarialLoss is for binary logits, (n,) or (n, 1), got {tuple(logits.shape)}")
         x, y = batch.logits.squeeze(-2), batch.target.squeeze(-2)
         if batch.weight is not None:  # of ignored samples 0
             kept = batch.weight.squeeze(-2) > 0
@@ -125,7 +125,9 @@ class AdversarialLoss(ColumnLoss):
         x, y = (given.detach().to("cpu", torch.float64) for given in (logits, target))
         check_finite(x.sum(), x)
         if not bool(((y == 0) | (y == 1)).all()):
-            raise ValueError("AdversarialLoss needs labels 0 or 1, got fractions; for soft labels take MetricLoss")
+            raise InvalidValueError(
+                "AdversarialLoss needs labels 0 or 1, got fractions; for soft labels take MetricLoss"
+            )
         (slope, offset), *rules = self._tables_of(len(x))
         binding = [
             (side * rule_slope[:, int(y.sum())], side * (rule_offset[:, int(y.sum())] - rule.bound))
@@ -153,7 +155,7 @@ class AdversarialLoss(ColumnLoss):
         positives = int(y.sum())
         for slope, offset in binding:
             if float(slope[positives] * positives + offset[positives]) < -1e-9:
-                raise ValueError(
+                raise InvalidValueError(
                     f"even the true labels of this batch, {positives} positives of {len(y)}, do not meet "
                     f"{' and '.join(map(str, self.subject_to))}; loosen the bound, or use larger or stratified batches"
                 )

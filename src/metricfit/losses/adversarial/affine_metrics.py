@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
 
 #: How many numbers of true positives are tried at each pair of margins, at most.
@@ -36,14 +37,16 @@ def affine_in_tp(metric: Metric, n: int) -> tuple[Tensor, Tensor]:
     tables = Counts(*(each.unsqueeze(-1) for each in (tp, predicted - tp, positive - tp, rest + tp)))
     value = metric(tables).reshape(tp.shape)
     if not bool(value.isfinite().all()):
-        raise ValueError(f"{metric.name} is not finite for some tables of {n} samples; see metricfit.metrics.ratio")
+        raise InvalidValueError(
+            f"{metric.name} is not finite for some tables of {n} samples; see metricfit.metrics.ratio"
+        )
     width = most - fewest
     slope = torch.where(width > 0, (value[-1] - value[0]) / width.clamp_min(1.0), 0.0)
     offset = value[0] - slope * fewest
     bend = (value - slope * tp - offset).abs().amax(0)
     if float(bend.max()) > STRAIGHT * max(1.0, float(value.abs().max())):
         at = int(bend.argmax())
-        raise ValueError(
+        raise InvalidValueError(
             f"{metric.name} is not affine in the true positives at fixed margins: with {at // (n + 1)} predicted and "
             f"{at % (n + 1)} true positives of {n} samples it is {float(bend.max()):.2g} off a straight line. "
             "Adversarial prediction is for metrics such as accuracy, f1, fbeta, precision, recall, specificity, "

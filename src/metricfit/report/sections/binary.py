@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements, auroc, average_precision, checked
 from metricfit.report.charts import scores as score_charts
@@ -55,14 +56,16 @@ def scores(
     """
     s, y, w = checked(scores, labels, weight)
     if float(s.min()) < 0 or float(s.max()) > 1:
-        raise ValueError(
+        raise InvalidValueError(
             f"scores must lie in [0, 1], got {float(s.min()):g} to {float(s.max()):g}; pass probabilities, such as "
             "torch.sigmoid(logits)"
         )
     if not threshold >= 0:
-        raise ValueError(f"the threshold must be at least 0, got {threshold}; give the one that was chosen, or 0.5")
+        raise InvalidValueError(
+            f"the threshold must be at least 0, got {threshold}; give the one that was chosen, or 0.5"
+        )
     if len(classes) != 2:
-        raise ValueError(f"classes names the negative and the positive class, got {len(classes)} names")
+        raise InvalidValueError(f"classes names the negative and the positive class, got {len(classes)} names")
     s, y, w = s.cpu(), y.cpu(), None if w is None else w.cpu()
     judged, required = get_metric(metric), as_requirements(requirements)
     found = stops(s, y, w, float(threshold), judged, required)

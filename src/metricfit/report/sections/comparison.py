@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, get_metric
 from metricfit.report import formatting as words
 from metricfit.report.charts.drawing import FIRST, MUTED, Chart, Drawing, Widths, label, styled
@@ -42,7 +43,9 @@ class Method:
         numbers = [self.mean, self.difference, self.p_value, self.seconds]
         numbers += [*(self.interval or ()), *(self.difference_interval or ())]
         if any(given is not None and not math.isfinite(given) for given in numbers):
-            raise ValueError(f"{self.name!r} has a number that is not finite; leave out what is not known, as None")
+            raise InvalidValueError(
+                f"{self.name!r} has a number that is not finite; leave out what is not known, as None"
+            )
 
 
 def comparison(
@@ -66,9 +69,11 @@ def comparison(
     ['mix', 'BCE at 0.5']
     """
     if not methods:
-        raise ValueError("a comparison needs at least one method")
+        raise InvalidValueError("a comparison needs at least one method")
     if reference is not None and reference not in [each.name for each in methods]:
-        raise ValueError(f"the reference {reference!r} is not among the methods: {[each.name for each in methods]}")
+        raise InvalidValueError(
+            f"the reference {reference!r} is not among the methods: {[each.name for each in methods]}"
+        )
     judged = get_metric(metric)
     ordered = sorted(methods, key=lambda each: each.mean if judged.minimize else -each.mean)
     context = {

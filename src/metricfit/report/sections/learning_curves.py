@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from metricfit.errors import InvalidValueError
 from metricfit.report.charts.drawing import FIRST, GOOD, MUTED, SECOND, Chart, Drawing, label, styled
 from metricfit.report.page import Section
 
@@ -31,7 +32,9 @@ def learning_curves(
     if any(_line(rows, "value") and _line(rows, "value") != _line(rows, "validation_loss") for rows in members):
         charts.append(_monitored(members))
     if not charts:
-        raise ValueError("the histories hold no finite train_loss, validation_loss or value; there is nothing to draw")
+        raise InvalidValueError(
+            "the histories hold no finite train_loss, validation_loss or value; there is nothing to draw"
+        )
     return Section(title, "charts.html", {"charts": charts, "members": len(members)}, lead)
 
 

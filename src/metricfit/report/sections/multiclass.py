@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
+from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
 from metricfit.report.page import Section
 
@@ -36,10 +37,10 @@ def multiclass(
     [[1.0, 1.0], [0.0, 1.0]]
     """
     if len(classes) < 2:
-        raise ValueError(f"there must be two classes or more, got {len(classes)} names")
+        raise InvalidValueError(f"there must be two classes or more, got {len(classes)} names")
     guess, truth = torch.as_tensor(predicted), torch.as_tensor(target)
     if truth.numel() == 0:
-        raise ValueError("no labels given")
+        raise InvalidValueError("no labels given")
     w = None if weight is None else torch.as_tensor(weight)
     counts = Counts.from_labels(guess, truth, num_classes=len(classes), weight=w)
     matrix = _matrix(guess.reshape(-1).long(), truth.reshape(-1).long(), w, len(classes))

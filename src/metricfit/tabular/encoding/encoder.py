@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
+from metricfit.errors import InvalidValueError
 from metricfit.tabular.encoding.columns import KINDS, Arrays, Category, Column, Date, Floats, NotANumber, Number, Text
 from metricfit.tabular.encoding.scaling import Scaling
 
@@ -56,7 +57,9 @@ class TableEncoder:
         parts = self._parts(X)
         self.scaling.fit(np.concatenate(parts, axis=1), self._blocks(parts))
         if not self.scaling.width:
-            raise ValueError("every column is constant or empty in the training rows; there is nothing to learn from")
+            raise InvalidValueError(
+                "every column is constant or empty in the training rows; there is nothing to learn from"
+            )
         return self.scaling.transform(np.concatenate(parts, axis=1))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -76,7 +79,7 @@ class TableEncoder:
             known = isinstance(X, pd.DataFrame)
             parts = _numbers_of(X, [Number()] * X.shape[1]) if known else [np.asarray(X, dtype=np.float64)]
         if any(np.isinf(part).any() for part in parts):
-            raise ValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
+            raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
         return parts or [np.zeros((len(X), 0))]
 
     def _blocks(self, parts: list[Floats]) -> list[slice]:
@@ -132,7 +135,7 @@ def _numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[Floats]:
         except NotANumber as error:
             unread.append(f"{frame.columns[at]} ({error})")
     if unread:
-        raise ValueError(
+        raise InvalidValueError(
             f"columns that held numbers in fit hold something else now: {', '.join(unread)}. Write them as numbers, or "
             "leave an entry empty where it is not known"
         )

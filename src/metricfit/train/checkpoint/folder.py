@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from metricfit.errors import CheckpointError
+from metricfit.errors import CheckpointError, InvalidValueError
 from metricfit.train.checkpoint.lock import Lock
 from metricfit.train.checkpoint.packing import DamagedError, pack, unpack
 from metricfit.train.checkpoint.run_spec import differences
@@ -94,7 +94,7 @@ class RunFolder:
             )
         differing = differences(self._spec(), spec)
         if differing:
-            raise ValueError(
+            raise InvalidValueError(
                 f"{self.path} holds another run ({'; '.join(differing)}); resume with the settings and data it was "
                 "started with, or give another checkpoint_dir"
             )
@@ -107,7 +107,7 @@ class RunFolder:
             problem = "it is no JSON object"
         except ValueError as error:
             problem = str(error)
-        raise ValueError(
+        raise InvalidValueError(
             f"{self.path / 'run.json'} is damaged ({problem}), so the run's settings are not known. The checkpoints "
             "are untouched: to go on from them, start the same run in another folder, stop it and copy its run.json"
         )
@@ -278,10 +278,10 @@ def folder_of(
 ) -> RunFolder | None:
     """The run's folder, if it has one."""
     if checkpoint_every is not None and checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every is a number of steps, at least 1; got {checkpoint_every}")
+        raise InvalidValueError(f"checkpoint_every is a number of steps, at least 1; got {checkpoint_every}")
     if checkpoint_dir is None:
         if resume or checkpoint_every is not None:
             given = "resume" if resume else "checkpoint_every"
-            raise ValueError(f"{given} needs a folder: give checkpoint_dir")
+            raise InvalidValueError(f"{given} needs a folder: give checkpoint_dir")
         return None
     return RunFolder(checkpoint_dir)

@@ -10,7 +10,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from metricfit.errors import MetricfitError, shorten
+from metricfit.errors import InvalidTypeError, MetricfitError, shorten
 
 
 class DamagedError(MetricfitError, ValueError):
@@ -56,7 +56,7 @@ def unpack(content: bytes) -> dict[str, Any]:
 def _without_tensors(given: Any, tensors: dict[str, Tensor], where: str) -> Any:
     if isinstance(given, Tensor):
         if given.layout != torch.strided or given.is_complex() or given.is_quantized:
-            raise TypeError(f"a checkpoint cannot hold {where}, a tensor of {given.layout}, {given.dtype}")
+            raise InvalidTypeError(f"a checkpoint cannot hold {where}, a tensor of {given.layout}, {given.dtype}")
         name = str(len(tensors))
         tensors[name] = given.detach().cpu().clone().contiguous()
         return {"tensor": name}
@@ -71,7 +71,9 @@ def _without_tensors(given: Any, tensors: dict[str, Tensor], where: str) -> Any:
         return {"tuple" if isinstance(given, tuple) else "list": parts}
     if given is None or isinstance(given, (bool, int, float, str)):
         return given
-    raise TypeError(f"a checkpoint holds tensors and plain values, but {where} is {type(given).__name__}: {given!r}")
+    raise InvalidTypeError(
+        f"a checkpoint holds tensors and plain values, but {where} is {type(given).__name__}: {given!r}"
+    )
 
 
 def _with_tensors(plain: Any, tensors: dict[str, Tensor]) -> Any:

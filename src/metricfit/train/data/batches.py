@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from metricfit.errors import InvalidTypeError, InvalidValueError
+
 Numbers = TypeVar("Numbers", Tensor, list[int])
 
 #: Maximum number of samples in one forward pass of an evaluation.
@@ -42,12 +44,12 @@ def batch_of(given: Any, device: torch.device, dtype: torch.dtype | None = None)
     """
     if isinstance(given, dict):
         if not {"x", "y"} <= given.keys():
-            raise ValueError(f"a batch that is a dictionary needs 'x' and 'y', got {sorted(map(str, given))}")
+            raise InvalidValueError(f"a batch that is a dictionary needs 'x' and 'y', got {sorted(map(str, given))}")
         parts = [given["x"], given["y"], given.get("weight"), given.get("group")]
     elif isinstance(given, (tuple, list)) and len(given) in (2, 3):
         parts = [*given, None, None][:4]
     else:
-        raise TypeError(f"a batch must be (x, y) or (x, y, weight), got {type(given).__name__}")
+        raise InvalidTypeError(f"a batch must be (x, y) or (x, y, weight), got {type(given).__name__}")
     x, y, weight, group = (_moved(part, device) for part in parts)
     if dtype is not None and isinstance(x, Tensor) and x.is_floating_point():
         x = x.to(dtype)

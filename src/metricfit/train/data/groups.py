@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metricfit.errors import InvalidValueError
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import InMemory, Source, as_tensor
 from metricfit.train.stage import Objective, Stage
@@ -30,17 +31,19 @@ def with_groups(data: Source, groups: Any, stages: Sequence[Stage], name: str, a
     objectives = [Objective(stage.objective) for stage in stages]
     if groups is None:
         if isinstance(data, InMemory) and _number_of_groups(objectives):
-            raise ValueError(
+            raise InvalidValueError(
                 f"the objective has a requirement per group: give {argument}=, one number per {name} sample"
             )
         return data
     if not any(objective.takes_group for objective in objectives):
-        raise ValueError(
+        raise InvalidValueError(
             f"{argument} were given, but no objective uses them; use RequirementConstraint(..., groups=k) in an "
             "AugmentedLagrangian, or a loss whose forward takes group="
         )
     if isinstance(data, FromLoader):
-        raise ValueError(f"{argument} are for (X, y) and a Dataset; let the DataLoader give dictionaries with 'group'")
+        raise InvalidValueError(
+            f"{argument} are for (X, y) and a Dataset; let the DataLoader give dictionaries with 'group'"
+        )
     return data.grouped(_checked(groups, len(data), _number_of_groups(objectives), argument))
 
 
@@ -53,12 +56,12 @@ def _number_of_groups(objectives: Sequence[Objective]) -> int | None:
 def _checked(groups: Any, samples: int, largest: int | None, argument: str) -> Tensor:
     numbers = as_tensor(groups, argument)
     if numbers.shape != (samples,) or numbers.is_floating_point() or numbers.dtype == torch.bool:
-        raise ValueError(
+        raise InvalidValueError(
             f"{argument} must be one whole number per sample, of shape ({samples},); got {numbers.dtype} of shape "
             f"{tuple(numbers.shape)}"
         )
     low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or (largest is not None and high >= largest):
         allowed = "at least 0" if largest is None else f"from 0 to {largest - 1}"
-        raise ValueError(f"{argument} must be {allowed}, got numbers from {low} to {high}")
+        raise InvalidValueError(f"{argument} must be {allowed}, got numbers from {low} to {high}")
     return numbers.long()

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
+from metricfit.errors import InvalidValueError
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch, batch_of, share_of
 
@@ -61,7 +62,7 @@ class FromLoader:
         if isinstance(given.dataset, IterableDataset):
             return FromLoader(given, self.dtype, uneven=True)
         if type(given) is not DataLoader or given.batch_sampler is None:
-            raise ValueError(
+            raise InvalidValueError(
                 f"{ranks} processes cannot share the batches of this {type(given).__name__}; give it a "
                 "DistributedSampler, or give fit the Dataset"
             )
@@ -98,7 +99,7 @@ class FromLoader:
                 whole = batch_of(batch, device, self.dtype)
                 yield whole if has_samples else whole.without_samples()
         if number < skip:
-            raise ValueError(
+            raise InvalidValueError(
                 f"the DataLoader ended after {number} batches, but the checkpoint was written after {skip} batches of "
                 "this epoch; resume with the data that the run was started with"
             )
@@ -140,7 +141,7 @@ def _until_all_end(pairs: Iterator[tuple[Any, bool]], device: torch.device) -> I
         if not int(with_batch):
             return
         if last is _END and int(with_batch) < dist.get_world_size():
-            raise ValueError(
+            raise InvalidValueError(
                 f"the IterableDataset gives batches to {int(with_batch)} of {dist.get_world_size()} processes only; "
                 "every process needs at least one: share the samples out over torch.distributed.get_rank()"
             )

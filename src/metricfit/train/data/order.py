@@ -12,6 +12,8 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from metricfit.errors import InvalidValueError
+
 
 @dataclass(frozen=True)
 class Order:
@@ -28,9 +30,9 @@ class Order:
 
     def __post_init__(self) -> None:
         if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, a whole number, got {self.batch_size}")
+            raise InvalidValueError(f"batch_size must be at least 1, a whole number, got {self.batch_size}")
         if self.oversample is not None and not 0.0 < self.oversample < 1.0:
-            raise ValueError(
+            raise InvalidValueError(
                 f"oversample is the share of positives to reach, strictly between 0 and 1, got {self.oversample}"
             )
 
@@ -69,9 +71,11 @@ class Order:
         labels = _one_each(labels)
         option = "stratified" if self.stratified else "oversample"
         if labels.dim() != 1:
-            raise ValueError(f"{option} batches need one label a sample, these have shape {tuple(labels.shape)}")
+            raise InvalidValueError(f"{option} batches need one label a sample, these have shape {tuple(labels.shape)}")
         if not bool((labels > 0).any()) or bool((labels > 0).all()):
-            raise ValueError(f"{option} batches need positives and negatives; all labels are {labels[0].item():g}")
+            raise InvalidValueError(
+                f"{option} batches need positives and negatives; all labels are {labels[0].item():g}"
+            )
 
 
 def _one_each(labels: Tensor) -> Tensor:

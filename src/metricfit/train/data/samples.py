@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from metricfit.core.numerics import counting_dtype
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch, batch_of
 from metricfit.train.data.loaders import FromLoader
@@ -147,19 +148,21 @@ def source(given: Any, name: str, workers: int = 0) -> Source:
             weight = weight.to(counting_dtype(x.dtype) if x.is_floating_point() else torch.get_default_dtype())
         if len(x) != len(y) or (weight is not None and len(weight) != len(y)):
             sizes = [len(part) for part in (x, y, weight) if part is not None]
-            raise ValueError(f"{name} has parts of different lengths: {', '.join(map(str, sizes))}")
+            raise InvalidValueError(f"{name} has parts of different lengths: {', '.join(map(str, sizes))}")
         if not len(y):
-            raise ValueError(f"{name} is empty")
+            raise InvalidValueError(f"{name} is empty")
         _check_inputs(x, name)
         _check_weights(weight, name)
         return InMemory(x, y, weight)
     if isinstance(given, IterableDataset):
-        raise TypeError(f"{name} is an IterableDataset, whose samples have no numbers; wrap it in a DataLoader")
+        raise InvalidTypeError(f"{name} is an IterableDataset, whose samples have no numbers; wrap it in a DataLoader")
     if isinstance(given, Dataset) or (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
         if not len(given):
-            raise ValueError(f"{name} is empty")
+            raise InvalidValueError(f"{name} is empty")
         return FromDataset(given, workers)
-    raise TypeError(f"{name} must be (X, y), (X, y, weight), a Dataset or a DataLoader; got {type(given).__name__}")
+    raise InvalidTypeError(
+        f"{name} must be (X, y), (X, y, weight), a Dataset or a DataLoader; got {type(given).__name__}"
+    )
 
 
 def as_tensor(given: Any, name: str, *, keep: bool = False) -> Tensor:
@@ -176,7 +179,7 @@ def as_tensor(given: Any, name: str, *, keep: bool = False) -> Tensor:
     try:
         made = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
+        raise InvalidTypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
     return made.to(torch.get_default_dtype()) if made.is_floating_point() and not keep else made
 
 
@@ -211,7 +214,9 @@ def _label_in(item: Any) -> Any:
         return item["y"]
     if isinstance(item, (tuple, list)) and len(item) in (2, 3):
         return item[1]
-    raise TypeError(f"a Dataset's items must be (x, y), (x, y, weight) or a dictionary of them; got {_brief(item)}")
+    raise InvalidTypeError(
+        f"a Dataset's items must be (x, y), (x, y, weight) or a dictionary of them; got {_brief(item)}"
+    )
 
 
 def _brief(given: Any) -> str:
@@ -223,7 +228,7 @@ def _check_inputs(x: Tensor, name: str) -> None:
     if x.is_floating_point() and not bool(x.isfinite().all()):
         rows = (~x.isfinite()).flatten(1).any(1) if x.dim() > 1 else ~x.isfinite()
         first = int(rows.nonzero()[0])
-        raise ValueError(
+        raise InvalidValueError(
             f"{name}'s inputs hold NaN or infinity in {int(rows.sum())} of {len(x)} rows, the first is row {first}; "
             "fill in or drop them"
         )
@@ -232,7 +237,7 @@ def _check_inputs(x: Tensor, name: str) -> None:
 def _check_weights(weight: Tensor | None, name: str) -> None:
     if weight is not None and not bool((weight.isfinite() & (weight >= 0)).all()):
         wrong = ~(weight.isfinite() & (weight >= 0))
-        raise ValueError(
+        raise InvalidValueError(
             f"{name}'s weights must be finite and at least 0; {int(wrong.sum())} are not, the first is in row "
             f"{int(wrong.reshape(len(weight), -1).any(1).nonzero()[0])}"
         )

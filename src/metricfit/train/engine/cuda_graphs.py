@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metricfit.errors import InvalidStateError
+
 Given = Sequence[Tensor | None]
 Step = Callable[..., Tensor]
 
@@ -63,7 +65,7 @@ class Captured:
             with _without_collection(), torch.cuda.graph(self.graph, pool=pool):
                 self.losses = step(*self.given)
         except RuntimeError as error:
-            raise RuntimeError(
+            raise InvalidStateError(
                 f"this step cannot be captured as a CUDA graph; train with cuda_graphs=False. The reason: {error}"
             ) from error
         self.gradients = [weight.grad for weight in self.weights]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from metricfit.errors import InvalidValueError
 from metricfit.losses.accumulation import random_state, replayed
 from metricfit.train import checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
@@ -177,7 +178,7 @@ class OneModel(Learner):
         with torch.no_grad():
             found = [(_counted(self.model(batch.x), batch), batch) for batch in self._share(data)]
             if not found:
-                raise ValueError("the validation DataLoader gives no batches, so there is nothing to measure on")
+                raise InvalidValueError("the validation DataLoader gives no batches, so there is nothing to measure on")
             logits = torch.cat([each for each, _ in found])
             y = torch.cat([batch.y for _, batch in found])
             extra: dict[str, Tensor] = {}

@@ -17,7 +17,7 @@ from torch import Tensor
 from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.class_shares import targets_judged
 from metricfit.core.tasks import DivergedError
-from metricfit.errors import CheckpointError, MetricfitError, shorten
+from metricfit.errors import CheckpointError, InvalidValueError, MetricfitError, shorten
 from metricfit.losses.gradient_watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train.callbacks import Callback, Plan
 from metricfit.train.checkpoint import randomness
@@ -196,7 +196,9 @@ class Loop:
             save_is_due = bool(self.checkpoint_every) and at.step % (self.checkpoint_every or 1) == 0
         self._settle(pending, active)
         if not at.batch:
-            raise ValueError(_NO_BATCH if not at.step else f"epoch {at.epoch} of {stage.name}: {_NO_BATCH_AGAIN}")
+            raise InvalidValueError(
+                _NO_BATCH if not at.step else f"epoch {at.epoch} of {stage.name}: {_NO_BATCH_AGAIN}"
+            )
         if largest is not None:
             self._watch_gradient(stage, active, largest)
         self.learner.end_epoch()

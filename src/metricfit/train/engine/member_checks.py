@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
+from metricfit.errors import InvalidValueError
 from metricfit.train.data.order import Order
 from metricfit.train.engine.schedules import Schedule
 from metricfit.train.stage import Stage
@@ -38,7 +39,7 @@ def rates_of(lr: Any, members: int) -> list[float]:
     rates = [float(each) for each in given] if isinstance(given, Iterable) else [float(given)] * members
     for member, rate in enumerate(rates):
         if not (math.isfinite(rate) and rate > 0):
-            raise ValueError(f"lr must be finite and above 0, got {rate} for member {member}")
+            raise InvalidValueError(f"lr must be finite and above 0, got {rate} for member {member}")
     return rates
 
 
@@ -51,19 +52,21 @@ def check_members(
 ) -> None:
     """Refuse members that are not several models of one architecture, with settings for each."""
     if not models:
-        raise ValueError("a population needs at least one model")
+        raise InvalidValueError("a population needs at least one model")
     if len({id(model) for model in models}) < len(models):
-        raise ValueError("the members are one model several times; make each of them anew")
+        raise InvalidValueError("the members are one model several times; make each of them anew")
     for name, given in (("lr", rates), ("seeds", seeds), ("splits", splits)):
         if given is not None and len(given) != len(models):
-            raise ValueError(f"{len(models)} models, but {name} has {len(given)} entries")
+            raise InvalidValueError(f"{len(models)} models, but {name} has {len(given)} entries")
     if splits is not None and validation is not None:
-        raise ValueError("with splits each member has a validation part of its own; give one of splits and validation")
+        raise InvalidValueError(
+            "with splits each member has a validation part of its own; give one of splits and validation"
+        )
     first = _architecture(models[0])
     for member, model in enumerate(models):
         for mine, theirs in zip_longest(_architecture(model), first, fillvalue="nothing"):
             if mine != theirs:
-                raise ValueError(
+                raise InvalidValueError(
                     f"the members must be of one architecture, but member {member} has {mine} where member 0 has "
                     f"{theirs}; {ALONE}"
                 )
@@ -84,7 +87,7 @@ def _check_ties(model: nn.Module) -> None:
     names: dict[int, str] = {}
     for name, given in model.named_parameters(remove_duplicate=False):
         if id(given) in names:
-            raise ValueError(
+            raise InvalidValueError(
                 f"{names[id(given)]} and {name} are one weight, and a population would train them as two; {ALONE}"
             )
         names[id(given)] = name
@@ -94,12 +97,14 @@ def check_splits(parts: Sequence[Sequence[Tensor]], samples: int) -> None:
     """Refuse splits that are not a training and a validation part of numbers into the data."""
     for member, split in enumerate(parts):
         if len(split) != 2:
-            raise ValueError(f"splits has for each member (training, validation); member {member} has {len(split)}")
+            raise InvalidValueError(
+                f"splits has for each member (training, validation); member {member} has {len(split)}"
+            )
         for name, numbers in zip(("training", "validation"), split, strict=True):
             if not len(numbers):
-                raise ValueError(f"splits: member {member} has no {name} samples")
+                raise InvalidValueError(f"splits: member {member} has no {name} samples")
             if numbers.dim() != 1 or int(numbers.min()) < 0 or int(numbers.max()) >= samples:
-                raise ValueError(
+                raise InvalidValueError(
                     f"splits: member {member}'s {name} samples are numbers from 0 to {samples - 1}, got shape "
                     f"{tuple(numbers.shape)} with values from {int(numbers.min())} to {int(numbers.max())}"
                 )
@@ -116,7 +121,7 @@ def check_norms(model: nn.Module, labels: Sequence[Tensor], order: Order, steps:
     lengths = [[len(batch) for batch in order.batches(mine, 0, 0, 0, steps)] for mine in labels]
     for step, of_step in enumerate(zip(*lengths, strict=True)):
         if min(of_step) < max(of_step):
-            raise ValueError(
+            raise InvalidValueError(
                 f"the members' batches differ in length, {min(of_step)} to {max(of_step)} samples in step {step}, so "
                 f"shorter ones are filled up, and {norms[0]} would see what fills them; give every member as many "
                 f"samples (and, with stratified or oversample, as many of each class), take another norm, or {ALONE}"
@@ -138,16 +143,16 @@ def check_optimizers(model: nn.Module, stages: Sequence[Stage], rates: Sequence[
         kind = type(made).__name__
         if type(made) not in ELEMENTWISE:  # not isinstance: a subclass may scale by the norm of a whole layer
             known = ", ".join(each.__name__ for each in ELEMENTWISE)
-            raise ValueError(
+            raise InvalidValueError(
                 f"{kind} is not known to move every weight by its own gradient alone, as {known} of torch.optim do, "
                 f"so the members might feel each other; take one of those, or {ALONE}"
             )
         if Schedule(stage.scheduler, stage.scheduler_step, made, steps * (stage.epochs or 1)).waits:
-            raise ValueError(
+            raise InvalidValueError(
                 f"ReduceLROnPlateau follows the monitored value of one model, and members have one each; {ALONE}"
             )
         if min(lr) < max(lr) and type(made) not in PROPORTIONAL:
-            raise ValueError(
+            raise InvalidValueError(
                 f"{kind} does not move in proportion to its learning rate, so members cannot each have one of their "
                 f"own; give all the same lr, take another optimiser, or {ALONE}"
             )

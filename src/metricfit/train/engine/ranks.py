@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from metricfit.constraints import AugmentedLagrangian, Constraint
 from metricfit.constraints.function import FunctionConstraint
 from metricfit.core.distributed import gather_over_ranks
+from metricfit.errors import InvalidValueError
 from metricfit.losses.combine import Mix
 from metricfit.train.data.batches import Batch
 
@@ -22,7 +23,7 @@ def processes(devices: int | str, nodes: int) -> tuple[int | str, int]:
     here, everywhere = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
     started = here, everywhere // here
     if devices not in (1, "auto", here) or nodes not in (1, started[1]):
-        raise ValueError(
+        raise InvalidValueError(
             f"torchrun has started {here} processes a machine on {started[1]} machines, but devices={devices!r} and "
             f"num_nodes={nodes}; leave them out"
         )

@@ -10,6 +10,8 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 
+from metricfit.errors import InvalidValueError
+
 MakeScheduler = Callable[..., LRScheduler]
 
 STEPS = ("epoch", "batch")
@@ -38,7 +40,9 @@ class Schedule:
         by_default = "batch" if isinstance(self.scheduler, (OneCycleLR, CyclicLR)) else "epoch"
         self.per_batch = (step or by_default) == "batch"
         if self.waits and step == "batch":
-            raise ValueError("ReduceLROnPlateau moves once per epoch, after validation; leave scheduler_step out")
+            raise InvalidValueError(
+                "ReduceLROnPlateau moves once per epoch, after validation; leave scheduler_step out"
+            )
 
     @property
     def waits(self) -> bool:
@@ -91,7 +95,7 @@ def _steps_for(make: MakeScheduler, total_steps: int | None) -> dict[str, int]:
     if not is_open("total_steps") or ("steps_per_epoch" in parameters and not is_open("steps_per_epoch")):
         return {}
     if total_steps is None:
-        raise ValueError(
+        raise InvalidValueError(
             "the scheduler needs total_steps, but the DataLoader does not say how many batches it has; give the number "
             "yourself, such as functools.partial(OneCycleLR, max_lr=0.01, total_steps=1000)"
         )

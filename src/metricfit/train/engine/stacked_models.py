@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import pad_sequence
 
-from metricfit.errors import quote
+from metricfit.errors import InvalidStateError, InvalidValueError, quote
 from metricfit.train.data.batches import SAMPLES_AT_ONCE
 from metricfit.train.engine.member_checks import ALONE
 from metricfit.train.engine.stacked_tensors import Stack, cloned, rows_of
@@ -38,7 +38,7 @@ class StackedModels:
 
     def __init__(self, models: Sequence[nn.Module], device: torch.device, precision: str | None = None) -> None:
         if precision not in (None, "bf16-mixed"):
-            raise ValueError(f"a population's precision is None or 'bf16-mixed', got {quote(precision)}")
+            raise InvalidValueError(f"a population's precision is None or 'bf16-mixed', got {quote(precision)}")
         self.device, self.mixed = device, precision is not None
         for model in models:
             model.to(device)
@@ -72,7 +72,7 @@ class StackedModels:
             raise
         except RuntimeError as error:
             kind = type(self.skeleton).__name__
-            raise RuntimeError(
+            raise InvalidStateError(
                 f"a {kind} cannot be trained as one of a population, whose members run under torch.vmap; {ALONE}. The "
                 f"reason: {error}"
             ) from error
