@@ -28,6 +28,7 @@ from metricfit.tabular import inputs, storage
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.member_training import Rows, Settings, plan, train
 from metricfit.tabular.networks import OwnNetwork
+from metricfit.tabular.objectives import RecipeName
 from metricfit.tabular.parameters import check_parameters, training_settings
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, shares_of, training_weights
 from metricfit.tabular.rollback import unchanged_if_it_fails
@@ -93,7 +94,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         subject_to: Requirements | None = None,
         network: str | OwnNetwork = "auto",
-        recipe: str = "mix",
+        recipe: RecipeName = "mix",
         members: int = 8,
         average: str = "macro",
         pos_label: Any = None,

@@ -17,14 +17,13 @@ from metricfit.data import folds
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.budget import Effort, affordable, seconds_per_step
 from metricfit.tabular.networks import Network, OwnNetwork, edges_of, network_named
-from metricfit.train import Stage
+from metricfit.tabular.objectives import Recipe
 
 log = logging.getLogger("metricfit.tabular")
 
 NUMBERS_AT_ONCE = 2**25  # of all stacked members' activations, a layer: some 500 MB with gradients
 
 Splits = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
-MakeStages = Any
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Settings:
     """How to train; what is None is decided from the data."""
 
     network: str | OwnNetwork
-    stages_for_parts: MakeStages
+    recipe: Recipe
     members: int
     epochs: int | None
     patience: int | None
@@ -82,7 +81,7 @@ def train(rows: Rows, settings: Settings) -> Trained:
     network, effort = _chosen(rows, settings, len(splits), blueprint)
     if effort.members < len(splits):
         splits = folds_of(rows, effort.members, settings.seed)
-    stages = settings.stages_for_parts(network.parts)
+    stages = settings.recipe.stages(network.parts)
     data = (rows.x, rows.y) if rows.weight is None else (rows.x, rows.y, rows.weight)
     together = 1
     if network.name != "tabm" or settings.device.type != "cpu":  # there TabMs stacked are no faster than in a row
@@ -168,30 +167,21 @@ def _blueprint(rows: Rows, settings: Settings) -> _Blueprint:
 
 
 def _chosen(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint) -> tuple[Network, Effort]:
-    """The network, and how long to train it: of "auto" the blend, if the recipe can train one."""
+    """Choose the network and how long to train it; "auto" is a blend if the recipe can train one."""
     outputs = 1 if rows.classes == 2 else rows.classes
     steps = -(-len(rows.x) * (members - 1) // members // settings.batch_size)
-    names = ["blend", "embedded"] if settings.network == "auto" else [settings.network]
-    for name in names:
-        network = network_named(name, rows.x.shape[1], outputs)
-        try:
-            stages: list[Stage] = settings.stages_for_parts(network.parts)
-        except ValueError:
-            if name != names[-1]:  # the recipe does not go with several networks in one
-                continue
-            raise
-        with torch.random.fork_rng(devices=[]):
-            model = blueprint.build(network)
-        batch = torch.randperm(len(rows.x), generator=torch.Generator().manual_seed(settings.seed))[
-            : settings.batch_size
-        ]
-        step = seconds_per_step(model, stages[-1], rows.x[batch], rows.y[batch], settings.device)
-        effort = affordable(
-            step, steps, len(stages), epochs=settings.epochs, members=members, budget=settings.time_budget
-        )
-        log.info(
-            "network %s, %d inputs, %d members, at most %d epochs of %d steps, at most %.0f s",
-            *(network.name, network.in_features, effort.members, effort.epochs, steps, effort.seconds),
-        )
-        return network, effort
-    raise AssertionError("the last network is always taken")
+    name = settings.network
+    if name == "auto":
+        name = "blend" if settings.recipe.trains_parts else "embedded"
+    network = network_named(name, rows.x.shape[1], outputs)
+    stages = settings.recipe.stages(network.parts)
+    with torch.random.fork_rng(devices=[]):
+        model = blueprint.build(network)
+    batch = torch.randperm(len(rows.x), generator=torch.Generator().manual_seed(settings.seed))[: settings.batch_size]
+    step = seconds_per_step(model, stages[-1], rows.x[batch], rows.y[batch], settings.device)
+    effort = affordable(step, steps, len(stages), epochs=settings.epochs, members=members, budget=settings.time_budget)
+    log.info(
+        "network %s, %d inputs, %d members, at most %d epochs of %d steps, at most %.0f s",
+        *(network.name, network.in_features, effort.members, effort.epochs, steps, effort.seconds),
+    )
+    return network, effort

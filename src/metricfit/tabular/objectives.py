@@ -1,71 +1,94 @@
-"""What the members minimise: the recipes of training, for two classes or several, with weights."""
+"""How the members of the estimator are trained: a recipe of ``train.recipes``, or one of two baselines."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from torch import nn
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from metricfit.errors import InvalidValueError, quote
-from metricfit.losses import FocalLoss, MetricLoss, Mix, SurrogateFBetaLoss, WeightedBCELoss, WeightedCrossEntropyLoss
+from metricfit.losses import FocalLoss, SurrogateFBetaLoss
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.models import PerMember
 from metricfit.train import Stage, recipes
 
-RECIPES = (*recipes.NAMES, "focal", "surrogate")
-SECOND_STAGE = 0.3  # of the learning rate, as in the study of recipes
+RecipeName = recipes.Recipe | Literal["focal", "surrogate"]
+RECIPES: tuple[RecipeName, ...] = (*recipes.NAMES, "focal", "surrogate")
 
 
-def stages_for(
-    recipe: str,
-    metric: Metric,
-    *,
-    classes: int,
-    average: str,
-    lr: float,
-    subject_to: list[Requirement],
-    prior: float = 0.5,
-    parts: int = 1,
-) -> list[Stage]:
-    """The stages of a recipe, each part of a TabM or a blend with a loss of its own.
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe with everything it needs to make its stages.
 
-    A mix is the cross-entropy plus half the metric's loss; the second stage of "two_stage" is slower. "focal" and
-    "surrogate" are baselines for two classes; the surrogate is that of F-beta with the metric's beta, 1 if it has none.
+    Attributes:
+        name: One of ``RECIPES``. "focal" and "surrogate" are baselines for two classes.
+        metric: The metric to optimise.
+        classes: The number of classes.
+        average: The average over several classes.
+        lr: The learning rate of the first stage.
+        requirements: The requirements of "constrained".
+        prior: The share of positives, which the surrogate needs.
     """
-    if recipe not in RECIPES:
-        raise InvalidValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}, got {quote(recipe)}")
-    if recipe in ("focal", "surrogate") and classes > 2:
-        raise InvalidValueError(f"recipe={quote(recipe)} is for two classes, there are {classes}")
-    likelihood: nn.Module = WeightedBCELoss() if classes == 2 else WeightedCrossEntropyLoss()
-    metric_loss = MetricLoss(metric, task=None if classes == 2 else "multiclass", average=average)
-    if recipe == "constrained":
-        if not subject_to:
+
+    name: RecipeName
+    metric: Metric
+    classes: int
+    average: str
+    lr: float
+    requirements: tuple[Requirement, ...] = ()
+    prior: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.name not in RECIPES:
+            raise InvalidValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}; got {quote(self.name)}")
+        if self.name in ("focal", "surrogate") and self.classes > 2:
+            raise InvalidValueError(f"recipe={self.name!r} is for two classes; the data have {self.classes}")
+        if self.name == "constrained" and not self.requirements:
             raise InvalidValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
-        if parts > 1:
-            raise InvalidValueError("recipe='constrained' trains one network; take network='embedded'")
-        monitor = "average_precision" if classes == 2 else None  # the threshold is chosen afterwards
-        return recipes.constrained(metric, list(subject_to), monitor=monitor)
-    if recipe == "surrogate":  # made only where it is asked for, since it needs a finite beta above 0
-        stages = [Stage(SurrogateFBetaLoss(_beta(metric), prior=prior), name="surrogate")]
-        return _for_parts(stages, parts)
-    stages = {
-        "bce": [Stage(likelihood, name="bce")],
-        "metric": [Stage(metric_loss, name="metric")],
-        "focal": [Stage(FocalLoss(gamma=2.0), name="focal")],
-        "mix": [Stage(Mix((likelihood, 1.0), (metric_loss, 0.5)), name="mix")],
-        "two_stage": [Stage(likelihood, name="bce"), Stage(metric_loss, lr=SECOND_STAGE * lr, name="metric")],
-    }[recipe]
-    return _for_parts(stages, parts)
 
+    @property
+    def trains_parts(self) -> bool:
+        """Whether the recipe can train a network of several parts, such as a TabM or a blend."""
+        return self.name != "constrained"
 
-def _for_parts(stages: list[Stage], parts: int) -> list[Stage]:
-    """Give each part of a network that has several a loss of its own."""
-    if parts == 1:
-        return stages
-    return [replace(stage, objective=PerMember(stage.objective, parts)) for stage in stages]
+    def stages(self, parts: int = 1) -> list[Stage]:
+        """Make the stages for a network of this many parts; every part has its own loss.
+
+        Raises:
+            InvalidValueError: The recipe trains networks of one part only.
+        """
+        if parts > 1 and not self.trains_parts:
+            raise InvalidValueError(f"recipe={self.name!r} trains one network; use network='embedded'")
+        stages = self._stages()
+        if parts == 1:
+            return stages
+        return [replace(stage, objective=PerMember(stage.objective, parts)) for stage in stages]
+
+    def _stages(self) -> list[Stage]:
+        task = "binary" if self.classes == 2 else "multiclass"
+        match self.name:
+            case "bce":
+                return recipes.bce(task=task)
+            case "metric":
+                return recipes.metric(self.metric, task=task, average=self.average)
+            case "mix":
+                return recipes.mix(self.metric, task=task, average=self.average)
+            case "two_stage":
+                lr = recipes.SECOND_STAGE_LR * self.lr
+                return recipes.two_stage(self.metric, lr=lr, task=task, average=self.average)
+            case "constrained":
+                # Average precision needs no threshold: the estimator chooses the threshold afterwards.
+                monitor = "average_precision" if self.classes == 2 else None
+                return recipes.constrained(
+                    self.metric, list(self.requirements), monitor=monitor, task=task, average=self.average
+                )
+            case "focal":
+                return [Stage(FocalLoss(gamma=2.0), name="focal")]
+            case "surrogate":
+                return [Stage(SurrogateFBetaLoss(_beta(self.metric), prior=self.prior), name="surrogate")]
 
 
 def _beta(metric: Metric) -> float:
+    """Return the beta of F-beta, and 1 for other metrics and for one beta per class."""
     beta = metric.parameters.get("beta", 1.0) if metric.base_name == "fbeta" else 1.0
     return float(beta) if not isinstance(beta, tuple) else 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from metricfit.metrics.average import AVERAGES
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement, as_float
 from metricfit.tabular.member_training import Settings
-from metricfit.tabular.objectives import stages_for
+from metricfit.tabular.objectives import Recipe
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -63,19 +62,18 @@ def training_settings(
         prior: The share of the positive class, of two.
         seed: Seed of folds, first weights and batches.
     """
-    stages = partial(
-        stages_for,
+    recipe = Recipe(
         model.recipe,
         metric,
         classes=classes,
         average=model.average,
         lr=model.lr,
-        subject_to=requirements,
+        requirements=tuple(requirements),
         prior=prior,
     )
     return Settings(
         network=model.network,
-        stages_for_parts=lambda parts: stages(parts=parts),
+        recipe=recipe,
         members=model.members,
         epochs=model.epochs,
         patience=model.patience,

@@ -34,7 +34,7 @@ from metricfit.train.history import History
 from metricfit.train.monitor import Monitor
 from metricfit.train.prior import start_at_prior as set_prior
 from metricfit.train.result import FitResult, report_of
-from metricfit.train.stage import MakeOptimizer, Stage, stages_of, without_ignored
+from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, stages_of, without_ignored
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -50,7 +50,7 @@ def fit(
     validation_groups: Any = None,
     epochs: int = 100,
     batch_size: int = 1024,
-    lr: float = 1e-3,
+    lr: float = DEFAULT_LR,
     optimizer: MakeOptimizer | None = None,
     scheduler: MakeScheduler | None = None,
     scheduler_step: str | None = None,

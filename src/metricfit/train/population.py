@@ -34,7 +34,7 @@ from metricfit.train.history import History, Row
 from metricfit.train.monitor import Monitor
 from metricfit.train.prior import start_at_prior as set_prior
 from metricfit.train.result import FitResult, report_of
-from metricfit.train.stage import MakeOptimizer, Stage, stages_of, without_ignored
+from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, stages_of, without_ignored
 
 Split = tuple[Any, Any]
 
@@ -49,7 +49,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     groups: Any = None,
     validation_groups: Any = None,
     seeds: Sequence[int] | None = None,
-    lr: float | Iterable[float] = 1e-3,
+    lr: float | Iterable[float] = DEFAULT_LR,
     epochs: int = 100,
     batch_size: int = 1024,
     optimizer: MakeOptimizer | None = None,

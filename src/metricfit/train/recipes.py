@@ -1,15 +1,15 @@
-"""Ready recipes: lists of stages for ``fit``. Which to take is measured in the documentation.
+"""Recipes: ready lists of stages for ``fit``. The documentation compares them by measurement.
 
-Each is for binary, multilabel and multiclass problems; ``task=`` says which where the shapes of the model's outputs and
-of the labels leave it open, as for masks ``(n, c, h, w)`` that may overlap. All take weights. A
-later stage starts from the best weights of the one before, and counts them as its first best, so that it never ends
-worse by what it monitors. In "constrained" a model that meets the requirements is better than any that breaks them.
+All recipes work for binary, multilabel and multiclass problems and take sample weights. ``task=`` is needed only where
+the shapes of logits and labels allow two readings, as for masks ``(n, c, h, w)`` that may overlap. A later stage starts
+from the best weights of the stage before, and these weights count as its first candidate, so a later stage never ends
+with a worse monitored value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -20,34 +20,106 @@ from metricfit.losses.pointwise import WeightedBCELoss, WeightedCrossEntropyLoss
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.monitor import Monitor
-from metricfit.train.stage import Stage
+from metricfit.train.stage import DEFAULT_LR, Stage
 
 AnyMetric = str | Metric | Formula
 Requirements = str | Requirement | Constraint | Sequence[str | Requirement | Constraint]
 
-NAMES = ("bce", "metric", "mix", "two_stage", "constrained")
+#: The names of the recipes.
+Recipe = Literal["bce", "metric", "mix", "two_stage", "constrained"]
+NAMES: tuple[Recipe, ...] = get_args(Recipe)
+
+#: The learning rate of the second stage of "two_stage", relative to the first, as in the study of recipes.
+SECOND_STAGE_LR = 0.3
 
 
 def bce(*, task: str | None = None, **stage: Any) -> list[Stage]:
-    """Cross-entropy alone: with a tuned threshold, the baseline to beat."""
+    """Train with cross-entropy alone. With a tuned threshold, this is the baseline to beat.
+
+    Args:
+        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        **stage: Settings of the stage, such as ``epochs``.
+
+    Returns:
+        One stage.
+
+    Example:
+        >>> [stage.name for stage in bce(epochs=10)]
+        ['bce']
+    """
     return [Stage(_cross_entropy(task), name="bce", **stage)]
 
 
-def metric(metric: AnyMetric, *, task: str | None = None, **stage: Any) -> list[Stage]:
-    """The metric loss alone."""
-    return [Stage(_metric_loss(metric, task), name="metric", **stage)]
+def metric(metric: AnyMetric, *, task: str | None = None, average: str = "macro", **stage: Any) -> list[Stage]:
+    """Train with the loss of the metric alone.
+
+    Args:
+        metric: The metric to optimise: a Metric, its name or a function of Counts.
+        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        average: The average over several classes: "macro", "micro" or "weighted".
+        **stage: Settings of the stage, such as ``epochs``.
+
+    Returns:
+        One stage.
+
+    Example:
+        >>> [stage.name for stage in metric("f1")]
+        ['metric']
+    """
+    return [Stage(MetricLoss(metric, task=task, average=average), name="metric", **stage)]
 
 
-def mix(metric: AnyMetric, *, share: float = 0.5, task: str | None = None, **stage: Any) -> list[Stage]:
-    """Cross-entropy plus a share of the metric loss."""
-    return [Stage(Mix((_cross_entropy(task), 1.0), (_metric_loss(metric, task), share)), name="mix", **stage)]
+def mix(
+    metric: AnyMetric, *, share: float = 0.5, task: str | None = None, average: str = "macro", **stage: Any
+) -> list[Stage]:
+    """Train with the sum of cross-entropy and a share of the metric's loss.
+
+    Args:
+        metric: The metric to optimise: a Metric, its name or a function of Counts.
+        share: The factor of the metric's loss.
+        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        average: The average over several classes: "macro", "micro" or "weighted".
+        **stage: Settings of the stage, such as ``epochs``.
+
+    Returns:
+        One stage.
+
+    Example:
+        >>> (stage,) = mix("f1", share=0.25)
+        >>> stage.objective.weights
+        (1.0, 0.25)
+    """
+    return [Stage(_mixed(metric, share, task, average), name="mix", **stage)]
 
 
-def two_stage(metric: AnyMetric, *, lr: float = 3e-4, task: str | None = None, **stage: Any) -> list[Stage]:
-    """Cross-entropy first, then the metric loss from its best weights, at a lower learning rate."""
+def two_stage(
+    metric: AnyMetric,
+    *,
+    lr: float = SECOND_STAGE_LR * DEFAULT_LR,
+    task: str | None = None,
+    average: str = "macro",
+    **stage: Any,
+) -> list[Stage]:
+    """Train with cross-entropy first, then with the metric's loss from the best weights, at a lower learning rate.
+
+    Args:
+        metric: The metric to optimise: a Metric, its name or a function of Counts.
+        lr: The learning rate of the second stage; by default 0.3 times the default of ``fit``. If you change the
+            learning rate of ``fit``, pass ``recipes.SECOND_STAGE_LR`` times that rate.
+        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        average: The average over several classes: "macro", "micro" or "weighted".
+        **stage: Settings of both stages, such as ``epochs``.
+
+    Returns:
+        Two stages.
+
+    Example:
+        >>> [(stage.name, stage.lr) for stage in two_stage("f1")]
+        [('bce', None), ('metric', 0.0003)]
+    """
     return [
-        Stage(_cross_entropy(task), name="bce", **stage),
-        Stage(_metric_loss(metric, task), lr=lr, name="metric", **stage),
+        *bce(task=task, **stage),
+        Stage(MetricLoss(metric, task=task, average=average), lr=lr, name="metric", **stage),
     ]
 
 
@@ -61,48 +133,67 @@ def constrained(
     lr: float | None = None,
     monitor: str | Metric | Monitor | None = None,
     task: str | None = None,
+    average: str = "macro",
     **stage: Any,
 ) -> list[Stage]:
-    """Cross-entropy first, then the objective under requirements by an augmented Lagrangian.
+    """Train with cross-entropy first, then with the objective under requirements, by an augmented Lagrangian.
 
     The second stage keeps the epoch with the best monitored value among those that meet the requirements on the
-    validation set, or the one with the smallest violation if none does; ``FitResult.requirements`` tells which. A
-    monitor of the metric at its best threshold under the requirements is not recommended: it picks epochs that were
-    lucky on the validation set, and measured lower recall on the test set.
+    validation set, or the epoch with the smallest violation if none does; ``FitResult.requirements`` reports which. Do
+    not monitor the metric at its best threshold under the requirements: this selects epochs that were lucky on the
+    validation set, and gave lower recall on the test set when it was measured.
 
     Args:
-        metric: The metric to optimise.
+        metric: The metric to optimise: a Metric, its name or a function of Counts.
         subject_to: One or several requirements, or other constraints.
-        objective: What is minimised in the second stage; by default cross-entropy plus half the metric's loss.
-        mu: The penalty of the augmented Lagrangian at the start.
-        rho: What mu is multiplied by when the requirements are broken more than before.
-        lr: The learning rate of the second stage.
-        monitor: What the second stage monitors; by default what ``fit`` does, whose default is the objective's loss.
-        task: "binary", "multiclass" or "multilabel", where the shapes do not tell.
+        objective: The loss of the second stage; by default cross-entropy plus half the metric's loss.
+        mu: The initial penalty of the augmented Lagrangian.
+        rho: The factor of mu when the requirements are violated more than before.
+        lr: The learning rate of the second stage; by default that of ``fit``.
+        monitor: The monitor of the second stage; by default that of ``fit``.
+        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        average: The average over several classes: "macro", "micro" or "weighted".
         **stage: Settings of both stages, such as ``epochs``.
+
+    Returns:
+        Two stages.
+
+    Raises:
+        ValueError: A requirement cannot be parsed.
+
+    Example:
+        >>> [stage.name for stage in constrained("precision", "recall >= 0.9")]
+        ['bce', 'constrained']
     """
-    loss = objective or Mix((_cross_entropy(task), 1.0), (_metric_loss(metric, task), 0.5))
-    under = AugmentedLagrangian(loss, subject_to, mu=mu, rho=rho)
+    loss = _mixed(metric, 0.5, task, average) if objective is None else objective
+    lagrangian = AugmentedLagrangian(loss, subject_to, mu=mu, rho=rho)
     return [
-        Stage(_cross_entropy(task), name="bce", **stage),
-        Stage(under, lr=lr, monitor=monitor, name="constrained", **stage),
+        *bce(task=task, **stage),
+        Stage(lagrangian, lr=lr, monitor=monitor, name="constrained", **stage),
     ]
 
 
 class CrossEntropy(WeightedBCELoss):
     """Cross-entropy of the softmax where labels are class numbers, and of the sigmoids otherwise.
 
-    The shapes of a batch tell which is meant: class numbers ``(n, ...)`` go with logits ``(n, c, ...)``.
+    The shapes of a batch decide: class numbers ``(n, ...)`` go with logits ``(n, c, ...)``.
+
+    Example:
+        >>> import torch
+        >>> CrossEntropy()(torch.zeros(2, 4), torch.tensor([0, 3]))
+        tensor(1.3863)
+        >>> CrossEntropy()(torch.zeros(2), torch.tensor([0, 1]))
+        tensor(0.6931)
     """
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The weighted sum of the samples' losses, and the sum of the weights."""
+        """Return the weighted sum of the samples' losses, and the sum of the weights."""
         if logits.dim() == target.dim() + 1 and logits.shape[1] > 1:
-            return _OF_CLASSES.statistics(logits, target, weight)
+            return _SOFTMAX_LOSS.statistics(logits, target, weight)
         return super().statistics(logits, target, weight)
 
 
-_OF_CLASSES = WeightedCrossEntropyLoss()
+_SOFTMAX_LOSS = WeightedCrossEntropyLoss()
 
 
 def _cross_entropy(task: str | None) -> nn.Module:
@@ -111,5 +202,5 @@ def _cross_entropy(task: str | None) -> nn.Module:
     return WeightedCrossEntropyLoss() if task == "multiclass" else WeightedBCELoss(task=task)
 
 
-def _metric_loss(metric: AnyMetric, task: str | None) -> MetricLoss:
-    return MetricLoss(metric, task=task)
+def _mixed(metric: AnyMetric, share: float, task: str | None, average: str) -> Mix:
+    return Mix((_cross_entropy(task), 1.0), (MetricLoss(metric, task=task, average=average), share))

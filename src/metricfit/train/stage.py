@@ -25,6 +25,8 @@ from metricfit.train.monitor import Monitor, as_monitor
 
 MakeOptimizer = Callable[..., Optimizer]
 
+DEFAULT_LR = 1e-3
+
 
 @dataclass(frozen=True)
 class Stage:
