@@ -235,7 +235,11 @@ def test_a_thousand_values_in_half_precision_have_their_mean():
             TypeError,
             r"needs a bound, as in metrics\.rec",
         ),
-        (lambda: AugmentedLagrangian(losses.MAELoss(), [RankingConstraint]), TypeError, "is a class; make one of it"),
+        (
+            lambda: AugmentedLagrangian(losses.MAELoss(), [RankingConstraint]),
+            TypeError,
+            "is a class; create an instance",
+        ),
         (
             lambda: AugmentedLagrangian(losses.MAELoss(), lambda f, t: f.abs() - 1)(torch.ones(3), torch.ones(3)),
             ValueError,
@@ -244,14 +248,14 @@ def test_a_thousand_values_in_half_precision_have_their_mean():
         (
             lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), small)(*(torch.ones(3),) * 2, weight=torch.ones(3)),
             ValueError,
-            "neither BCEWithLogitsLoss nor a constraint takes it",
+            "neither BCEWithLogitsLoss nor a constraint accepts it",
         ),
         (
             lambda: AugmentedLagrangian(losses.MAELoss(), small)(*(torch.ones(3),) * 2, group=torch.ones(3).long()),
             ValueError,
             "no constraint is per group",
         ),
-        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(math.nan), ValueError, "was given NaN"),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(math.nan), ValueError, "observe got NaN"),
         (lambda: RequirementConstraint("recall >= 0.9", threshold=1.5), ValueError, "strictly between 0 and 1"),
         (lambda: RequirementConstraint("recall >= 0.9", groups=0), ValueError, "at least 1; got 0"),
         (
@@ -273,7 +277,7 @@ def test_a_thousand_values_in_half_precision_have_their_mean():
         (
             lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), small).observe(torch.ones(2)),
             ValueError,
-            "observe takes one number",
+            "observe needs one number",
         ),
         (lambda: RequirementConstraint("recall >= 0.9", threshold=[0.1, 0.2]), TypeError, "at one threshold"),
         (lambda: RequirementConstraint("recall >= 0.9", step=0.1), TypeError, "step must be one of"),

@@ -62,7 +62,7 @@ def test_it_is_the_balance_that_the_surrogate_has_built_in(positives):
     ids=lambda loss: type(loss).__name__,
 )
 def test_balancing_twice_is_refused(loss):
-    with pytest.raises(ValueError, match="weighs the classes already, and ClassBalanced would do so twice"):
+    with pytest.raises(ValueError, match="already weights the classes, and ClassBalanced would do so twice"):
         ClassBalanced(loss, 0.1)
 
 

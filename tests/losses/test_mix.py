@@ -38,7 +38,7 @@ def test_weight_goes_only_to_members_that_take_it():
 
 def test_weight_that_no_member_takes_is_refused_by_name():
     mix = Mix((nn.BCEWithLogitsLoss(), 1.0), (nn.SoftMarginLoss(), 1.0))
-    with pytest.raises(ValueError, match="no member of the Mix takes it: BCEWithLogitsLoss, SoftMarginLoss"):
+    with pytest.raises(ValueError, match="no member of the Mix accepts it: BCEWithLogitsLoss, SoftMarginLoss"):
         mix(LOGITS, TARGET, WEIGHT)
 
 
@@ -81,7 +81,9 @@ def test_eval_reaches_the_members():
     ids=["bare", "single", "name", "function", "triple", "list"],
 )
 def test_what_is_no_pair_is_refused(member):
-    with pytest.raises(TypeError, match=r"Mix takes \(loss, weight\) pairs, the losses modules; got"):
+    with pytest.raises(
+        TypeError, match=r"the members of a Mix are \(loss, weight\) pairs, and each loss is a module; got"
+    ):
         Mix(member)
 
 

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from metricfit import AugmentedLagrangian, MetricLoss, losses, metrics, steps
 from metricfit.losses import DeadGradientWarning, WeightedBCELoss
+from metricfit.models import PerMember
 from metricfit.train import Monitor, NotFiniteError, Stage, fit, fit_population, recipes
 
 N = 40
@@ -164,6 +165,11 @@ WRONG = {
         ValueError,
         r"weights were given, but the objective BCEWithLogitsLoss takes none; use .* WeightedBCELoss\(\)",
     ),
+    "hidden_multipliers": (
+        {"objective": PerMember(AugmentedLagrangian(WeightedBCELoss(), "recall >= 0.9"), members=2)},
+        TypeError,
+        "PerMember cannot contain AugmentedLagrangian: .* Make the AugmentedLagrangian the objective itself",
+    ),
     "validation_weights": (
         {"validation": (X, Y, torch.ones(N)), "objective": nn.BCEWithLogitsLoss()},
         ValueError,
@@ -315,7 +321,9 @@ def test_a_huge_learning_rate_stops_with_the_step(objective):
     def explode(parameters, lr):
         return torch.optim.SGD(parameters, lr=lr)
 
-    loss = losses.Mix((objective(), 1.0), (nn.BCEWithLogitsLoss(), 1.0))
+    loss = objective()
+    if not isinstance(loss, AugmentedLagrangian):  # its objective is cross-entropy already
+        loss = losses.Mix((loss, 1.0), (nn.BCEWithLogitsLoss(), 1.0))
     with pytest.raises(NotFiniteError, match=r"at step \d+ \(stage 0, epoch \d+, batch \d of 4\).*this stage: 1e\+38"):
         fit(network(), (X * 1e3, Y), loss, batch_size=10, epochs=5, lr=1e38, optimizer=explode, progress=False)
 

@@ -1,4 +1,4 @@
-"""AugmentedLagrangian: an objective to be minimised while constraints hold."""
+"""AugmentedLagrangian: a loss that minimises an objective while constraints hold."""
 
 from __future__ import annotations
 
@@ -14,43 +14,48 @@ from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.tasks import is_false
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.combine import takes_weight
+from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss, refuse_multipliers
 from metricfit.metrics.metric import Metric, MetricFactory
 from metricfit.metrics.requirements import Requirement
 
-Constrains = str | Requirement | Constraint | Callable[[Tensor, Tensor], Tensor]
+ConstraintLike = str | Requirement | Constraint | Callable[[Tensor, Tensor], Tensor]
 
 
 class AugmentedLagrangian(LateBuffers):
-    r"""The best objective subject to constraints, as a loss whose multipliers learn along.
+    r"""An objective plus a penalty term per constraint, whose multipliers are learned during training.
 
     .. math:: F + \sum_i \frac{\max(0, \lambda_i + \mu g_i)^2 - \lambda_i^2}{2\mu},
         \qquad \lambda_i \leftarrow \max(0, \lambda_i + \mu g_i)
 
-    for constraints :math:`g_i \le 0`; a RankingConstraint has the form of its paper. In a loop: ``loss(...)``,
-    ``backward()``, ``optimizer.step()``, then ``update()``, after every step or every epoch; and after each validation
-    ``observe(value)``.
+    for constraints :math:`g_i \le 0` (Rockafellar 1973). A RankingConstraint has the form of its paper instead. In a
+    training loop call ``loss(...)``, ``backward()`` and ``optimizer.step()``, then ``update()`` after every step or
+    every epoch, and ``observe(value)`` after each validation. ``fit`` does all of this. All learned state is in
+    buffers, so ``.to()``, ``state_dict`` and ``deepcopy`` include it.
 
     Args:
-        objective: any loss, ``forward(logits, target)`` or ``forward(logits, target, weight)``.
-        constraints: one or several of: a Requirement or its text, ``"recall >= 0.95"``; a RankingConstraint; a
-            function g(logits, target) meant to be at most 0. Settings of a requirement, such as its threshold, go to
-            ``constraints.RequirementConstraint``.
-        mu: the penalty at the start.
-        rho: what mu is multiplied by when the observed value falls. ``fit`` observes minus the violation of the
-            requirements on the validation set, and without requirements the monitored value.
-        mu_max: where mu ends.
+        objective: Any loss, ``forward(logits, target)``, which may also accept ``weight``, ``index`` and ``group``.
+        constraints: One or several of these: a Requirement or its text, ``"recall >= 0.95"``; a RankingConstraint; a
+            function g(logits, target) that should be at most 0. Use ``constraints.RequirementConstraint`` for a
+            requirement with settings, such as its threshold.
+        mu: Penalty factor at the start.
+        rho: Factor by which mu grows when the observed value falls. ``fit`` observes minus the violation of the
+            requirements on the validation set, or the monitored value if there are no requirements.
+        mu_max: Maximum of mu.
 
-    Everything it learns is in buffers, so ``.to()``, ``state_dict`` and ``deepcopy`` carry it.
+    Raises:
+        TypeError: If the objective is not a module or contains an AugmentedLagrangian, or if a constraint is none of
+            the above.
+        ValueError: If there is no constraint, or mu, rho or mu_max is out of range.
 
-    >>> loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall >= 0.9"], mu=1.0)
-    >>> logits, target = torch.tensor([-1.0, 1.0, -2.0]), torch.tensor([1.0, 1.0, 0.0])
-    >>> before = loss(logits, target)
-    >>> loss.update()  # recall is 0.5, which is 0.4 too little
-    >>> loss.multipliers
-    {'recall >= 0.9': tensor([0.4000])}
-    >>> bool(loss(logits, target) > before)
-    True
+    Example:
+        >>> loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall >= 0.9"], mu=1.0)
+        >>> logits, target = torch.tensor([-1.0, 1.0, -2.0]), torch.tensor([1.0, 1.0, 0.0])
+        >>> before = loss(logits, target)
+        >>> loss.update()  # recall is 0.5, which is 0.4 too low
+        >>> loss.multipliers
+        {'recall >= 0.9': tensor([0.4000])}
+        >>> bool(loss(logits, target) > before)
+        True
     """
 
     mu: Tensor
@@ -59,7 +64,7 @@ class AugmentedLagrangian(LateBuffers):
     def __init__(
         self,
         objective: nn.Module,
-        constraints: Constrains | Iterable[Constrains],
+        constraints: ConstraintLike | Iterable[ConstraintLike],
         *,
         mu: float = 0.3,
         rho: float = 3.0,
@@ -70,6 +75,7 @@ class AugmentedLagrangian(LateBuffers):
             raise InvalidTypeError(
                 f"the objective is a loss module, such as MetricLoss('precision'); got {quote(objective)}"
             )
+        refuse_multipliers(objective, "the objective of an AugmentedLagrangian", "Pass all constraints to one of them")
         if not 0.0 < mu <= mu_max < math.inf:
             raise InvalidValueError(
                 f"AugmentedLagrangian needs 0 < mu <= mu_max, both finite; got mu={mu}, mu_max={mu_max}"
@@ -77,15 +83,24 @@ class AugmentedLagrangian(LateBuffers):
         if not 1.0 <= rho < math.inf:
             raise InvalidValueError(f"rho multiplies mu: it must be at least 1 and finite, got {rho}")
         self.objective = objective
-        one_only = isinstance(constraints, (str, nn.Module)) or not isinstance(constraints, Iterable)
-        self.constraints = nn.ModuleList(map(_constraint, [constraints] if one_only else constraints))  # type: ignore[arg-type]
+        single = isinstance(constraints, (str, nn.Module)) or not isinstance(constraints, Iterable)
+        self.constraints = nn.ModuleList(map(_as_constraint, [constraints] if single else constraints))  # type: ignore[arg-type]
         if not self.constraints:
             raise InvalidValueError("no constraint given; without one, use the objective alone")
         self.rho, self.mu_max = float(rho), float(mu_max)
         self.register_buffer("mu", torch.tensor(float(mu), dtype=torch.float64))
         self.register_buffer("observed", torch.tensor(-math.inf, dtype=torch.float64))
-        self._objective_takes_weight = takes_weight(objective)
-        self._counts = any(not isinstance(each, FunctionConstraint) for each in self.constraints)
+        self._objective_accepts = accepted_arguments(objective)
+
+    @property
+    def accepts(self) -> LossArguments:
+        """The optional arguments that the objective or a constraint uses."""
+        objective = self._objective_accepts
+        return LossArguments(
+            weight=objective.weight or any(not isinstance(part, FunctionConstraint) for part in self.constraints),
+            index=True,
+            group=objective.group or any(getattr(part, "groups", None) for part in self.constraints),
+        )
 
     def forward(
         self,
@@ -96,25 +111,31 @@ class AugmentedLagrangian(LateBuffers):
         index: Tensor | None = None,
         group: Tensor | None = None,
     ) -> Tensor:
-        """The objective plus every constraint's term.
+        """Compute the objective plus the terms of all constraints.
 
         Args:
-            logits: the model's outputs.
-            target: the labels.
-            weight: the samples' weights, for the objective if it takes them and for the constraints.
-            index: the samples' positions in the training set, for ranking constraints.
-            group: the samples' group numbers, for requirements that are to hold in every group.
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample, for the constraints and, if it accepts weights, the objective.
+            index: The positions of the samples in the training set, for ranking constraints.
+            group: The group numbers of the samples, for requirements that must hold in every group.
+
+        Returns:
+            The loss, a scalar.
+
+        Raises:
+            ValueError: If ``weight`` or ``group`` was passed and neither the objective nor a constraint uses it.
         """
-        if weight is not None and not (self._objective_takes_weight or self._counts):
+        if weight is not None and not self.accepts.weight:
             raise InvalidValueError(
-                f"weight was given, but neither {type(self.objective).__name__} nor a constraint takes it; use one of "
-                "metricfit.losses, such as WeightedBCELoss() for cross-entropy"
+                f"weight was passed, but neither {type(self.objective).__name__} nor a constraint accepts it; use a "
+                "loss of metricfit.losses, such as WeightedBCELoss() for cross-entropy"
             )
-        if group is not None and not any(getattr(each, "groups", None) for each in self.constraints):
+        if group is not None and not self.accepts.group:
             raise InvalidValueError(
-                "group was given, but no constraint is per group: RequirementConstraint(..., groups=k)"
+                "group was passed, but no constraint is per group: RequirementConstraint(..., groups=k)"
             )
-        total = self.unconstrained(logits, target, weight)
+        total = self.unconstrained(logits, target, weight, index=index, group=group)
         for constraint in self.constraints:
             total = total + constraint(logits, target, self.mu, index=index, weight=weight, group=group)
         return total
@@ -128,59 +149,75 @@ class AugmentedLagrangian(LateBuffers):
         index: Tensor | None = None,
         group: Tensor | None = None,
     ) -> Tensor:
-        """The objective alone, without the constraints' terms.
+        """Compute the objective alone, without the terms of the constraints.
 
         These terms change with the multipliers and mu, so the values of ``forward`` at two times of the training
-        cannot be compared. The values of this method can. It takes the arguments of ``forward``.
+        cannot be compared. The values of this method can.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample, if the objective accepts weights.
+            index: The positions of the samples in the training set, if the objective accepts them.
+            group: The group numbers of the samples, if the objective accepts them.
+
+        Returns:
+            The objective, a scalar.
         """
-        given = {"weight": weight} if self._objective_takes_weight else {}
-        value: Tensor = self.objective(logits, target, **given)
-        return value
+        extra = {"weight": weight, "index": index, "group": group}
+        return call_loss(self.objective, logits, target, self._objective_accepts, **extra)
 
     @torch.no_grad()
     def update(self) -> None:
-        """Move the multipliers by what training-mode forwards saw since the last update."""
+        """Update the multipliers from the batches of training since the last update."""
         for constraint in self.constraints:
             constraint.update(self.mu)  # type: ignore[operator]
 
     @torch.no_grad()
     def observe(self, value: float | Tensor) -> None:
-        """Tell it a validation metric, higher being better: if it fell since the last time, mu grows by rho."""
-        now = torch.as_tensor(value, dtype=self.observed.dtype, device=self.observed.device)
-        if now.dim():
-            raise InvalidValueError(f"observe takes one number, got shape {tuple(now.shape)}")
-        if is_false(~now.isnan()):
-            raise InvalidValueError("observe was given NaN: there is nothing to compare it with")
-        fell = now < self.observed
+        """Report a validation metric; if it fell since the last call, mu grows by the factor rho.
+
+        Args:
+            value: One number, for which higher is better.
+
+        Raises:
+            ValueError: If the value is NaN or not a single number.
+        """
+        current = torch.as_tensor(value, dtype=self.observed.dtype, device=self.observed.device)
+        if current.dim():
+            raise InvalidValueError(f"observe needs one number, got shape {tuple(current.shape)}")
+        if is_false(~current.isnan()):
+            raise InvalidValueError("observe got NaN, which cannot be compared with earlier values")
+        fell = current < self.observed
         self.mu.copy_(torch.where(fell, (self.mu * self.rho).clamp(max=self.mu_max), self.mu))
-        self.observed.copy_(now)
+        self.observed.copy_(current)
 
     @property
     def multipliers(self) -> dict[str, Tensor | None]:
-        """Each constraint's multipliers; None before its first batch, or where it keeps none."""
-        names = [one.extra_repr() for one in self.constraints]
+        """The multipliers of each constraint; None before its first batch, or if it has none."""
+        names = [constraint.extra_repr() for constraint in self.constraints]
         return {
-            name if names.count(name) == 1 else f"{name} ({at})": one.multiplier  # type: ignore[misc]
-            for at, (name, one) in enumerate(zip(names, self.constraints, strict=True))
+            name if names.count(name) == 1 else f"{name} ({position})": constraint.multiplier  # type: ignore[misc]
+            for position, (name, constraint) in enumerate(zip(names, self.constraints, strict=True))
         }
 
     def extra_repr(self) -> str:
-        """The settings of the penalty."""
+        """Return the settings of the penalty."""
         return f"mu={self.mu.item():g}, rho={self.rho:g}, mu_max={self.mu_max:g}"
 
 
-def _constraint(given: Constrains) -> Constraint:
-    if isinstance(given, Constraint):
-        return given
-    if isinstance(given, (str, Requirement)):
-        return RequirementConstraint(given)
-    if isinstance(given, (Metric, MetricFactory)):
-        raise InvalidTypeError(f"a constraint needs a bound, as in metrics.{given.name} >= 0.9")
-    if isinstance(given, type):
-        raise InvalidTypeError(f"{given.__name__} is a class; make one of it, {given.__name__}(...)")
-    if callable(given):
-        return FunctionConstraint(given)
+def _as_constraint(constraint: ConstraintLike) -> Constraint:
+    if isinstance(constraint, Constraint):
+        return constraint
+    if isinstance(constraint, (str, Requirement)):
+        return RequirementConstraint(constraint)
+    if isinstance(constraint, (Metric, MetricFactory)):
+        raise InvalidTypeError(f"a constraint needs a bound, as in metrics.{constraint.name} >= 0.9")
+    if isinstance(constraint, type):
+        raise InvalidTypeError(f"{constraint.__name__} is a class; create an instance, {constraint.__name__}(...)")
+    if callable(constraint):
+        return FunctionConstraint(constraint)
     raise InvalidTypeError(
         f"a constraint is a requirement such as 'recall >= 0.9', a RankingConstraint or a function "
-        f"g(logits, target); got {quote(given)}"
+        f"g(logits, target); got {quote(constraint)}"
     )

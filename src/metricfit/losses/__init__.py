@@ -4,8 +4,7 @@ from metricfit.core.class_shares import OneHotTargetWarning
 from metricfit.losses.accumulation import backward_in_chunks
 from metricfit.losses.adversarial.adversarial_loss import AdversarialLoss
 from metricfit.losses.base import AdditiveLoss
-from metricfit.losses.class_balanced import ClassBalanced
-from metricfit.losses.combine import Mix
+from metricfit.losses.combine import ClassBalanced, Mix
 from metricfit.losses.gradient_watch import DeadGradientWarning, StalledLossWarning
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.metric_loss import MetricLoss

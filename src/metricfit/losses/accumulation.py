@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.base import AdditiveLoss, Statistics, check_parts
+from metricfit.losses.calling import keeps_multipliers
 from metricfit.losses.combine import Mix
 
 Chunk = tuple[Any, Tensor] | tuple[Any, Tensor, Tensor | None]
@@ -99,7 +100,7 @@ def _members(loss: nn.Module, share: float = 1.0) -> list[tuple[AdditiveLoss, fl
         check_parts(loss, "backward_in_chunks", ("__init__",))
         pairs = zip(loss.losses, loss.weights, strict=True)
         return [one for member, weight in pairs for one in _members(member, share * weight)]
-    if hasattr(loss, "constraints"):
+    if keeps_multipliers(loss):
         raise InvalidTypeError(
             f"backward_in_chunks cannot split {type(loss).__name__}: its constraints need all logits of a step at "
             "once. Use fit(..., accumulate=k), which keeps the logits of all parts, or join the logits of the chunks "

@@ -1,25 +1,40 @@
-"""Mix: a weighted sum of losses."""
+"""Losses made from other losses: Mix, a weighted sum, and ClassBalanced, a mean that weights the classes."""
 
 from __future__ import annotations
 
-import inspect
 import math
 
 from torch import Tensor, nn
 
+from metricfit.core.canonical_batch import Columns
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.losses.base import check_parts
+from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss, refuse_multipliers
+from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
 
 class Mix(nn.Module):
-    """The weighted sum of losses, as in cross-entropy plus half a metric loss.
+    r"""A weighted sum of losses, for example cross-entropy plus half a metric loss.
 
-    ``weight`` goes to the members that take it; it is an error if none does.
+    .. math:: L = \sum_k s_k\, L_k
 
-    >>> import torch
-    >>> from metricfit.losses import MetricLoss, WeightedBCELoss
-    >>> mix = Mix((WeightedBCELoss(), 1.0), (MetricLoss("f1"), 0.5))
-    >>> mix(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
-    tensor(0.9431)
+    with :math:`s_k` the weight of member :math:`L_k`. The members receive ``weight``, ``index`` and ``group`` if they
+    accept them. ``update()`` and ``observe(value)`` are passed on to members that define them.
+
+    Args:
+        *members: Pairs ``(loss, weight)`` of a loss module and a finite number.
+
+    Raises:
+        ValueError: If there are no members, or a weight is not a finite number.
+        TypeError: If a member is not a pair of a module and a number, or if it contains an AugmentedLagrangian. Write
+            ``AugmentedLagrangian(Mix(...), constraints)`` instead.
+
+    Example:
+        >>> import torch
+        >>> from metricfit.losses import MetricLoss, WeightedBCELoss
+        >>> mix = Mix((WeightedBCELoss(), 1.0), (MetricLoss("f1"), 0.5))
+        >>> mix(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+        tensor(0.9431)
     """
 
     def __init__(self, *members: tuple[nn.Module, float]) -> None:
@@ -28,38 +43,145 @@ class Mix(nn.Module):
             raise InvalidValueError("Mix needs at least one (loss, weight) pair")
         for member in members:
             if not (isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], nn.Module)):
-                raise InvalidTypeError(f"Mix takes (loss, weight) pairs, the losses modules; got {quote(member)}")
+                raise InvalidTypeError(
+                    f"the members of a Mix are (loss, weight) pairs, and each loss is a module; got {quote(member)}"
+                )
             if isinstance(member[1], bool) or not isinstance(member[1], (int, float)) or not math.isfinite(member[1]):
                 raise InvalidValueError(
                     f"the weight of {type(member[0]).__name__} in a Mix must be a finite number, got {member[1]!r}"
                 )
+            refuse_multipliers(member[0], "Mix", "Mix the objective: AugmentedLagrangian(Mix(...), constraints)")
         self.losses = nn.ModuleList(loss for loss, _ in members)
         self.weights = tuple(float(weight) for _, weight in members)
-        self._takes_weight = tuple(takes_weight(loss) for loss, _ in members)
+        self._member_arguments = tuple(accepted_arguments(loss) for loss, _ in members)
+        self.accepts = LossArguments(
+            weight=any(member.weight for member in self._member_arguments),
+            index=any(member.index for member in self._member_arguments),
+            group=any(member.group for member in self._member_arguments),
+        )
 
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The weighted sum."""
-        if weight is not None and not any(self._takes_weight):
-            names = ", ".join(type(loss).__name__ for loss in self.losses)
-            raise InvalidValueError(f"weight was given, but no member of the Mix takes it: {names}")
-        parts = [
-            share * (loss(logits, target, weight=weight) if takes else loss(logits, target))
-            for loss, share, takes in zip(self.losses, self.weights, self._takes_weight, strict=True)
+    def forward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        *,
+        index: Tensor | None = None,
+        group: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the weighted sum of the losses.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample, for the members that accept it.
+            index: The positions of the samples in the training set, for the members that accept them.
+            group: The group numbers of the samples, for the members that accept them.
+
+        Returns:
+            The loss, a scalar.
+
+        Raises:
+            ValueError: If ``weight`` or ``group`` was passed and no member accepts it.
+        """
+        if weight is not None and not self.accepts.weight:
+            raise InvalidValueError(f"weight was passed, but no member of the Mix accepts it: {self._member_names()}")
+        if group is not None and not self.accepts.group:
+            raise InvalidValueError(f"group was passed, but no member of the Mix accepts it: {self._member_names()}")
+        values = [
+            share * call_loss(loss, logits, target, accepts, weight=weight, index=index, group=group)
+            for loss, share, accepts in zip(self.losses, self.weights, self._member_arguments, strict=True)
         ]
-        total: Tensor = sum(parts[1:], parts[0])
+        total: Tensor = sum(values[1:], values[0])
         return total
 
+    def _member_names(self) -> str:
+        return ", ".join(type(loss).__name__ for loss in self.losses)
+
+    def update(self) -> None:
+        """Call ``update()`` of the members that define it."""
+        for loss in self.losses:
+            if hasattr(loss, "update"):
+                loss.update()  # type: ignore[operator]
+
+    def observe(self, value: float | Tensor) -> None:
+        """Call ``observe(value)`` of the members that define it.
+
+        Args:
+            value: A validation metric, for which higher is better.
+        """
+        for loss in self.losses:
+            if hasattr(loss, "observe"):
+                loss.observe(value)  # type: ignore[operator]
+
     def extra_repr(self) -> str:
-        """The members' shares."""
+        """Return the weights of the members."""
         return f"weights={self.weights}"
 
 
-def takes_weight(loss: nn.Module) -> bool:
-    """Whether a loss can be given ``weight=``; a Mix can if one of its members can."""
-    if isinstance(loss, Mix):
-        return any(loss._takes_weight)
-    compiled = getattr(loss, "_orig_mod", None)
-    if isinstance(compiled, nn.Module):
-        return takes_weight(compiled)
-    parameters = inspect.signature(loss.forward).parameters.values()
-    return any(given.name == "weight" or given.kind is given.VAR_KEYWORD for given in parameters)
+class ClassBalanced(PointwiseLoss):
+    r"""A mean over samples in which each class is weighted by the inverse of its share in the training set.
+
+    .. math:: \frac{\sum_i w_i\, b_i\, l_i}{\sum_i w_i}, \qquad
+        b_i = \frac{1}{\pi} \text{ for positives}, \quad \frac{1}{1-\pi} \text{ for negatives}
+
+    with :math:`l_i` the loss of a sample, :math:`w_i` its weight and :math:`\pi` the prior. This is the class-balanced
+    mean of Lee et al. 2021, whose weights are n/n_y of the training set. Over the whole training set it is the sum of
+    the mean losses of the two classes. Nothing is normalised by the batch: the expected value over random batches is
+    the value on the training set. ``SurrogateFBetaLoss(balanced=True)`` has the same weighting built in.
+
+    Args:
+        loss: A binary loss of this library that is a mean over samples, such as ``MAELoss()``. Its ``task``,
+            ``ignore_index`` and ``sync`` apply here too.
+        prior: The share of positives in the training set, strictly between 0 and 1.
+
+    Raises:
+        TypeError: If the loss is not a mean over samples.
+        ValueError: If the loss balances the classes already, or the prior is not between 0 and 1.
+
+    Example:
+        >>> import torch
+        >>> from metricfit.losses import MAELoss
+        >>> loss = ClassBalanced(MAELoss(), prior=0.1)
+        >>> loss(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))  # (1/0.1 + 1/0.9) / 2
+        tensor(5.5556)
+    """
+
+    balanced = True
+
+    def __init__(self, loss: PointwiseLoss, prior: float) -> None:
+        if not isinstance(loss, PointwiseLoss):
+            raise InvalidTypeError(
+                f"ClassBalanced needs a loss of metricfit.losses that is a mean over samples, such as MAELoss(); "
+                f"{type(loss).__name__} is not. Losses of counts or pairs weight the classes themselves"
+            )
+        check_parts(loss, "ClassBalanced", ("of_positive", "of_negative"), ("forward", "statistics", "value"))
+        if loss.balanced:
+            raise InvalidValueError(
+                f"{loss!r} already weights the classes, and ClassBalanced would do so twice; use it without "
+                "ClassBalanced, or with balanced=False if it has that setting"
+            )
+        super().__init__(task=loss.task, ignore_index=loss.ignore_index, sync=loss.sync)
+        self.loss = loss
+        self.prior = check_prior("ClassBalanced", prior)
+
+    def columns(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Columns:
+        """Return the batch as columns; multilabel logits are refused, because there is only one prior."""
+        batch = super().columns(logits, target, weight)
+        if not batch.exclusive:
+            raise InvalidValueError(
+                f"ClassBalanced is for binary logits, but these logits {tuple(logits.shape)} are multilabel"
+            )
+        return batch
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """Return the inner loss of positives, divided by the prior."""
+        return self.loss.of_positive(logits) / self.prior
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """Return the inner loss of negatives, divided by the share of negatives."""
+        return self.loss.of_negative(logits) / (1 - self.prior)
+
+    def extra_repr(self) -> str:
+        """Return the prior."""
+        return f"prior={self.prior:g}"

@@ -13,6 +13,7 @@ from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import FEWEST_ROWS, TargetJudge
 from metricfit.core.tasks import READINGS, canonical, check_labels
 from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.losses.calling import accepted_arguments, refuse_multipliers
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.train.checkpoint import randomness
@@ -20,7 +21,7 @@ from metricfit.train.data.batches import Batch
 from metricfit.train.data.samples import type_of
 from metricfit.train.engine.schedules import Schedule
 from metricfit.train.monitor import RANKINGS, Monitor
-from metricfit.train.stage import MakeOptimizer, Objective, Stage, ignored_by, matched, without_ignored
+from metricfit.train.stage import MakeOptimizer, Stage, ignored_by, matched, without_ignored
 
 
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
@@ -30,7 +31,10 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
         if not validated and (stage.patience is not None or not watched.is_loss):
             what = "patience" if stage.patience is not None else f"monitor={watched.name!r}"
             raise InvalidValueError(f"{what} needs a validation set: give validation=(X, y)")
-        if weighted and not Objective(stage.objective).takes_weight:
+        if not hasattr(stage.objective, "update"):
+            name = type(stage.objective).__name__
+            refuse_multipliers(stage.objective, name, "Make the AugmentedLagrangian the objective itself")
+        if weighted and not accepted_arguments(stage.objective).weight:
             raise InvalidValueError(
                 f"weights were given, but the objective {type(stage.objective).__name__} takes none; use one of "
                 "metricfit.losses, such as WeightedBCELoss() for cross-entropy"

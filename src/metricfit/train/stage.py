@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from metricfit.constraints import AugmentedLagrangian, RequirementConstraint
 from metricfit.core.steps import Annealed
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.combine import takes_weight
+from metricfit.losses.calling import accepted_arguments, call_loss
 from metricfit.metrics.metric import Metric
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine.schedules import STEPS, MakeScheduler
@@ -155,13 +154,11 @@ def _uncalled(given: Any) -> str:
 
 
 class Objective:
-    """A loss called on a batch, with the index, the group and the weight where it takes them."""
+    """A loss called on a batch, with the index, the group and the weight if it accepts them."""
 
     def __init__(self, loss: nn.Module) -> None:
         self.loss = loss
-        self.takes_index = "index" in inspect.signature(loss.forward).parameters
-        self.takes_weight = takes_weight(loss)
-        self.takes_group = _takes_group(loss)
+        self.accepts = accepted_arguments(loss)
 
     def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """The loss of a batch."""
@@ -170,16 +167,9 @@ class Objective:
     def of(self, call: Callable[..., Tensor], logits: Tensor, batch: Batch) -> Tensor:
         """The loss by any callable of its signature, of logits and labels in matching shapes."""
         logits, y = matched(logits, batch.y)
-        extra: dict[str, Tensor] = {}
-        if self.takes_index and batch.index is not None:
-            extra["index"] = batch.index
-        if self.takes_group and batch.group is not None:
-            extra["group"] = batch.group
-        if batch.weight is not None:
-            if not self.takes_weight:
-                raise InvalidValueError(f"weights were given, but {type(self.loss).__name__} takes none")
-            extra["weight"] = batch.weight
-        return call(logits, y, **extra)
+        if batch.weight is not None and not self.accepts.weight:
+            raise InvalidValueError(f"weights were given, but {type(self.loss).__name__} takes none")
+        return call_loss(call, logits, y, self.accepts, weight=batch.weight, index=batch.index, group=batch.group)
 
     def update(self) -> None:
         """At the end of an epoch: move multipliers."""
@@ -227,13 +217,6 @@ class Objective:
     def annealed(self) -> list[str]:
         """The names of steps that move from one form to another during training."""
         return [name for name, module in self.loss.named_modules() if isinstance(module, Annealed)]
-
-
-def _takes_group(loss: nn.Module) -> bool:
-    """Whether a loss uses group numbers; an augmented Lagrangian does only if one of its requirements is per group."""
-    if isinstance(loss, AugmentedLagrangian):
-        return any(getattr(constraint, "groups", None) for constraint in loss.constraints)
-    return "group" in inspect.signature(loss.forward).parameters
 
 
 def matched(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,7 @@ def with_groups(data: Source, groups: Any, stages: Sequence[Stage], name: str, a
                 f"the objective has a requirement per group: give {argument}=, one number per {name} sample"
             )
         return data
-    if not any(objective.takes_group for objective in objectives):
+    if not any(objective.accepts.group for objective in objectives):
         raise InvalidValueError(
             f"{argument} were given, but no objective uses them; use RequirementConstraint(..., groups=k) in an "
             "AugmentedLagrangian, or a loss whose forward takes group="

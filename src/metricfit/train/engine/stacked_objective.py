@@ -13,12 +13,11 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.loss import _Loss as TorchLoss
 
 from metricfit.constraints import AugmentedLagrangian, FunctionConstraint
-from metricfit.losses.combine import Mix, takes_weight
+from metricfit.losses.calling import OPTIONAL_ARGUMENTS, accepted_arguments
+from metricfit.losses.combine import Mix
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine.stacked_tensors import Stack, Stacked, moved, rows_of
 from metricfit.train.stage import Objective
-
-EXTRA = ("weight", "index", "group")  # the parts of a batch, besides the labels, that a loss may take
 
 
 class StackedObjective:
@@ -68,7 +67,7 @@ class StackedObjective:
         if not batch.alike:
             members = range(len(batch.lengths))
             return torch.stack([self._of_member(at, stack, method, logits, batch) for at in members])
-        extra = {name: part for name in EXTRA if (part := getattr(batch, name)) is not None}
+        extra = {name: part for name in OPTIONAL_ARGUMENTS if (part := getattr(batch, name)) is not None}
 
         def of_member(state: Stack, logits: Tensor, y: Tensor, *rest: Tensor) -> Tensor:
             mine = Batch(None, y, **dict(zip(extra, rest, strict=True)))
@@ -133,7 +132,11 @@ class StackedObjective:
     def _made(self, logits: Tensor, batch: Stacked) -> Stack:
         """The state at the start. A first call, of member 0 alone, makes the buffers that are made at first use."""
         before = {name: given.clone() for name, given in self.methods.state_dict().items()}
-        one = Batch(None, batch.y[0], **{name: part[0] for name in EXTRA if (part := getattr(batch, name)) is not None})
+        one = Batch(
+            None,
+            batch.y[0],
+            **{name: part[0] for name in OPTIONAL_ARGUMENTS if (part := getattr(batch, name)) is not None},
+        )
         self.objective(logits[0].detach(), one)
         made = {name: before.get(name, torch.zeros_like(given)) for name, given in self.methods.state_dict().items()}
         return {name: torch.stack([given] * len(batch.lengths)) for name, given in made.items()}
@@ -142,7 +145,7 @@ class StackedObjective:
         """One member's loss, for objectives that would count samples of weight 0."""
         state = rows_of(stack, at)  # views: what changes, changes there
         real = at, slice(batch.lengths[at])
-        extra = {name: part[real] for name in EXTRA if (part := getattr(batch, name)) is not None}
+        extra = {name: part[real] for name in OPTIONAL_ARGUMENTS if (part := getattr(batch, name)) is not None}
         return self.objective.of(self._bound(state, method), logits[real], Batch(None, batch.y[real], **extra))
 
     def _each(self, stack: Stack, method: str, *args: Tensor) -> None:
@@ -173,7 +176,7 @@ def weighs_all(loss: nn.Module) -> bool:
         return all(map(weighs_all, loss.losses))
     if isinstance(loss, AugmentedLagrangian):
         return weighs_all(loss.objective) and not any(isinstance(one, FunctionConstraint) for one in loss.constraints)
-    return takes_weight(loss) and not any(isinstance(part, TorchLoss) for part in loss.modules())
+    return accepted_arguments(loss).weight and not any(isinstance(part, TorchLoss) for part in loss.modules())
 
 
 class _Methods(nn.Module):
