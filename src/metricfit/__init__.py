@@ -10,15 +10,18 @@ from metricfit.core.counts import Counts
 from metricfit.errors import MetricfitError
 from metricfit.losses import MetricLoss, RunningCounts, SurrogateFBetaLoss
 from metricfit.metrics import get_metric, metric, parse_requirement
+from metricfit.metrics.curves import best_threshold
 
 if TYPE_CHECKING:
     from metricfit import stats, tabular, train
     from metricfit.tabular import MetricClassifier
+    from metricfit.tabular.compare.comparison import compare
     from metricfit.train import evaluate, fit
 
-#: Loaded when first used, for they need packages that the rest does not.
+#: Loaded when first used, because they need packages that the rest does not.
 _LATER = {
     "MetricClassifier": "metricfit.tabular",
+    "compare": "metricfit.tabular.compare.comparison",
     "evaluate": "metricfit.train",
     "fit": "metricfit.train",
     "stats": "metricfit",
@@ -36,6 +39,8 @@ __all__ = [
     "RunningCounts",
     "SurrogateFBetaLoss",
     "__version__",
+    "best_threshold",
+    "compare",
     "constraints",
     "curves",
     "evaluate",

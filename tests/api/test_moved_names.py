@@ -24,6 +24,7 @@ MOVED = {
     "metricfit.models.resnet34": "metricfit_papers.models.resnet34",
     "metricfit.models.small_cnn": "metricfit_papers.models.small_cnn",
     "metricfit.models.study_mlp": "metricfit_papers.models.study_mlp",
+    "metricfit.report.Method": "metricfit.report.ComparisonRow",
     "metricfit.report.table": "the facts of metricfit.report.Report",
 }
 MODULES = {

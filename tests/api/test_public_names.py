@@ -12,7 +12,7 @@ import metricfit
 NAMES = {
     "metricfit": """
         AugmentedLagrangian Counts MetricClassifier MetricLoss MetricfitError RankingConstraint RunningCounts
-        SurrogateFBetaLoss __version__ constraints curves evaluate fit get_metric losses metric
+        SurrogateFBetaLoss __version__ best_threshold compare constraints curves evaluate fit get_metric losses metric
         metrics parse_requirement stats steps tabular train
     """,
     "metricfit.constraints": """
@@ -27,7 +27,7 @@ NAMES = {
         Preparation STUDY Table fetch folds load names split
     """,
     "metricfit.tabular": """
-        MetricClassifier
+        Comparison ComparisonRow MetricClassifier
     """,
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss
@@ -44,7 +44,7 @@ NAMES = {
         Blend PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins
     """,
     "metricfit.report": """
-        Method Report Section comparison learning_curves multiclass render scores write
+        ComparisonRow Report Section comparison learning_curves multiclass render scores write
     """,
     "metricfit.runs": """
         Cell CellError Progress run

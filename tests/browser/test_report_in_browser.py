@@ -40,7 +40,9 @@ def page_of(n, threshold):
     s = torch.sigmoid(logits)
     chosen = threshold or curves.best_threshold(s, y, "f1", "recall >= 0.6").threshold
     sections = [
-        report.comparison([report.Method(EVIL, 0.7, (0.6, 0.8)), report.Method(QUOTES, 0.6)], "f1", reference=EVIL),
+        report.comparison(
+            [report.ComparisonRow(EVIL, 0.7, (0.6, 0.8)), report.ComparisonRow(QUOTES, 0.6)], "f1", reference=EVIL
+        ),
         report.scores(s, y, threshold=chosen, requirements="recall >= 0.6", classes=(EVIL, QUOTES)),
         report.learning_curves([{"train_loss": 1.0, "value": 0.5, "monitor": EVIL}, {"train_loss": 0.5, "value": 0.6}]),
         report.multiclass([0, 1, 1], [0, 1, 0], classes=[EVIL, QUOTES]),

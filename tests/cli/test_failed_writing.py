@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from metricfit.cli import fit as fit_command
 from metricfit.cli.app import app
-from metricfit.report import pages
 
 SMALL = ("--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json")
 
@@ -82,7 +82,7 @@ def test_a_fit_that_fails_after_its_model_leaves_nothing_that_blocks_the_next(da
         data.with_name("out").mkdir()
     before = sorted(data.parent.rglob("*"))
     with monkeypatch.context() as patch:
-        patch.setattr(pages, "of_model", fail)
+        patch.setattr(fit_command, "write_model_page", fail)
         assert fit(data).exit_code == code
     assert sorted(data.parent.rglob("*")) == before
     assert fit(data).exit_code == 0

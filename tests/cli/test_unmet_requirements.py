@@ -65,7 +65,7 @@ def test_a_requirement_that_is_met_ends_with_0(data, tmp_path):
 
 def test_compare_marks_the_rows_and_its_exit_code_is_3_if_no_method_meets_them(data, tmp_path, monkeypatch):
     few = [method for method in methods(True) if method.trees is False or method.name in (DEFAULT, REFERENCE)]
-    monkeypatch.setattr("metricfit.tabular.compare.comparison.methods", lambda constrained: few)
+    monkeypatch.setattr("metricfit.tabular.compare.comparison.all_methods", lambda constrained: few)
     found = call("compare", data[0], "--target", "y", "--out", tmp_path / "c", "--folds", "2", "--json", *NEVER, *SMALL)
     assert found.exit_code == 3, found.output
     printed = json.loads(found.stdout)

@@ -11,11 +11,12 @@ from page_parts import carried, decoded, parts
 from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, get_metric
+from metricfit.cli.printing import command_line
 from metricfit.report import pages
-from metricfit.stats import compare_splits
-from metricfit.tabular.compare.comparison import Comparison
+from metricfit.report.model_decisions import decision_counts
+from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
-from metricfit.tabular.compare.standings import Row, interval_of_mean
+from metricfit.tabular.compare.standings import interval_of_mean
 
 TINY = {"network": "mlp", "members": 2, "epochs": 4, "time_budget": None, "random_state": 0}
 
@@ -52,14 +53,14 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
     model = model_for(rows, subject_to=["recall >= 0.5"])
     for threshold in (None, 0.9):
         at = model.threshold_ if threshold is None else threshold
-        path = pages.of_evaluation(model, *rows, "new.csv", threshold, tmp_path / "page.html")
+        path = pages.write_evaluation_page(model, *rows, tmp_path / "page.html", threshold=threshold, data="new.csv")
         scores = model.predict_proba(rows[0])[:, 0]  # classes_ are sorted: fraud first
         value = f1_score(rows[1] == "fraud", scores >= at)
         text = shown(path)
         assert f"f1 is {value:.3f}" in text
         assert f"at threshold {at:.4g}, on 160 rows." in text
         assert (f"the model's own is {model.threshold_:.4g}." in text) == (threshold is not None)
-        recall = float(get_metric("recall")(pages.counts_of(model, *rows, threshold)))
+        recall = float(get_metric("recall")(decision_counts(model, *rows, threshold)))
         assert (
             f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'} here ({recall:.3f})."
             in text
@@ -70,8 +71,8 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
 
 def test_where_lower_is_better_the_page_shows_the_value_itself(rows, tmp_path):
     model = model_for(rows, "cost(fp=1, fn=5)")
-    path = pages.of_evaluation(model, *rows, "new.csv", None, tmp_path / "page.html")
-    value = float(get_metric("cost(fp=1, fn=5)")(pages.counts_of(model, *rows, None)))
+    path = pages.write_evaluation_page(model, *rows, tmp_path / "page.html", data="new.csv")
+    value = float(get_metric("cost(fp=1, fn=5)")(decision_counts(model, *rows, None)))
     assert value > 0
     assert f"cost(fp=1, fn=5) is {value:.3f}" in shown(path)
 
@@ -84,15 +85,15 @@ def test_where_lower_is_better_the_page_shows_the_value_itself(rows, tmp_path):
     ],
 )
 def test_what_to_expect_of_new_rows_follows_the_direction_of_the_metric(rows, tmp_path, metric, expects, never):
-    text = shown(pages.of_model(model_for(rows, metric), "old.csv", "kind", tmp_path / "page.html"))
+    text = shown(model_for(rows, metric).report(tmp_path / "page.html", data="old.csv", target="kind"))
     assert expects in text
     assert never not in text
     assert "expect a little less" not in text
 
 
 def test_compare_is_recommended_where_it_works_only(rows, several, tmp_path):
-    two = shown(pages.of_model(model_for(rows), "old.csv", "kind", tmp_path / "two.html"))
-    three = shown(pages.of_model(several[2], "old.csv", "kind", tmp_path / "three.html"))
+    two = shown(model_for(rows).report(tmp_path / "two.html", data="old.csv", target="kind"))
+    three = shown(several[2].report(tmp_path / "three.html", data="old.csv", target="kind"))
     assert "metricfit compare" in two
     assert "metricfit compare" not in three
     assert "metricfit evaluate" in three
@@ -102,7 +103,7 @@ def test_few_rows_are_not_called_a_reason_to_trust(rows, tmp_path):
     X, y = rows
     model = model_for(rows)
     few = np.r_[np.flatnonzero(y == "fraud")[:8], np.flatnonzero(y == "none")[:30]]
-    text = shown(pages.of_evaluation(model, X.iloc[few], y.iloc[few], "new.csv", None, tmp_path / "page.html"))
+    text = shown(pages.write_evaluation_page(model, X.iloc[few], y.iloc[few], tmp_path / "page.html", data="new.csv"))
     assert "no reason to doubt" not in text
     assert re.search(
         r"These are 38 rows, 8 of them “fraud”; they are consistent with any value from [\d.]+ to [\d.]+, so a smaller "
@@ -111,16 +112,28 @@ def test_few_rows_are_not_called_a_reason_to_trust(rows, tmp_path):
     )
 
 
+def test_a_report_from_python_judges_the_model_on_the_rows_that_are_given(rows, tmp_path):
+    model = model_for(rows)
+    text = shown(model.report(tmp_path / "page.html", *rows))
+    assert f"f1 is {f1_score(rows[1], model.predict(rows[0]), pos_label='fraud'):.3f}" in text
+    assert "A classifier for f1" in shown(model.report(tmp_path / "fit.html"))
+    with pytest.raises(ValueError, match="report needs both X and y, or neither"):
+        model.report(tmp_path / "none.html", rows[0])
+    with pytest.raises(ValueError, match="threshold= is for models of two classes, together with X and y"):
+        model.report(tmp_path / "none.html", threshold=0.5)
+    assert not (tmp_path / "none.html").exists()
+
+
 def test_rows_of_one_class_have_no_interval(rows, tmp_path):
     X, y = rows
     none = (y == "none").to_numpy()
-    path = pages.of_evaluation(model_for(rows), X[none], y[none], "new.csv", None, tmp_path / "page.html")
+    path = pages.write_evaluation_page(model_for(rows), X[none], y[none], tmp_path / "page.html", data="new.csv")
     assert "f1 is 0.000 at threshold" in shown(path)
 
 
 def test_evaluation_of_several_classes(several, tmp_path):
     X, y, model = several
-    path = pages.of_evaluation(model, X, y, "new.csv", None, tmp_path / "page.html")
+    path = pages.write_evaluation_page(model, X, y, tmp_path / "page.html", data="new.csv")
     truth, called = y.to_numpy(), model.predict(X)
     value = f1_score(truth, called, average="macro")
     told = re.search(rf"macro f1 is {value:.3f} \(95 % interval ([\d.]+) to ([\d.]+)\), on 160 rows\.", shown(path))
@@ -135,7 +148,7 @@ def test_evaluation_of_several_classes(several, tmp_path):
 
 def test_the_page_of_a_fit_with_several_classes_shows_out_of_fold_decisions(several, tmp_path):
     model = several[2]
-    path = pages.of_model(model, "old.csv", "kind", tmp_path / "page.html")
+    path = model.report(tmp_path / "page.html", data="old.csv", target="kind")
     held_out = model.held_out_
     called = (held_out.logits + torch.from_numpy(model.offsets_)).argmax(1)
     np.testing.assert_array_equal(matrix(path, 3), confusion_matrix(held_out.y, called))
@@ -146,7 +159,7 @@ def test_the_page_of_a_fit_with_several_classes_shows_out_of_fold_decisions(seve
 def test_the_page_of_a_fit_tells_its_intervals(rows, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/metricfit", "fit", "a b.csv", "--subject-to", "recall >= 0.5"])
     model = model_for(rows)
-    text = shown(pages.of_model(model, "old.csv", "kind", tmp_path / "page.html"))
+    text = shown(pages.write_model_page(model, tmp_path / "page.html", command=command_line()))
     low, high = model.value_interval_
     assert f"f1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
     low, high = model.threshold_interval_
@@ -156,24 +169,34 @@ def test_the_page_of_a_fit_tells_its_intervals(rows, tmp_path, monkeypatch):
 
 def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
     ours, theirs = (0.7, 0.74, 0.69, 0.72), (0.6, 0.66, 0.61, 0.66)
-    versus = compare_splits(ours, theirs, test_fraction=0.25)
     f1 = get_metric("f1")
-    lines = [
-        Row(DEFAULT, ours, interval_of_mean(ours, f1), 12.5, 3, versus),
-        Row(REFERENCE, theirs, interval_of_mean(theirs, f1), 3.25, 4, None),
+    rows = [
+        ComparisonRow(DEFAULT, np.mean(ours), interval_of_mean(ours, f1), 0.08, seconds=12.5, held=3, values=ours),
+        ComparisonRow(REFERENCE, np.mean(theirs), interval_of_mean(theirs, f1), seconds=3.25, held=4, values=theirs),
     ]
     scores, labels = np.linspace(0, 1, 40), np.repeat([0, 1], [30, 10])
     losses = [{"train_loss": 0.5, "validation_loss": 0.6}, {"train_loss": 0.4, "validation_loss": None}]
-    found = Comparison("f1", lines, "Use <it>.", scores, labels, 0.5, {"network": "mlp", "epochs": 2}, [losses] * 8)
-    path = pages.of_comparison(
-        found, "t.csv", "y", ["recall >= 0.2"], tmp_path / "p.html", group="site", classes=("no", "<yes>")
-    )
+    path = Comparison(
+        "f1",
+        rows,
+        "Use <it>.",
+        scores,
+        labels,
+        threshold=0.5,
+        effort={"network": "mlp", "epochs": 2},
+        histories=[losses] * 8,
+        subject_to=("recall >= 0.2",),
+        name="t.csv",
+        target="y",
+        group="site",
+        classes=("no", "<yes>"),
+    ).report(tmp_path / "p.html")
     text = shown(path)
     low, high = interval_of_mean(ours, f1)
     assert f"{DEFAULT} {np.mean(ours):.3f} {low:.3f} to {high:.3f} +0.080" in text
     assert "3 of 4 folds 12.5 s" in text
     assert "Training and validation loss by epoch, of 8 members, a line each." in text
-    assert "Networks all alike: network mlp, epochs 2" in text
+    assert "Networks the same for all: network mlp, epochs 2" in text
     assert "40, of them 10 “<yes>” (25.0 %)" in text
     assert "copies of a row stay together, and so do rows of one “site”" in text
     counts = Counts.from_labels(torch.from_numpy((scores >= 0.5).astype(int)), torch.from_numpy(labels))

@@ -25,7 +25,10 @@ def full(text=EVIL):
     histories = [[{"stage": text, "train_loss": 1.0, "value": 0.5, "monitor": text}, {"train_loss": 0.5, "value": 0.6}]]
     sections = [
         report.comparison(
-            [report.Method(text, 0.7, (0.6, 0.8)), report.Method("b", 0.6, (0.5, 0.7), -0.1, (-0.2, 0.0), 0.03, 12.0)],
+            [
+                report.ComparisonRow(text, 0.7, (0.6, 0.8)),
+                report.ComparisonRow("b", 0.6, (0.5, 0.7), -0.1, (-0.2, 0.0), 0.03, 12.0),
+            ],
             "f1",
             reference=text,
             title=text,

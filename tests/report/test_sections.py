@@ -19,15 +19,15 @@ def texts(*sections):
 
 
 def test_methods_are_sorted_best_first():
-    rows = [report.Method("a", 0.5), report.Method("b", 0.7), report.Method("c", 0.6)]
+    rows = [report.ComparisonRow("a", 0.5), report.ComparisonRow("b", 0.7), report.ComparisonRow("c", 0.6)]
     assert [row.name for row in report.comparison(rows, "f1").context["methods"]] == ["b", "c", "a"]
     assert [row.name for row in report.comparison(rows, "fpr").context["methods"]] == ["a", "c", "b"]
 
 
 def test_numbers_of_a_comparison_are_written_for_people():
     rows = [
-        report.Method("tuned BCE", 0.6612, (0.6401, 0.6823), seconds=33.14),
-        report.Method("mix", 0.6821, (0.6609, 0.7033), 0.0209, (0.0042, 0.0376), 0.00001, 3700),
+        report.ComparisonRow("tuned BCE", 0.6612, (0.6401, 0.6823), seconds=33.14),
+        report.ComparisonRow("mix", 0.6821, (0.6609, 0.7033), 0.0209, (0.0042, 0.0376), 0.00001, 3700),
     ]
     shown = texts(report.comparison(rows, "f1", reference="tuned BCE"))
     assert "mix 0.682 0.661 to 0.703 +0.021 +0.004 to +0.038 < 0.001 1 h 1 min" in shown
@@ -37,7 +37,7 @@ def test_numbers_of_a_comparison_are_written_for_people():
 
 
 def test_columns_without_a_number_are_left_out():
-    shown = texts(report.comparison([report.Method("a", 0.5)], "fpr"))
+    shown = texts(report.comparison([report.ComparisonRow("a", 0.5)], "fpr"))
     assert "Difference" not in shown
     assert "Training" not in shown
     assert "lower is better" in shown
@@ -45,15 +45,15 @@ def test_columns_without_a_number_are_left_out():
 
 @pytest.mark.parametrize("field", ["mean", "difference", "p_value", "seconds"])
 def test_a_number_that_is_none_is_refused(field):
-    with pytest.raises(ValueError, match="'a' has a number that is not finite; leave out what is not known, as None"):
-        report.Method("a", **({"mean": 0.5} | {field: math.nan}))
+    with pytest.raises(ValueError, match="'a' has a number that is not finite; pass None for what is not known"):
+        report.ComparisonRow("a", **({"mean": 0.5} | {field: math.nan}))
 
 
 def test_comparisons_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="at least one method"):
         report.comparison([], "f1")
     with pytest.raises(ValueError, match="the reference 'b' is not among the methods"):
-        report.comparison([report.Method("a", 0.5)], "f1", reference="b")
+        report.comparison([report.ComparisonRow("a", 0.5)], "f1", reference="b")
 
 
 def test_learning_curves_of_fit():
@@ -170,7 +170,7 @@ def test_a_monitored_loss_is_drawn_once():
 
 
 def test_how_often_requirements_held_and_means_without_intervals():
-    rows = [report.Method("a", 0.5, held=4), report.Method("b", 0.4, held=0)]
+    rows = [report.ComparisonRow("a", 0.5, held=4), report.ComparisonRow("b", 0.4, held=0)]
     shown = texts(report.comparison(rows, "f1", folds=5))
     assert "Requirements held a 0.500 4 of 5 folds b 0.400 0 of 5 folds" in shown
     assert "interval" not in shown

@@ -11,10 +11,11 @@ import typer
 from metricfit._files import check_new_folder, holds_files, new_folder
 from metricfit.cli import options
 from metricfit.cli.errors import NOT_MET, UserError
-from metricfit.cli.printing import say, show, working
+from metricfit.cli.printing import command_line, say, show, working
 from metricfit.cli.rows import check_folder, check_several, check_words, in_words, positive_of, rows_of
 from metricfit.metrics.feasibility import InfeasibleWarning
-from metricfit.report import pages
+from metricfit.report.model_decisions import metric_label
+from metricfit.report.pages import write_model_page
 from metricfit.tabular import MetricClassifier
 
 
@@ -58,7 +59,7 @@ def fit(
         model.fit(X, y.to_numpy(), groups=groups)
     with new_folder(to) as unfinished:
         model.save(unfinished / "model")
-        pages.of_model(model, data.name, target, unfinished / "report.html")
+        write_model_page(model, unfinished / "report.html", data=data.name, target=target, command=command_line())
     report = to / "report.html"
     found = {"metric": metric, "out_of_fold": model.value_, "threshold": model.threshold_}
     found |= {"interval": model.threshold_interval_, "model": str(to / "model"), "report": str(report)}
@@ -66,7 +67,7 @@ def fit(
     found |= {"requirements_met": model.requirements_met_}
     found |= {"requirements": {text: result._asdict() for text, result in model.requirements_.items()}}
     at = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
-    headline = f"{pages.called(model)} {model.value_:.3f}{at}, on rows each model had not seen."
+    headline = f"{metric_label(model)} {model.value_:.3f}{at}, on rows each model had not seen."
     lines = [in_words(counts, chosen), headline, *requirement_lines(model), f"Model: {to / 'model'}"]
     show(found, as_json, [*lines, f"Report: {report}"])
     if not model.requirements_met_:

@@ -13,13 +13,19 @@ from rich.table import Table
 from metricfit._files import new_file
 from metricfit.cli import options
 from metricfit.cli.errors import UserError
-from metricfit.cli.printing import say, show, working
+from metricfit.cli.printing import command_line, say, show, working
 from metricfit.cli.rows import check_file
 from metricfit.cli.tables import read_table, shown, split_target
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import averaged, get_metric
-from metricfit.report import pages
 from metricfit.report.findings import requirements_on
+from metricfit.report.model_decisions import (
+    decision_counts,
+    metric_intervals,
+    metric_label,
+    metrics_without_parameters,
+)
+from metricfit.report.pages import write_evaluation_page
 from metricfit.tabular import MetricClassifier
 
 WIDEST = 12  # classes side by side
@@ -50,7 +56,10 @@ def evaluate(
         _check_labels(loaded, y)
         found = _metrics(loaded, X, y, threshold)
         if report is not None:
-            found["report"] = str(pages.of_evaluation(loaded, X, y, data.name, threshold, report))
+            page = write_evaluation_page(
+                loaded, X, y, report, threshold=threshold, data=data.name, command=command_line()
+            )
+            found["report"] = str(page)
     show(found, as_json, _lines(found))
 
 
@@ -117,10 +126,10 @@ def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: 
             "--threshold is for two classes; of several, the largest sum of a class's log-probability and its tuned "
             "offset decides."
         )
-    judged, counts = get_metric(model.metric), pages.counts_of(model, X, y, threshold)
-    every = list(dict.fromkeys([judged, *map(get_metric, pages.plain_metrics())]))
+    judged, counts = get_metric(model.metric), decision_counts(model, X, y, threshold)
+    every = list(dict.fromkeys([judged, *metrics_without_parameters()]))
     found: dict[str, Any] = {"rows": len(y)}
-    intervals = pages.intervals_of(model, X, y, threshold, every)
+    intervals = metric_intervals(model, X, y, threshold, every)
     if len(model.classes_) == 2:
         at = model.threshold_ if threshold is None else threshold
         found |= {"threshold": at} | {
@@ -131,8 +140,8 @@ def _metrics(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: 
         results = requirements_on(model, counts)
         found["requirements"] = {text: {"value": each.value, "held": each.met} for text, each in results.items()}
         return found | {"intervals": intervals}
-    found |= {pages.called(model, each): float(averaged(each, counts, model.average)) for each in every}
-    found["intervals"] = {pages.called(model, each): intervals[each.name] for each in every}
+    found |= {metric_label(model, each): float(averaged(each, counts, model.average)) for each in every}
+    found["intervals"] = {metric_label(model, each): intervals[each.name] for each in every}
     labels, predicted = [str(each) for each in model.classes_], model.predict(X)
     of_class = dict.fromkeys([judged, *map(get_metric, ("precision", "recall", "f1"))])
     values = {each.name: each(counts).tolist() for each in of_class if not each.whole_matrix}

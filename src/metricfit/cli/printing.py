@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,11 @@ WIDTH_OF_FILES = 160  # where no terminal says how wide it is
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def command_line() -> str:
+    """The running command as it would be typed, for the reports."""
+    return shlex.join(["metricfit", *sys.argv[1:]])
 
 
 def show(found: Mapping[str, Any], as_json: bool, lines: Sequence[str | Table]) -> None:

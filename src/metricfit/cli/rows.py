@@ -45,7 +45,7 @@ def rows_of(data: Path, target: str, group: str | None) -> tuple[pd.DataFrame, p
         raise UserError(
             f"All rows of {data} have one value of {quote(group)}: one group cannot be parted. Leave --group out."
         )
-    return X.drop(columns=group), y, X[group].to_numpy()
+    return X.drop(columns=group), y, X[group]
 
 
 def check_file(to: Path, option: str) -> None:

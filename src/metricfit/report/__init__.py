@@ -7,9 +7,10 @@ from metricfit._moved import moved_names
 try:
     from metricfit.report.page import Report, Section, render, write
     from metricfit.report.sections.binary import scores
-    from metricfit.report.sections.comparison import Method, comparison
+    from metricfit.report.sections.comparison import comparison
     from metricfit.report.sections.learning_curves import learning_curves
     from metricfit.report.sections.multiclass import multiclass
+    from metricfit.tabular.compare.comparison_row import ComparisonRow
 except ModuleNotFoundError as error:
     missing = (error.name or "").partition(".")[0]
     if missing not in ("numpy", "jinja2", "markupsafe", "matplotlib"):
@@ -19,7 +20,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 __all__ = [
-    "Method",
+    "ComparisonRow",
     "Report",
     "Section",
     "comparison",
@@ -30,6 +31,6 @@ __all__ = [
     "write",
 ]
 
-MOVED = {"table": "the facts of metricfit.report.Report"}
+MOVED = {"Method": "metricfit.report.ComparisonRow", "table": "the facts of metricfit.report.Report"}
 if not TYPE_CHECKING:  # type checkers report moved names as unknown
     __getattr__ = moved_names(__name__, MOVED)

@@ -1,240 +1,212 @@
-"""The reports of the commands: what goes on each page."""
+"""The three pages: a fitted model, a model on other rows, and a comparison of methods."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
-from numpy.typing import NDArray
 
-from metricfit import metrics, report, stats
-from metricfit.core.counts import Counts
-from metricfit.metrics import averaged, get_metric, names
-from metricfit.report import formatting as words
+from metricfit import report
+from metricfit.metrics import averaged, get_metric
+from metricfit.report import formatting
+from metricfit.report.facts import data_fact, made_by, positive_class_fact, requirements_fact
 from metricfit.report.findings import verdict_of_evaluation, verdict_of_fit
-from metricfit.report.made_by import made_by
-from metricfit.stats.multinomial import percentile_interval, resampled_counts
-from metricfit.tabular import MetricClassifier
-from metricfit.tabular.compare.comparison import Comparison
+from metricfit.report.model_decisions import (
+    class_names,
+    class_numbers,
+    decision_counts,
+    metric_intervals,
+    metric_label,
+    positive_labels,
+    positive_scores,
+)
+from metricfit.tabular import Comparison, MetricClassifier
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.verdict import headline
 
-
-def plain_metrics() -> list[str]:
-    """The names of metrics that need no parameters."""
-    return [name for name in names() if isinstance(getattr(metrics, name, None), metrics.Metric)]
+PathLike = str | os.PathLike[str]
 
 
-def called(model: MetricClassifier, metric: metrics.Metric | None = None) -> str:
-    """The judged metric's name, or another's, of several classes with its average where it has one."""
-    metric = get_metric(model.metric if metric is None else metric)
-    return metric.name if len(model.classes_) == 2 or metric.whole_matrix else f"{model.average} {metric.name}"
-
-
-def counts_of(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> Counts:
-    """The counts of a model's decisions: of two classes at a threshold, its own by default."""
-    if len(model.classes_) > 2:
-        return Counts.from_labels(
-            torch.from_numpy(_numbers(model, model.predict(X))),
-            torch.from_numpy(_numbers(model, y)),
-            num_classes=len(model.classes_),
-        )
-    scores, labels = scores_of(model, X), labels_of(model, y)
-    at = model.threshold_ if threshold is None else threshold
-    return Counts.from_labels(torch.from_numpy((scores >= at).astype(int)), torch.from_numpy(labels))
-
-
-def scores_of(model: MetricClassifier, X: pd.DataFrame) -> Any:
-    """The positive class's probabilities."""
-    return model.predict_proba(X)[:, _positive_column(model)]
-
-
-def labels_of(model: MetricClassifier, y: pd.Series) -> Any:
-    """1 for the positive class."""
-    return (y.to_numpy() == model.classes_[_positive_column(model)]).astype(np.int64)
-
-
-def intervals_of(
-    model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None, of: Sequence[metrics.Metric]
-) -> dict[str, tuple[float, float] | None]:
-    """95 % bootstrap intervals of metrics on labelled rows, by the metric's name; None for rows of one class."""
-    if y.nunique() < 2:
-        return {metric.name: None for metric in of}
-    if len(model.classes_) > 2:
-        called_as, truth = _numbers(model, model.predict(X)), _numbers(model, y)
-        drawn = resampled_counts(called_as, truth, len(model.classes_))
-        return {metric.name: percentile_interval(averaged(metric, drawn, model.average)) for metric in of}
-    scores, labels = scores_of(model, X), labels_of(model, y)
-    at = model.threshold_ if threshold is None else threshold
-    assert at is not None
-    return {metric.name: stats.bootstrap(scores, labels, metric, threshold=at).interval for metric in of}
-
-
-def of_comparison(
-    found: Comparison,
-    data: str,
-    target: str,
-    subject_to: Sequence[str],
-    path: Path,
-    *,
-    group: str | None = None,
-    classes: tuple[str, str] = ("negative", "positive"),
-) -> Path:
-    """The page of ``compare``.
+def write_comparison_page(comparison: Comparison, path: PathLike, *, command: str | None = None) -> Path:
+    """Write the page of a comparison.
 
     Args:
-        found: what was found.
-        data: the table's name.
-        target: the column that was predicted.
-        subject_to: requirements.
-        path: where to write.
-        group: the column whose rows stayed together.
-        classes: what the two classes are called, the positive one last.
+        comparison: The result of ``metricfit.compare``.
+        path: The file to write.
+        command: The command line that made it, if there was one.
+
+    Returns:
+        The path of the page.
     """
-    folds = len(found.rows[0].values)
-    rows = [
-        report.Method(
-            row.name,
-            row.mean,
-            interval=None if row.interval is None else (row.interval.low, row.interval.high),
-            difference=row.difference,
-            difference_interval=row.difference_interval,
-            p_value=row.p_value,
-            seconds=row.seconds,
-            held=row.held if subject_to else None,
-        )
-        for row in found.rows
-    ]
+    rows, subject_to, classes = comparison.rows, comparison.subject_to, comparison.classes
+    folds, total, positives = len(rows[0].values), len(comparison.labels), int(comparison.labels.sum())
     not_reached = "".join(
-        f" With {row.name} no threshold met the requirements on the training rows of {len(row.unreached)} of {folds} "
-        f"folds; there the nearest threshold decided ({row.unreached[0]})."
-        for row in found.rows
-        if row.unreached
+        f" With {row.name} no threshold met the requirements on the training rows of {len(row.not_reachable)} of "
+        f"{folds} folds; there the nearest threshold decided ({row.not_reachable[0]})."
+        for row in rows
+        if row.not_reachable
     )
-    positives = int(found.labels.sum())
-    curves = f"The losses of “{DEFAULT}”: a line for each member of each fold."
-    together = "" if group is None else f", and so do rows of one “{group}”"
-    page = report.Report(
-        f"{data}: {target}",
-        headline(found.rows, found.metric, required=bool(subject_to)),
-        found.verdict,
-        [
-            report.comparison(
-                rows,
-                found.metric,
-                reference=REFERENCE,
-                folds=folds,
-                simultaneous=True,
-                lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had "
-                "not seen. Each chose its threshold on its training rows, except the one at 0.5." + not_reached,
-            ),
-            *_explorer(found, subject_to, classes),
-            *([report.learning_curves(found.histories, lead=curves)] if found.histories else []),
-        ],
-        {
-            "Data": f"{data}, column “{target}”",
-            "Rows": f"{len(found.labels):,}, of them {positives:,} “{classes[1]}” "
-            f"({words.percent(positives / len(found.labels))})",
-            **_positive_class(classes),
-            "Folds": f"{folds}, each with the same share of “{classes[1]}”; copies of a row stay together{together}",
-            "Differences": "paired by fold; Nadeau and Bengio's corrected t-test, because the folds' training rows "
-            f"overlap; corrected for {len(rows) - 1} comparisons: p-values by Holm's method, intervals by Bonferroni's",
-        }
-        | ({"Networks": _effort(found.effort)} if found.effort else {})
-        | _required(subject_to)
-        | made_by(),
-    )
-    return report.write(page, path)
-
-
-def _explorer(found: Comparison, subject_to: Sequence[str], classes: tuple[str, str]) -> list[report.Section]:
-    """The default method's scores; nothing where it called no row positive on any fold."""
-    if found.threshold is None:
-        return []
-    lead = (
-        f"The scores of “{DEFAULT}”, each row's by the model that had not seen it. The chosen threshold is the mean of "
-        "the folds' thresholds, so the value here differs slightly from the mean in the table."
-    )
-    return [
-        report.scores(
-            found.scores,
-            found.labels,
-            threshold=found.threshold,
-            metric=found.metric,
-            requirements=list(subject_to) or None,
-            classes=classes,
-            lead=lead,
+    sections = [
+        report.comparison(
+            rows,
+            comparison.metric,
+            reference=REFERENCE,
+            folds=folds,
+            simultaneous=True,
+            lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had not "
+            "seen. Each chose its threshold on its training rows, except the one at 0.5." + not_reached,
         )
     ]
-
-
-def of_model(model: MetricClassifier, data: str, target: str, path: Path) -> Path:
-    """The page of ``fit``: out-of-fold decisions, and how training went."""
-    members = _by_member(model.history_)
-    lead = "Out of fold: each row scored by the member that did not train on it."
+    if comparison.threshold is not None:  # otherwise the default method called no row positive on any fold
+        sections.append(_comparison_scores(comparison, comparison.threshold))
+    if comparison.histories:
+        lead = f"The losses of “{DEFAULT}”: one line per member and fold."
+        sections.append(report.learning_curves(comparison.histories, lead=lead))
+    together = "" if comparison.group is None else f", and so do rows of one “{comparison.group}”"
+    facts = data_fact(comparison.name, comparison.target) | {
+        "Rows": f"{total:,}, of them {positives:,} “{classes[1]}” ({formatting.percent(positives / total)})",
+        **positive_class_fact(classes),
+        "Folds": f"{folds}, each with the same share of “{classes[1]}”; copies of a row stay together{together}",
+        "Differences": "paired by fold; Nadeau and Bengio's corrected t-test, because the folds' training rows "
+        f"overlap; corrected for {len(rows) - 1} comparisons: p-values by Holm's method, intervals by Bonferroni's",
+    }
+    if comparison.effort:
+        effort = ", ".join(f"{name} {value}" for name, value in comparison.effort.items())
+        facts["Networks"] = f"the same for all: {effort}"
     page = report.Report(
-        f"{data}: {target}",
-        f"{called(model)} is {words.value(model.value_)}{_interval(model.value_interval_)}{_at(model)}, on rows held "
-        "out of training.",
-        verdict_of_fit(model),
-        [_held_out(model, lead), report.learning_curves(members)],
-        {
-            "Data": f"{data}, column “{target}”",
-            "Rows": f"{len(model.held_out_.y):,}, in {len(members)} folds; copies of a row stay together",
-            **_positive_class_of(model),
-            "Model": f"{len(members)} members, network {model.network_.name}, recipe {model.recipe}",
-        }
-        | _how_firm(model)
-        | _required(_listed(model.subject_to))
-        | made_by(),
+        f"{comparison.name}: {comparison.target}",
+        headline(rows, comparison.metric),
+        comparison.verdict,
+        sections,
+        facts | requirements_fact(subject_to) | made_by(command),
     )
     return report.write(page, path)
 
 
-def of_evaluation(
-    model: MetricClassifier, X: pd.DataFrame, y: pd.Series, data: str, threshold: float | None, path: Path
+def write_model_page(
+    model: MetricClassifier,
+    path: PathLike,
+    *,
+    data: str | None = None,
+    target: str | None = None,
+    command: str | None = None,
 ) -> Path:
-    """The page of ``evaluate``, at a threshold or at the model's own."""
-    metric, counts = get_metric(model.metric), counts_of(model, X, y, threshold)
+    """Write the page of a fitted model: its decisions on rows held out of training, and how training went.
+
+    Args:
+        model: The fitted model.
+        path: The file to write.
+        data: Name of the table.
+        target: Name of the column that was predicted.
+        command: The command line that made it, if there was one.
+
+    Returns:
+        The path of the page.
+    """
+    members = _histories_by_member(model.history_)
+    threshold = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
+    facts = data_fact(data, target) | {
+        "Rows": f"{len(model.held_out_.y):,}, in {len(members)} folds; copies of a row stay together",
+        **_positive_class_of(model),
+        "Model": f"{len(members)} members, network {model.network_.name}, recipe {model.recipe}",
+    }
+    if model.threshold_interval_ is not None:
+        ends = formatting.between(model.threshold_interval_)
+        facts["Threshold"] = f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"
+    page = report.Report(
+        ": ".join(name for name in (data, target) if name is not None) or f"A classifier for {metric_label(model)}",
+        f"{metric_label(model)} is {formatting.value(model.value_)}{_interval(model.value_interval_)}{threshold}, on "
+        "rows held out of training.",
+        verdict_of_fit(model),
+        [_held_out_section(model), report.learning_curves(members)],
+        facts | requirements_fact(_as_list(model.subject_to)) | made_by(command),
+    )
+    return report.write(page, path)
+
+
+def write_evaluation_page(
+    model: MetricClassifier,
+    X: Any,
+    y: Any,
+    path: PathLike,
+    *,
+    threshold: float | None = None,
+    data: str | None = None,
+    command: str | None = None,
+) -> Path:
+    """Write the page of a model on labelled rows.
+
+    Args:
+        model: The fitted model.
+        X: The rows.
+        y: Their labels.
+        path: The file to write.
+        threshold: A threshold in place of the model's; for two classes.
+        data: Name of the table.
+        command: The command line that made it, if there was one.
+
+    Returns:
+        The path of the page.
+    """
+    metric, counts = get_metric(model.metric), decision_counts(model, X, y, threshold)
     value = float(averaged(metric, counts, model.average))
-    interval = intervals_of(model, X, y, threshold, [metric])[metric.name]
-    at = "" if model.threshold_ is None else f" at threshold {model.threshold_ if threshold is None else threshold:.4g}"
-    headline = f"{called(model)} is {words.value(value)}{_interval(interval)}{at}, on {len(y):,} rows."
-    verdict = verdict_of_evaluation(model, counts, value, interval, threshold=threshold)
+    interval = metric_intervals(model, X, y, threshold, [metric])[metric.name]
+    used = model.threshold_ if threshold is None else threshold
+    at_threshold = "" if model.threshold_ is None else f" at threshold {used:.4g}"
     if model.threshold_ is None:
         section = report.multiclass(
-            _numbers(model, model.predict(X)),
-            _numbers(model, y),
-            classes=[str(each) for each in model.classes_],
+            class_numbers(model, model.predict(X)),
+            class_numbers(model, y),
+            classes=[str(label) for label in model.classes_],
             metric=metric,
             average=model.average,
         )
     else:
+        assert used is not None
         section = report.scores(
-            scores_of(model, X),
-            labels_of(model, y),
-            threshold=model.threshold_ if threshold is None else threshold,
+            positive_scores(model, X),
+            positive_labels(model, y),
+            threshold=used,
             metric=metric,
             requirements=model.subject_to,
-            classes=_names(model),
+            classes=class_names(model),
         )
-    facts = {"Data": f"{data}, column “{y.name}”", "Rows": f"{len(y):,}"} | _positive_class_of(model)
-    facts |= _required(_listed(model.subject_to))
-    return report.write(report.Report(data, headline, verdict, [section], facts | made_by()), path)
+    facts = data_fact(data, getattr(y, "name", None)) | {"Rows": f"{len(y):,}"} | _positive_class_of(model)
+    page = report.Report(
+        data or f"{metric_label(model)} on {len(y):,} rows",
+        f"{metric_label(model)} is {formatting.value(value)}{_interval(interval)}{at_threshold}, on {len(y):,} rows.",
+        verdict_of_evaluation(model, counts, value, interval, threshold=threshold),
+        [section],
+        facts | requirements_fact(_as_list(model.subject_to)) | made_by(command),
+    )
+    return report.write(page, path)
 
 
-def _held_out(model: MetricClassifier, lead: str) -> report.Section:
-    """The decisions on the rows that members held out."""
+def _comparison_scores(comparison: Comparison, threshold: float) -> report.Section:
+    return report.scores(
+        comparison.scores,
+        comparison.labels,
+        threshold=threshold,
+        metric=comparison.metric,
+        requirements=list(comparison.subject_to) or None,
+        classes=comparison.classes,
+        lead=f"The scores of “{DEFAULT}”, each row's by the model that did not train on it. The chosen threshold is "
+        "the mean of the folds' thresholds, so the value here differs slightly from the mean in the table.",
+    )
+
+
+def _held_out_section(model: MetricClassifier) -> report.Section:
+    """Show the decisions on the rows that members held out."""
     held_out = model.held_out_
+    lead = "Out of fold: each row is scored by the member that did not train on it."
     if model.threshold_ is None:
         return report.multiclass(
             model.decision_.margins(held_out.logits).argmax(1),
             held_out.y,
-            classes=[str(each) for each in model.classes_],
+            classes=[str(label) for label in model.classes_],
             metric=get_metric(model.metric),
             average=model.average,
             weight=held_out.weight,
@@ -247,67 +219,27 @@ def _held_out(model: MetricClassifier, lead: str) -> report.Section:
         metric=get_metric(model.metric),
         requirements=model.subject_to,
         weight=held_out.weight,
-        classes=_names(model),
+        classes=class_names(model),
         lead=lead,
     )
 
 
-def _at(model: MetricClassifier) -> str:
-    if model.threshold_ is None:
-        return ""
-    return f" at threshold {model.threshold_:.4g}"
-
-
-def _how_firm(model: MetricClassifier) -> dict[str, str]:
-    if model.threshold_interval_ is None:
-        return {}
-    ends = words.between(model.threshold_interval_)
-    return {"Threshold": f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"}
-
-
 def _interval(ends: tuple[float, float] | None) -> str:
-    return "" if ends is None else f" (95 % interval {words.between(ends)})"
-
-
-def _positive_class(classes: tuple[str, str]) -> dict[str, str]:
-    """Which class is the positive one; ``classes`` has it last."""
-    return {"Positive class": f"“{classes[1]}”; the other class is “{classes[0]}”"}
+    return "" if ends is None else f" (95 % interval {formatting.between(ends)})"
 
 
 def _positive_class_of(model: MetricClassifier) -> dict[str, str]:
-    return {} if model.pos_label_ is None else _positive_class(_names(model))
+    return {} if model.pos_label_ is None else positive_class_fact(class_names(model))
 
 
-def _required(subject_to: Sequence[str]) -> dict[str, str]:
-    return {"Required": " and ".join(map(str, subject_to))} if subject_to else {}
+def _as_list(subject_to: Any) -> list[Any]:
+    if subject_to is None:
+        return []
+    return list(subject_to) if isinstance(subject_to, Sequence) and not isinstance(subject_to, str) else [subject_to]
 
 
-def _effort(effort: Mapping[str, Any]) -> str:
-    """What every network of a comparison was given."""
-    return "all alike: " + ", ".join(f"{name} {value}" for name, value in effort.items())
-
-
-def _listed(subject_to: Any) -> list[Any]:
-    return [] if subject_to is None else [subject_to] if isinstance(subject_to, str) else list(subject_to)
-
-
-def _numbers(model: MetricClassifier, labels: Any) -> NDArray[np.int64]:
-    """The labels' places in ``classes_``."""
-    return np.searchsorted(model.classes_, np.asarray(labels))
-
-
-def _positive_column(model: MetricClassifier) -> int:
-    return int(model.classes_.tolist().index(model.pos_label_))
-
-
-def _names(model: MetricClassifier) -> tuple[str, str]:
-    """What the two classes are called, the positive one last."""
-    column = _positive_column(model)
-    return str(model.classes_[1 - column]), str(model.classes_[column])
-
-
-def _by_member(history: Any) -> list[list[dict[str, Any]]]:
-    members: dict[int, list[dict[str, Any]]] = {}
-    for row in history:
-        members.setdefault(row.get("member", 0), []).append(row)
+def _histories_by_member(history: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    members: dict[int, list[Mapping[str, Any]]] = {}
+    for epoch in history:
+        members.setdefault(epoch.get("member", 0), []).append(epoch)
     return list(members.values())

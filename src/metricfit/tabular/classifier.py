@@ -31,12 +31,13 @@ from metricfit.tabular.networks import OwnNetwork
 from metricfit.tabular.objectives import RecipeName
 from metricfit.tabular.parameters import check_parameters, training_settings
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, shares_of, training_weights
+from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.rollback import unchanged_if_it_fails
 
 CHUNK = 1024
 
 
-class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of tables, trained and tuned for the metric it is judged by.
 
     Args:

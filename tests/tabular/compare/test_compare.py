@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score, recall_score
 
 from metricfit.data import folds
 from metricfit.metrics import get_metric
-from metricfit.tabular.compare import comparison as module
+from metricfit.tabular.compare import fold_cells as module
 from metricfit.tabular.compare import methods as ways
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.standings import interval_of_mean
@@ -31,7 +31,7 @@ def table(n=240):
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cells")
     X, y = table()
-    return compare(X, y, "f1", folder, parts=2, subject_to=["recall >= 0.3"], **SMALL), folder
+    return compare(X, y, "f1", folder=folder, folds=2, subject_to=["recall >= 0.3"], **SMALL), folder
 
 
 def test_every_method_has_a_value_a_fold(found):
@@ -48,7 +48,7 @@ def test_the_default_keeps_every_members_losses(found):
     histories = found[0].histories
     assert [len(each) for each in histories] == [3] * 4  # epochs, of two members in each of two folds
     assert all(row["train_loss"] > 0 and row["validation_loss"] > 0 for each in histories for row in each)
-    assert module._by_member([{"member": 0, "train_loss": math.nan}]) == [
+    assert module.losses_by_member([{"member": 0, "train_loss": math.nan}]) == [
         [{"train_loss": None, "validation_loss": None}]
     ]
 
@@ -58,9 +58,8 @@ def test_the_defaults_values_are_scikit_learns_of_its_scores(found):
     X, y = table()
     outer = folds(X, y, 2, seed=0)
     row = next(each for each in comparison.rows if each.name == ways.DEFAULT)
-    cells = module.cells
     for at, (_, part) in enumerate(outer):
-        path = cells.Cell(("table", ways.DEFAULT, f"fold {at}"), {}).folder(folder)
+        path = module.Cell(("table", ways.DEFAULT, f"fold {at}"), {}).folder(folder)
         threshold = pd.read_json(path / "report.json", typ="series")["result"]["threshold"]
         decided = comparison.scores[part] >= threshold
         assert row.values[at] == pytest.approx(f1_score(y[part], decided))
@@ -71,7 +70,7 @@ def test_again_it_only_reads(found, monkeypatch):
     comparison, folder = found
     monkeypatch.setattr(module, "train", None)  # what would be called for a cell that is not there
     X, y = table()
-    again = compare(X, y, "f1", folder, parts=2, subject_to=["recall >= 0.3"], **SMALL)
+    again = compare(X, y, "f1", folder=folder, folds=2, subject_to=["recall >= 0.3"], **SMALL)
     assert again.rows == comparison.rows
     np.testing.assert_array_equal(again.scores, comparison.scores)
 

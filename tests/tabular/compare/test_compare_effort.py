@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from metricfit.tabular import member_training as training
-from metricfit.tabular.compare import comparison as module
+from metricfit.tabular.compare import comparison, fold_cells
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.effort import shared_effort
 from metricfit.tabular.compare.methods import methods
@@ -63,20 +63,20 @@ def trained_on(monkeypatch):
         given.append((X, groups, how))
         return Constant()
 
-    monkeypatch.setattr(module, "train", train)
-    monkeypatch.setattr(module, "load_training", lambda: None)
+    monkeypatch.setattr(fold_cells, "train", train)
+    monkeypatch.setattr(comparison, "load_training", lambda: None)
     return given
 
 
 def test_the_effort_is_kept_and_the_clock_asked_once(tmp_path, clock, trained_on):
     X, y = table()
-    settings = {"parts": 2, "network": "mlp", "members": 2, "time_budget": 4.0}
-    first = compare(X, y, "f1", tmp_path, **settings)
+    settings = {"folds": 2, "network": "mlp", "members": 2, "time_budget": 4.0}
+    first = compare(X, y, "f1", folder=tmp_path, **settings)
     for path in list(tmp_path.rglob("finished"))[::2]:
         if path.parent.name != "effort":
             path.unlink()
     clock["mix"] = 1.0
-    again = compare(X, y, "f1", tmp_path, **settings)
+    again = compare(X, y, "f1", folder=tmp_path, **settings)
     assert again.effort == first.effort == {"network": "mlp", "epochs": 200, "members": 2}
     for _, _, how in trained_on:
         assert {key: how[key] for key in ("network", "epochs", "members", "time_budget")} == {
@@ -93,7 +93,7 @@ def test_groups_and_copies_stay_on_one_side(tmp_path, trained_on):
     X = pd.concat([X, X.iloc[:40]], ignore_index=True)
     y = np.concatenate([y, 1 - y[:40]])  # copies, though their labels differ
     groups = np.resize(np.repeat(np.arange(40), 3), 160)
-    compare(X, y, "f1", tmp_path, parts=3, groups=groups, network="mlp", members=2, epochs=1, time_budget=None)
+    compare(X, y, "f1", folder=tmp_path, folds=3, groups=groups, network="mlp", members=2, epochs=1, time_budget=None)
     assert len(trained_on) == 21
     for rows, of_rows, _ in trained_on:
         held_out = X.index.difference(rows.index)

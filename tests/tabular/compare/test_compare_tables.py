@@ -11,13 +11,12 @@ import pytest
 
 from metricfit.cli import compare as comparing
 from metricfit.data import folds
-from metricfit.report import pages
-from metricfit.tabular.compare import comparison as module
+from metricfit.tabular.compare import fold_cells as module
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, methods, train
 from metricfit.tabular.compare.verdict import headline
 
-TINY = {"parts": 3, "network": "mlp", "members": 2, "epochs": 1, "time_budget": None}
+TINY = {"folds": 3, "network": "mlp", "members": 2, "epochs": 1, "time_budget": None}
 N = 90
 
 
@@ -112,26 +111,26 @@ def hard(monkeypatch):
 
 def shown(found, tmp_path, capsys):
     """The page and the table, as text."""
-    path = pages.of_comparison(found, "t.csv", "y", ["precision >= 0.9"], tmp_path / "page.html")
-    comparing.show({}, False, [comparing.table_of(found, True)])
+    path = found.report(tmp_path / "page.html")
+    comparing.show({}, False, [comparing.table_of(found)])
     return path.read_text(encoding="utf-8"), capsys.readouterr().out
 
 
 def test_one_method_out_of_reach_on_one_fold_is_marked_and_keeps_its_values(hard, tmp_path, capsys):
     X, y = table()
-    within_reach = compare(X, y, "recall", tmp_path / "before", subject_to=["precision >= 0.9"], **TINY)
+    within_reach = compare(X, y, "recall", folder=tmp_path / "before", subject_to=["precision >= 0.9"], **TINY)
     hard[1].add("boosted trees")
-    found = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
+    found = compare(X, y, "recall", folder=tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
     trees = found.rows[-1]
-    assert (trees.name, trees.unreached) == ("boosted trees", ("precision reaches 0.4",))
+    assert (trees.name, trees.not_reachable) == ("boosted trees", ("precision reaches 0.4",))
     assert trees.values == next(row for row in within_reach.rows if row.name == "boosted trees").values
-    assert not any(row.unreached for row in found.rows[:-1])
+    assert not any(row.not_reachable for row in found.rows[:-1])
     page, printed = shown(found, tmp_path, capsys)
     assert re.search(r"boosted trees .*│ \d of 3 \(out of reach on 1\)", printed)
     assert "With boosted trees no threshold met the requirements on the training rows of 1 of 3 folds" in page
-    assert headline(found.rows, "recall", required=True) in unescape(page)
-    assert comparing._row(trees, True)["not_reachable"] == ("precision reaches 0.4",)
-    again = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
+    assert headline(found.rows, "recall") in unescape(page)
+    assert trees.to_dict()["not_reachable"] == ("precision reaches 0.4",)
+    again = compare(X, y, "recall", folder=tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
     assert again.rows == found.rows
 
 
@@ -141,9 +140,9 @@ def test_one_method_out_of_reach_on_one_fold_is_marked_and_keeps_its_values(hard
 def test_default_and_reference_out_of_reach(hard, tmp_path, capsys, names, when):
     hard[when].update(names)
     X, y = table()
-    found = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
+    found = compare(X, y, "recall", folder=tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
     rows = {row.name: row for row in found.rows}
-    assert {name for name, row in rows.items() if row.unreached} == names
+    assert {name for name, row in rows.items() if row.not_reachable} == names
     assert found.recommended not in names
     assert np.isfinite(found.scores).all()
     page, printed = shown(found, tmp_path, capsys)
@@ -154,7 +153,7 @@ def test_default_and_reference_out_of_reach(hard, tmp_path, capsys, names, when)
 def test_every_method_out_of_reach(hard, tmp_path, capsys):
     hard[0].update(each.name for each in methods(True))
     X, y = table()
-    found = compare(X, y, "recall", tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
+    found = compare(X, y, "recall", folder=tmp_path / "cells", subject_to=["precision >= 0.9"], **TINY)
     assert "Loosen the requirements" in found.verdict
     assert found.recommended is not None
     page, printed = shown(found, tmp_path, capsys)
@@ -179,7 +178,7 @@ def test_a_default_that_calls_nothing_positive_has_no_threshold(tmp_path, monkey
         threshold=float("inf"), model=model, scores=lambda X: np.zeros(len(X)), not_reachable=None
     )
     monkeypatch.setattr(module, "train", lambda *given, **how: nothing)
-    found = compare(*table(), "specificity", tmp_path / "cells", **TINY)
+    found = compare(*table(), "specificity", folder=tmp_path / "cells", **TINY)
     assert found.threshold is None
     shown(found, tmp_path, capsys)
 
@@ -191,9 +190,9 @@ def test_the_same_difference_on_every_fold_shows_neither_interval_nor_p(tmp_path
         return SimpleNamespace(threshold=0.5, model=model, scores=lambda X: always(len(X)), not_reachable=None)
 
     monkeypatch.setattr(module, "train", fake)
-    found = compare(*table(), "recall", tmp_path / "cells", **TINY)
+    found = compare(*table(), "recall", folder=tmp_path / "cells", **TINY)
     _, printed = shown(found, tmp_path, capsys)
     line = next(each for each in printed.splitlines() if "boosted trees" in each)
     assert re.search(r"│ -1\.000 +│ +│", line), line
-    beside = comparing._row(next(row for row in found.rows if row.name == "boosted trees"), False)["versus_reference"]
+    beside = next(row for row in found.rows if row.name == "boosted trees").to_dict()["versus_reference"]
     assert json.loads(json.dumps(beside)) == {"difference": -1.0, "interval": None, "p_value": None}

@@ -8,7 +8,7 @@ from metricfit.metrics import get_metric
 from metricfit.stats import compare_splits
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.standings import compare_with, standings
-from metricfit.tabular.compare.verdict import RULE, advise, headline, verdict
+from metricfit.tabular.compare.verdict import RULE, advise, headline
 
 BASE = [0.50, 0.52, 0.48, 0.51, 0.49]
 BETTER = [0.70, 0.73, 0.68, 0.71, 0.70]
@@ -17,7 +17,7 @@ WIDE = [0.56, 0.54, 0.88, 0.94, 0.67]
 AT_HALF, LINEAR, TREES = "cross-entropy at 0.5", "logistic regression", "boosted trees"
 
 
-def rows(values, metric="f1", held=None, seconds=None, not_reachable=None):
+def rows(values, metric="f1", held=None, seconds=None, not_reachable=None, required=False):
     """The standings of methods with these values, held on 5 folds and trained in 1 s a fold unless said otherwise."""
     held, seconds, not_reachable = held or {}, seconds or {}, not_reachable or {}
     reports = {
@@ -32,7 +32,11 @@ def rows(values, metric="f1", held=None, seconds=None, not_reachable=None):
         ]
         for name, of in values.items()
     }
-    return standings(reports, get_metric(metric))
+    return standings(reports, get_metric(metric), required=required)
+
+
+def verdict(found, metric):
+    return advise(found, metric).text
 
 
 def table(**others):
@@ -123,31 +127,31 @@ def test_decisions_at_a_half_are_shown_and_never_recommended():
 
 def test_only_methods_that_meet_the_requirements_most_often_are_considered():
     values = table(boosted_trees=BETTER)
-    found = rows(values, held={TREES: 1, DEFAULT: 4, REFERENCE: 4})
-    said = verdict(found, "f1", required=True)
+    found = rows(values, held={TREES: 1, DEFAULT: 4, REFERENCE: 4}, required=True)
+    said = verdict(found, "f1")
     assert said.startswith(
         "On the test rows the requirements held on 4 of 5 folds with metricfit's default and cross-entropy with a "
         "tuned threshold, on fewer with the others; only these are considered."
     )
-    assert headline(found, "f1", required=True).startswith("Use cross-entropy with a tuned threshold")
-    assert "held on 5 of 5 folds with every method." in verdict(rows(values), "f1", required=True)
+    assert headline(found, "f1").startswith("Use cross-entropy with a tuned threshold")
+    assert "held on 5 of 5 folds with every method." in verdict(rows(values, required=True), "f1")
 
 
 def test_methods_that_cannot_meet_the_requirements_are_marked_and_come_last():
-    found = rows(table(boosted_trees=BETTER), not_reachable={TREES: 2})
-    assert (found[-1].name, found[-1].unreached) == (TREES, ("recall reaches 0.4",) * 2)
+    found = rows(table(boosted_trees=BETTER), not_reachable={TREES: 2}, required=True)
+    assert (found[-1].name, found[-1].not_reachable) == (TREES, ("recall reaches 0.4",) * 2)
     assert found[-1].mean == pytest.approx(0.704)  # its values are kept
-    said = verdict(found, "f1", required=True)
+    said = verdict(found, "f1")
     assert "on some folds' training rows no threshold met the requirements: boosted trees." in said
-    assert headline(found, "f1", required=True).startswith("Use cross-entropy")
+    assert headline(found, "f1").startswith("Use cross-entropy")
 
 
 def test_where_no_method_can_meet_the_requirements_the_nearest_is_named():
-    found = rows(table(boosted_trees=BETTER), not_reachable={TREES: 1, DEFAULT: 2, REFERENCE: 5})
-    said = verdict(found, "f1", required=True)
+    found = rows(table(boosted_trees=BETTER), not_reachable={TREES: 1, DEFAULT: 2, REFERENCE: 5}, required=True)
+    said = verdict(found, "f1")
     assert said.startswith("No method could meet the requirements on the training rows of every fold;")
     assert "(recall reaches 0.4). Loosen the requirements" in said
-    top = headline(found, "f1", required=True)
+    top = headline(found, "f1")
     assert top == "No method could meet the requirements everywhere. Nearest to them: boosted trees."
 
 

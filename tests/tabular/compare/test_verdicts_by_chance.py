@@ -8,7 +8,7 @@ import pytest
 from metricfit.metrics import get_metric
 from metricfit.tabular.compare.methods import DEFAULT, methods
 from metricfit.tabular.compare.standings import standings
-from metricfit.tabular.compare.verdict import headline, verdict
+from metricfit.tabular.compare.verdict import advise, headline
 
 F1 = get_metric("f1")
 EIGHT = [method.name for method in methods(False)] + ["cross-entropy at 0.5"]
@@ -34,7 +34,7 @@ def simulated(rng, better=None, gain=0.0):
 
 
 def calls_one_better(rows):
-    return re.search("(?<!not )clearly better", verdict(rows, "f1")) is not None
+    return re.search("(?<!not )clearly better", advise(rows, "f1").text) is not None
 
 
 def test_of_eight_methods_that_are_alike_none_is_called_clearly_better():

@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, get_metric
 from metricfit.report import formatting as words
 from metricfit.report.charts.drawing import FIRST, MUTED, Chart, Drawing, Widths, label, styled
 from metricfit.report.page import Section
-
-Pair = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Method:
-    """One row of a comparison.
-
-    Args:
-        name: of the method.
-        mean: of the metric, over folds or splits.
-        interval: of the mean.
-        difference: this mean less the reference's, paired; None for the reference itself.
-        difference_interval: of the difference.
-        p_value: of the paired test that the difference is 0.
-        seconds: of training.
-        held: on how many folds the requirements held.
-    """
-
-    name: str
-    mean: float
-    interval: Pair | None = None
-    difference: float | None = None
-    difference_interval: Pair | None = None
-    p_value: float | None = None
-    seconds: float | None = None
-    held: int | None = None
-
-    def __post_init__(self) -> None:
-        numbers = [self.mean, self.difference, self.p_value, self.seconds]
-        numbers += [*(self.interval or ()), *(self.difference_interval or ())]
-        if any(given is not None and not math.isfinite(given) for given in numbers):
-            raise InvalidValueError(
-                f"{self.name!r} has a number that is not finite; leave out what is not known, as None"
-            )
+from metricfit.tabular.compare.comparison_row import ComparisonRow
 
 
 def comparison(
-    methods: Sequence[Method],
+    methods: Sequence[ComparisonRow],
     metric: str | Metric,
     *,
     reference: str | None = None,
@@ -64,7 +28,7 @@ def comparison(
     ``reference`` names the method that differences are to, ``folds`` says how many ``held`` is out of, and
     ``simultaneous`` says that p-values and the intervals of differences are corrected for the number of comparisons.
 
-    >>> rows = [Method("BCE at 0.5", 0.61, (0.58, 0.64)), Method("mix", 0.7, (0.67, 0.73), 0.09, (0.06, 0.12), 0.002)]
+    >>> rows = [ComparisonRow("BCE at 0.5", 0.61), ComparisonRow("mix", 0.7, (0.67, 0.73), 0.09, (0.06, 0.12), 0.002)]
     >>> [row.name for row in comparison(rows, "f1", reference="BCE at 0.5").context["methods"]]
     ['mix', 'BCE at 0.5']
     """
@@ -94,7 +58,7 @@ def comparison(
 
 
 @styled
-def _chart(methods: Sequence[Method], metric: str, reference: str | None, level: float, narrow: bool) -> Chart:
+def _chart(methods: Sequence[ComparisonRow], metric: str, reference: str | None, level: float, narrow: bool) -> Chart:
     drawing = Drawing(width=4.6 if narrow else 9.4, height=0.9 + 0.33 * len(methods))
     axes = drawing.axes
     for row, each in enumerate(methods):

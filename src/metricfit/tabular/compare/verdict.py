@@ -8,13 +8,14 @@ because it is the best of several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metricfit.metrics import Metric, get_metric
 from metricfit.stats import SplitComparison
+from metricfit.tabular.compare.comparison_row import ComparisonRow
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, methods
-from metricfit.tabular.compare.standings import Row, compare_with, is_constant
+from metricfit.tabular.compare.standings import compare_two, compare_with, is_constant
 
 SURE = 0.95
 CLEAR = 0.05
@@ -38,7 +39,7 @@ class Advice:
         text: The reasons, in full sentences, with the rule at the end.
     """
 
-    row: Row
+    row: ComparisonRow
     sure: bool
     text: str
 
@@ -47,32 +48,27 @@ class Advice:
 class _Rival:
     """A method beside the best one: the difference to it, and whether the method is clearly worse."""
 
-    row: Row
+    row: ComparisonRow
     versus: SplitComparison | None
     clearly_worse: bool
 
 
-def verdict(rows: Sequence[Row], metric: str, *, required: bool = False) -> str:
-    """What the numbers say, in plain words; ``required`` if there are requirements."""
-    return advise(rows, metric, required=required).text
-
-
-def headline(rows: Sequence[Row], metric: str, *, required: bool = False) -> str:
-    """The verdict's advice in one line."""
-    advice = advise(rows, metric, required=required)
+def headline(rows: Sequence[ComparisonRow], metric: str) -> str:
+    """Write the advice in one sentence."""
+    advice = advise(rows, metric)
     line = f"{'Use' if advice.sure else 'Start with'} {_name(advice.row)}: mean {metric} {advice.row.mean:.3f}."
-    if advice.row.unreached:
+    if advice.row.not_reachable:
         return f"No method could meet the requirements everywhere. Nearest to them: {_name(advice.row)}."
     return line
 
 
-def advise(rows: Sequence[Row], metric: str, *, required: bool = False) -> Advice:
-    """Choose a method by the rule above.
+def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
+    """Choose a method by the rule of this module.
 
     Args:
-        rows: The methods of a comparison, as ``standings`` gives them.
+        rows: The rows of a comparison, as ``standings`` returns them. If they say on how many folds the requirements
+            held, only the methods that met them most often are considered.
         metric: The name of the metric.
-        required: Whether there are requirements. Then only the methods that met them most often are considered.
 
     Returns:
         The recommended method and the reasons.
@@ -80,18 +76,18 @@ def advise(rows: Sequence[Row], metric: str, *, required: bool = False) -> Advic
     judged = get_metric(metric)
     considered = [row for row in rows if row.name not in UNTUNED]
     sentences = []
-    if required:
+    if any(row.held is not None for row in considered):
         considered, about_requirements = _by_requirements(considered)
         sentences.append(about_requirements)
     chosen, sure, reason = _choose(considered, judged)
     sentences.append(reason)
     by_name = {row.name: row for row in rows}
     if DEFAULT in by_name and REFERENCE in by_name and not {NAMES[DEFAULT], NAMES[REFERENCE]} <= _named(reason):
-        sentences.append(_default_and_reference(by_name[DEFAULT], judged))
-    return Advice(chosen, sure and not chosen.unreached, " ".join([*sentences, RULE]))
+        sentences.append(_default_and_reference(by_name, judged))
+    return Advice(chosen, sure and not chosen.not_reachable, " ".join([*sentences, RULE]))
 
 
-def _choose(considered: Sequence[Row], metric: Metric) -> tuple[Row, bool, str]:
+def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[ComparisonRow, bool, str]:
     """The recommended method, whether that is sure, and why."""
     best = min(considered, key=lambda row: (row.mean if metric.minimize else -row.mean, _simplicity(row)))
     others = [row for row in considered if row is not best]
@@ -133,60 +129,63 @@ def _choose(considered: Sequence[Row], metric: Metric) -> tuple[Row, bool, str]:
     return chosen, False, f"{has_best_mean}. {cannot_tell}. {_capital(name)} {simpler}, so start there."
 
 
-def _by_requirements(rows: Sequence[Row]) -> tuple[list[Row], str]:
+def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow], str]:
     """The methods that met the requirements most often, and a sentence about it."""
     folds = len(rows[0].values)
-    reached = [row for row in rows if not row.unreached]
-    said = ""
+    reached = [row for row in rows if not row.not_reachable]
+    excluded = ""
     if not reached:
-        fewest = min(len(row.unreached) for row in rows)
-        rows = [row for row in rows if len(row.unreached) == fewest]
-        said = (
+        fewest = min(len(row.not_reachable) for row in rows)
+        rows = [row for row in rows if len(row.not_reachable) == fewest]
+        excluded = (
             f"No method could meet the requirements on the training rows of every fold; decisions there are at the "
-            f"nearest threshold ({rows[0].unreached[0]}). Loosen the requirements, or take what comes nearest. "
+            f"nearest threshold ({rows[0].not_reachable[0]}). Loosen the requirements, or take what comes nearest. "
         )
     elif len(reached) < len(rows):
-        names = ", ".join(_name(row) for row in rows if row.unreached)
-        said = f"Not considered, because on some folds' training rows no threshold met the requirements: {names}. "
+        names = ", ".join(_name(row) for row in rows if row.not_reachable)
+        excluded = f"Not considered, because on some folds' training rows no threshold met the requirements: {names}. "
         rows = reached
-    most = max(row.held for row in rows)
-    kept = [row for row in rows if row.held == most]
+    most = max(row.held or 0 for row in rows)
+    kept = [row for row in rows if (row.held or 0) == most]
     with_them = "with every method" if len(kept) == len(rows) else f"with {_listed(kept)}, on fewer with the others"
     only = (
         "" if len(kept) == len(rows) else "; only these are considered" if len(kept) > 1 else "; only it is considered"
     )
-    return kept, f"{said}On the test rows the requirements held on {most} of {folds} folds {with_them}{only}."
+    return kept, f"{excluded}On the test rows the requirements held on {most} of {folds} folds {with_them}{only}."
 
 
-def _default_and_reference(default: Row, metric: Metric) -> str:
-    """How metricfit's default does beside what one would do without this library."""
-    mine, reference, versus = NAMES[DEFAULT], NAMES[REFERENCE], default.versus
+def _default_and_reference(rows: Mapping[str, ComparisonRow], metric: Metric) -> str:
+    """Compare metricfit's default with what one would do without this library."""
+    default, reference = NAMES[DEFAULT], NAMES[REFERENCE]
+    row = rows[DEFAULT]
+    versus = compare_two(row.values, rows[REFERENCE].values, metric, comparisons=len(rows) - 1)
     if versus is None:
-        return f"{_capital(mine)} does exactly as well as {reference}."
-    if default.p_value is not None and default.p_value < CLEAR:
+        return f"{_capital(default)} does exactly as well as {reference}."
+    if row.p_value is not None and row.p_value < CLEAR:
         better = (versus.difference < 0) == metric.minimize
-        return f"{_capital(mine)} is clearly {'better' if better else 'worse'} than {reference} ({_amount(versus)})."
+        return f"{_capital(default)} is clearly {'better' if better else 'worse'} than {reference} ({_amount(versus)})."
     if versus.probabilities.rope >= SURE and not is_constant(versus):
-        return f"{_capital(mine)} does as well as {reference} ({_amount(versus)})."
-    return f"{versus.splits} folds cannot tell {mine} from {reference}: the difference is {_amount(versus)}."
+        return f"{_capital(default)} does as well as {reference} ({_amount(versus)})."
+    return f"{versus.splits} folds cannot tell {default} from {reference}: the difference is {_amount(versus)}."
 
 
-def _simplicity(row: Row) -> tuple[int, float]:
-    return COMPLEXITY.get(row.name, max(COMPLEXITY.values())), row.seconds
+def _simplicity(row: ComparisonRow) -> tuple[int, float]:
+    return COMPLEXITY.get(row.name, max(COMPLEXITY.values())), row.seconds or 0.0
 
 
-def _why_simpler(chosen: Row, best: Row) -> str:
+def _why_simpler(chosen: ComparisonRow, best: ComparisonRow) -> str:
     """The end of a sentence that begins with the chosen method."""
     as_simple = _simplicity(chosen)[0] == _simplicity(best)[0]
-    faster = best.seconds >= 2 * chosen.seconds
+    faster = (best.seconds or 0.0) >= 2 * (chosen.seconds or 0.0)
     times = f"{_seconds(chosen)} instead of {_seconds(best)}"
     if as_simple:
         return f"is as simple and trains faster ({times})"
     return f"is simpler and trains faster ({times})" if faster else "is simpler"
 
 
-def _seconds(row: Row) -> str:
-    return f"{row.seconds:.1f} s" if row.seconds < 100 else f"{row.seconds / 60:.0f} min"
+def _seconds(row: ComparisonRow) -> str:
+    seconds = row.seconds or 0.0
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _amount(versus: SplitComparison) -> str:
@@ -196,7 +195,7 @@ def _amount(versus: SplitComparison) -> str:
     return f"{versus.difference:+.3f}, simultaneous 95 % interval {low:+.3f} to {high:+.3f}"
 
 
-def _name(row: Row) -> str:
+def _name(row: ComparisonRow) -> str:
     return NAMES.get(row.name, row.name)
 
 
@@ -204,7 +203,7 @@ def _named(text: str) -> set[str]:
     return {name for name in NAMES.values() if name.lower() in text.lower()}
 
 
-def _listed(rows: Sequence[Row]) -> str:
+def _listed(rows: Sequence[ComparisonRow]) -> str:
     names = [_name(row) for row in rows]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 

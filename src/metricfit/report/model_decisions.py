@@ -1,0 +1,108 @@
+"""What a fitted model decides on labelled rows: scores, counts, and intervals of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from metricfit import metrics, stats
+from metricfit.core.counts import Counts
+from metricfit.metrics import averaged, get_metric, names
+from metricfit.stats.multinomial import percentile_interval, resampled_counts
+from metricfit.tabular import MetricClassifier
+
+Pair = tuple[float, float]
+
+
+def metrics_without_parameters() -> list[metrics.Metric]:
+    """Return the metrics that need no parameters."""
+    found = (getattr(metrics, name, None) for name in names())
+    return [metric for metric in found if isinstance(metric, metrics.Metric)]
+
+
+def metric_label(model: MetricClassifier, metric: metrics.Metric | None = None) -> str:
+    """Return the name of the model's metric, or of another one; with its average if there are several classes."""
+    metric = get_metric(model.metric if metric is None else metric)
+    return metric.name if len(model.classes_) == 2 or metric.whole_matrix else f"{model.average} {metric.name}"
+
+
+def class_names(model: MetricClassifier) -> tuple[str, str]:
+    """Return the names of the negative and of the positive class."""
+    column = _positive_column(model)
+    return str(model.classes_[1 - column]), str(model.classes_[column])
+
+
+def class_numbers(model: MetricClassifier, labels: Any) -> NDArray[np.int64]:
+    """Return the index of each label in ``classes_``."""
+    return np.searchsorted(model.classes_, np.asarray(labels))
+
+
+def positive_scores(model: MetricClassifier, X: Any) -> NDArray[np.float64]:
+    """Return the probability of the positive class for each row."""
+    scores: NDArray[np.float64] = model.predict_proba(X)[:, _positive_column(model)]
+    return scores
+
+
+def positive_labels(model: MetricClassifier, y: Any) -> NDArray[np.int64]:
+    """Return 1 for rows of the positive class and 0 for the others."""
+    labels: NDArray[np.int64] = (np.asarray(y) == model.classes_[_positive_column(model)]).astype(np.int64)
+    return labels
+
+
+def decision_counts(model: MetricClassifier, X: Any, y: Any, threshold: float | None = None) -> Counts:
+    """Count a model's decisions on labelled rows.
+
+    Args:
+        model: The fitted model.
+        X: The rows.
+        y: Their labels.
+        threshold: A threshold for two classes; by default the model's.
+
+    Returns:
+        The counts, of the positive class alone if there are two classes.
+    """
+    if len(model.classes_) > 2:
+        return Counts.from_labels(
+            torch.from_numpy(class_numbers(model, model.predict(X))),
+            torch.from_numpy(class_numbers(model, y)),
+            num_classes=len(model.classes_),
+        )
+    scores, labels = positive_scores(model, X), positive_labels(model, y)
+    threshold = model.threshold_ if threshold is None else threshold
+    assert threshold is not None
+    return Counts.from_labels(torch.from_numpy((scores >= threshold).astype(int)), torch.from_numpy(labels))
+
+
+def metric_intervals(
+    model: MetricClassifier, X: Any, y: Any, threshold: float | None, several: Sequence[metrics.Metric]
+) -> dict[str, Pair | None]:
+    """Compute 95 % bootstrap intervals of metrics on labelled rows.
+
+    Args:
+        model: The fitted model.
+        X: The rows.
+        y: Their labels.
+        threshold: A threshold for two classes; None for the model's.
+        several: The metrics.
+
+    Returns:
+        The interval of each metric by its name; None if all rows are of one class.
+    """
+    if len(np.unique(np.asarray(y))) < 2:
+        return {metric.name: None for metric in several}
+    if len(model.classes_) > 2:
+        predicted, truth = class_numbers(model, model.predict(X)), class_numbers(model, y)
+        resampled = resampled_counts(predicted, truth, len(model.classes_))
+        return {metric.name: percentile_interval(averaged(metric, resampled, model.average)) for metric in several}
+    scores, labels = positive_scores(model, X), positive_labels(model, y)
+    threshold = model.threshold_ if threshold is None else threshold
+    assert threshold is not None
+    return {metric.name: stats.bootstrap(scores, labels, metric, threshold=threshold).interval for metric in several}
+
+
+def _positive_column(model: MetricClassifier) -> int:
+    return int(model.classes_.tolist().index(model.pos_label_))

@@ -1,0 +1,72 @@
+"""Reports of results. This module holds the only call upwards: ``metricfit.report`` is loaded when a page is written.
+
+The report layer is above this one in the import contract, and it needs packages that training does not.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from metricfit.errors import InvalidValueError
+
+
+def report_pages() -> Any:
+    """Load and return ``metricfit.report.pages``.
+
+    Raises:
+        ModuleNotFoundError: If the extra ``report`` is not installed; the message says how to install it.
+    """
+    return import_module("metricfit.report.pages")
+
+
+class ModelReport:
+    """Adds ``report`` to a fitted classifier."""
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        X: Any = None,
+        y: Any = None,
+        *,
+        threshold: float | None = None,
+        data: str | None = None,
+        target: str | None = None,
+    ) -> Path:
+        """Write an HTML page about the model.
+
+        Without rows the page shows the decisions on the training rows, each by the member that did not train on it,
+        and the learning curves. With ``X`` and ``y`` it shows the decisions on those rows.
+
+        Args:
+            path: The file to write. Missing folders are created.
+            X: Rows to judge the model on.
+            y: The labels of these rows.
+            threshold: A threshold in place of the model's, for two classes and with ``X`` and ``y``.
+            data: Name of the table, for the title.
+            target: Name of the predicted column, for the title of a page without rows.
+
+        Returns:
+            The path of the page.
+
+        Raises:
+            InvalidValueError: If only one of ``X`` and ``y`` is given, or a threshold without rows or for several
+                classes.
+            ModuleNotFoundError: If the extra ``report`` is not installed.
+        """
+        check_is_fitted(self, "decision_")
+        if (X is None) != (y is None):
+            raise InvalidValueError("report needs both X and y, or neither")
+        if threshold is not None and (X is None or getattr(self, "threshold_", None) is None):
+            raise InvalidValueError("threshold= is for models of two classes, together with X and y")
+        pages = report_pages()
+        page: Path = (
+            pages.write_model_page(self, path, data=data, target=target)
+            if X is None
+            else pages.write_evaluation_page(self, X, y, path, threshold=threshold, data=data)
+        )
+        return page
