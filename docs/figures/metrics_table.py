@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from page import fill
 
-from metricfit.metrics import Metric
-from metricfit.metrics import parsing as registry
+from metricfit.metrics import Metric, registry
 
 PAGE, MARK = "concepts/metrics.md", "metrics"
 
@@ -16,12 +15,10 @@ def metrics_table() -> str:
     for name in registry.names():
         entry = registry.find(name)
         settings = vars(entry) if isinstance(entry, Metric) else entry.settings
-        called = entry.name if isinstance(entry, Metric) else repr(entry).replace(": 'float | Tensor'", "")
+        called = repr(entry)
         cells = [
-            ", ".join(
-                f"`{one}`" for one in (called, *(alias for alias, of in registry._ALIASES.items() if of == name))
-            ),
-            " ".join((entry.formula.__doc__ or "").split()).rstrip(".").removesuffix("; lower is better"),
+            ", ".join(f"`{written}`" for written in (called, *registry.aliases(name))),
+            entry.summary.rstrip(".").removesuffix("; lower is better"),
             "lower" if settings["minimize"] else "higher",
             "0 to the larger cost" if callable(entry.bounds) else "{:g} to {:g}".format(*entry.bounds),
             ", ".join(sorted(settings["needs"], reverse=True)) or "-",

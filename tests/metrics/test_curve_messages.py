@@ -86,7 +86,7 @@ def test_an_unknown_metric_is_refused_with_a_suggestion():
 
 
 def test_a_metric_that_is_no_value_per_threshold_is_refused():
-    with pytest.raises(ValueError, match=r"must give one value a class, shape \(3, 1\), got \(\); .*whole_matrix=True"):
+    with pytest.raises(ValueError, match=r"one value per class, shape \(3, 1\), got \(\); .*whole_matrix=True"):
         curves.best_threshold([0.1, 0.2], [0, 1], lambda c: c.tp.sum())
 
 

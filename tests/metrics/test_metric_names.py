@@ -87,6 +87,8 @@ def test_requirements_are_as_strict_about_the_bound(text):
 )
 def test_aliases(alias, name):
     assert get_metric(alias) == get_metric(name) == getattr(metrics, name)
+    assert getattr(metrics, alias) is getattr(metrics, name)
+    assert alias in dir(metrics)
 
 
 @pytest.mark.parametrize("name", metrics.names())
@@ -111,7 +113,20 @@ def test_white_space_is_free():
 
 @pytest.mark.parametrize(
     ("wrong", "right"),
-    [("fone", None), ("recal", "recall"), ("accurracy", "accuracy"), ("sensitivty", "sensitivity")],
+    [
+        ("fone", None),
+        ("recal", "recall"),
+        ("accurracy", "accuracy"),
+        ("sensitivty", "sensitivity"),
+        ("F1", "f1"),
+        ("f1_score", "f1"),
+        ("f2", "fbeta(beta=2)"),
+        ("f0_5", "fbeta(beta=0.5)"),
+        ("Dice", "dice"),
+        ("cohen_kappa_score", "kappa"),
+        ("matthews_corrcoef", "mcc"),
+        ("balanced_accuracy_score", "balanced_accuracy"),
+    ],
 )
 def test_an_unknown_name_lists_the_known_and_suggests(wrong, right):
     with pytest.raises(ValueError, match=f"there is no metric '{wrong}'") as caught:
@@ -120,6 +135,12 @@ def test_an_unknown_name_lists_the_known_and_suggests(wrong, right):
     assert set(metrics.names()) <= set(message.split("Known: ")[1].split(", "))
     if right is not None:
         assert f"did you mean '{right}'?" in message
+
+
+@pytest.mark.parametrize("written", ["auroc", "AUC", "roc_auc_score", "AUROC", "roc_auc"])
+def test_the_area_under_the_roc_curve_is_suggested_as_a_measure_of_scores(written):
+    with pytest.raises(ValueError, match=f"'{written}' is not a metric of decisions.*metrics.auroc or curves.auroc"):
+        get_metric(written)
 
 
 def test_an_unknown_name_without_a_suggestion_is_still_a_sentence():

@@ -107,7 +107,7 @@ def test_only_class_numbers_index(index):
 
 
 def test_an_index_of_an_index_or_of_a_whole_matrix_metric_is_refused():
-    with pytest.raises(TypeError, match=r"recall\[1\] is already of one class"):
+    with pytest.raises(TypeError, match=r"recall\[1\] is already the metric of one class"):
         metrics.recall[1][0]
     with pytest.raises(TypeError, match="mcc is one number for the whole confusion matrix"):
         metrics.mcc[0]

@@ -101,7 +101,7 @@ def test_a_name_of_the_librarys_is_refused(name):
     formula.__name__ = name
     with pytest.raises(ValueError, match=f"'{name}' is the name of a metric of this library; give yours another"):
         metric(formula)
-    assert get_metric(name if name != "fbeta" else "fbeta(2)").own is False
+    assert get_metric(name if name != "fbeta" else "fbeta(2)").user_defined is False
 
 
 def test_defining_it_again_replaces_it_as_in_a_notebook():
@@ -133,7 +133,7 @@ def test_a_formula_that_returns_no_tensor_is_refused():
 
 
 def test_what_is_no_function_is_refused():
-    with pytest.raises(TypeError, match="a metric is made of a function of Counts, got int"):
+    with pytest.raises(TypeError, match="a metric is made from a function of Counts, got int"):
         metric(minimize=True)(3)
 
 

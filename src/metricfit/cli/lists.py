@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 from metricfit.cli.options import AsJson
 from metricfit.cli.printing import show
-from metricfit.metrics import parsing as registry
+from metricfit.metrics import registry
 
 
 def metrics(as_json: AsJson = False) -> None:
     """The metrics by name, with their formulas over true and false positives and negatives."""
-    found = {repr(entry): _formula(entry) for entry in map(registry.find, registry.names())}
+    found = {repr(entry): entry.summary for entry in map(registry.find, registry.names())}
     width = max(map(len, found))
     lines = [f"{name:{width}}  {formula}" for name, formula in found.items()]
     show({"metrics": [{"name": name, "formula": formula} for name, formula in found.items()]}, as_json, lines)
@@ -31,8 +28,3 @@ def datasets(as_json: AsJson = False) -> None:
     shown = "{name:{width}}  {rows} rows, {positives} positive: {positive}; {source}"
     lines = [shown.format(width=width, **each) for each in found]
     show({"datasets": found}, as_json, lines)
-
-
-def _formula(entry: Any) -> str:
-    """The first paragraph of the formula's own docstring, the one place where it is written in words."""
-    return " ".join(inspect.cleandoc(entry.formula.__doc__).split("\n\n")[0].split())

@@ -167,7 +167,7 @@ class RequirementConstraint(Constraint):
         metric = self.requirement.metric
         value = averaged(metric, counts, self.average, training=True)
         present = counts.n > 0
-        for needed in metric.needs or ("positives",) * (metric.own and counts.tp.shape[-1] > 1):
+        for needed in metric.needs or ("positives",) * (metric.user_defined and counts.tp.shape[-1] > 1):
             present = present & (getattr(counts, needed) > 0)
         if metric.class_index is not None:
             present = present[..., metric.class_index : metric.class_index + 1]

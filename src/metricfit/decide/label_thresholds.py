@@ -63,5 +63,5 @@ def _of_label(metric: Metric, label: int, labels: int) -> Metric:
         bounds=metric.bounds,
         needs=metric.needs,
         whole_matrix=metric.whole_matrix,
-        own=metric.own,
+        user_defined=metric.user_defined,
     )

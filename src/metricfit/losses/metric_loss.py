@@ -182,7 +182,11 @@ class MetricLoss(AdditiveLoss):
         if not torch.compiler.is_compiling() and has_storage(counts.tp):
             self._last_counts = counts.map(torch.detach)
         value = averaged(self.metric, counts, self.average, training=True)
-        if self.metric.own and looks_at_values(value, self.validate) and is_false(value.detach().isfinite().all()):
+        if (
+            self.metric.user_defined
+            and looks_at_values(value, self.validate)
+            and is_false(value.detach().isfinite().all())
+        ):
             raise InvalidValueError(
                 f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 where "
                 "the denominator is, and take roots with metricfit.metrics.root"

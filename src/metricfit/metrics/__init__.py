@@ -1,51 +1,68 @@
 """Metrics as formulas over counts: named ones, your own, and requirements on them."""
 
 from metricfit.core.numerics import ratio, root, share
-from metricfit.metrics.average import averaged
-from metricfit.metrics.formulas import (
-    accuracy,
+from metricfit.metrics.agreement import (
     balanced_accuracy,
-    cost,
-    f1,
-    fbeta,
-    fnr,
     fowlkes_mallows,
-    fpr,
     gmean,
     informedness,
-    jaccard,
     kappa,
     markedness,
     mcc,
-    npv,
     p4,
+    youden,
+)
+from metricfit.metrics.average import averaged
+from metricfit.metrics.decorators import metric
+from metricfit.metrics.formulas import (
+    accuracy,
+    cost,
+    dice,
+    f1,
+    fbeta,
+    fnr,
+    fpr,
+    iou,
+    jaccard,
+    npv,
+    ppv,
     precision,
     recall,
+    sensitivity,
     specificity,
+    tnr,
+    tpr,
     tversky,
 )
 from metricfit.metrics.matrix import confusion_matrix
-from metricfit.metrics.metric import Metric, MetricFactory, get_metric, metric
-from metricfit.metrics.parsing import names
+from metricfit.metrics.metric import Metric, MetricFactory, get_metric
+from metricfit.metrics.ranking import RankingMetric, auroc, average_precision, get_measure
+from metricfit.metrics.registry import names
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 __all__ = [
     "Metric",
     "MetricFactory",
+    "RankingMetric",
     "Requirement",
     "accuracy",
+    "auroc",
+    "average_precision",
     "averaged",
     "balanced_accuracy",
     "confusion_matrix",
     "cost",
+    "dice",
     "f1",
     "fbeta",
     "fnr",
     "fowlkes_mallows",
     "fpr",
+    "get_measure",
     "get_metric",
     "gmean",
     "informedness",
+    "iou",
     "jaccard",
     "kappa",
     "markedness",
@@ -55,11 +72,16 @@ __all__ = [
     "npv",
     "p4",
     "parse_requirement",
+    "ppv",
     "precision",
     "ratio",
     "recall",
     "root",
+    "sensitivity",
     "share",
     "specificity",
+    "tnr",
+    "tpr",
     "tversky",
+    "youden",
 ]

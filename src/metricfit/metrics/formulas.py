@@ -1,36 +1,32 @@
-"""Every metric, once: a sentence over counts. 0/0 is 0, with zero gradient, by ``share`` and ``ratio``.
-
-Formulas that multiply counts with each other do so with ``_shares`` of them, so that products neither overflow nor
-vanish, whatever the sum of the weights is.
-"""
+"""F-scores, overlap, rates and costs, each one formula over counts. 0/0 is 0, with gradient 0."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import threshold
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import SMALLEST_DIVISOR, ratio, root, share
-from metricfit.metrics.metric import builtin
+from metricfit.core.numerics import ratio, share
+from metricfit.metrics.decorators import builtin, builtin_factory
+from metricfit.metrics.registry import alias
 
-POSITIVES, NEGATIVES, BOTH = ("positives",), ("negatives",), ("positives", "negatives")
+#: A parameter as users give it, and as a formula gets it: one number, or one number per class.
+PerClass = float | Sequence[float]
+Parameter = float | Tensor
+
+POSITIVES, NEGATIVES = ("positives",), ("negatives",)
 
 
-@builtin(needs=POSITIVES)
-def fbeta(c: Counts, beta: float | Tensor) -> Tensor:
-    """(1 + b²) tp / ((1 + b²) tp + b² fn + fp); beta > 1 favours recall. One beta, or one per class.
-
-    The limits are precision at beta = 0 and recall at beta = inf.
-    """
+def _fbeta(c: Counts, beta: Parameter) -> Tensor:
     of_misses, of_false_alarms = _shares_of_errors(beta)
     return share(c.tp, of_misses * c.fn + of_false_alarms * c.fp)
 
 
-def _shares_of_errors(beta: float | Tensor) -> tuple[float | Tensor, float | Tensor]:
-    """b² / (1 + b²) and 1 / (1 + b²), by the smaller of b and 1/b, whose square cannot overflow."""
+def _shares_of_errors(beta: Parameter) -> tuple[Parameter, Parameter]:
+    """Return b² / (1 + b²) and 1 / (1 + b²), computed from the smaller of b and 1/b: its square cannot overflow."""
     if isinstance(beta, Tensor):
         small = torch.minimum(beta, 1 / beta) ** 2
         more, less = 1 / (1 + small), small / (1 + small)
@@ -40,164 +36,224 @@ def _shares_of_errors(beta: float | Tensor) -> tuple[float | Tensor, float | Ten
     return (larger, smaller) if beta > 1 else (smaller, larger)
 
 
-@builtin(needs=POSITIVES, aliases=("dice",))
-def f1(c: Counts) -> Tensor:
-    """2 tp / (2 tp + fn + fp), the harmonic mean of precision and recall; also the Dice coefficient."""
-    formula: Tensor = fbeta.formula(c, beta=1)
-    return formula
+@builtin_factory(_fbeta, needs=POSITIVES)
+def fbeta(beta: PerClass) -> None:
+    """(1 + beta²) tp / ((1 + beta²) tp + beta² fn + fp), the F-beta score; beta > 1 favours recall.
+
+    It is precision at beta = 0 and recall at beta = inf.
+
+    Args:
+        beta: How much more important recall is than precision: a number of at least 0, or one number per class.
+
+    Returns:
+        The metric. Its value is 0, with gradient 0, where there are neither positives nor predicted positives.
+
+    Raises:
+        InvalidTypeError: ``beta`` is missing or is not a number.
+        InvalidValueError: ``beta`` is negative.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.fbeta(beta=2)(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.6250], dtype=torch.float64)
+    """
 
 
 @builtin(needs=POSITIVES)
-def tversky(c: Counts, alpha: float | Tensor, beta: float | Tensor) -> Tensor:
-    """tp / (tp + alpha fp + beta fn)."""
+def f1(c: Counts) -> Tensor:
+    """2 tp / (2 tp + fn + fp), the F1 score: the harmonic mean of precision and recall; also the Dice coefficient.
+
+    0/0, without positives and predicted positives, is 0; scikit-learn warns there and gives 0 too.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.f1(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.6667], dtype=torch.float64)
+    """
+    return _fbeta(c, beta=1)
+
+
+def _tversky(c: Counts, alpha: Parameter, beta: Parameter) -> Tensor:
     of_tp, of_fp, of_fn = _scaled_weights(alpha, beta)
     return share(of_tp * c.tp, of_fp * c.fp + of_fn * c.fn)
 
 
-def _scaled_weights(alpha: float | Tensor, beta: float | Tensor) -> tuple[float | Tensor, ...]:
+def _scaled_weights(alpha: Parameter, beta: Parameter) -> tuple[Parameter, ...]:
     """Return 1, alpha and beta divided by the largest of them, so that their products with counts are moderate."""
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
-        largest: float | Tensor = torch.maximum(torch.as_tensor(alpha), torch.as_tensor(beta)).clamp(min=1.0)
+        largest: Parameter = torch.maximum(torch.as_tensor(alpha), torch.as_tensor(beta)).clamp(min=1.0)
     else:
         largest = max(alpha, beta, 1.0)
     return 1 / largest, alpha / largest, beta / largest
 
 
-@builtin(needs=POSITIVES, aliases=("iou",))
+@builtin_factory(_tversky, needs=POSITIVES)
+def tversky(alpha: PerClass, beta: PerClass) -> None:
+    """tp / (tp + alpha fp + beta fn), the Tversky index; f1 is alpha = beta = 1/2, jaccard alpha = beta = 1.
+
+    Args:
+        alpha: The weight of false positives, or one weight per class; from 0 to 1e20.
+        beta: The weight of false negatives, or one weight per class; from 0 to 1e20.
+
+    Returns:
+        The metric. Its value is 0, with gradient 0, where there are neither positives nor predicted positives.
+
+    Raises:
+        InvalidTypeError: A weight is missing or is not a number.
+        InvalidValueError: A weight is negative or too large.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.tversky(alpha=0.3, beta=0.7)(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.6383], dtype=torch.float64)
+    """
+
+
+@builtin(needs=POSITIVES)
 def jaccard(c: Counts) -> Tensor:
-    """tp / (tp + fp + fn), the intersection over union."""
+    """tp / (tp + fp + fn), the intersection over union.
+
+    It is 0 where there are neither positives nor predicted positives.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.jaccard(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.5000], dtype=torch.float64)
+    """
     return share(c.tp, c.fp + c.fn)
 
 
 @builtin(whole_matrix=True)
 def accuracy(c: Counts) -> Tensor:
-    """(tp + tn) / n; over several classes, sum tp / n."""
+    """(tp + tn) / n, the share of right decisions; over several classes, sum tp / n.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.accuracy(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.7000], dtype=torch.float64)
+    """
     if c.tp.shape[-1] == 1:
         return share(c.tp + c.tn, c.fp + c.fn)
     return ratio(c.tp.sum(-1), c.n[..., 0])
 
 
-@builtin(needs=POSITIVES, aliases=("ppv",))
+@builtin(needs=POSITIVES)
 def precision(c: Counts) -> Tensor:
-    """tp / (tp + fp)."""
+    """tp / (tp + fp), the share of predicted positives that are positive.
+
+    It is 0 where nothing is predicted positive.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.precision(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.7500], dtype=torch.float64)
+    """
     return share(c.tp, c.fp)
 
 
-@builtin(needs=POSITIVES, aliases=("tpr", "sensitivity"))
+@builtin(needs=POSITIVES)
 def recall(c: Counts) -> Tensor:
-    """tp / (tp + fn), the true positive rate."""
+    """tp / (tp + fn), the true positive rate.
+
+    It is 0 where there are no positives.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.recall(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.6000], dtype=torch.float64)
+    """
     return share(c.tp, c.fn)
 
 
-@builtin(needs=NEGATIVES, aliases=("tnr",))
+@builtin(needs=NEGATIVES)
 def specificity(c: Counts) -> Tensor:
-    """tn / (tn + fp), the true negative rate."""
+    """tn / (tn + fp), the true negative rate.
+
+    It is 0 where there are no negatives.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.specificity(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.8000], dtype=torch.float64)
+    """
     return share(c.tn, c.fp)
 
 
 @builtin(needs=NEGATIVES, minimize=True)
 def fpr(c: Counts) -> Tensor:
-    """fp / (fp + tn), the false positive rate; lower is better."""
+    """fp / (fp + tn), the false positive rate; lower is better.
+
+    It is 0 where there are no negatives.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.fpr(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.2000], dtype=torch.float64)
+    """
     return share(c.fp, c.tn)
 
 
 @builtin(needs=POSITIVES, minimize=True)
 def fnr(c: Counts) -> Tensor:
-    """fn / (fn + tp), the false negative rate; lower is better."""
+    """fn / (fn + tp), the false negative rate; lower is better.
+
+    It is 0 where there are no positives.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.fnr(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.4000], dtype=torch.float64)
+    """
     return share(c.fn, c.tp)
 
 
 @builtin(needs=NEGATIVES)
 def npv(c: Counts) -> Tensor:
-    """tn / (tn + fn), the negative predictive value."""
+    """tn / (tn + fn), the negative predictive value.
+
+    It is 0 where nothing is predicted negative.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.npv(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.6667], dtype=torch.float64)
+    """
     return share(c.tn, c.fn)
 
 
-@builtin(needs=BOTH)
-def gmean(c: Counts) -> Tensor:
-    """sqrt(tpr tnr), the geometric mean of the two recalls."""
-    return root(share(c.tp, c.fn) * share(c.tn, c.fp))
-
-
-@builtin(needs=BOTH, whole_matrix=True)
-def balanced_accuracy(c: Counts) -> Tensor:
-    """(tpr + tnr) / 2; over several classes, the mean recall of those that have samples."""
-    if c.tp.shape[-1] == 1:
-        return (share(c.tp, c.fn) + share(c.tn, c.fp)) / 2
-    present = (c.positives > 0).to(c.tp.dtype)
-    return ratio(share(c.tp, c.fn).sum(-1), present.sum(-1))
-
-
-@builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
-def mcc(c: Counts) -> Tensor:
-    """Matthews' correlation, (tp tn - fp fn) / sqrt((tp+fp)(tp+fn)(tn+fp)(tn+fn)); over several classes, R_K."""
-    c = _shares(c)
-    if c.tp.shape[-1] == 1:
-        spread = root(c.positives * c.negatives) * root(c.predicted * (c.fn + c.tn))
-        return ratio(c.tp * c.tn - c.fp * c.fn, spread).clamp(-1.0, 1.0)  # two roots can round past it
-    unlike = root((c.predicted * (c.fn + c.tn)).sum(-1)) * root((c.positives * c.negatives).sum(-1))
-    return ratio(_covariance(c), unlike).clamp(-1.0, 1.0)
-
-
-@builtin(needs=BOTH, bounds=(-1.0, 1.0), whole_matrix=True)
-def kappa(c: Counts) -> Tensor:
-    """Cohen's kappa: agreement beyond chance, (p_o - p_e) / (1 - p_e)."""
-    c = _shares(c)
-    if c.tp.shape[-1] == 1:
-        unlike = c.predicted * c.negatives + c.positives * (c.fn + c.tn)
-        return ratio(2 * (c.tp * c.tn - c.fp * c.fn), unlike)
-    return ratio(_covariance(c), (c.positives * (c.fn + c.tn)).sum(-1))
-
-
-@builtin(needs=BOTH, bounds=(-1.0, 1.0), aliases=("youden",))
-def informedness(c: Counts) -> Tensor:
-    """tpr + tnr - 1, Youden's J, as (tp tn - fp fn) / (positives negatives), which is 0 where a class is missing."""
-    c = _shares(c)
-    return ratio(c.tp * c.tn - c.fp * c.fn, c.positives * c.negatives)
-
-
-@builtin(needs=BOTH, bounds=(-1.0, 1.0))
-def markedness(c: Counts) -> Tensor:
-    """precision + npv - 1, as (tp tn - fp fn) / (predicted (n - predicted)): 0 where all are predicted alike."""
-    c = _shares(c)
-    return ratio(c.tp * c.tn - c.fp * c.fn, c.predicted * (c.fn + c.tn))
-
-
-@builtin(needs=POSITIVES)
-def fowlkes_mallows(c: Counts) -> Tensor:
-    """sqrt(precision recall)."""
-    return root(share(c.tp, c.fp) * share(c.tp, c.fn))
-
-
-@builtin(needs=BOTH)
-def p4(c: Counts) -> Tensor:
-    """4 tp tn / (4 tp tn + (tp + tn)(fp + fn)), the harmonic mean of precision, recall, specificity and npv."""
-    c = _shares(c)
-    return share(4 * c.tp * c.tn, (c.tp + c.tn) * (c.fp + c.fn))
-
-
-@builtin(minimize=True, bounds=lambda fp, fn: (0.0, _largest(fp, fn)))
-def cost(c: Counts, fp: float | Tensor, fn: float | Tensor) -> Tensor:
-    """(fp_cost fp + fn_cost fn) / n, the expected cost of a decision; lower is better."""
+def _cost(c: Counts, fp: Parameter, fn: Parameter) -> Tensor:
     return ratio(fp * c.fp + fn * c.fn, c.n)
 
 
-def _shares(c: Counts) -> Counts:
-    """Return the counts divided by their sum, for formulas that do not change with the scale of the counts.
-
-    The sum is held constant: the gradient of such a formula is the same. Counts that are too small to be divided by
-    become 0 first, because dividing them by a small sum would hide how small they are.
-    """
-    least = SMALLEST_DIVISOR[c.tp.dtype]
-    n = c.n.detach()
-    scale = n.masked_fill(n < least, math.inf).reciprocal()
-    return c.map(lambda count: threshold(count, least, 0.0) * scale)
-
-
-def _covariance(c: Counts) -> Tensor:
-    """n agreed - sum of predicted x positives, added up by class: as a difference it would cancel."""
-    return (c.tp * c.tn - c.fp * c.fn).sum(-1)
-
-
 def _largest(*costs: float | tuple[float, ...]) -> float:
-    return max(max(given) if isinstance(given, tuple) else given for given in costs)
+    return max(max(cost) if isinstance(cost, tuple) else cost for cost in costs)
+
+
+@builtin_factory(_cost, minimize=True, bounds=lambda fp, fn: (0.0, _largest(fp, fn)))
+def cost(fp: PerClass, fn: PerClass) -> None:
+    """(fp_cost fp + fn_cost fn) / n, the expected cost of a decision; lower is better.
+
+    Args:
+        fp: The cost of a false positive, or one cost per class; from 0 to 1e20.
+        fn: The cost of a false negative, or one cost per class; from 0 to 1e20.
+
+    Returns:
+        The metric. Its value is 0 for counts without samples.
+
+    Raises:
+        InvalidTypeError: A cost is missing or is not a number.
+        InvalidValueError: A cost is negative or too large.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.cost(fp=1, fn=10)(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([2.1000], dtype=torch.float64)
+    """
+
+
+dice = alias("dice", f1)
+iou = alias("iou", jaccard)
+ppv = alias("ppv", precision)
+tpr = alias("tpr", recall)
+sensitivity = alias("sensitivity", recall)
+tnr = alias("tnr", specificity)

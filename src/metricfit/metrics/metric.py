@@ -1,4 +1,4 @@
-"""The Metric object: a named formula over counts, with its direction and bounds."""
+"""The Metric object, the factories of metrics with parameters, and ``get_metric``."""
 
 from __future__ import annotations
 
@@ -7,36 +7,51 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
-from typing import Any, overload
+from typing import Any, ClassVar, Generic, ParamSpec
 
 import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
-from metricfit.metrics import parsing as registry
-from metricfit.metrics.pickling import call_factory, defined_where, name_in_module
-from metricfit.metrics.requirements import Requirement, as_float, literal
+from metricfit.metrics import parsing, registry
+from metricfit.metrics.parameters import Parameter, check_parameters, first_paragraph, format_parameter
+from metricfit.metrics.pickling import call_factory, find_definition, name_in_module
+from metricfit.metrics.requirements import Requirement
 
+P = ParamSpec("P")
 Formula = Callable[..., Tensor]
 Bounds = tuple[float, float]
-Parameter = float | tuple[float, ...]
-
-#: The largest parameter of a metric of this library: its products with counts must be finite in float32.
-LARGEST_PARAMETER = 1e20
 
 
 class Metric:
-    """A formula over counts. Called on Counts ``(..., c)`` it gives a value per class, ``(..., c)``.
+    """A formula over counts, with its direction and its bounds.
 
-    Metrics compare equal by name and parameters. ``metric >= bound`` and ``metric <= bound`` make a Requirement;
-    ``metric[k]`` is the metric of class k alone.
+    Metrics compare equal by name and parameters. ``metric >= bound`` and ``metric <= bound`` make a Requirement, and
+    ``metric[k]`` is the metric of class k alone. Use ``metrics.f1`` and the like, ``get_metric`` or ``@metric`` to get
+    one.
 
-    >>> from metricfit import Counts, metrics
-    >>> metrics.f1(Counts(tp=3, fp=1, fn=2, tn=4))
-    tensor([0.6667], dtype=torch.float64)
+    Args:
+        name: The name, without parameters.
+        formula: A function of Counts ``(..., c)`` and the parameters.
+        parameters: Values of the parameters, each one number or one number per class.
+        minimize: Whether lower is better.
+        bounds: The smallest and the largest value.
+        needs: Which of "positives" and "negatives" must be present for the value to be meaningful.
+        whole_matrix: Whether the formula reduces over the classes itself.
+        user_defined: Whether the formula was written by a user, and may give NaN.
+        class_index: The only class to measure; None for all classes.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.f1(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.6667], dtype=torch.float64)
+        >>> metrics.f1.minimize, metrics.f1.bounds
+        (False, (0.0, 1.0))
     """
+
+    #: Whether it is measured on scores (``metrics.auroc``) instead of on counts of decisions.
+    is_ranking: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -48,7 +63,7 @@ class Metric:
         bounds: Bounds = (-math.inf, math.inf),
         needs: frozenset[str] = frozenset(),
         whole_matrix: bool = False,
-        own: bool = False,
+        user_defined: bool = False,
         class_index: int | None = None,
     ) -> None:
         self.base_name = name
@@ -58,24 +73,43 @@ class Metric:
         self.bounds = bounds
         self.needs = needs
         self.whole_matrix = whole_matrix
-        self.own = own
+        self.user_defined = user_defined
         self.class_index = class_index
+        if documentation := getattr(formula, "__doc__", None):
+            self.__doc__ = documentation
 
     @property
     def name(self) -> str:
-        """The name that ``get_metric`` takes, parameters included."""
-        inside = ", ".join(f"{key}={_literal(value)}" for key, value in self.parameters.items())
+        """The name that ``get_metric`` takes, including the parameters."""
+        arguments = ", ".join(f"{key}={format_parameter(value)}" for key, value in self.parameters.items())
         index = "" if self.class_index is None else f"[{self.class_index}]"
-        return self.base_name + (f"({inside})" if inside else "") + index
+        return self.base_name + (f"({arguments})" if arguments else "") + index
+
+    @property
+    def summary(self) -> str:
+        """The formula in words: the first paragraph of the documentation."""
+        return first_paragraph(self.__doc__)
 
     def __call__(self, counts: Counts) -> Tensor:
-        """The value per class; 0 where the formula is 0/0."""
+        """Compute the metric.
+
+        Args:
+            counts: Counts of shape ``(..., c)``.
+
+        Returns:
+            One value per class, ``(..., c)``; 0 where the formula is 0/0. A metric of the whole confusion matrix
+            gives one value for several exclusive classes, ``(...)``.
+
+        Raises:
+            InvalidTypeError: ``counts`` is something else, or a user's formula does not return a tensor.
+            InvalidValueError: The number of classes does not fit the parameters or the class index.
+        """
         if not isinstance(counts, Counts):
             raise InvalidTypeError(f"a metric is called on Counts, got {type(counts).__name__}; see Counts.hard")
-        if self.whole_matrix and not counts.exclusive:  # each column is a matrix of its own
-            return self(replace(counts.map(lambda given: given.unsqueeze(-1)), exclusive=True)).squeeze(-1)
+        if self.whole_matrix and not counts.exclusive:  # each label has its own 2 x 2 matrix
+            return self(replace(counts.map(lambda cell: cell.unsqueeze(-1)), exclusive=True)).squeeze(-1)
         parameters = {key: self._parameter(key, value, counts) for key, value in self.parameters.items()}
-        value = self._finite(counts, parameters) if self.own else self.formula(counts, **parameters)
+        value = self._finite(counts, parameters) if self.user_defined else self.formula(counts, **parameters)
         return value if self.class_index is None else self._of_class(value)
 
     def _parameter(self, key: str, value: Parameter, counts: Counts) -> float | Tensor:
@@ -85,23 +119,23 @@ class Metric:
         if len(value) != classes:
             raise InvalidValueError(f"{self.name} has {len(value)} values of {key}, the counts have {classes} classes")
         largest = torch.finfo(counts.tp.dtype).max if counts.tp.is_floating_point() else math.inf
-        of_class = [torch.full_like(counts.tp[..., at], min(each, largest)) for at, each in enumerate(value)]
-        return torch.stack(of_class, -1)  # made where the counts are: a copy to a GPU would be waited for
+        columns = [torch.full_like(counts.tp[..., k], min(number, largest)) for k, number in enumerate(value)]
+        return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU
 
     def _finite(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
-        """A user's formula, which may divide as it likes: where it gives NaN the value is 0, and so is the gradient."""
+        """Compute a user's formula, which may divide by 0: the value and the gradient are 0 where it gives NaN."""
         value = self.formula(counts, **parameters)
         if not isinstance(value, Tensor):
             raise InvalidTypeError(f"the formula of {self.name} must return a tensor, got {type(value).__name__}")
         if value.shape not in (counts.tp.shape, counts.tp.shape[:-1] if self.whole_matrix else counts.tp.shape):
             raise InvalidValueError(
-                f"the formula of {self.name} must give one value a class, shape {tuple(counts.tp.shape)}, got "
+                f"the formula of {self.name} must give one value per class, shape {tuple(counts.tp.shape)}, got "
                 f"{tuple(value.shape)}; a formula that reduces over the classes needs @metric(whole_matrix=True)"
             )
         undefined = value.isnan()
-        # Evaluated again at harmless counts there, for a gradient through the NaN would be NaN.
-        there = undefined if undefined.shape == counts.tp.shape else undefined.unsqueeze(-1)
-        value = self.formula(counts.map(lambda given: torch.where(there, 1.0, given)), **parameters)
+        # Evaluated again with harmless counts in those places, because a gradient through NaN would be NaN.
+        replaced = undefined if undefined.shape == counts.tp.shape else undefined.unsqueeze(-1)
+        value = self.formula(counts.map(lambda cell: torch.where(replaced, 1.0, cell)), **parameters)
         return torch.where(undefined, 0.0, value)
 
     def _of_class(self, value: Tensor) -> Tensor:
@@ -118,14 +152,14 @@ class Metric:
         if self.whole_matrix:
             raise InvalidTypeError(f"{self.name} is one number for the whole confusion matrix, not one per class")
         if self.class_index is not None:
-            raise InvalidTypeError(f"{self.name} is already of one class")
+            raise InvalidTypeError(f"{self.name} is already the metric of one class")
         return self._of_index(index)
 
     def _of_index(self, class_index: int | None) -> Metric:
-        """Return the same metric, of the same class of metrics, for one class of samples or for all."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, class_index=class_index)
-        return made
+        """Copy the metric, subclasses included, for one class of samples or for all."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__, class_index=class_index)
+        return copied
 
     def __ge__(self, bound: float) -> Requirement:
         return Requirement(self, ">=", bound)
@@ -140,7 +174,7 @@ class Metric:
         raise InvalidTypeError(f"write {self.name} <= {bound}: a requirement includes its bound")
 
     def _key(self) -> tuple[object, ...]:
-        return self.name, self.formula if self.own else None
+        return self.name, self.formula if self.user_defined else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Metric) and type(self) is type(other) and self._key() == other._key()
@@ -152,140 +186,99 @@ class Metric:
         return self.name
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        if type(self) is not Metric:  # what a subclass computes cannot be found by name
+        if type(self) is not Metric:  # a subclass may compute something else than the metric of that name
             return super().__reduce__()
-        if not self.own:
+        if not self.user_defined:
             return get_metric, (self.name,)
         if self.class_index is not None:
-            whole = self._of_index(None)
-            return operator.getitem, (defined_where(whole) or whole, self.class_index)
+            all_classes = self._of_index(None)
+            return operator.getitem, (find_definition(all_classes) or all_classes, self.class_index)
         if self.parameters:
             return call_factory, (registry.find(self.base_name), self.parameters)
         return name_in_module(self) or super().__reduce__()
 
 
-class MetricFactory:
-    """A formula with parameters: call it with them to get the Metric, as in ``fbeta(beta=2)``."""
+class MetricFactory(Generic[P]):
+    """A formula with parameters. Call it with their values to get the Metric, as in ``fbeta(beta=2)``.
+
+    ``metrics.fbeta``, ``metrics.tversky`` and ``metrics.cost`` are factories; ``@metric`` makes one from a function
+    with parameters.
+
+    Args:
+        name: The name of the metrics.
+        formula: A function of Counts and the parameters.
+        bounds: The smallest and the largest value, or a function of the parameters that returns them.
+        settings: The other arguments of Metric.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> metrics.fbeta
+        fbeta(beta)
+        >>> metrics.fbeta(beta=2)
+        fbeta(beta=2)
+    """
 
     def __init__(self, name: str, formula: Formula, bounds: Bounds | Callable[..., Bounds], **settings: Any) -> None:
         self.name = name
         self.formula = formula
         self.bounds = bounds
         self.settings = settings
-        self.__doc__ = formula.__doc__
-        self._signature = inspect.Signature(list(inspect.signature(formula).parameters.values())[1:])
+        if documentation := getattr(formula, "__doc__", None):
+            self.__doc__ = documentation
+        parameters = list(inspect.signature(formula).parameters.values())[1:]
+        self.__signature__ = inspect.Signature(parameters, return_annotation=Metric)
 
-    def __call__(self, *args: float | Sequence[float], **kwargs: float | Sequence[float]) -> Metric:
-        """The metric with these parameters."""
+    @property
+    def summary(self) -> str:
+        """The formula in words: the first paragraph of the documentation."""
+        return first_paragraph(self.__doc__)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Metric:
+        """Make the metric with these parameters.
+
+        Returns:
+            The Metric.
+
+        Raises:
+            InvalidTypeError: A parameter is missing, unknown, or neither a number nor a list of numbers.
+            InvalidValueError: A parameter is out of range.
+        """
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidTypeError(f"{self!r}: {shorten(error)}") from None
         bound.apply_defaults()
-        parameters = {key: self._checked(key, value) for key, value in bound.arguments.items()}
+        parameters = check_parameters(self.name, bound.arguments, user_defined=self.settings["user_defined"])
         bounds = self.bounds(**parameters) if callable(self.bounds) else self.bounds
-        return Metric(self.name, self.formula, parameters=parameters, bounds=bounds, **self.settings)
-
-    def _checked(self, key: str, value: object) -> Parameter:
-        if isinstance(value, (list, tuple)):
-            if not value:
-                raise InvalidValueError(f"{self.name}: {key} has no values")
-            return tuple(self._number(key, one) for one in value)
-        return self._number(key, value)
-
-    def _number(self, key: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise InvalidTypeError(f"{self.name}: {key} must be a number or a list of them, got {quote(value)}")
-        number = as_float(value, f"{self.name}: {key}")
-        own = self.settings["own"]
-        largest = math.inf if self.name == "fbeta" else LARGEST_PARAMETER  # fbeta(beta=inf) is recall
-        if math.isfinite(number) if own else 0 <= number <= largest:
-            return number
-        wanted = "finite" if own else "at least 0" + (f" and at most {largest:g}" if largest < math.inf else "")
-        raise InvalidValueError(f"{self.name}: {key} must be {wanted}, got {value}")
+        metric = Metric(self.name, self.formula, parameters=parameters, bounds=bounds, **self.settings)
+        if self.__doc__:
+            metric.__doc__ = self.__doc__
+        return metric
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        return (
-            (registry.find, (self.name,)) if not self.settings["own"] else name_in_module(self) or super().__reduce__()
-        )
+        if not self.settings["user_defined"]:
+            return registry.find, (self.name,)
+        return name_in_module(self) or super().__reduce__()
 
     def __repr__(self) -> str:
-        return f"{self.name}({', '.join(self._signature.parameters)})"
+        return f"{self.name}({', '.join(self.__signature__.parameters)})"
 
 
-@overload
-def metric(formula: Formula) -> Any: ...
-@overload
-def metric(
-    *,
-    minimize: bool = ...,
-    bounds: Bounds | Callable[..., Bounds] = ...,
-    needs: Sequence[str] = ...,
-    whole_matrix: bool = ...,
-) -> Callable[[Formula], Any]: ...
-def metric(
-    formula: Formula | None = None,
-    *,
-    minimize: bool = False,
-    bounds: Bounds | Callable[..., Bounds] = (-math.inf, math.inf),
-    needs: Sequence[str] = (),
-    whole_matrix: bool = False,
-) -> Any:
-    """Make a Metric of a function of Counts, known to ``get_metric`` under the function's name.
-
-    A function with further parameters makes a factory. The formula may divide as it likes: where it gives 0/0 the
-    value and the gradient are 0. Under a square root use ``metrics.root``, whose gradient at 0 is finite.
-
-    ``minimize`` says that lower is better; ``bounds`` the range of values; ``needs`` which of "positives" and
-    "negatives" must be there for the value to mean anything; ``whole_matrix`` that the formula reduces over the classes
-    itself.
-
-    >>> @metric
-    ... def lift(c):
-    ...     return c.tp * c.n / (c.predicted * c.positives)
-    >>> lift(Counts(tp=3, fp=1, fn=2, tn=4))
-    tensor([1.5000], dtype=torch.float64)
-    """
-
-    def build(formula: Formula) -> Metric | MetricFactory:
-        made = _made(formula, minimize, bounds, needs, whole_matrix, own=True)
-        name = made.base_name if isinstance(made, Metric) else made.name
-        if name.isidentifier():  # a lambda has no name to be found by
-            registry.add_own(name, made)
-        return made
-
-    return build if formula is None else build(formula)
-
-
-def builtin(
-    *,
-    minimize: bool = False,
-    bounds: Bounds | Callable[..., Bounds] = (0.0, 1.0),
-    needs: Sequence[str] = (),
-    whole_matrix: bool = False,
-    aliases: Sequence[str] = (),
-) -> Callable[[Formula], Any]:
-    """``metric`` for the formulas of this library, which guard their own divisions."""
-
-    def build(formula: Formula) -> Metric | MetricFactory:
-        made = _made(formula, minimize, bounds, needs, whole_matrix, own=False)
-        registry.add_builtin(formula.__name__, made, aliases)
-        return made
-
-    return build
-
-
-def _made(
+def make_metric(
     formula: Formula,
     minimize: bool,
     bounds: Bounds | Callable[..., Bounds],
     needs: Sequence[str],
     whole_matrix: bool,
     *,
-    own: bool,
-) -> Metric | MetricFactory:
+    user_defined: bool,
+) -> Metric | MetricFactory[...]:
+    """Make a Metric from a function of Counts, or a factory if the function has further parameters.
+
+    The arguments are those of ``metrics.metric``.
+    """
     if not callable(formula):
-        raise InvalidTypeError(f"a metric is made of a function of Counts, got {type(formula).__name__}")
+        raise InvalidTypeError(f"a metric is made from a function of Counts, got {type(formula).__name__}")
     needed = frozenset((needs,) if isinstance(needs, str) else needs)
     if not needed <= {"positives", "negatives"}:
         raise InvalidValueError(f"needs is any of 'positives' and 'negatives', got {quote(needs)}")
@@ -293,7 +286,7 @@ def _made(
         "minimize": minimize,
         "needs": needed,
         "whole_matrix": whole_matrix,
-        "own": own,
+        "user_defined": user_defined,
     }
     name = getattr(formula, "__name__", type(formula).__name__)
     if len(inspect.signature(formula).parameters) > 1:
@@ -304,33 +297,47 @@ def _made(
 
 
 def get_metric(metric: str | Metric | Formula) -> Metric:
-    """A Metric by name, as in ``"f1"``, ``"fbeta(beta=2)"`` or ``"recall[2]"``; a Metric as it is; a function made one.
+    """Get a metric by its name, or make one from a function of Counts.
 
-    Names are parsed, never evaluated: parameters are literals.
+    Names are parsed and never evaluated; parameters are literals.
 
-    >>> get_metric("fbeta(beta=2)")
-    fbeta(beta=2)
+    Args:
+        metric: A name such as ``"f1"``, ``"fbeta(beta=2)"`` or ``"recall[2]"``, a function of Counts, or a Metric,
+            which is returned as it is.
+
+    Returns:
+        The Metric.
+
+    Raises:
+        InvalidValueError: There is no metric of that name, or its parameters are out of range.
+        InvalidTypeError: ``metric`` is something else, or a parameter is missing.
+
+    Example:
+        >>> get_metric("fbeta(beta=2)")
+        fbeta(beta=2)
     """
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str):
-        return metric_of(registry.parse(metric))
+        return metric_of(parsing.parse(metric))
     if isinstance(metric, MetricFactory):
         raise InvalidTypeError(f"{metric!r} needs its parameters, as in {metric.name}(...)")
+    if getattr(metric, "is_ranking", False):
+        raise InvalidTypeError(registry.ranking_message(metric.name, metric.name))  # type: ignore[attr-defined]
     if not callable(metric):
         raise InvalidTypeError(f"a metric is a Metric, its name or a function of Counts, got {quote(metric)}")
-    made = _made(metric, False, (-math.inf, math.inf), (), False, own=True)
-    if isinstance(made, MetricFactory):
-        raise InvalidTypeError(f"{made!r} takes parameters besides Counts; fix them with a lambda, or use @metric")
-    return made
+    entry = make_metric(metric, False, (-math.inf, math.inf), (), False, user_defined=True)
+    if isinstance(entry, MetricFactory):
+        raise InvalidTypeError(f"{entry!r} takes parameters besides Counts; fix them with a lambda, or use @metric")
+    return entry
 
 
-def metric_of(parsed: registry.ParsedMetric) -> Metric:
-    """Look up a metric that was written as text.
+def metric_of(parsed: parsing.ParsedMetric) -> Metric:
+    """Look up a metric that was read from text.
 
     Raises:
-        InvalidValueError: There is no such metric, or it takes no parameters or other values.
-        TypeError: The parameters are not those of the metric, or their values are no numbers.
+        InvalidValueError: There is no such metric, it takes no parameters, or a parameter is out of range.
+        InvalidTypeError: A parameter is missing, unknown, or not a number.
     """
     entry = registry.find(parsed.name)
     if isinstance(entry, MetricFactory):
@@ -341,7 +348,3 @@ def metric_of(parsed: registry.ParsedMetric) -> Metric:
         metric = entry
     assert isinstance(metric, Metric)
     return metric if parsed.index is None else metric[parsed.index]
-
-
-def _literal(value: Parameter) -> str:
-    return "[" + ", ".join(map(literal, value)) + "]" if isinstance(value, tuple) else literal(value)

@@ -1,60 +1,25 @@
-"""Names of metrics: where they are kept, and how a name with parameters is read."""
+"""How a metric with parameters is read from text, without evaluating it."""
 
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import warnings
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from metricfit.errors import InvalidValueError, quote
 
-#: Maximum number of characters of a metric or a requirement; enough for one parameter per class of 5,000 classes.
+#: Maximum length of a metric or a requirement in characters; enough for one parameter per class of 5,000 classes.
 LONGEST = 100_000
-
-_BUILTIN: dict[str, Any] = {}
-_OWN: dict[str, Any] = {}
-_ALIASES: dict[str, str] = {}
 
 
 class ParsedMetric(NamedTuple):
-    """A metric as it is written: its name, arguments and, after ``[k]``, its class."""
+    """A metric as written: its name, its arguments and, after ``[k]``, its class."""
 
     name: str
     args: list[Any]
     kwargs: dict[str, Any]
     index: Any
-
-
-def add_builtin(name: str, entry: Any, aliases: Sequence[str] = ()) -> None:
-    """Enter a metric or factory of this library."""
-    _BUILTIN[name] = entry
-    _ALIASES.update(dict.fromkeys(aliases, name))
-
-
-def add_own(name: str, entry: Any) -> None:
-    """Enter a user's metric; defining it again, as notebooks do, replaces it."""
-    if name in _BUILTIN or name in _ALIASES:
-        raise InvalidValueError(f"{name!r} is the name of a metric of this library; give yours another name")
-    _OWN[name] = entry
-
-
-def names() -> tuple[str, ...]:
-    """The names of the library's metrics, as ``get_metric`` takes them less parameters."""
-    return tuple(_BUILTIN)
-
-
-def find(name: str) -> Any:
-    """The metric or factory of that name."""
-    known = _BUILTIN | _OWN
-    name = _ALIASES.get(name, name)
-    if name not in known:
-        close = difflib.get_close_matches(name[:100], [*known, *_ALIASES], n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise InvalidValueError(f"there is no metric {quote(name)}{hint or '.'} Known: {', '.join(sorted(known))}")
-    return known[name]
 
 
 def parse_expression(text: str) -> ast.expr | None:
@@ -67,7 +32,7 @@ def parse_expression(text: str) -> ast.expr | None:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # of odd text, which is refused later
+            warnings.simplefilter("ignore", SyntaxWarning)  # odd text can cause one; it is refused later
             return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None

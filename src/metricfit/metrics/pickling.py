@@ -1,4 +1,4 @@
-"""How metrics made of users' functions are pickled: by the name under which their module holds them."""
+"""Pickling of user-defined metrics: by the name that their module holds them under."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from metricfit.metrics.metric import Metric, MetricFactory, Parameter
+    from metricfit.metrics.metric import Metric, MetricFactory
+    from metricfit.metrics.parameters import Parameter
 
 
-def name_in_module(made: Metric | MetricFactory) -> str | None:
-    """Return the name by which pickle finds the metric in its function's module, or None if it is not there."""
-    if defined_where(made) is not made:
+def name_in_module(entry: Metric | MetricFactory[...]) -> str | None:
+    """Return the name of the metric in its formula's module, or None if it is not there."""
+    if find_definition(entry) is not entry:
         return None
-    made.__module__ = made.formula.__module__
-    return str(made.formula.__qualname__)
+    entry.__module__ = entry.formula.__module__
+    return str(entry.formula.__qualname__)
 
 
-def defined_where(made: Metric | MetricFactory) -> Metric | MetricFactory | None:
-    """Return what stands where the formula was defined, if it is equal to the metric that was made of it."""
-    found = getattr(sys.modules.get(made.formula.__module__), getattr(made.formula, "__qualname__", ""), None)
-    return found if found == made else None
+def find_definition(entry: Metric | MetricFactory[...]) -> Metric | MetricFactory[...] | None:
+    """Return what the formula's module holds under the formula's name, if it is this metric; otherwise None."""
+    definition = getattr(sys.modules.get(entry.formula.__module__), getattr(entry.formula, "__qualname__", ""), None)
+    return definition if definition == entry else None
 
 
-def call_factory(factory: MetricFactory, parameters: Mapping[str, Parameter]) -> Metric:
-    """Make a metric again from its factory and its parameters."""
+def call_factory(factory: MetricFactory[...], parameters: Mapping[str, Parameter]) -> Metric:
+    """Recreate a metric from its factory and its parameters."""
     return factory(**parameters)

@@ -13,7 +13,8 @@ from torch import Tensor
 from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.metrics import parsing as registry
+from metricfit.metrics import parsing
+from metricfit.metrics.parameters import as_float, format_number
 
 if TYPE_CHECKING:
     from metricfit.metrics.metric import Metric
@@ -68,12 +69,7 @@ class Requirement:
         )
 
     def __str__(self) -> str:
-        return f"{self.metric.name} {self.sense} {literal(self.bound)}"
-
-
-def literal(number: float) -> str:
-    """A number as it is read back; 2 and 2.0 are one number, so they are written alike."""
-    return repr(int(number)) if abs(number) < 1e15 and number == int(number) else repr(number)
+        return f"{self.metric.name} {self.sense} {format_number(self.bound)}"
 
 
 def parse_requirement(requirement: str | Requirement) -> Requirement:
@@ -90,7 +86,7 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
         raise InvalidTypeError(
             f"a requirement is written like metrics.recall >= 0.9 or 'recall >= 0.9', got {quote(requirement)}"
         )
-    node = registry.parse_expression(requirement)
+    node = parsing.parse_expression(requirement)
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         raise InvalidValueError(
             f"cannot read the requirement {quote(requirement)}; write one bound, such as 'recall >= 0.9'"
@@ -104,7 +100,7 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
     bound = _number(right)
     if bound is None:
         raise InvalidValueError(f"{quote(requirement)}: one side must be a number")
-    parsed = registry.parse_metric(left)
+    parsed = parsing.parse_metric(left)
     if parsed is None:
         raise InvalidValueError(
             f"cannot read the metric of the requirement {quote(requirement)}; write a name, or a name with literal "
@@ -115,25 +111,7 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
 
 def _number(node: ast.expr) -> float | None:
     try:
-        value = registry.literal_value(node)
+        value = parsing.literal_value(node)
     except ValueError:
         return None
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def as_float(value: Real | float, what: str) -> float:
-    """Convert a number to a float.
-
-    Args:
-        value: A number of any type.
-        what: What the number is, for the message.
-
-    Raises:
-        InvalidValueError: The number is an integer larger than any float.
-    """
-    try:
-        return float(value)
-    except OverflowError:
-        raise InvalidValueError(
-            f"{what} is {quote(value)}, too large for a float; write a number of at most 1.8e308 in size"
-        ) from None

@@ -20,7 +20,7 @@ from metricfit.core.counts import Counts
 from metricfit.metrics import Metric, Requirement, fbeta, get_metric, names
 from metricfit.metrics.curves import InfeasibleError, best_threshold, one_class, sweep
 from metricfit.metrics.metric import MetricFactory
-from metricfit.metrics.parsing import find
+from metricfit.metrics.registry import find
 from metricfit.report import formatting as words
 
 Floats = npt.NDArray[np.float64]

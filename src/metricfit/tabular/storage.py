@@ -107,7 +107,7 @@ def _checked_contents(folder: Path) -> dict[str, bytes]:
 def _description(model: MetricClassifier) -> dict[str, Any]:
     parameters = model.get_params(deep=False)
     metric = get_metric(model.metric)
-    parameters["metric"] = {"name": metric.name, "own": metric.own}
+    parameters["metric"] = {"name": metric.name, "own": metric.user_defined}
     if model.subject_to is not None:
         several = [model.subject_to] if not isinstance(model.subject_to, (list, tuple)) else model.subject_to
         parameters["subject_to"] = [str(each) for each in several]

@@ -1,0 +1,17 @@
+"""Types of arguments that many functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch import Tensor
+
+#: What the logits mean: one yes-or-no question, exclusive classes, or several yes-or-no questions.
+Task = Literal["binary", "multiclass", "multilabel"]
+
+#: How the values of several classes become one number; None keeps one value per class.
+Average = Literal["macro", "micro", "weighted"] | None
+
+#: Where decisions are made: a probability, several of them, or for multiclass "dynamic"; None is the default.
+Thresholds = float | Literal["dynamic"] | Sequence[float] | Tensor | None

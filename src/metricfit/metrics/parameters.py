@@ -1,0 +1,83 @@
+"""Parameters of metrics: which values are allowed, and how they are written; and the summary of a docstring."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from numbers import Real
+
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+
+#: One number, or one number per class.
+Parameter = float | tuple[float, ...]
+
+#: The largest parameter of a metric of this library, so that its products with counts are finite in float32.
+LARGEST_PARAMETER = 1e20
+
+
+def check_parameters(metric: str, values: Mapping[str, object], *, user_defined: bool) -> dict[str, Parameter]:
+    """Convert the parameters of a metric to floats, or to tuples with one float per class.
+
+    Args:
+        metric: The name of the metric, for messages and because ``fbeta(beta=inf)`` is recall.
+        values: For each parameter a number, or a list or tuple of numbers.
+        user_defined: Whether the metric is a user's. Its parameters can be negative.
+
+    Raises:
+        InvalidTypeError: A value is something else.
+        InvalidValueError: A number is out of range, or a list is empty.
+    """
+    return {key: _check_parameter(metric, key, value, user_defined) for key, value in values.items()}
+
+
+def _check_parameter(metric: str, key: str, value: object, user_defined: bool) -> Parameter:
+    if not isinstance(value, (list, tuple)):
+        return _check_number(metric, key, value, user_defined)
+    if not value:
+        raise InvalidValueError(f"{metric}: {key} has no values")
+    return tuple(_check_number(metric, key, number, user_defined) for number in value)
+
+
+def _check_number(metric: str, key: str, value: object, user_defined: bool) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidTypeError(f"{metric}: {key} must be a number or a list of them, got {quote(value)}")
+    number = as_float(value, f"{metric}: {key}")
+    largest = math.inf if metric == "fbeta" else LARGEST_PARAMETER
+    if math.isfinite(number) if user_defined else 0 <= number <= largest:
+        return number
+    positive = "at least 0" + (f" and at most {largest:g}" if largest < math.inf else "")
+    raise InvalidValueError(f"{metric}: {key} must be {'finite' if user_defined else positive}, got {value}")
+
+
+def format_parameter(value: Parameter) -> str:
+    """Write a parameter as it is read back."""
+    return "[" + ", ".join(map(format_number, value)) + "]" if isinstance(value, tuple) else format_number(value)
+
+
+def format_number(number: float) -> str:
+    """Write a number as it is read back; 2 and 2.0 are written alike, because they are one number."""
+    return repr(int(number)) if abs(number) < 1e15 and number == int(number) else repr(number)
+
+
+def first_paragraph(documentation: str | None) -> str:
+    """Return the first paragraph of a docstring in one line."""
+    return " ".join(inspect.cleandoc(documentation or "").split("\n\n")[0].split())
+
+
+def as_float(value: Real | float, what: str) -> float:
+    """Convert a number to a float.
+
+    Args:
+        value: A number of any type.
+        what: What the number is, for the message.
+
+    Raises:
+        InvalidValueError: The number is an integer larger than any float.
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidValueError(
+            f"{what} is {quote(value)}, too large for a float; write a number of at most 1.8e308 in size"
+        ) from None

@@ -1,0 +1,141 @@
+"""The names of metrics, and which name was probably meant where there is none."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any, TypeVar
+
+from metricfit.errors import InvalidValueError, quote
+
+T = TypeVar("T")
+
+_BUILTIN: dict[str, Any] = {}
+_USER_DEFINED: dict[str, Any] = {}
+_ALIASES: dict[str, str] = {}
+
+#: Measures of scores, which are no formulas over counts.
+_RANKINGS: dict[str, Any] = {}
+
+#: Names of other libraries, without ``_score`` at the end and in lower case, and the name here.
+_OTHER_NAMES = {
+    "acc": "accuracy",
+    "ap": "average_precision",
+    "auc": "auroc",
+    "auc_pr": "average_precision",
+    "auc_roc": "auroc",
+    "auprc": "average_precision",
+    "balanced_acc": "balanced_accuracy",
+    "cohen_kappa": "kappa",
+    "f": "f1",
+    "f_1": "f1",
+    "false_negative_rate": "fnr",
+    "false_positive_rate": "fpr",
+    "g_mean": "gmean",
+    "geometric_mean": "gmean",
+    "jaccard_index": "jaccard",
+    "matthews_corrcoef": "mcc",
+    "pr_auc": "average_precision",
+    "roc_auc": "auroc",
+    "true_negative_rate": "specificity",
+    "true_positive_rate": "recall",
+}
+
+
+def add_builtin(name: str, entry: Any) -> None:
+    """Register a metric or factory of this library."""
+    _BUILTIN[name] = entry
+
+
+def add_ranking(name: str, entry: Any) -> None:
+    """Register a measure of scores of this library."""
+    _RANKINGS[name] = entry
+
+
+def alias(name: str, metric: T) -> T:
+    """Register a second name of a metric, and return the metric."""
+    _ALIASES[name] = next(key for key, entry in _BUILTIN.items() if entry is metric)
+    return metric
+
+
+def add_user_defined(name: str, entry: Any) -> None:
+    """Register a user's metric; defining it again, as notebooks do, replaces it.
+
+    Raises:
+        InvalidValueError: The name belongs to a metric of this library.
+    """
+    if name in _BUILTIN or name in _ALIASES or name in _RANKINGS:
+        raise InvalidValueError(f"{name!r} is the name of a metric of this library; give yours another name")
+    _USER_DEFINED[name] = entry
+
+
+def names() -> tuple[str, ...]:
+    """List the metrics of this library.
+
+    Returns:
+        The names that ``get_metric`` takes, without parameters and without aliases.
+
+    Example:
+        >>> "f1" in names()
+        True
+    """
+    return tuple(_BUILTIN)
+
+
+def aliases(name: str) -> tuple[str, ...]:
+    """List the other names of a metric of this library."""
+    return tuple(other for other, metric in _ALIASES.items() if metric == name)
+
+
+def find(name: str) -> Any:
+    """Look up a metric or factory by its name or alias.
+
+    Raises:
+        InvalidValueError: There is none; the message suggests the name that was probably meant.
+    """
+    known = _BUILTIN | _USER_DEFINED
+    metric = known.get(_ALIASES.get(name, name))
+    if metric is not None:
+        return metric
+    suggestion = _suggestion(name, known)
+    if suggestion in _RANKINGS:
+        raise InvalidValueError(ranking_message(name, suggestion))
+    hint = "." if suggestion is None else f"; did you mean {suggestion!r}?"
+    raise InvalidValueError(f"there is no metric {quote(name)}{hint} Known: {', '.join(sorted(known))}")
+
+
+def find_ranking(name: str) -> Any | None:
+    """Look up a measure of scores by its name; None if there is none of that name."""
+    return _RANKINGS.get(name)
+
+
+def rankings() -> tuple[str, ...]:
+    """List the measures of scores."""
+    return tuple(_RANKINGS)
+
+
+def ranking_message(written: str, name: str) -> str:
+    """Explain that a measure of scores is no metric of decisions, and what to use instead.
+
+    Args:
+        written: What the user wrote.
+        name: The name of the measure.
+    """
+    did_you_mean = "" if written == name else f"; did you mean {name!r}?"
+    return (
+        f"{quote(written)} is not a metric of decisions{did_you_mean} {name} ranks scores: call metrics.{name} or "
+        f"curves.{name} with scores and labels. losses.SoftAUROCLoss and losses.PairHingeLoss train for a good ranking"
+    )
+
+
+def _suggestion(name: str, known: dict[str, Any]) -> str | None:
+    """Guess which name was meant."""
+    plain = name[:100].lower().removesuffix("_score")
+    plain = _OTHER_NAMES.get(plain, plain)
+    if plain in known or plain in _ALIASES or plain in _RANKINGS:
+        return plain
+    if beta := re.fullmatch(r"f_?(\d)(?:_?(\d))?", plain):
+        whole, tenth = beta.groups()
+        return f"fbeta(beta={whole}.{tenth})" if tenth else f"fbeta(beta={whole})"
+    close = difflib.get_close_matches(plain, [*known, *_ALIASES, *_RANKINGS], n=1)
+    return close[0] if close else None
