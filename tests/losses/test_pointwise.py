@@ -270,7 +270,7 @@ def test_cross_entropy_of_weighted_samples_is_that_of_repeated_ones():
 
 
 def test_cross_entropy_of_exclusive_classes_refuses_binary_logits():
-    with pytest.raises(ValueError, match="take WeightedBCELoss"):
+    with pytest.raises(ValueError, match="use WeightedBCELoss"):
         WeightedCrossEntropyLoss()(torch.zeros(3), torch.tensor([0, 1, 0]))
 
 

@@ -1,22 +1,21 @@
-"""Losses: any metric of counts, surrogates, pointwise ones, and their mixtures. All take logits."""
+"""Losses of logits: any metric of counts, surrogates, weighted cross-entropies, losses over pairs, and sums of them."""
 
 from metricfit.core.class_shares import OneHotTargetWarning
 from metricfit.losses.accumulation import backward_in_chunks
 from metricfit.losses.adversarial.adversarial_loss import AdversarialLoss
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.combine import ClassBalanced, Mix
-from metricfit.losses.gradient_watch import DeadGradientWarning, StalledLossWarning
-from metricfit.losses.memory import RunningCounts
-from metricfit.losses.metric_loss import MetricLoss
-from metricfit.losses.pointwise import (
+from metricfit.losses.cross_entropy import (
     EffectiveNumberBCELoss,
     FocalLoss,
-    MAELoss,
     MarginLoss,
-    MSFELoss,
     WeightedBCELoss,
     WeightedCrossEntropyLoss,
 )
+from metricfit.losses.gradient_watch import DeadGradientWarning, StalledLossWarning
+from metricfit.losses.memory import RunningCounts
+from metricfit.losses.metric_loss import MetricLoss
+from metricfit.losses.probability_errors import MAELoss, MSFELoss
 from metricfit.losses.ranking import (
     MBAUCLoss,
     PairHingeLoss,

@@ -1,11 +1,10 @@
-"""Losses of sums over samples, which is what makes them exact over ranks and over accumulated batches.
+"""AdditiveLoss: losses that are functions of sums over samples.
 
-Such a loss is a function of statistics that add: Counts for a metric, a tensor with a weighted sum and a sum of weights
-for a mean. Statistics carry all that ``value`` needs to know about them, so that another loss object with the same
-settings gives the same value.
+The sums are called statistics: Counts for a metric, or a tensor with a weighted sum and a sum of weights for a mean.
+The statistics of several processes, or of several batches, are added before the function is applied to them. The
+loss and its gradient are therefore those of the whole batch, which the average of several losses is not.
 
-Over several processes the statistics are added before the function is applied, never the losses averaged after it;
-over several batches likewise.
+Statistics contain all that ``value`` needs, so that another loss with the same settings gives the same value.
 """
 
 from __future__ import annotations
@@ -24,41 +23,24 @@ from metricfit.errors import InvalidTypeError
 Statistics = Counts | Tensor
 
 
-def check_parts(loss: nn.Module, owner: str, parts: tuple[str, ...], whole: tuple[str, ...] = ("forward",)) -> None:
-    """Refuse a loss whose class overrides ``forward`` without the parts that someone computes it from.
-
-    Args:
-        loss: the loss.
-        owner: who computes the loss from its parts, for the message.
-        parts: the methods that are used.
-        whole: the methods that are replaced by them.
-
-    Raises:
-        TypeError: one of ``whole`` comes from a subclass of the class that defines the parts, so it may compute
-            something else, which would be lost without a word.
-    """
-    defined = min(_rank(type(loss), name) for name in parts)
-    for name in whole:
-        if _rank(type(loss), name) < defined:
-            raise InvalidTypeError(
-                f"{type(loss).__name__} overrides {name}, but {owner} computes a loss from {' and '.join(parts)}, and "
-                f"what {name} adds would be lost. Put it into a loss of its own and add the two with Mix"
-            )
-
-
-def _rank(kind: type, name: str) -> int:
-    """Return how far up the inheritance a method is defined; 0 is the class itself."""
-    return next(rank for rank, parent in enumerate(kind.__mro__) if name in vars(parent))
-
-
 class AdditiveLoss(nn.Module, ABC):
-    """A loss ``value(statistics)`` whose statistics are sums over samples.
+    """Base class of losses ``value(statistics)`` whose statistics are sums over samples.
 
     With ``sync`` the statistics are summed over the ranks of a distributed run, in training mode with gradients
-    enabled, so that the gradient is that of the whole batch; validation on one rank alone never waits for the others.
+    enabled, so that the gradient is that of the whole batch. Validation on one rank never waits for the others.
 
     Args:
-        sync: in a distributed run, sum the statistics over the ranks.
+        sync: In a distributed run, sum the statistics over the ranks.
+
+    Example:
+        >>> class SquaredError(AdditiveLoss):
+        ...     def statistics(self, logits, target, weight=None):
+        ...         errors = (torch.sigmoid(logits) - target) ** 2
+        ...         return torch.stack([errors.sum(), torch.tensor(float(len(errors)))])
+        ...     def value(self, statistics):
+        ...         return statistics[0] / statistics[1]
+        >>> SquaredError(sync=True)(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+        tensor(0.2500)
     """
 
     def __init__(self, *, sync: bool) -> None:
@@ -66,19 +48,71 @@ class AdditiveLoss(nn.Module, ABC):
         self.sync = sync
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch of logits."""
+        """Compute the loss of a batch.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            The loss, a scalar.
+        """
         return self.value(self.over_ranks(self.statistics(logits, target, weight)))
 
     @abstractmethod
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:
-        """Sums over the samples of a batch, a tensor or Counts. Those of several batches add with ``+``."""
+        """Compute the sums over the samples of a batch.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            A tensor or Counts. The statistics of several batches add with ``+``.
+        """
 
     @abstractmethod
     def value(self, statistics: Any) -> Tensor:
-        """The loss as a function of the statistics."""
+        """Compute the loss from statistics.
+
+        Args:
+            statistics: What ``statistics`` returned, or a sum of several of them.
+
+        Returns:
+            The loss.
+        """
 
     def over_ranks(self, statistics: Any) -> Any:
-        """The statistics of all ranks where they are to be summed, else as they are."""
+        """Sum statistics over the ranks if ``sync`` applies; otherwise return them unchanged."""
         if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
             return statistics.sum_over_ranks() if isinstance(statistics, Counts) else sum_over_ranks(statistics)
         return statistics
+
+
+def check_parts(loss: nn.Module, owner: str, parts: tuple[str, ...], whole: tuple[str, ...] = ("forward",)) -> None:
+    """Refuse a loss that overrides ``forward`` but not the methods that a caller uses instead of ``forward``.
+
+    Args:
+        loss: The loss.
+        owner: The caller's name, for the message.
+        parts: The methods that the caller uses.
+        whole: The methods that the caller replaces by them.
+
+    Raises:
+        TypeError: If a method of ``whole`` is overridden in a subclass of the class that defines the parts. It may
+            compute something else, which would be lost silently.
+    """
+    parts_level = min(_inheritance_level(type(loss), name) for name in parts)
+    for name in whole:
+        if _inheritance_level(type(loss), name) < parts_level:
+            raise InvalidTypeError(
+                f"{type(loss).__name__} overrides {name}, but {owner} computes a loss from {' and '.join(parts)}, so "
+                f"what {name} adds would be lost. Write the addition as a loss of its own and add the two with Mix"
+            )
+
+
+def _inheritance_level(loss_class: type, method: str) -> int:
+    """Return how far up the inheritance a method is defined; 0 is the class itself."""
+    return next(level for level, parent in enumerate(loss_class.__mro__) if method in vars(parent))

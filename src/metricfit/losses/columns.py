@@ -1,7 +1,8 @@
-"""What losses of yes-or-no questions share: which task the logits are, and which labels count for nothing."""
+"""ColumnLoss: what losses of binary and multilabel logits have in common."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Columns
@@ -10,26 +11,37 @@ from metricfit.errors import InvalidValueError
 
 
 class ColumnLoss(nn.Module):
-    """A loss of binary or multilabel logits, each column of which is a yes-or-no question.
+    """Base class of losses of binary or multilabel logits, in which each column is a separate binary problem.
 
     Attributes:
-        task: "binary" or "multilabel", where the shapes do not tell, as for masks ``(n, c, h, w)`` that may overlap.
-        ignore_index: samples, pixels or entries with this target count for nothing.
+        task: "binary" or "multilabel", if the shapes do not determine it, as for masks ``(n, c, h, w)`` that may
+            overlap.
+        ignore_index: Samples, pixels or entries with this target are ignored.
     """
 
     task: str | None
     ignore_index: int | None
 
-    def set_reading(self, task: str | None, ignore_index: int | None) -> None:
-        """Keep how targets are to be read; to be called once, by the constructor."""
+    def set_target_format(self, task: str | None, ignore_index: int | None) -> None:
+        """Set how targets are read; constructors call it once.
+
+        Raises:
+            ValueError: If the task is "multiclass" or unknown.
+        """
         check_task(task)
         if task == "multiclass":
             raise InvalidValueError(
                 f"{type(self).__name__} is for binary or multilabel logits, got task='multiclass'; for classes that "
-                "exclude each other take WeightedCrossEntropyLoss or MetricLoss"
+                "exclude each other use WeightedCrossEntropyLoss or MetricLoss"
             )
         self.task, self.ignore_index = task, ignore_index
 
     def columns(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Columns:
-        """The batch as columns, ignored samples with weight 0."""
+        """Return the batch as columns; ignored samples have weight 0."""
         return columns(logits, target, weight, type(self).__name__, task=self.task, ignore_index=self.ignore_index)
+
+
+def weights_by_class(batch: Columns) -> tuple[Tensor, Tensor]:
+    """Return the weight of each sample as a positive and as a negative, both ``(c, n)``."""
+    weight = torch.ones_like(batch.target) if batch.weight is None else batch.weight
+    return weight * batch.target, weight * (1 - batch.target)

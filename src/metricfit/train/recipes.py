@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from metricfit.constraints import AugmentedLagrangian, Constraint
 from metricfit.losses.combine import Mix
+from metricfit.losses.cross_entropy import WeightedBCELoss, WeightedCrossEntropyLoss
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.losses.pointwise import WeightedBCELoss, WeightedCrossEntropyLoss
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.monitor import Monitor

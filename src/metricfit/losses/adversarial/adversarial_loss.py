@@ -79,7 +79,7 @@ class AdversarialLoss(ColumnLoss):
         sync: bool = True,
     ) -> None:
         super().__init__()
-        self.set_reading(None, ignore_index)
+        self.set_target_format(None, ignore_index)
         self.sync = sync
         if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 < tol < 1:
             raise InvalidValueError(f"tol is how far the value may be off, a number between 0 and 1, got {quote(tol)}")

@@ -1,0 +1,80 @@
+"""Losses of the error of probabilities: the mean absolute error, and the mean squared error of each class.
+
+In the formulas p = sigmoid(x) of a logit x, and y is the label.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from metricfit.core.numerics import ratio, tails
+from metricfit.losses.base import AdditiveLoss
+from metricfit.losses.columns import ColumnLoss, weights_by_class
+from metricfit.losses.pointwise import PointwiseLoss, check_statistics
+
+
+class MAELoss(PointwiseLoss):
+    r"""The mean absolute error of the probabilities of both classes. Lee et al. 2021, Eq. 14.
+
+    .. math:: l = 2\, y\, (1-p) + 2\, (1-y)\, p
+
+    Args:
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
+
+    Raises:
+        ValueError: If the task is "multiclass" or unknown.
+
+    Example:
+        >>> MAELoss()(torch.tensor([0.0]), torch.tensor([1]))
+        tensor(1.)
+    """
+
+    def of_positive(self, logits: Tensor) -> Tensor:
+        """Return 2 (1 - p)."""
+        return 2 * tails(logits)[1]
+
+    def of_negative(self, logits: Tensor) -> Tensor:
+        """Return 2 p."""
+        return 2 * tails(logits)[0]
+
+
+class MSFELoss(ColumnLoss, AdditiveLoss):
+    r"""The mean squared false error: the squared mean errors of the two classes, added. Wang et al. 2016.
+
+    .. math:: L = \Big(\frac{1}{n_1} \sum_{y_i = 1} \tfrac12 (1-p_i)^2\Big)^2
+        + \Big(\frac{1}{n_0} \sum_{y_i = 0} \tfrac12 p_i^2\Big)^2
+
+    A class without samples adds 0. This loss is not a mean over samples, so in a distributed run the sums of each class
+    are added over the ranks by default and the gradient is that of the whole batch.
+
+    Args:
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, sum the statistics over the ranks.
+
+    Raises:
+        ValueError: If the task is "multiclass" or unknown.
+
+    Example:
+        >>> MSFELoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
+        tensor(0.0312)
+    """
+
+    def __init__(self, *, task: str | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
+        super().__init__(sync=sync)
+        self.set_target_format(task, ignore_index)
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the errors of positives and negatives and their weights, each summed, ``(4,)``."""
+        batch = self.columns(logits, target, weight)
+        p, q = tails(batch.logits)
+        positive, negative = weights_by_class(batch)
+        errors = (positive * q**2 / 2).sum(), (negative * p**2 / 2).sum()
+        return check_statistics(torch.stack([*errors, positive.sum(), negative.sum()]), batch.logits)
+
+    def value(self, statistics: Tensor) -> Tensor:
+        """Return the sum over the classes of their squared mean errors."""
+        return (ratio(statistics[:2], statistics[2:]) ** 2).sum()
