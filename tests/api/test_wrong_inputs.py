@@ -223,7 +223,7 @@ def test_steps_of_no_step():
 
 def test_a_class_balanced_loss_that_takes_no_weight_is_refused_when_made():
     with pytest.raises(
-        TypeError, match=r"ClassBalanced needs a loss of metricfit\.losses .*, and BCEWithLogitsLoss is none"
+        TypeError, match=r"ClassBalanced needs a loss of metricfit\.losses .*; BCEWithLogitsLoss is not"
     ):
         ClassBalanced(nn.BCEWithLogitsLoss(), prior=0.1)
 

@@ -320,7 +320,7 @@ def test_every_loss_of_yes_or_no_questions_takes_ignore_index_and_task(make):
     torch.testing.assert_close(value, loss(logits[:, :, 1:], masks[:, :, 1:]))
     with pytest.raises(ValueError, match="task='multilabel' or task='multiclass'"):
         make(**ARGUMENTS[make])(logits, masks)
-    with pytest.raises(ValueError, match="got task='multiclass'; for classes that exclude each other take"):
+    with pytest.raises(ValueError, match="got task='multiclass'; for classes that exclude each other use"):
         make(**ARGUMENTS[make], task="multiclass")
 
 
