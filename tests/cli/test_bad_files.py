@@ -221,8 +221,8 @@ CASES = [
     Case("half a requirement", "t.csv", good(), "cannot read the requirement", FIT + " --subject-to recall"),
     Case("an unknown label", "t.csv", good(), "No row has the label 'maybe'.*labels are", FIT + " --positive maybe"),
     Case("an unknown network", "t.csv", good(), "network is one of", FIT + " --network cnn"),
-    Case("no jobs", "t.csv", good(), "jobs is how many", COMPARE + " --jobs 0"),
-    Case("jobs below -1", "t.csv", good(), "jobs is how many", COMPARE + " --jobs -5"),
+    Case("no jobs", "t.csv", good(), "jobs is the number of cells", COMPARE + " --jobs 0"),
+    Case("jobs below -1", "t.csv", good(), "jobs is the number of cells", COMPARE + " --jobs -5"),
     Case("an unknown backend", "t.csv", good(), "backend must be one of", COMPARE + " --backend mpi"),
     # Where to write.
     Case("out not empty", "t.csv", in_the_way, "is not empty; give a new folder", FIT + " --out HERE/full"),

@@ -67,7 +67,7 @@ def test_progress_tells_what_is_left(tmp_path):
     seen: list[Progress] = []
     run(cells(2), Counted(tmp_path / "notes"), tmp_path / "runs", watch=seen.append)
     run(cells(4), Counted(tmp_path / "notes"), tmp_path / "runs", watch=seen.append)
-    assert [(each.done, each.total, each.found) for each in seen] == [
+    assert [(each.done, each.total, each.reused) for each in seen] == [
         (1, 2, 0),
         (2, 2, 0),
         (2, 4, 2),
@@ -94,7 +94,7 @@ class Clock:
 @pytest.mark.parametrize(("jobs", "backend"), [(1, "loky"), (2, "threading")])
 def test_what_is_prepared_is_no_cells_time(monkeypatch, tmp_path, jobs, backend):
     clock = Clock()
-    monkeypatch.setattr("metricfit.runs.cells.time", clock)
+    monkeypatch.setattr("metricfit.runs.runner.time", clock)
     seen: list[Progress] = []
     found = run(
         cells(6),
@@ -111,7 +111,7 @@ def test_what_is_prepared_is_no_cells_time(monkeypatch, tmp_path, jobs, backend)
 
 def test_other_settings_are_not_taken_for_these(tmp_path):
     run(cells(1, lr=0.1), Counted(tmp_path / "notes"), tmp_path / "runs")
-    with pytest.raises(CellError, match=r"other settings \(.*lr.*give another folder"):
+    with pytest.raises(CellError, match=r"other settings \(.*lr.*choose another folder"):
         run(cells(1, lr=0.2), Counted(tmp_path / "notes"), tmp_path / "runs")
 
 
@@ -137,7 +137,7 @@ def test_names_of_any_characters(tmp_path):
 @pytest.mark.parametrize(
     ("several", "settings", "message"),
     [
-        ([*cells(1), *cells(1)], {}, "two cells have one name"),
+        ([*cells(1), *cells(1)], {}, "two cells have the same name"),
         (cells(1), {"backend": "mpi"}, "backend must be one of loky"),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_full_gpu_is_told_with_its_remedy(tmp_path):
         )
 
     with pytest.raises(
-        CellError, match=r"the GPU's memory is full \(CUDA out of memory\); run fewer cells at a time"
+        CellError, match=r"the GPU's memory is full \(CUDA out of memory\); run fewer cells at the same time"
     ) as told:
         run([Cell(("one",), {})], full, tmp_path)
     assert told.value.details is None

@@ -45,11 +45,11 @@ def test_more_jobs_than_ray_has_cores_are_refused(monkeypatch):
         cluster_resources = staticmethod(lambda: {"CPU": 2.0})
 
     monkeypatch.setattr(module, "import_module", lambda name: Ray if name == "ray" else importlib.import_module(name))
-    with pytest.raises(ValueError, match="jobs is 3, but Ray has 2 cores"), module.joined("ray", 3):
+    with pytest.raises(ValueError, match="jobs is 3, but Ray has 2 cores"), module.start_backend("ray", 3):
         pass
 
 
 @pytest.mark.parametrize("jobs", [0, -5])
 def test_a_number_of_jobs_that_means_nothing_is_refused(tmp_path, jobs):
-    with pytest.raises(ValueError, match="1 or more, or -1 for one a core"):
+    with pytest.raises(ValueError, match="1 or more, or -1 for one per core"):
         run(cells(), work(), tmp_path, jobs=jobs)

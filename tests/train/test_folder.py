@@ -16,7 +16,7 @@ from metricfit.train.checkpoint.folder import CHECKPOINT, KEPT, RunFolder
 from metricfit.train.checkpoint.lock import Lock
 from metricfit.train.checkpoint.packing import pack, unpack
 from metricfit.train.checkpoint.provenance import fingerprint
-from metricfit.train.checkpoint.run_spec import differences
+from metricfit.train.checkpoint.run_spec import find_differences
 
 DTYPES = [
     torch.bool,
@@ -187,18 +187,22 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
 def test_differences_are_of_leaves_and_leave_out_versions():
     before = {"a": {"b": [1, 2], "c": 3}, "versions": 1, "checkpoint_every": 5, "gone": 1}
     now = {"a": {"b": [1, 4], "c": 3}, "versions": 2, "checkpoint_every": None, "new": [1]}
-    assert differences(before, now) == ["a.b[1]: 2 then, 4 now", "gone: 1 then, None now", "new: None then, [1] now"]
-    assert differences(before, before) == []
+    assert find_differences(before, now) == [
+        "a.b[1]: 2 then, 4 now",
+        "gone: 1 then, None now",
+        "new: None then, [1] now",
+    ]
+    assert find_differences(before, before) == []
 
 
 def test_code_is_not_compared_between_two_pythons():
     def spec(python, code):
         return {"stages": [{"code": {"optimizer()": code}, "lr": 1}], "versions": {"python": python}}
 
-    assert differences(spec("3.11.2", "a"), spec("3.11.9", "b")) == [
+    assert find_differences(spec("3.11.2", "a"), spec("3.11.9", "b")) == [
         "stages[0].code.optimizer(): 'a' then, 'b' now",
     ]
-    assert differences(spec("3.11.2", "a"), spec("3.12.2", "b")) == []
+    assert find_differences(spec("3.11.2", "a"), spec("3.12.2", "b")) == []
 
 
 def test_what_is_inside_survives_another_process():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import shlex
 import sys
 import warnings
@@ -16,8 +15,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from metricfit._files import to_json_value
+
 if TYPE_CHECKING:
-    from metricfit.runs.cells import Progress as CellProgress
+    from metricfit.runs import Progress as CellProgress
 
 WIDTH_OF_FILES = 160  # where no terminal says how wide it is
 
@@ -33,7 +34,7 @@ def command_line() -> str:
 def show(found: Mapping[str, Any], as_json: bool, lines: Sequence[str | Table]) -> None:
     """A command's result: one line of strict JSON, or words and tables."""
     if as_json:
-        sys.stdout.write(json.dumps(_plain(found), allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(to_json_value(found), allow_nan=False) + "\n")
         return
     for line in lines:
         if isinstance(line, Table):
@@ -97,15 +98,3 @@ def _heard(level: int) -> Iterator[None]:
 class _Said(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         say(record.getMessage())
-
-
-def _plain(value: Any) -> Any:
-    """Values for strict JSON: numbers of numpy as Python's, what is not finite as null, everything else as text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

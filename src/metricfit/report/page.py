@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from metricfit._files import new_file
+from metricfit._files import write_file
 from metricfit._version import __version__
 from metricfit.report import formatting as words
 from metricfit.report.charts.drawing import Chart
@@ -92,9 +92,7 @@ def write(report: Report, path: str | os.PathLike[str]) -> Path:
     place = Path(path)
     if place.is_dir():
         raise IsADirectoryError(f"{place} is a folder; give the page a file name, such as {place / 'report.html'}")
-    content = render(report).encode()
-    with new_file(place) as unfinished:
-        unfinished.write_bytes(content)
+    write_file(place, render(report).encode())
     return place
 
 

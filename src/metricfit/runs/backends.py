@@ -1,4 +1,4 @@
-"""Where cells are run: joblib's backends, and worker processes that never outlive the command that started them."""
+"""joblib backends that run cells, and worker processes that end with the process that started them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from types import ModuleType
 
@@ -21,29 +21,45 @@ from metricfit.errors import InvalidValueError, quote
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
 
 
-def check(jobs: int, backend: str) -> None:
-    """Raise if cells cannot be run so."""
+def check_backend(jobs: int, backend: str) -> None:
+    """Check the number of jobs and the name of the backend.
+
+    Args:
+        jobs: Number of cells that run at the same time, or -1 for one per core.
+        backend: One of `BACKENDS`.
+
+    Raises:
+        ValueError: One of them is not valid.
+    """
     if backend not in BACKENDS:
         raise InvalidValueError(f"backend must be one of {', '.join(BACKENDS)}, got {quote(backend)}")
     if jobs < 1 and jobs != -1:
-        raise InvalidValueError(f"jobs is how many cells at a time, 1 or more, or -1 for one a core; got {jobs}")
+        raise InvalidValueError(
+            f"jobs is the number of cells to run at the same time: 1 or more, or -1 for one per core; got {jobs}"
+        )
 
 
-def threads_each(jobs: int) -> int | None:
-    """How many threads a cell may use beside the others, no more than OMP_NUM_THREADS; None for no bound, where it is
-    alone.
+def threads_per_job(jobs: int) -> int | None:
+    """Compute how many threads each of several jobs may use.
+
+    Args:
+        jobs: Number of jobs, or -1 for one per core.
+
+    Returns:
+        An equal share of the cores, at most OMP_NUM_THREADS; None (no limit) for a single job.
     """
-    several = joblib.effective_n_jobs(jobs)
-    return None if several == 1 else max(1, min(joblib.cpu_count() // several, torch.get_num_threads()))
+    workers = joblib.effective_n_jobs(jobs)
+    return None if workers == 1 else max(1, min(joblib.cpu_count() // workers, torch.get_num_threads()))
 
 
 @contextmanager
-def deaf_children() -> Iterator[None]:
-    """Processes started here never hear Ctrl-C: what is ignored stays ignored in them. Nor does this one meanwhile.
+def ignore_interrupts_in_children() -> Iterator[None]:
+    """Start child processes that ignore Ctrl-C, which this process ignores inside the context as well.
 
-    A terminal sends it to all processes at once, and workers would answer it with tracebacks.
+    A terminal sends Ctrl-C to all processes at once, and workers would print tracebacks. Children inherit an ignored
+    signal.
     """
-    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's to set
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -57,8 +73,8 @@ def end_with_parent(parent: int) -> None:
     """Make this worker process end soon after its parent does, however the parent ends.
 
     loky calls this function when it starts a worker. A command that is killed cannot stop its workers, and they would
-    wait for work, or work on, without it. A thread looks after the parent rather than Linux's PR_SET_PDEATHSIG, because
-    that signal is sent when the thread that started the worker ends. Ctrl-C is handled by the parent alone.
+    wait for work, or continue to work, without it. A thread checks the parent; Linux's PR_SET_PDEATHSIG is not used
+    because it is sent when the thread that started the worker ends. Only the parent handles Ctrl-C.
 
     Args:
         parent: Process id of the command that started this worker.
@@ -71,7 +87,7 @@ def end_with_parent(parent: int) -> None:
 
 def _exit_after(parent: int) -> None:
     """Wait for the parent process to end, then end this one without cleaning up."""
-    if sys.platform == "win32":  # where a process keeps the id of a parent that has ended
+    if sys.platform == "win32":  # a process keeps the id of a parent that has ended
         import _winapi
 
         _winapi.WaitForSingleObject(_winapi.OpenProcess(_winapi.SYNCHRONIZE, False, parent), _winapi.INFINITE)
@@ -82,55 +98,59 @@ def _exit_after(parent: int) -> None:
 
 
 @contextmanager
-def joined(backend: str, jobs: int) -> Iterator[None]:
-    """joblib set to a backend; Ray and Dask are joined if they run already, else started and ended here."""
-    starts = {"ray": _ray, "dask": _dask}
+def start_backend(backend: str, jobs: int) -> Iterator[None]:
+    """Make joblib use a backend; a Ray or Dask cluster that is not running is started here and stopped at the end.
+
+    Args:
+        backend: One of `BACKENDS`.
+        jobs: Number of jobs, or -1 for one per core.
+
+    Raises:
+        ModuleNotFoundError: The backend's package is not installed.
+        ValueError: Ray has fewer cores than there are jobs.
+    """
+    clusters = {"ray": _start_ray, "dask": _start_dask}
     settings = {"initializer": end_with_parent, "initargs": (os.getpid(),)} if backend == "loky" else {}
-    started = starts[backend](jobs) if backend in starts else _nothing()
-    with started, joblib.parallel_config(backend=backend, **settings):
+    cluster = clusters[backend](jobs) if backend in clusters else nullcontext()
+    with cluster, joblib.parallel_config(backend=backend, **settings):
         yield
 
 
 @contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
-@contextmanager
-def _ray(jobs: int) -> Iterator[None]:
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else it writes a token into the home folder
-    ray = _module("ray")
-    mine = not ray.is_initialized()
-    if mine:
+def _start_ray(jobs: int) -> Iterator[None]:
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # otherwise Ray writes a token into the home folder
+    ray = _import_backend("ray")
+    started_here = not ray.is_initialized()
+    if started_here:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
         cores = int(ray.cluster_resources().get("CPU", 0))
         if jobs > cores:
             raise InvalidValueError(
-                f"jobs is {jobs}, but Ray has {cores} cores; ask for fewer jobs, or give Ray more machines"
+                f"jobs is {jobs}, but Ray has {cores} cores; use fewer jobs, or give Ray more machines"
             )
         import_module("ray.util.joblib").register_ray()
         yield
     finally:
-        if mine:
+        if started_here:
             ray.shutdown()
 
 
 @contextmanager
-def _dask(jobs: int) -> Iterator[None]:
-    distributed = _module("distributed", "dask")
+def _start_dask(jobs: int) -> Iterator[None]:
+    distributed = _import_backend("distributed", "dask")
     try:
         distributed.get_client()
     except ValueError:
-        several = joblib.cpu_count() if jobs == -1 else jobs
+        workers = joblib.cpu_count() if jobs == -1 else jobs
         quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
-        with distributed.Client(n_workers=several, threads_per_worker=1, **quiet):
+        with distributed.Client(n_workers=workers, threads_per_worker=1, **quiet):
             yield
     else:
         yield
 
 
-def _module(name: str, backend: str | None = None) -> ModuleType:
+def _import_backend(name: str, backend: str | None = None) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

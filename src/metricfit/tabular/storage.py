@@ -6,7 +6,6 @@ cut short or changed by accident, or by someone who did not write a new manifest
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -20,7 +19,7 @@ from safetensors.torch import load as arrays_from
 from safetensors.torch import save as bytes_of
 from torch import Tensor
 
-from metricfit._files import new_folder
+from metricfit._files import hash_bytes, new_folder, to_json_value
 from metricfit._version import __version__
 from metricfit.decide.calibration import Calibration
 from metricfit.decide.decisions import Decision, HeldOut
@@ -45,7 +44,7 @@ def save(model: MetricClassifier, path: str | os.PathLike[str]) -> None:
         MODEL: json.dumps(_description(model), allow_nan=False, indent=1).encode(),
         ARRAYS: bytes_of({name: given.contiguous() for name, given in _arrays(model).items()}),
     }
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    hashes = {name: hash_bytes(content, length=64) for name, content in contents.items()}
     manifest = {"format": FORMAT, "metricfit": __version__, "sha256": hashes}
     contents[MANIFEST] = json.dumps(manifest, indent=1).encode()
     with new_folder(path) as unfinished:
@@ -99,7 +98,7 @@ def _checked_contents(folder: Path) -> dict[str, bytes]:
         if not (folder / name).is_file():
             raise ModelFileError(f"{folder} lacks {name}; copy the folder again")
         contents[name] = (folder / name).read_bytes()
-        if hashlib.sha256(contents[name]).hexdigest() != wanted:
+        if hash_bytes(contents[name], length=64) != wanted:
             raise ModelFileError(f"{folder / name} is not what was saved: cut short or changed. Copy the folder again")
     return contents
 
@@ -132,13 +131,11 @@ def _description(model: MetricClassifier) -> dict[str, Any]:
             "threshold": decision.threshold,
             "interval": _ends(decision.interval),
             "value_interval": _ends(decision.value_interval),
-            "requirements": {
-                text: [_number(each) for each in result] for text, result in decision.requirements.items()
-            },
+            "requirements": to_json_value(decision.requirements),
             "not_reachable": decision.not_reachable,
         },
         "seed": model._seed,
-        "history": [{name: _number(value) for name, value in row.items()} for row in model.history_],
+        "history": to_json_value(model.history_),
     }
 
 
@@ -241,10 +238,6 @@ def _plain(label: Any) -> Any:
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     raise InvalidTypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
-
-
-def _number(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _ends(interval: tuple[float, float] | None) -> list[float | str] | None:

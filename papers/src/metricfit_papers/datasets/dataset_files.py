@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit._files import hash_bytes
 from metricfit.data import Table, load
 from metricfit.data.loading import file_of
 from metricfit.errors import InvalidValueError
@@ -75,7 +75,7 @@ def content_key(dataset: DatasetSpec, folder: str | None, beside: str) -> str | 
         return task.content(require_folder(folder, dataset))
     if dataset.file is None:
         return None
-    return hashlib.sha256(_find_user_file(dataset, folder, beside).read_bytes()).hexdigest()[:16]
+    return hash_bytes(_find_user_file(dataset, folder, beside).read_bytes())
 
 
 def image_fingerprint(dataset: DatasetSpec, folder: str | None) -> str | None:
@@ -86,7 +86,7 @@ def image_fingerprint(dataset: DatasetSpec, folder: str | None) -> str | None:
 
 def fingerprint(numbers: NDArray[Any]) -> str:
     """Sixteen characters that differ where the numbers do."""
-    return hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
+    return hash_bytes(numbers.tobytes())
 
 
 def describe_part(dataset: DatasetSpec, folder: str | None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from metricfit._files import write_file
 from metricfit_papers.pages.repository import RESULTS
 from metricfit_papers.specs.table_spec import TableSpec
 
@@ -74,9 +75,8 @@ def write(path: Path, kept: Results) -> None:
         return runs.index(run)
 
     protocols = _with_runs(kept["protocols"], number)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = _text({"table": kept["table"], "runs": runs, "protocols": protocols}, "\n")
-    path.write_text(text + "\n", encoding="utf-8")
+    write_file(path, f"{text}\n".encode())
 
 
 def read(path: Path) -> Results:

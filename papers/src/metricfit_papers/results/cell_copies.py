@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from metricfit.runs.cells import CellError, contents
-from metricfit.train.checkpoint.folder import RunFolder
+from metricfit._files import write_file
+from metricfit.runs.cells import CellError, read_cell_folder
 from metricfit_papers.results.table_run import CELLS
 
 
@@ -88,14 +88,12 @@ def _is_finished(path: Path) -> bool:
 def _is_whole(path: Path) -> bool:
     """Whether a finished cell can be read; an interrupted copy by other means may have the mark without the report."""
     try:
-        contents(path)
+        read_cell_folder(path)
     except CellError:
         return False
     return True
 
 
 def _copy(path: Path, target: Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    files = RunFolder(target)
     for name in ("spec.json", "report.json", "finished"):
-        files.write(name, (path / name).read_bytes())
+        write_file(target / name, (path / name).read_bytes())

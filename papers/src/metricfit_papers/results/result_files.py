@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import statistics
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from metricfit.train.checkpoint.folder import RunFolder
+from metricfit._files import hash_bytes, write_file
 from metricfit_papers.results.markdown import format_results
 from metricfit_papers.results.table_run import TableResult
 from metricfit_papers.specs.table_spec import TableSpec
@@ -77,10 +76,8 @@ def write_results(spec: TableSpec, plain: dict[str, Any], folder: str | os.PathL
     """Write the results as Markdown and as JSON; the names of the files tell the size and the part of the table."""
     stem = ", ".join([plain["protocol"], *([plain["smaller"]] if plain["smaller"] else []), *_parts(spec, plain)])
     where = Path(folder) / spec.name
-    where.mkdir(parents=True, exist_ok=True)
-    files = RunFolder(where)
-    files.write(f"{stem}.json", json.dumps(plain, indent=1, ensure_ascii=False).encode())
-    files.write(f"{stem}.md", format_results(spec, plain).encode())
+    write_file(where / f"{stem}.json", json.dumps(plain, indent=1, ensure_ascii=False).encode())
+    write_file(where / f"{stem}.md", format_results(spec, plain).encode())
     return where / f"{stem}.md"
 
 
@@ -95,4 +92,4 @@ def _parts(spec: TableSpec, plain: dict[str, Any]) -> Iterator[str]:
 
 
 def _digest(names: Sequence[str]) -> str:
-    return hashlib.sha256("/".join(names).encode()).hexdigest()[:8]
+    return hash_bytes("/".join(names).encode(), length=8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,8 +13,9 @@ from typing import Any
 
 import torch
 
+from metricfit._files import hash_bytes
 from metricfit.errors import InvalidValueError
-from metricfit.runs import cells
+from metricfit.runs import cells, runner
 from metricfit_papers.datasets.dataset_files import (
     check_dataset_file,
     content_key,
@@ -125,7 +125,7 @@ def run_table(
     jobs: int = 1,
     backend: str = "loky",
     device: str | None = None,
-    watch: cells.Watch | None = None,
+    watch: runner.Watch | None = None,
     train: bool = True,
 ) -> TableResult:
     """Train the cells that are not finished in the folder, and return the complete table.
@@ -174,14 +174,14 @@ def run_table(
         for row in trained
     }
     root = Path(folder) / CELLS
-    found = cells.reports(every.values(), root)
+    found = cells.read_reports(every.values(), root)
     missing = [cell for cell in every.values() if cell.name not in found]
     if missing and not train:
         raise UnfinishedCellsError(missing, len(every), folder)
     _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), where)
     _check_images(spec, every, found, where)
     work = partial(run_cell, spec, protocol, where, device, root)
-    found = cells.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
+    found = runner.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
     measured = {
         (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
         for dataset in datasets
@@ -248,7 +248,7 @@ def _cell(
     """Make a cell, named by what its numbers depend on: tables that have a row in common share its cells."""
     settings = spec.cell(protocol, dataset, row, trials, epochs)
     settings["content"] = content_key(spec.datasets[dataset], data, str(Path(spec.file).parent))
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+    digest = hash_bytes(json.dumps(settings, sort_keys=True).encode(), length=8)
     size = f"{trials} trials" + ("" if epochs is None else f", {epochs} epochs")
     return cells.Cell((dataset, protocol, row.name, f"{size} {digest}"), settings)
 

@@ -19,8 +19,9 @@ from metricfit.data import folds as split_into_folds
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements
-from metricfit.runs import cells
-from metricfit.runs.backends import check, threads_each
+from metricfit.runs import Cell, run
+from metricfit.runs.backends import check_backend, threads_per_job
+from metricfit.runs.runner import Watch
 from metricfit.tabular.compare.comparison_row import ComparisonRow
 from metricfit.tabular.compare.effort import threads
 from metricfit.tabular.compare.fold_cells import ComparisonTask, fingerprint
@@ -118,7 +119,7 @@ def compare(
     seed: int = 0,
     jobs: int = 1,
     backend: str = "loky",
-    progress: cells.Watch | None = None,
+    progress: Watch | None = None,
 ) -> Comparison:
     """Compare ways to train a classifier and to choose its threshold, on identical folds.
 
@@ -165,7 +166,7 @@ def compare(
         >>> sorted(row.name for row in result.rows)[:2]
         ['cross-entropy at 0.5', 'cross-entropy, tuned threshold']
     """
-    check(jobs, backend)
+    check_backend(jobs, backend)
     metric_name = _name_of(metric)
     requirements = _as_texts(subject_to)
     X, y, group_values, group_name, target_name = _split_columns(table, target, groups)
@@ -185,13 +186,11 @@ def compare(
     settings = {"network": network, "members": members, "epochs": epochs}
     settings["time_budget"] = time_budget if epochs is None else None
     with _cell_folder(folder) as place:
-        effort_cell = cells.Cell((name, "effort"), spec | settings)
-        with threads(threads_each(jobs)):
-            effort = cells.run([effort_cell], task.plan, place)[effort_cell.name]["effort"]
+        effort_cell = Cell((name, "effort"), spec | settings)
+        with threads(threads_per_job(jobs)):
+            effort = run([effort_cell], task.plan, place)[effort_cell.name]["effort"]
         fold_cells = task.cells(name, spec | settings | effort | {"time_budget": None})
-        results = cells.run(
-            fold_cells, task.judge, place, jobs=jobs, backend=backend, prepare=load_training, watch=progress
-        )
+        results = run(fold_cells, task.judge, place, jobs=jobs, backend=backend, prepare=load_training, watch=progress)
     reports: dict[str, list[dict[str, Any]]] = {}
     for cell in fold_cells:
         reports.setdefault(cell.method.name, []).append(results[cell.name])

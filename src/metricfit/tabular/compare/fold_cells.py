@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from metricfit._files import hash_bytes, to_json_value
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.runs.cells import Cell
@@ -82,7 +81,7 @@ class ComparisonTask:
         )
         report: dict[str, Any] = {"values": {}, "held": {}, "training_seconds": time.perf_counter() - start}
         # Without a finite threshold no row is called positive.
-        report["threshold"] = fitted.threshold if math.isfinite(fitted.threshold) else None
+        report["threshold"] = to_json_value(fitted.threshold)
         if fitted.not_reachable is not None:
             report["not_reachable"] = {method.name: fitted.not_reachable}
         thresholds = {method.name: fitted.threshold}
@@ -109,18 +108,14 @@ def losses_by_member(history: Sequence[Mapping[str, Any]]) -> list[list[dict[str
     members: dict[int, list[dict[str, Any]]] = {}
     for epoch in history:
         losses = {name: epoch.get(name) for name in ("train_loss", "validation_loss")}
-        members.setdefault(epoch["member"], []).append(
-            {name: value if value is not None and math.isfinite(value) else None for name, value in losses.items()}
-        )
+        members.setdefault(epoch["member"], []).append(to_json_value(losses))
     return list(members.values())
 
 
 def fingerprint(X: pd.DataFrame, y: NDArray[np.int64], groups: Any) -> str:
     """Return a hash of the rows, so that cells of another table are not taken for cells of this one."""
-    digest = hashlib.sha256()
     table = X if groups is None else X.assign(**{"\x1fgroup": groups})
     hashable = table.apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else column.astype(str))
-    digest.update(pd.util.hash_pandas_object(hashable, index=False).to_numpy().tobytes())
-    digest.update(np.ascontiguousarray(y).tobytes())
-    digest.update("\x1f".join(f"{name}\x1e{dtype}" for name, dtype in table.dtypes.items()).encode())
-    return digest.hexdigest()[:16]
+    hashes = pd.util.hash_pandas_object(hashable, index=False).to_numpy().tobytes()
+    types = "\x1f".join(f"{name}\x1e{dtype}" for name, dtype in table.dtypes.items()).encode()
+    return hash_bytes(hashes + np.ascontiguousarray(y).tobytes() + types)

@@ -8,9 +8,7 @@ is pickled. The file ``steps`` grows by one byte with every optimiser step, repe
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
-import math
 import os
 import re
 import warnings
@@ -18,13 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from metricfit._files import hash_bytes, is_unfinished, to_json_value, write_file
 from metricfit.errors import CheckpointError, InvalidValueError
 from metricfit.train.checkpoint.lock import Lock
 from metricfit.train.checkpoint.packing import DamagedError, pack, unpack
-from metricfit.train.checkpoint.run_spec import differences
+from metricfit.train.checkpoint.run_spec import find_differences
 
 CHECKPOINT = re.compile(r"step-(\d{10})-([0-9a-f]{16})\.safetensors")
-UNFINISHED = re.compile(r"\..*\.unfinished")
 RESULT_FILES = ("result.safetensors", "report.json")
 KEPT = 2
 
@@ -73,7 +71,7 @@ class RunFolder:
         try:
             self.check(spec, resume)  # another process may have been here in the meantime
             for path in self.path.iterdir():
-                if UNFINISHED.fullmatch(path.name):
+                if is_unfinished(path):
                     path.unlink()
             if not self.started:
                 self.write("run.json", json.dumps(spec, indent=2, sort_keys=True).encode())
@@ -84,18 +82,18 @@ class RunFolder:
     def check(self, spec: dict[str, Any], resume: bool) -> None:
         """Refuse a folder that is not for this run, and change nothing."""
         if not self.started:
-            others = [path.name for path in self.path.iterdir()] if self.path.exists() else []
-            if any(name != "lock" and not UNFINISHED.fullmatch(name) for name in others):
+            others = list(self.path.iterdir()) if self.path.exists() else []
+            if any(path.name != "lock" and not is_unfinished(path) for path in others):
                 raise FileExistsError(f"{self.path} holds other files; give checkpoint_dir a folder of its own")
             return
         if not resume:
             raise FileExistsError(
                 f"{self.path} holds a run already; resume=True continues it, or give another checkpoint_dir"
             )
-        differing = differences(self._spec(), spec)
-        if differing:
+        differences = find_differences(self._spec(), spec)
+        if differences:
             raise InvalidValueError(
-                f"{self.path} holds another run ({'; '.join(differing)}); resume with the settings and data it was "
+                f"{self.path} holds another run ({'; '.join(differences)}); resume with the settings and data it was "
                 "started with, or give another checkpoint_dir"
             )
 
@@ -129,7 +127,7 @@ class RunFolder:
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write a checkpoint, then drop damaged ones and all but the last few."""
         content = pack(state)
-        name = f"step-{step:010d}-{_digest(content)}.safetensors"
+        name = f"step-{step:010d}-{hash_bytes(content)}.safetensors"
         self.write(name, content)
         written = self.path / name
         for path in self._damaged:
@@ -186,12 +184,12 @@ class RunFolder:
         """
         spec = self._spec()
         seed = {name: spec[name] for name in ("seed", "seeds") if name in spec}
-        told = _as_json({**report, **seed, "versions": spec.pop("versions", None), "spec": spec})
+        told = to_json_value({**report, **seed, "versions": spec.pop("versions", None), "spec": spec})
         report_json = json.dumps(told, indent=2, allow_nan=False).encode()
         files = dict(zip(RESULT_FILES, (pack(state), report_json), strict=True))
         for name, content in files.items():
             self.write(name, content)
-        self.write("finished", json.dumps({name: _digest(content) for name, content in files.items()}).encode())
+        self.write("finished", json.dumps({name: hash_bytes(content) for name, content in files.items()}).encode())
 
     def result(self) -> dict[str, Any]:
         """What ``finish`` was given as state."""
@@ -211,15 +209,9 @@ class RunFolder:
 
     def write(self, name: str, content: bytes) -> None:
         """A file that is whole or absent, whatever happens."""
-        unfinished = self.path / f".{name}.unfinished"
         try:
-            with open(unfinished, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, self.path / name)
+            write_file(self.path / name, content)
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
             raise self._explained(error, f"{name} ({len(content)} bytes)") from error
 
     def _explained(self, error: OSError, what: str) -> OSError:
@@ -231,23 +223,10 @@ class RunFolder:
         return OSError(error.errno, f"{why}; {last}. {remedy} and run again with resume=True", str(self.path))
 
 
-def _as_json(given: Any) -> Any:
-    """The same with null for numbers that JSON has no word for."""
-    if isinstance(given, dict):
-        return {key: _as_json(each) for key, each in given.items()}
-    if isinstance(given, (list, tuple)):
-        return [_as_json(each) for each in given]
-    return None if isinstance(given, float) and not math.isfinite(given) else given
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
 def _has_digest(path: Path, digest: object) -> bool:
     """Whether a file can be read and its content has this hash."""
     try:
-        return _digest(path.read_bytes()) == digest
+        return hash_bytes(path.read_bytes()) == digest
     except OSError:
         return False
 
@@ -264,7 +243,7 @@ def _read_checkpoint(path: Path, check: Callable[[dict[str, Any], int], None] | 
         content = path.read_bytes()
     except OSError as error:
         raise DamagedError(f"it cannot be read: {error.strerror}") from error
-    if _digest(content) != named[2]:
+    if hash_bytes(content) != named[2]:
         what = f"its {len(content)} bytes do not have" if content else "it is empty and does not have"
         raise DamagedError(f"{what} the hash in its name")
     state = unpack(content)

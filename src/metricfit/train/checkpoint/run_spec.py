@@ -62,7 +62,7 @@ def spec_of(
     return plain
 
 
-def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def find_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Returns one sentence per difference; versions, threads and the interval of checkpoints may differ.
 
     Another Python makes other code of the same function, so between two of them code is not compared.
