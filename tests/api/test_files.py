@@ -69,7 +69,7 @@ def test_only_files_of_others_block_a_folder(tmp_path):
     (tmp_path / "note").write_text("a")
     assert holds_files(tmp_path)
     assert holds_files(tmp_path / "note")
-    with pytest.raises(FileExistsError, match="give a new or an empty folder"), new_folder(tmp_path):
+    with pytest.raises(FileExistsError, match="choose a new or an empty folder"), new_folder(tmp_path):
         pass
 
 
