@@ -38,6 +38,10 @@ FORMAT = 1
 MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"
 
 
+class MissingArgumentError(InvalidValueError):
+    """The folder does not hold the user's own function, which `load` needs as an argument."""
+
+
 def save(model: MetricClassifier, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to a new or empty folder; a failure leaves nothing behind."""
     contents = {
@@ -65,6 +69,8 @@ def load(model: MetricClassifier, path: str | os.PathLike[str], **own: Any) -> N
     """
     folder = Path(path)
     contents = _checked_contents(folder)
+    if "metric" in own:
+        get_metric(own["metric"])  # a mistake in the argument is not the folder's fault
     try:
         _restore(model, json.loads(contents[MODEL]), arrays_from(contents[ARRAYS]), own)
     except ModelFileError as error:
@@ -72,7 +78,7 @@ def load(model: MetricClassifier, path: str | os.PathLike[str], **own: Any) -> N
             f"{folder} holds no whole model ({error}): save it again from the fitted one, or load it with the version "
             "of metricfit that saved it"
         ) from error
-    except (ImportError, InvalidValueError):  # what the user can add
+    except (ImportError, MissingArgumentError):  # what the user can add
         raise
     except Exception as error:  # whatever else fails while it reads the folder is the folder's fault
         raise ModelFileError(
@@ -162,12 +168,12 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
     parameters = found["parameters"]
     metric = parameters["metric"]
     if metric["own"] and "metric" not in own:
-        raise InvalidValueError(
+        raise MissingArgumentError(
             f"the metric {quote(metric['name'])} was the user's own function: load(path, metric=...)"
         )
     parameters["metric"] = own.get("metric", metric["name"])
     if parameters["network"] is None and "network" not in own:
-        raise InvalidValueError("the network was the user's own function: load(path, network=...)")
+        raise MissingArgumentError("the network was the user's own function: load(path, network=...)")
     parameters["network"] = own.get("network", parameters["network"])
     if isinstance(parameters["class_weight"], list):
         parameters["class_weight"] = dict(parameters["class_weight"])
