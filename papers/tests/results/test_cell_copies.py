@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 import metricfit_papers as papers
+from metricfit._files import write_file
 from metricfit.runs import CellError
-from metricfit.train.checkpoint.folder import RunFolder
 from metricfit_papers.results import table_run
 
 SMALL = {"trials": 2, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}
@@ -107,14 +107,13 @@ def test_what_is_not_finished_or_damaged_there_is_left_out(whole, tmp_path):
 
 @pytest.mark.parametrize("last", ["spec.json", "report.json", "finished"])
 def test_an_interrupted_copy_leaves_no_cell_that_counts_and_is_made_good(whole, tmp_path, monkeypatch, last):
-    def interrupted(self, name, content):
-        if name == last:
+    def interrupted(path, content):
+        if path.name == last:
             raise KeyboardInterrupt
-        return write(self, name, content)
+        return write_file(path, content)
 
-    write = RunFolder.write
     with monkeypatch.context() as now:
-        now.setattr(RunFolder, "write", interrupted)
+        now.setattr("metricfit_papers.results.cell_copies.write_file", interrupted)
         with pytest.raises(KeyboardInterrupt):
             papers.copy_finished(whole[0], tmp_path)
     with pytest.raises(papers.UnfinishedCellsError, match="3 of 3 cells"):
