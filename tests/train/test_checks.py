@@ -192,7 +192,7 @@ WRONG = {
     "class_weight_dataset": (
         {"train": TensorDataset(X, Y), "class_weight": "balanced"},
         ValueError,
-        "class_weight is for data in memory",
+        "class_weight needs data in memory",
     ),
     "stratified_labels": (
         {"model": network(3), "train": (X, LABELS), "stratified": True},
@@ -202,7 +202,7 @@ WRONG = {
     "stratified_loader": (
         {"train": DataLoader(TensorDataset(X, Y)), "stratified": True},
         ValueError,
-        "a DataLoader makes its own batches; for stratified or oversampled ones give a Dataset",
+        "a DataLoader makes its own batches; for stratified or oversampled batches pass a Dataset",
     ),
     "oversample": ({"oversample": 30}, ValueError, "oversample is the share of positives"),
     "epochs": ({"epochs": 0}, ValueError, "epochs must be at least 1"),

@@ -31,4 +31,7 @@ def test_a_population_needs_no_lightning():
 
 
 def test_fit_without_it_says_what_to_install():
-    assert "training needs the package lightning_fabric: pip install metricfit[train]" in run(WITHOUT).stderr
+    assert (
+        "metricfit.train needs lightning_fabric, which is not installed: pip install metricfit[train]"
+        in run(WITHOUT).stderr
+    )

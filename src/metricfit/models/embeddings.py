@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit._extras import explain_missing
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.models.dense import mlp
 
@@ -99,11 +100,9 @@ def embedding_shape(embedding: nn.Module) -> torch.Size:
 
 
 def extra(package: str) -> Any:
-    """A package of the extra ``tabular``, imported now."""
-    try:
+    """Import a package of the extra ``tabular``."""
+    with explain_missing("metricfit.models", [package], "metricfit[tabular]"):
         return import_module(package)
-    except ImportError as error:
-        raise ModuleNotFoundError(f"this network needs {package}: pip install 'metricfit[tabular]'") from error
 
 
 @contextmanager

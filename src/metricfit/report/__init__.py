@@ -2,22 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+from metricfit._extras import explain_missing
 from metricfit._moved import moved_names
 
-try:
+with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matplotlib"), "metricfit[report]"):
     from metricfit.report.page import Report, Section, render, write
     from metricfit.report.sections.binary import scores
     from metricfit.report.sections.comparison import comparison
     from metricfit.report.sections.learning_curves import learning_curves
     from metricfit.report.sections.multiclass import multiclass
     from metricfit.tabular.compare.comparison_row import ComparisonRow
-except ModuleNotFoundError as error:
-    missing = (error.name or "").partition(".")[0]
-    if missing not in ("numpy", "jinja2", "markupsafe", "matplotlib"):
-        raise
-    raise ModuleNotFoundError(
-        f"metricfit.report needs {missing}, which is not installed: pip install metricfit[report]", name=missing
-    ) from error
 
 __all__ = [
     "ComparisonRow",

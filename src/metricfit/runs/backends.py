@@ -16,6 +16,7 @@ from types import ModuleType
 import joblib
 import torch
 
+from metricfit._extras import explain_missing
 from metricfit.errors import InvalidValueError, quote
 
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
@@ -151,11 +152,5 @@ def _start_dask(jobs: int) -> Iterator[None]:
 
 
 def _import_backend(name: str, backend: str | None = None) -> ModuleType:
-    try:
+    with explain_missing(f"the backend {backend or name!r}", ("ray", "distributed", "dask"), "metricfit[cluster]"):
         return import_module(name)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"the backend {backend or name!r} needs {error.name}, which is not installed: "
-            "pip install 'metricfit[cluster]'",
-            name=error.name,
-        ) from error

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from metricfit._extras import explain_missing
+
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
     from metricfit.tabular.compare.comparison import Comparison
@@ -22,15 +24,8 @@ _EXTRA = ("numpy", "scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetens
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
+    with explain_missing(__name__, _EXTRA, "metricfit[tabular]"):
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _EXTRA:
-            raise
-        raise ModuleNotFoundError(
-            f"metricfit.tabular needs {missing}, which is not installed: pip install metricfit[tabular]", name=missing
-        ) from error
 
 
 def __dir__() -> list[str]:

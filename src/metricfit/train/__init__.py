@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit.train.extra import told_what_to_install
+from metricfit._extras import explain_missing
 from metricfit.train.prior import start_at_prior
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _HOMES = {
     "stage": ("Stage",),
     "engine.validation": ("RequirementResult", "UnmetRequirementWarning"),
 }
+_PACKAGES = ("lightning_fabric", "safetensors", "rich")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -69,6 +70,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with told_what_to_install():
+    with explain_missing(__name__, _PACKAGES, "metricfit[train]"):
         module = import_module(f"metricfit.train.{_HOME.get(name, name)}")
     return getattr(module, name) if name in _HOME else module
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

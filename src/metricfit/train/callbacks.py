@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from metricfit._extras import explain_missing
 from metricfit.errors import InvalidTypeError, quote
 from metricfit.train.history import Row
 
@@ -58,12 +59,8 @@ class TensorBoard(Callback):
     """Writes every number of the history for TensorBoard; needs the package ``tensorboard``."""
 
     def __init__(self, folder: str | Path) -> None:
-        try:
+        with explain_missing("metricfit.train.TensorBoard", ["tensorboard"], "tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "the callback TensorBoard needs the package tensorboard: pip install tensorboard", name=error.name
-            ) from error
 
         self.writer: Any = SummaryWriter(str(folder))
 

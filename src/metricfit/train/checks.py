@@ -105,6 +105,20 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     return counted
 
 
+def check_training_target(logits: Tensor, target: Tensor, stages: Sequence[Stage]) -> Tensor:
+    """Refuse training labels that nothing can be learned from; return those that are not ignored."""
+    counted = check_target(logits, target, stages, "train")
+    check_both_classes(logits, target, counted)
+    check_requirements(stages, logits, target)
+    return counted
+
+
+def check_validation_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str = "validation") -> None:
+    """Refuse validation labels on which the stages' monitors cannot be measured."""
+    check_target(logits, target, stages, name)
+    check_validation(stages, logits, target, name)
+
+
 def judge_target(
     logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str, judge: TargetJudge | None = None
 ) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,31 +14,23 @@ from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.train import checks
 from metricfit.train.callbacks import Callback, callbacks_shown
-from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import folder_of
-from metricfit.train.checkpoint.provenance import fingerprint
-from metricfit.train.checkpoint.run_spec import spec_of
-from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
-from metricfit.train.data.class_weight import ClassWeight, of_classes, of_labels
+from metricfit.train.data.class_weight import ClassWeight
 from metricfit.train.data.groups import with_groups
-from metricfit.train.data.order import Order, seed_of
+from metricfit.train.data.order import Order
 from metricfit.train.data.samples import InMemory, as_tensor, source, type_of
-from metricfit.train.engine.loop import Loop, Standing
+from metricfit.train.engine.driver import RunSettings
 from metricfit.train.engine.member_checks import check_members, check_norms, check_optimizers, check_splits, rates_of
-from metricfit.train.engine.population_learner import Population
-from metricfit.train.engine.schedules import MakeScheduler
-from metricfit.train.engine.stacked_tensors import Stacked, filled
-from metricfit.train.engine.validation import RequirementResult, has_requirements, measure_requirements, warn_of_unmet
-from metricfit.train.history import History, Row
+from metricfit.train.engine.population_run import PopulationData, PopulationRun
+from metricfit.train.engine.schedules import MakeScheduler, SchedulerStep
 from metricfit.train.monitor import Monitor
-from metricfit.train.prior import start_at_prior as set_prior
-from metricfit.train.result import FitResult, report_of
+from metricfit.train.result import FitResult
 from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, stages_of, without_ignored
 
 Split = tuple[Any, Any]
 
 
-def fit_population(  # noqa: D417 (the arguments of fit are described there)
+def fit_population(
     models: Sequence[nn.Module],
     train: Any,
     objective: nn.Module | Stage | Iterable[Stage],
@@ -54,7 +45,7 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     batch_size: int = 1024,
     optimizer: MakeOptimizer | None = None,
     scheduler: MakeScheduler | None = None,
-    scheduler_step: str | None = None,
+    scheduler_step: SchedulerStep | None = None,
     monitor: str | Metric | Monitor = "loss",
     patience: int | None = None,
     checkpoint_dir: str | os.PathLike[str] | None = None,
@@ -71,186 +62,125 @@ def fit_population(  # noqa: D417 (the arguments of fit are described there)
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> list[FitResult]:
-    """Train several models of one architecture as one computation; each learns what ``fit`` alone would teach it.
+    """Train several models of one architecture as one computation; each learns what ``fit`` would teach it alone.
+
+    All members make the same number of steps per epoch: that of the member with the most samples.
 
     Args:
-        models: the members, trained in place.
-        train: ``(X, y)`` or ``(X, y, weight)``, shared by all.
-        objective: a loss, or stages; every member has a copy of its own, multipliers and memory included.
-        splits: for each member its training and validation samples, as numbers into ``train``; without, all train on
-            everything.
-        validation: ``(X, y)`` for all members, where there are no splits.
-        seeds: each member's seed; by default 0, 1, 2 and so on.
-        lr: one learning rate, or a list, an array or a tensor with one a member.
-        optimizer: as of ``fit``, one of torch.optim that moves each weight by its own gradient alone; called again, as
-            is the scheduler, when members stop and the others go on.
-        device: where; by default a GPU if there is one.
-        precision: "bf16-mixed" for forward passes under autocast; by default the models' own type.
-        cuda_graphs: whether a step on a GPU is captured once and replayed, which is several times as fast where
-            networks are small. A loss or model that copies numbers to the GPU in each step is refused with an error.
+        models: The members, which are trained in place.
+        train: ``(X, y)`` or ``(X, y, weight)``, shared by all members.
+        objective: A loss, or stages. Every member has its own copy, with its own multipliers and memory.
+        splits: For each member its training and validation samples, as numbers into ``train``, or as masks. Without
+            splits all members train on all samples.
+        validation: ``(X, y)`` for all members, if there are no splits.
+        groups: One integer per sample of ``train``, as for ``fit``.
+        validation_groups: One integer per sample of ``validation``.
+        seeds: The seed of each member. The default is 0, 1, 2 and so on.
+        lr: One learning rate, or a list, an array or a tensor with one rate per member.
+        epochs: Maximum number of epochs of each stage that does not set its own. The same holds for optimizer,
+            scheduler, scheduler_step, monitor and patience.
+        batch_size: Samples per member and optimiser step.
+        optimizer: As for ``fit``: an optimiser of torch.optim that moves each weight by its own gradient alone. It is
+            called again, as the scheduler is, when some members stop and the others continue.
+        scheduler: As for ``fit``.
+        scheduler_step: "epoch" or "batch", how often the scheduler moves.
+        monitor: "loss", a metric at threshold 0.5, "best f1" for a metric at its best threshold, or a Monitor.
+        patience: Number of epochs without a better value after which a member stops.
+        checkpoint_dir: A folder for this run alone.
+        checkpoint_every: Optimiser steps between checkpoints. By default there is one checkpoint per epoch.
+        resume: Whether to start in an empty folder, continue in a started one, and return the result of a finished one.
+        start_at_prior: Whether to set the last biases to the log odds of the share of positives; see ``fit``.
+        stratified: Whether to distribute each class evenly over the batches.
+        oversample: Repeat positives until they are this share of an epoch.
+        class_weight: "balanced", or one weight per class, as a list or as {0: 1.0, 1: 5.0}.
+        clip: Maximum norm of a member's gradient.
+        device: The device to train on. The default is a GPU if there is one.
+        precision: "bf16-mixed" for forward passes under autocast. By default the models' own type.
+        cuda_graphs: Whether a step on a GPU is captured once and replayed, which is several times faster for small
+            networks. A loss or model that copies numbers to the GPU in each step is refused with an error.
+        callbacks: Objects that are called during training; see Callback.
+        progress: Whether to show a progress bar. By default it is shown if standard error is a terminal.
 
-    The other arguments are those of ``fit``. All members make as many steps an epoch as the one with the most samples.
-    Returns a FitResult for each member.
+    Returns:
+        One FitResult per member.
 
-    >>> from metricfit.losses import WeightedBCELoss
-    >>> x = torch.randn(64, 3)
-    >>> several = fit_population([nn.Linear(3, 1) for _ in range(4)], (x, x[:, 0] > 0), WeightedBCELoss(), epochs=2)
-    >>> [len(each.history) for each in several]
-    [2, 2, 2, 2]
+    Raises:
+        ValueError: Settings, data and models do not go together. Most of these errors are raised before training.
+        TypeError: An argument has a type that cannot be used; the data must be in memory.
+        NotFiniteError: The loss of a member became NaN or infinite.
+        FileExistsError: ``checkpoint_dir`` holds other files, or a run without ``resume=True``.
+
+    Example:
+        >>> from metricfit.losses import WeightedBCELoss
+        >>> x = torch.randn(64, 3)
+        >>> models = [nn.Linear(3, 1) for _ in range(4)]
+        >>> results = fit_population(models, (x, x[:, 0] > 0), WeightedBCELoss(), epochs=2, progress=False)
+        >>> [len(result.history) for result in results]
+        [2, 2, 2, 2]
     """
-    began = time.perf_counter()
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    started = time.perf_counter()
     order = Order(batch_size, stratified, oversample)
     rates = rates_of(lr, len(models))
     seeds = list(range(len(models))) if seeds is None else list(seeds)
     check_members(models, rates, seeds, splits, validation)
-    usual = {"epochs": epochs, "optimizer": optimizer, "scheduler": scheduler, "monitor": monitor}
-    usual |= {"scheduler_step": scheduler_step}
-    stages = stages_of(objective, **usual, patience=patience)
+    stages = stages_of(
+        objective,
+        epochs=epochs,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        scheduler_step=scheduler_step,
+        monitor=monitor,
+        patience=patience,
+    )
     lr_of_stages = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
     stages = [stage.filled(lr=max(rates)) for stage in stages]
-    everything, trained, held_out = _samples(train, splits, validation, len(models))
-    if validation is not None and groups is not None and validation_groups is not None:
-        groups = torch.cat([as_tensor(groups, "groups"), as_tensor(validation_groups, "validation_groups")])
-    elif validation is not None and (groups is None) != (validation_groups is None):
-        raise InvalidValueError("groups and validation_groups go together: give both, or none")
-    data = with_groups(everything, groups, stages, "train", "groups")
-    assert isinstance(data, InMemory)
-    labels = data.y.detach().cpu()
-    known = without_ignored(labels, stages)
+    samples, trained, held_out = _read_samples(train, splits, validation, len(models))
+    groups = _joined_groups(groups, validation_groups, validation is not None)
+    samples = _in_memory(with_groups(samples, groups, stages, "train", "groups"))
     checks.check_numbers(1, clip)
-    checks.check_stages(stages, held_out is not None, data.weight is not None or class_weight is not None)
-    logits = checks.sample_logits(models[0], data.x)
-    if start_at_prior and logits.dim() > 1 and logits.shape[1] > 1:
-        raise InvalidValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
-    checks.judge_target(logits, labels, stages, "training labels")
-    data = data.typed(type_of(models[0]))
-    priors = []
-    for member in range(len(models)):
-        mine = labels[trained[member]]
-        order.check(known[trained[member]])
-        counted = checks.check_target(logits, mine, stages, "train")
-        checks.check_both_classes(logits, mine, counted)
-        checks.check_requirements(stages, logits, mine)
-        if held_out is not None:
-            name = f"validation (of member {member})"
-            checks.check_target(logits, labels[held_out[member]], stages, name)
-            checks.check_validation(stages, logits, labels[held_out[member]], name)
-        priors.append(float(counted.double().mean()))
-    own_labels = [known[each] for each in trained]
-    steps = max(map(order.steps_of, own_labels))
+    checks.check_stages(stages, held_out is not None, samples.weight is not None or class_weight is not None)
+    shown = callbacks_shown(callbacks, progress)
+    data = _check_data(models[0], samples, trained, held_out, stages, order, start_at_prior)
+    labels_of_members = [data.labels[numbers] for numbers in trained]
+    steps = max(map(order.steps_of, labels_of_members))
     check_optimizers(models[0], stages, lr_of_stages, steps)
-    check_norms(models[0], own_labels, order, steps)
-    folder = folder_of(checkpoint_dir, checkpoint_every, resume)
-    with folder or nullcontext():
-        if folder is not None:
-            drawn = [fingerprint(torch.cat(each)) for each in zip(trained, held_out or trained, strict=True)]
-            settings = {"seeds": seeds, "rates": rates, "splits": drawn, "class_weight": class_weight, "clip": clip}
-            settings |= {"checkpoint_every": checkpoint_every, "start_at_prior": start_at_prior}
-            settings |= {} if precision is None else {"precision": precision}
-            folder.begin(spec_of(models[0], stages, data, None, order, **settings), resume)
-            if folder.finished:
-                states, objective = folder.result()["members"], stages[-1].objective
-                results = [
-                    FitResult.from_state(state, model.to(where), objective)
-                    for model, state in zip(models, states, strict=True)
-                ]
-                warn_of_unmet([result.requirements for result in results])
-                return results
-        if start_at_prior is not False and (logits.dim() == 1 or logits.shape[1] == 1):
-            for model, prior in zip(models, priors, strict=True):
-                set_prior(
-                    model,
-                    prior,
-                    strict=start_at_prior is True,
-                    fresh_only=start_at_prior is None,
-                    logits=lambda model=model: checks.sample_logits(model, data.x[:2]),  # type: ignore[misc]
-                )
-        data = data.to(where)
-        learner = Population(
-            models,
-            data,
-            None if held_out is None else [each.to(where) for each in held_out],
-            clip=clip,
-            precision=precision,
-            cuda_graphs=cuda_graphs,
-        )
-        loop = Loop(
-            learner,
-            stages,
-            _batches(learner, data, known, trained, order, seeds, steps, class_weight),
-            steps,
-            lr=lr_of_stages,
-            validated=held_out is not None,
-            folder=folder,
-            checkpoint_every=checkpoint_every,
-            callbacks=callbacks_shown(callbacks, progress),
-        )
-        with randomness.of_run(seed_of(*seeds, "noise"), where):
-            rows = loop.run()
-        learner.finish()
-        standings, seconds = loop.at.standings, time.perf_counter() - began
-        requirements = _measured_requirements(models, stages[-1], data, held_out, trained, standings)
-        results = _results(models, learner.objectives(), rows, steps, standings, seconds, requirements)
-        if folder is not None:
-            states = {"members": [result.state() for result in results]}
-            folder.finish(states, {"members": len(results), **report_of(results), "steps_made": folder.steps_made})
-        warn_of_unmet([result.requirements for result in results])
-        return results
+    check_norms(models[0], labels_of_members, order, steps)
+    settings = RunSettings(
+        stages=stages,
+        lr=lr_of_stages,
+        steps=steps,
+        noise=(*seeds, "noise"),
+        device=torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")),
+        folder=folder_of(checkpoint_dir, checkpoint_every, resume),
+        resume=resume,
+        checkpoint_every=checkpoint_every,
+        start_at_prior=start_at_prior,
+        callbacks=shown,
+        started=started,
+    )
+    run = PopulationRun(
+        models,
+        data,
+        settings,
+        order=order,
+        seeds=seeds,
+        steps=steps,
+        rates=rates,
+        class_weight=class_weight,
+        clip=clip,
+        precision=precision,
+        cuda_graphs=cuda_graphs,
+    )
+    return run.results()
 
 
-def _batches(
-    learner: Population,
-    data: InMemory,
-    labels: Tensor,
-    trained: Sequence[Tensor],
-    order: Order,
-    seeds: Sequence[int],
-    steps: int,
-    class_weight: ClassWeight | None,
-) -> Callable[[int, int, int], Iterator[Batch]]:
-    """Batches with an axis of active members in front, each sample with its number among its member's own.
-
-    ``labels`` are those of ``data``, ignored ones as -1.
-    """
-    by_class: Tensor | None = None
-    if class_weight is not None:
-        classes = int(labels.max()) + 1
-        by_class = torch.stack([of_classes(labels[each], class_weight, classes) for each in trained])
-        by_class, weighed = by_class.to(data.y.device), labels.long().reshape(-1).to(data.y.device)
-
-    def of_epoch(stage: int, epoch: int, first: int) -> Iterator[Batch]:
-        active = list(learner.active)
-        device, own = data.y.device, []  # own: for each member, for each batch, positions among its samples
-        for each in active:
-            own.append(order.batches(labels[trained[each]], seeds[each], stage, epoch, steps))
-        # All of the epoch's numbers at once: on a GPU, one copy instead of one a step.
-        of_steps = [mine for at in range(first, steps) for mine in (batches[at] for batches in own)]
-        positions, lengths = filled(of_steps)
-        numbers = torch.stack([trained[active[at % len(active)]][mine] for at, mine in enumerate(positions)]).to(device)
-        positions = positions.to(device)
-        for at in range(0, len(of_steps), len(active)):
-            mine = lengths[at : at + len(active)]
-            rows = slice(at, at + len(active)), slice(max(mine))
-            batch = data.take(numbers[rows])
-            weight = batch.weight
-            if by_class is not None:
-                chosen = of_labels(by_class[active], weighed[numbers[rows]])
-                weight = chosen if weight is None else chosen * weight
-            yield Stacked(batch.x, batch.y, weight, positions[rows], batch.group, mine)
-
-    return of_epoch
-
-
-def _samples(
+def _read_samples(
     train: Any, splits: Sequence[Split] | None, validation: Any, members: int
 ) -> tuple[InMemory, list[Tensor], list[Tensor] | None]:
-    """All tensors in one place, and each member's training and validation samples as numbers into them."""
-    data = source(train, "train")
-    if not isinstance(data, InMemory):
-        raise InvalidTypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
+    """Return all samples in one source, and the numbers of each member's training and validation samples in it."""
+    data = _in_memory(source(train, "train"))
     if splits is not None:
-        parts = [[numbers_of(each) for each in split] for split in splits]
+        parts = [[numbers_of(samples) for samples in split] for split in splits]
         check_splits(parts, len(data))
         return data, [part[0] for part in parts], [part[1] for part in parts]
     everything = torch.arange(len(data))
@@ -264,54 +194,53 @@ def _samples(
     return both, [everything] * members, [len(data) + torch.arange(len(held_out))] * members
 
 
-def numbers_of(given: Any) -> Tensor:
-    """Samples by their numbers; a mask of them is one that tells which."""
-    numbers = torch.as_tensor(given).cpu()
+def _in_memory(data: Any) -> InMemory:
+    if not isinstance(data, InMemory):
+        raise InvalidTypeError("a population trains on data in memory: (X, y) or (X, y, weight)")
+    return data
+
+
+def _joined_groups(groups: Any, validation_groups: Any, validated: bool) -> Any:
+    """Return the groups of training and validation samples in one tensor, as their samples are."""
+    if not validated:
+        return groups
+    if (groups is None) != (validation_groups is None):
+        raise InvalidValueError("groups and validation_groups go together: pass both or none")
+    if groups is None:
+        return None
+    return torch.cat([as_tensor(groups, "groups"), as_tensor(validation_groups, "validation_groups")])
+
+
+def _check_data(
+    model: nn.Module,
+    samples: InMemory,
+    trained: list[Tensor],
+    held_out: list[Tensor] | None,
+    stages: Sequence[Stage],
+    order: Order,
+    start_at_prior: bool | None,
+) -> PopulationData:
+    """Check every member's labels; return the data in the model's type, with each member's share of positives."""
+    target = samples.y.detach().cpu()
+    labels = without_ignored(target, stages)
+    logits = checks.sample_logits(model, samples.x)
+    one_output = logits.dim() == 1 or logits.shape[1] == 1
+    if start_at_prior and not one_output:
+        raise InvalidValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
+    checks.judge_target(logits, target, stages, "training labels")
+    typed = samples.typed(type_of(model))
+    priors = []
+    for member, numbers in enumerate(trained):
+        order.check(labels[numbers])
+        counted = checks.check_training_target(logits, target[numbers], stages)
+        if held_out is not None:
+            name = f"validation (of member {member})"
+            checks.check_validation_target(logits, target[held_out[member]], stages, name)
+        priors.append(float(counted.double().mean()))
+    return PopulationData(typed, labels, trained, held_out, priors if one_output else None)
+
+
+def numbers_of(samples: Any) -> Tensor:
+    """Return the numbers of samples that are given as numbers or as a mask."""
+    numbers = torch.as_tensor(samples).cpu()
     return numbers.nonzero().flatten() if numbers.dtype == torch.bool else numbers.long()
-
-
-def _results(
-    models: Sequence[nn.Module],
-    objectives: Sequence[nn.Module],
-    rows: Sequence[Row],
-    steps: int,
-    standings: Sequence[Standing],
-    seconds: float,
-    requirements: Sequence[tuple[RequirementResult, ...]],
-) -> list[FitResult]:
-    """Each member's share; its steps are counted without those that others made after it had stopped."""
-    histories: list[list[Row]] = [[] for _ in models]
-    for row in rows:
-        mine = histories[row.get("member", 0)]
-        own = {name: value for name, value in row.items() if name != "member"}
-        mine.append({**own, "step": steps * (len(mine) + 1)})
-    return [
-        FitResult(model.eval(), History(mine), standing.best, standing.threshold, seconds, objective, held)
-        for model, mine, standing, objective, held in zip(
-            models, histories, standings, objectives, requirements, strict=True
-        )
-    ]
-
-
-@torch.no_grad()
-def _measured_requirements(
-    models: Sequence[nn.Module],
-    stage: Stage,
-    data: InMemory,
-    held_out: Sequence[Tensor] | None,
-    trained: Sequence[Tensor],
-    standings: Sequence[Standing],
-) -> list[tuple[RequirementResult, ...]]:
-    """Whether the last stage's requirements hold for each member, on its validation or else its training samples."""
-    if not has_requirements(stage):
-        return [()] * len(models)
-    rows = "train" if held_out is None else "validation"
-    results = []
-    for model, samples, standing in zip(models, trained if held_out is None else held_out, standings, strict=True):
-        device = next(model.parameters()).device
-        whole = data.take(samples.to(data.y.device))
-        logits = torch.cat([model.eval()(part.to(device)) for part in torch.split(whole.x, SAMPLES_AT_ONCE)]).to(
-            data.y.device
-        )
-        results.append(measure_requirements(stage, standing.threshold, logits, whole, rows))
-    return results

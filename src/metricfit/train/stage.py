@@ -19,7 +19,7 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.calling import accepted_arguments, call_loss
 from metricfit.metrics.metric import Metric
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine.schedules import STEPS, MakeScheduler
+from metricfit.train.engine.schedules import STEPS, MakeScheduler, SchedulerStep
 from metricfit.train.monitor import Monitor, as_monitor
 
 MakeOptimizer = Callable[..., Optimizer]
@@ -56,7 +56,7 @@ class Stage:
     patience: int | None = None
     optimizer: MakeOptimizer | None = None
     scheduler: MakeScheduler | None = None
-    scheduler_step: str | None = None
+    scheduler_step: SchedulerStep | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:

@@ -84,6 +84,9 @@ class Learner(ABC):
     def recall(self) -> None:
         """Take the best weights of all members who have some."""
 
+    def finish(self) -> None:  # noqa: B027 (most learners train the models themselves)
+        """Write the final weights into the models, at the end of training."""
+
     @abstractmethod
     def state(self) -> dict[str, Any]:
         """All that a checkpoint needs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
@@ -14,7 +14,9 @@ from metricfit.errors import InvalidValueError
 
 MakeScheduler = Callable[..., LRScheduler]
 
-STEPS = ("epoch", "batch")
+#: How often a scheduler moves.
+SchedulerStep = Literal["epoch", "batch"]
+STEPS: tuple[SchedulerStep, ...] = get_args(SchedulerStep)
 
 
 class Schedule:
@@ -32,7 +34,7 @@ class Schedule:
     """
 
     def __init__(
-        self, make: MakeScheduler | None, step: str | None, optimizer: Optimizer, total_steps: int | None
+        self, make: MakeScheduler | None, step: SchedulerStep | None, optimizer: Optimizer, total_steps: int | None
     ) -> None:
         steps = {} if make is None else _steps_for(make, total_steps)
         self.scheduler = None if make is None else make(optimizer, **steps)
