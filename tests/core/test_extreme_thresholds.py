@@ -48,12 +48,13 @@ def batch(dtype, path):
 
 @every_step
 @every_type
-@pytest.mark.parametrize("path", ["kernel", "plain", "tensor"])
+@pytest.mark.parametrize("path", ["kernel", "plain", "learned"])
 def test_counts_stay_in_their_range_and_add_up(step, dtype, path):
     n = len(LOGITS)
     for threshold in THRESHOLDS:
         x, y = batch(dtype, path)
-        at = torch.tensor(threshold, dtype=torch.float64) if path == "tensor" else threshold
+        learned = torch.tensor(threshold, dtype=torch.float64, requires_grad=True)
+        at = learned if path == "learned" else threshold
         counts = Counts.soft(x, y, step=step, threshold=at)
         for count in counts:
             assert 0 <= count.item() <= n, threshold
@@ -61,6 +62,7 @@ def test_counts_stay_in_their_range_and_add_up(step, dtype, path):
         assert counts.negatives.item() == pytest.approx(n, rel=1e-6), threshold
         (counts.tp - 2 * counts.fp).sum().backward()
         assert x.grad.isfinite().all(), threshold
+        assert learned.grad is None or learned.grad.isfinite(), threshold
 
 
 @every_threshold
@@ -132,3 +134,10 @@ def test_counts_of_classes_stay_in_their_range_and_add_up(threshold, dtype, step
 def test_the_counts_of_the_issue():
     counts = Counts.soft(torch.tensor([6.0, 4.0, 2.0, 0.0, -2.0]), torch.tensor([1, 0, 1, 0, 1]), threshold=1e-8)
     assert counts.tp.item() == pytest.approx(2.89975274, abs=1e-6)
+
+
+@every_threshold
+def test_a_tensor_that_is_constant_is_as_good_as_its_number(threshold):
+    x, y = batch(torch.float32, "kernel")
+    of_tensor = Counts.soft(x, y, threshold=torch.tensor(threshold, dtype=torch.float64))
+    assert of_tensor == Counts.soft(x, y, threshold=threshold)

@@ -30,9 +30,13 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     >>> ratio(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]))
     tensor([0.2500, 0.0000])
     """
+    return _divide(numerator, denominator, denominator.abs() < SMALLEST_DIVISOR.get(denominator.dtype, 1.0))
+
+
+def _divide(numerator: Tensor, denominator: Tensor, empty: Tensor) -> Tensor:
+    """``numerator / denominator``, and 0 with zero gradient where ``empty``."""
     # The denominator is made safe before dividing: autograd goes back through what is filled over, and there 0/0 would
     # turn the zero gradient into 0 * nan = nan.
-    empty = denominator.abs() < SMALLEST_DIVISOR.get(denominator.dtype, 1.0)  # of integers only 0
     return (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 
 
@@ -45,9 +49,10 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
     >>> share(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([3.0, 1.0, 0.0]))
     tensor([0.2500, 0.7500, 0.0000])
     """
-    # The bound makes the value 0 wherever the total counts as 0.
-    mostly_part = part > rest.clamp(min=SMALLEST_DIVISOR[rest.dtype])
-    smaller = ratio(torch.where(mostly_part, rest, part), part + rest)
+    least = SMALLEST_DIVISOR.get(rest.dtype, 1.0)
+    total = part + rest
+    mostly_part = part > rest.clamp(min=least)  # the bound makes the value 0 wherever the total counts as 0
+    smaller = _divide(torch.where(mostly_part, rest, part), total, total < least)
     return torch.where(mostly_part, 1 - smaller, smaller)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import hardtanh
 
-from metricfit.core.numerics import stable_sigmoid
+from metricfit.core.numerics import has_storage, stable_sigmoid
 
 Threshold = float | Tensor
 
@@ -74,6 +74,10 @@ def _linear_ramps(p: Tensor, q: Tensor, t: Threshold, u: Threshold) -> tuple[Ten
         middle = hardtanh((p - a) / width, 0.0, 1.0) if t <= u else 1 - hardtanh((q - c) / width, 0.0, 1.0)
         return lower, middle, upper
     from_zero = t <= u
+    if t.dim() == 0 and t.device.type == "cpu" and has_storage(t) and not torch.compiler.is_compiling():
+        near, start = (p, a) if bool(from_zero) else (q, c)
+        ramp = hardtanh((near - start) / width, 0.0, 1.0)
+        return lower, ramp if bool(from_zero) else 1 - ramp, upper
     ramp = hardtanh((torch.where(from_zero, p, q) - torch.where(from_zero, a, c)) / width, 0.0, 1.0)
     return lower, torch.where(from_zero, ramp, 1 - ramp), upper
 
@@ -101,15 +105,18 @@ def _linear_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float
     """Select one of the three slopes; a sum of differences would cancel where one of them is large."""
     pieces = linear_pieces(t, u)
     first, middle, last = pieces.slopes(delta)
-    below, above = p <= pieces.a, p >= t + pieces.width / 2
     if isinstance(t, Tensor):
-        below = torch.where(t <= u, below, q >= u + pieces.width / 2)
-        above = torch.where(t <= u, above, q <= pieces.c)
-        first, middle, last = (torch.as_tensor(slope, dtype=p.dtype) for slope in (first, middle, last))
-    elif t > u:
-        below, above = q >= u + pieces.width / 2, q <= pieces.c
-    ones = torch.ones_like(p)
-    return torch.where(below, first * ones, torch.where(above, last * ones, middle * ones))
+        from_zero = t <= u
+        beyond_a = torch.where(from_zero, p > pieces.a, q < u + pieces.width / 2)
+        beyond_b = torch.where(from_zero, p >= t + pieces.width / 2, q <= pieces.c)
+    elif t <= u:
+        beyond_a, beyond_b = p > pieces.a, p >= t + pieces.width / 2
+    else:
+        beyond_a, beyond_b = q < u + pieces.width / 2, q <= pieces.c
+    # Products with 0 and 1, which are exact: torch.where is many times slower on the CPU.
+    second, third = beyond_a.to(p.dtype), beyond_b.to(p.dtype)
+    slope: Tensor = (first + (middle - first) * second) * (1 - third) + last * third
+    return slope
 
 
 def _linear_threshold_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float) -> Tensor:

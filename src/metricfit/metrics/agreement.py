@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
@@ -151,10 +152,10 @@ def _shares(c: Counts) -> Counts:
     The sum is held constant: the gradient of such a formula is the same. Counts that are too small to be divided by
     become 0 first, because dividing them by a small sum would hide how small they are.
     """
-    least = SMALLEST_DIVISOR[c.tp.dtype]
-    n = c.n.detach()
+    cells = torch.stack(tuple(c))
+    n, least = cells.detach().sum(0), SMALLEST_DIVISOR[cells.dtype]
     scale = n.masked_fill(n < least, math.inf).reciprocal()
-    return c.map(lambda count: threshold(count, least, 0.0) * scale)
+    return Counts(*threshold(cells, least, 0.0) * scale, exclusive=c.exclusive)
 
 
 def _covariance(c: Counts) -> Tensor:

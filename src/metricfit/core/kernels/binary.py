@@ -43,6 +43,8 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     if type(step) is StraightThrough:
         soft = soft_counts(logits, target, weight, step.step, threshold)
         return hard_counts(logits, target, weight, threshold).to(soft.dtype) + (soft - soft.detach())
+    if isinstance(threshold, Tensor) and _is_number(threshold):
+        threshold = float(threshold)
     closed = closed_form(step)
     given_gradients = target.requires_grad or (weight is not None and weight.requires_grad)
     plain = isinstance(threshold, Tensor) or given_gradients
@@ -52,6 +54,13 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
         return _sum_masses(*masses(logits, step, threshold), target, weight)
     counts: Tensor = _SoftCounts.apply(logits, target, weight, closed.kind, closed.number, threshold)  # type: ignore
     return counts
+
+
+def _is_number(threshold: Tensor) -> bool:
+    """Whether a tensor is as good as a number: a constant that can be read without waiting for a device."""
+    if threshold.dim() or threshold.requires_grad or threshold.device.type != "cpu":
+        return False
+    return not torch.compiler.is_compiling() and has_storage(threshold)
 
 
 def masses(logits: Tensor, step: Step, threshold: Threshold) -> tuple[Tensor, Tensor]:
