@@ -48,6 +48,10 @@ class ModelFileError(MetricfitError, ValueError):
     """A saved model that is damaged, incomplete or inconsistent."""
 
 
+class TableError(MetricfitError, ValueError):
+    """A table that cannot be read, or that cannot be learned from."""
+
+
 class TableTooLargeError(MetricfitError, ValueError):
     """A table that would take more memory than is allowed."""
 

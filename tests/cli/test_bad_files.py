@@ -199,7 +199,7 @@ CASES = [
     Case("nothing but the target", "t.csv", good()[["y"]], "nothing to learn from"),
     Case("all columns constant", "t.csv", rows(a=1, b=2, town="Ulm"), "constant|one value"),
     # Targets.
-    Case("one class", "t.csv", classes("no"), "same target, 'no'.*nothing to tell apart"),
+    Case("one class", "t.csv", classes("no"), "same target, 'no'.*nothing to learn"),
     Case("one positive", "t.csv", classes(*["no"] * 79, "yes"), "'yes' has a single row.*Merge it"),
     Case("no labels at all", "t.csv", classes(None), "missing in 80 of 80.*Remove those rows"),
     Case("some labels missing", "t.csv", classes(None, "a", "b"), "missing in 27 of 80.*Remove those rows"),
@@ -230,10 +230,10 @@ CASES = [
     Case("out inside a file", "t.csv", in_the_way, "[Nn]ot a directory|is a file", FIT + " --out HERE/taken/x"),
     Case("compare into a file", "t.csv", in_the_way, "is a file", "compare DATA --target y --folds 2 --out HERE/taken"),
     Case("predict into no folder", "t.csv", good(), "There is no folder", "predict MODEL DATA --out HERE/none/p.csv"),
-    Case("predict onto its table", "t.csv", good(), "is there already", "predict MODEL DATA --out DATA"),
+    Case("predict onto its table", "t.csv", good(), "exists already", "predict MODEL DATA --out DATA"),
     Case("predict to a spreadsheet", "t.csv", good(), ".csv or .parquet", "predict MODEL DATA --out HERE/p.xlsx"),
     Case("a report into no folder", "t.csv", good(), "There is no folder", EVALUATE + " --report HERE/none/r.html"),
-    Case("a report onto a table", "t.csv", good(), "is there already", EVALUATE + " --report DATA"),
+    Case("a report onto a table", "t.csv", good(), "exists already", EVALUATE + " --report DATA"),
     Case("predict into a folder", "t.csv", in_the_way, "is a folder", "predict MODEL DATA --out HERE/full"),
     # Models, and rows unlike those they learnt from.
     Case("no model", "t.csv", good(), "There is no model", "predict HERE/none DATA --out OUT.csv"),

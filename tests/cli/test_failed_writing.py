@@ -50,7 +50,7 @@ def test_a_full_disk_leaves_no_partial_model_and_no_partial_predictions(data):
     with full_disk(bytes_left=1000):
         failed = fit(data)
     assert failed.exit_code == 2, failed.output
-    assert "Make room on the disk" in failed.stderr
+    assert "Free some disk space" in failed.stderr
     assert names(data.parent) == ["t.csv"]
 
     fitted = fit(data)
@@ -64,7 +64,7 @@ def test_a_full_disk_leaves_no_partial_model_and_no_partial_predictions(data):
         with full_disk(bytes_left=1000):
             failed = call(*arguments)
         assert failed.exit_code == 2, failed.output
-        assert "Make room on the disk" in failed.stderr
+        assert "Free some disk space" in failed.stderr
         assert names(data.parent) == ["out", "t.csv"]
     assert call(*arguments).exit_code == 0
     assert names(data.parent) == ["out", "p.parquet", "t.csv"]

@@ -82,7 +82,7 @@ def test_an_interrupted_comparison_goes_on_and_ends_as_if_it_had_not_been(data, 
         assert out == ""
         if how == signal.SIGINT:
             assert child.returncode == 130
-            assert err == "Interrupted. What was finished is kept; run the same command again to go on.\n"
+            assert err == "Interrupted. Finished parts are kept; run the same command again to continue.\n"
         assert waited(lambda: not processes_of(child.pid), 20), "workers are left"
     finally:
         for each in processes_of(child.pid):

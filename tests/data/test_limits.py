@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import metricfit.data.loading
-from metricfit.cli.tables import read_table
 from metricfit.data import load
+from metricfit.data.table_files import read_table
 
 VARIABLE = "METRICFIT_MAX_TABLE_GB"
 MIB = 1 / 1024  # of a GiB

@@ -11,7 +11,7 @@ from page_parts import carried, decoded, parts
 from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, get_metric
-from metricfit.cli.printing import command_line
+from metricfit.cli.terminal import command_line
 from metricfit.report import pages
 from metricfit.report.model_decisions import decision_counts
 from metricfit.tabular import Comparison, ComparisonRow

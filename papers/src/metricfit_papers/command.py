@@ -14,8 +14,8 @@ from rich.table import Table
 
 import metricfit_papers as tables
 from metricfit.cli import options
-from metricfit.cli.errors import UserError, told
-from metricfit.cli.printing import bar, say, show
+from metricfit.cli.errors import UserError, report_errors
+from metricfit.cli.terminal import print_message, print_result, progress_bar
 from metricfit.runs.backends import BACKENDS
 from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.table_spec import ALL
@@ -63,7 +63,7 @@ def reproduce(
         return
     if name is None and sources:
         copies = _copied(sources, to, quiet=True)
-        show({"copied": [asdict(each) for each in copies]}, as_json, [f"{each}." for each in copies])
+        print_result({"copied": [asdict(each) for each in copies]}, as_json, [f"{each}." for each in copies])
         return
     if name is None:
         raise UserError("Name a table, such as btg-1; metricfit reproduce --list shows them all.")
@@ -76,7 +76,7 @@ def reproduce(
     found: list[dict[str, Any]] = []
     shown: list[str | Table] = []
     for each in chosen:
-        with bar(f"{spec.name}, {each}", quiet) as watch:
+        with progress_bar(f"{spec.name}, {each}", quiet) as watch:
             result = tables.run_table(
                 spec,
                 each,
@@ -98,7 +98,7 @@ def reproduce(
         found.append(plain | {"file": str(path)})
         shown += [*_shown(spec, plain), f"Written: {path}"]
     copied = {"copied": [asdict(each) for each in copies]} if copies else {}
-    show({"table": spec.name, "protocols": found} | copied, as_json, shown)
+    print_result({"table": spec.name, "protocols": found} | copied, as_json, shown)
 
 
 def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.CopyReport]:
@@ -107,7 +107,7 @@ def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.CopyR
     for source in sources:
         copies.append(tables.copy_finished(source, to))
         if not quiet:
-            say(f"{copies[-1]}.")
+            print_message(f"{copies[-1]}.")
     return copies
 
 
@@ -135,13 +135,13 @@ def _list(as_json: bool) -> None:
         | {"protocols": list(each.protocols), "datasets": list(each.datasets), "rows": list(each.rows)}
         for each in specs
     ]
-    show({"tables": found}, as_json, [table])
+    print_result({"tables": found}, as_json, [table])
 
 
 def main() -> None:
     """Run the command without the other commands of metricfit."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(told(reproduce, resumes=True))
+    app.command()(report_errors(reproduce, resumes=True))
     app()
 
 

@@ -1,4 +1,4 @@
-"""metricfit on the command line: each command is a function in a module of its own, loaded when it is called."""
+"""The command line: each command is a function in a module of its own, loaded when the command is called."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import typer
 from typer.core import TyperGroup
 
 from metricfit._version import __version__
-from metricfit.cli.errors import UserError, told
+from metricfit.cli.errors import UserError, report_errors
 
 #: Other packages add their commands to this group of entry points.
 GROUP = "metricfit.commands"
 
 
 class Entry(NamedTuple):
-    """One command of the list.
+    """One command in the list of commands.
 
     Attributes:
-        module: The module of metricfit.cli that has the function; None for a command of another package.
-        summary: What the list of commands says about it.
+        module: The module of metricfit.cli with the function; None for a command of another package.
+        summary: The line in the list of commands.
         resumes: Whether running it again continues an interrupted run.
         package: The package that has the command, if it is not metricfit.
     """
@@ -33,44 +33,44 @@ class Entry(NamedTuple):
     package: str = "metricfit"
 
 
-#: The summaries stand here too, since reading them off the functions would load every library there is.
+#: The summaries are repeated here, because reading them from the functions would load all their libraries.
 COMMANDS = {
-    "fit": Entry("fit", "Train a classifier for the metric, choose its threshold, write the model and a report."),
+    "fit": Entry("fit", "Train a classifier for a metric, choose its threshold, and write the model and a report."),
     "compare": Entry(
         "compare",
-        "Compare ways to train and to choose a threshold, on identical folds; say which to use.",
+        "Compare ways to train a classifier on identical folds, and recommend one.",
         resumes=True,
     ),
-    "evaluate": Entry("judging", "A model's metrics on labelled rows."),
-    "predict": Entry("judging", "Labels and probabilities for new rows."),
+    "evaluate": Entry("evaluate", "Compute the metrics of a saved model on labelled rows."),
+    "predict": Entry("predict", "Predict labels and probabilities of new rows with a saved model."),
     "reproduce": Entry(
         None,
         "Run a paper's table again, and show the published numbers beside the measured ones.",
         resumes=True,
         package="metricfit_papers",
     ),
-    "metrics": Entry("lists", "The metrics by name, with their formulas over true and false positives and negatives."),
+    "metrics": Entry("metrics", "List the metrics with their formulas over true and false positives and negatives."),
     "datasets": Entry(
-        "lists",
-        "The datasets that metricfit.data.load and fetch know: their size, what is positive, where to get them.",
+        "datasets",
+        "List the datasets of metricfit.data.load and fetch: their size, positive class and source.",
     ),
 }
 
 
-class _Loaded(Mapping[str, Any]):
-    """The commands by name; each module is imported when its command is first asked for."""
+class _LazyCommands(Mapping[str, Any]):
+    """The commands by name; a command's module is imported when the command is looked up."""
 
     def __getitem__(self, name: str) -> Any:
         entry = COMMANDS[name]
-        function = _function(name, entry)
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        function = _load_function(name, entry)
+        command_app = typer.Typer(add_completion=False, rich_markup_mode=None)
         if function is None:
-            anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-            missing = told(_refuse(name, entry.package))
-            alone.command(name, help=entry.summary, context_settings=anything, add_help_option=False)(missing)
+            settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+            missing = report_errors(_missing_command(name, entry.package))
+            command_app.command(name, help=entry.summary, context_settings=settings, add_help_option=False)(missing)
         else:
-            alone.command(name)(told(function, resumes=entry.resumes))
-        return typer.main.get_command(alone)
+            command_app.command(name)(report_errors(function, resumes=entry.resumes))
+        return typer.main.get_command(command_app)
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -79,15 +79,15 @@ class _Loaded(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-def _function(name: str, entry: Entry) -> Any:
-    """The function of a command, imported now; None where its package is not installed."""
+def _load_function(name: str, entry: Entry) -> Any:
+    """Import the function of a command; None if its package is not installed."""
     if entry.module is not None:
         return getattr(import_module(f"metricfit.cli.{entry.module}"), name)
     return next((point.load() for point in entry_points(group=GROUP, name=name)), None)
 
 
-def _refuse(name: str, package: str) -> Callable[[typer.Context], None]:
-    """A command that says which package has the real one, whatever arguments it is given."""
+def _missing_command(name: str, package: str) -> Callable[[typer.Context], None]:
+    """Make a command that says which package to install, whatever its arguments are."""
 
     def refuse(context: typer.Context) -> None:
         raise UserError(f"metricfit {name} needs {package}: pip install {package.replace('_', '-')}")
@@ -95,12 +95,12 @@ def _refuse(name: str, package: str) -> Callable[[typer.Context], None]:
     return refuse
 
 
-class _Commands(TyperGroup):
-    """A group whose list of commands is written without loading them."""
+class _CommandGroup(TyperGroup):
+    """A group that lists its commands without importing them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: Any = _Loaded()
+        self.commands: Any = _LazyCommands()
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -112,7 +112,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     name="metricfit",
-    cls=_Commands,
+    cls=_CommandGroup,
     help="Name the metric you are judged by; get a classifier trained for it, and the evidence.",
     no_args_is_help=True,
     add_completion=False,
@@ -121,8 +121,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"metricfit {__version__}")
         raise typer.Exit
 
@@ -130,14 +130,14 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Name the metric you are judged by; get a classifier trained for it, and the evidence."""
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line; the entry point ``metricfit``."""
     app()
 
 

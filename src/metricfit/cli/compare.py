@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 
 from metricfit.cli import options
+from metricfit.cli.command_rows import check_metric_options, choose_positive_label, describe_classes, read_rows
 from metricfit.cli.errors import NOT_MET
-from metricfit.cli.printing import bar, command_line, show
-from metricfit.cli.rows import check_folder, check_words, in_words, positive_of, rows_of
+from metricfit.cli.output_paths import check_folder
+from metricfit.cli.terminal import command_line, print_result, progress_bar
 from metricfit.report.pages import write_comparison_page
 from metricfit.runs.backends import BACKENDS
 from metricfit.tabular.compare.comparison import Comparison
@@ -25,12 +26,12 @@ def compare(
     subject_to: options.Requirements = None,
     positive: options.Positive = None,
     group: options.Group = None,
-    out: Annotated[Path, typer.Option("--out", help="Where cells and the report are kept.")] = Path(
+    out: Annotated[Path, typer.Option("--out", help="Folder for finished trainings and the report.")] = Path(
         "metricfit-compare"
     ),
-    folds: Annotated[int, typer.Option("--folds", min=2, help="How many parts the table is cut into.")] = 5,
-    jobs: Annotated[int, typer.Option("--jobs", help="Cells at a time; -1 for one a core.")] = 1,
-    backend: Annotated[str, typer.Option("--backend", help=", ".join(BACKENDS))] = "loky",
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Number of folds.")] = 5,
+    jobs: Annotated[int, typer.Option("--jobs", help="Trainings at a time; -1 for one per core.")] = 1,
+    backend: Annotated[str, typer.Option("--backend", help="Where to train: " + ", ".join(BACKENDS) + ".")] = "loky",
     network: options.Network = "auto",
     members: options.Members = 4,
     time_budget: options.Budget = 60.0,
@@ -39,12 +40,12 @@ def compare(
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare ways to train and to choose a threshold, on identical folds; say which to use."""
-    check_words(metric, subject_to)
+    """Compare ways to train a classifier on identical folds, and recommend one."""
+    check_metric_options(metric, subject_to)
     check_folder(out)
-    X, y, groups = rows_of(data, target, group)
-    positive_label, counts = positive_of(y, positive), y.value_counts()
-    with bar("comparing", quiet) as progress:
+    X, y, groups = read_rows(data, target, group)
+    positive_label, counts = choose_positive_label(y, positive), y.value_counts()
+    with progress_bar("comparing", quiet) as progress:
         result = compare_methods(
             X,
             y,
@@ -73,13 +74,13 @@ def compare(
     options_to_repeat = " ".join(f"--{key} {value}" for key, value in result.effort.items())
     effort = f"All networks were trained alike. On a machine of another speed, repeat this with {options_to_repeat}."
     lines: list[str | Table] = [
-        in_words(counts, positive_label),
+        describe_classes(counts, positive_label),
         table_of(result),
         result.verdict,
         effort,
         f"Report: {report}",
     ]
-    show(summary, as_json, lines)
+    print_result(summary, as_json, lines)
     if not result.requirements_reachable:
         raise typer.Exit(NOT_MET)
 

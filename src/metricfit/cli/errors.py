@@ -1,7 +1,7 @@
-"""How commands end: their exit codes, and what is said about an error.
+"""How commands end: exit codes and error messages.
 
-0: done. 1: a mistake of this program. 2: something that the user can mend. 3: everything was done and kept, but a
-requirement cannot be met. 130: interrupted with Ctrl-C.
+0: success. 1: a mistake in metricfit. 2: an error that the user can correct. 3: the work was done and its results kept,
+but a requirement cannot be met. 130: interrupted with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,24 +16,31 @@ from typing import Any
 
 import typer
 
-from metricfit.cli.printing import say
+from metricfit.cli.terminal import print_message
 from metricfit.errors import MetricfitError, is_user_error, shorten
 
 DEBUG = "METRICFIT_DEBUG"
-LONGEST = 2000  # characters of a message, whatever it quotes
+MAX_MESSAGE = 2000  # characters, whatever the message quotes
 #: Exit code of a command that did its work and kept it, although a requirement cannot be met.
 NOT_MET = 3
 
 
 class UserError(MetricfitError):
-    """Something about the files or options given; the message says what, and what to do."""
+    """A file or an option that cannot be used; the message says why and what to do."""
 
 
-def told(command: Callable[..., None], *, resumes: bool = False) -> Callable[..., None]:
-    """A command whose errors end in one paragraph; one that resumes says so when it is interrupted.
+def report_errors(command: Callable[..., None], *, resumes: bool = False) -> Callable[..., None]:
+    """Make a command report its errors in one paragraph and end with the right exit code.
 
-    An error that this library raised in words of its own, or that the system reports of a file, is the user's to mend.
-    Any other is a mistake of ours and is called so; its traceback goes to a file, or is shown with METRICFIT_DEBUG=1.
+    Errors that metricfit raises on purpose, and errors of the file system, can be corrected by the user. Any other
+    error is a mistake in metricfit; its traceback is written to a file, or shown with METRICFIT_DEBUG=1.
+
+    Args:
+        command: The function of the command.
+        resumes: Whether the command continues an interrupted run when it is called again.
+
+    Returns:
+        The command with its errors reported.
     """
 
     @wraps(command)
@@ -43,22 +50,23 @@ def told(command: Callable[..., None], *, resumes: bool = False) -> Callable[...
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            kept = "What was finished is kept; run the same command again to go on."
-            say(f"Interrupted. {kept if resumes else 'Nothing is kept to go on from; run it again from the start.'}")
+            kept = "Finished parts are kept; run the same command again to continue."
+            lost = "Nothing was kept; run the command again from the start."
+            print_message(f"Interrupted. {kept if resumes else lost}")
             raise typer.Exit(130) from None
         except Exception as error:
             if os.environ.get(DEBUG):
                 traceback.print_exc()
-            if _is_the_users(error):
-                say(f"Error: {_words(error)}")
+            if _is_user_error(error):
+                print_message(f"Error: {_describe(error)}")
                 raise typer.Exit(2) from None
-            say(_of_ours(error))
+            print_message(_describe_mistake(error))
             raise typer.Exit(1) from None
 
     return run
 
 
-def _is_the_users(error: Exception) -> bool:
+def _is_user_error(error: Exception) -> bool:
     from metricfit.runs.cells import CellError  # loads what most commands do not need to start
 
     if isinstance(error, CellError):
@@ -66,17 +74,17 @@ def _is_the_users(error: Exception) -> bool:
     return is_user_error(error)
 
 
-def _words(error: Exception) -> str:
-    """What the error says; of what the system reports, with the file and the remedy, without a number."""
+def _describe(error: Exception) -> str:
+    """Return the error's message; for errors of the file system, the file, the reason and a remedy."""
     if not isinstance(error, OSError) or not error.strerror:
-        return shorten(error, LONGEST) or type(error).__name__
-    place = None if error.filename is None else shorten(error.filename)
-    where = "A file cannot be read or written" if place is None else f"{place} cannot be used"
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return f"{where}: {error.strerror}." + " Make room on the disk, or give another --out." * full
+        return shorten(error, MAX_MESSAGE) or type(error).__name__
+    file = None if error.filename is None else shorten(error.filename)
+    problem = "A file cannot be read or written" if file is None else f"{file} cannot be used"
+    disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return f"{problem}: {error.strerror}." + " Free some disk space, or give another --out." * disk_full
 
 
-def _of_ours(error: Exception) -> str:
+def _describe_mistake(error: Exception) -> str:
     with tempfile.NamedTemporaryFile(
         "w", prefix="metricfit-error-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:

@@ -112,7 +112,7 @@ def hard(monkeypatch):
 def shown(found, tmp_path, capsys):
     """The page and the table, as text."""
     path = found.report(tmp_path / "page.html")
-    comparing.show({}, False, [comparing.table_of(found)])
+    comparing.print_result({}, False, [comparing.table_of(found)])
     return path.read_text(encoding="utf-8"), capsys.readouterr().out
 
 

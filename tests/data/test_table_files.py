@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.cli.errors import UserError
-from metricfit.cli.tables import check_classes, read_table, split_target
+from metricfit.data.labels import check_classes, split_target
+from metricfit.data.table_files import TableWarning, read_table
+from metricfit.errors import TableError
 
 FRAME = pd.DataFrame({"age": [31.0, 42.0, np.nan], "town": ["Ulm", "Bonn", "Ulm"], "fraud": [0, 1, 0]})
 
@@ -50,7 +51,7 @@ BAD = {
     "twice.csv": (b"a,a\n1,2\n", "more than one column named 'a'"),
     "ragged.csv": (b"a,b\n1,2\n1,2,3,4\n", "is not a table"),
     "unnamed.csv": (b"a,b,y\nr1,1,2,0\nr2,3,4,1\n", "3 names in its header and more fields in its rows.*Name every"),
-    "decimal.csv": (b"a;y\n1,5;0\n2,5;1\n", "more fields in its rows.*parted by semicolons"),
+    "decimal.csv": (b"a;y\n1,5;0\n2,5;1\n", "more fields in its rows.*separated by semicolons"),
     "latin.csv": ("a,b\nGrün,1\n".encode("latin1"), "is not UTF-8 text"),
     "nul.csv": (b"a,b\n1,\x00\n", "NUL bytes"),
     "utf16.csv": ("a,b\n1,2\n".encode("utf-16"), "looks like UTF-16"),
@@ -71,14 +72,14 @@ def test_a_bad_file_is_told_in_words(tmp_path, name):
     content, message = BAD[name]
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(TableError, match=message) as error:
         read_table(tmp_path / name)
     assert "\n" not in str(error.value)
 
 
 def test_a_folder_is_refused(tmp_path):
     (tmp_path / "t.csv").mkdir()
-    with pytest.raises(UserError, match="is a folder"):
+    with pytest.raises(TableError, match="is a folder"):
         read_table(tmp_path / "t.csv")
 
 
@@ -93,23 +94,25 @@ def test_odd_but_right_tables(tmp_path):
 def test_a_comma_at_the_end_of_every_row_is_no_column(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,b,y\n1,2,NA,\n3,4,no,\n")
     expected = pd.DataFrame({"a": [1, 3], "b": [2, 4], "y": ["NA", "no"]})
-    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", "y"), expected)
+    with pytest.warns(TableWarning, match="'NA' stands in 1 rows"):
+        pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", "y"), expected)
 
 
-def test_words_for_missing_are_labels_among_words(tmp_path, capsys):
+def test_words_for_missing_are_labels_among_words(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\nNA,None\n1,NA\n2,x\n3,NA\n4,\n")
-    found = read_table(tmp_path / "t.csv", "y")
+    with pytest.warns(TableWarning) as warned:
+        found = read_table(tmp_path / "t.csv", "y")
     assert found["y"].tolist()[:4] == ["None", "NA", "x", "NA"]
     assert found["y"].isna().tolist() == [False] * 4 + [True]  # an empty cell is missing
     assert found["a"].isna().tolist() == [True] + [False] * 4  # elsewhere the words are
-    assert "'NA' stands in 2 rows of the target 'y'; it is a label" in capsys.readouterr().err
+    assert any("'NA' stands in 2 rows of the target 'y'; it is a label" in str(each.message) for each in warned)
     assert read_table(tmp_path / "t.csv")["y"].isna().sum() == 4
 
 
 def test_words_for_missing_are_missing_among_numbers(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\n1,0\n2,NA\n3,1\n")
     frame = read_table(tmp_path / "t.csv", "y")
-    with pytest.raises(UserError, match=r"missing in 1 of 3 rows .*words such as NA among numbers"):
+    with pytest.raises(TableError, match=r"missing in 1 of 3 rows .*words such as NA among numbers"):
         split_target(frame, "y", "t.csv")
 
 
@@ -140,24 +143,24 @@ def test_the_target_is_taken_out():
     [
         (FRAME, "Fraud", "no column 'Fraud'.*Did you mean 'fraud'"),
         (FRAME, "age", "missing in 1 of 3 rows"),
-        (FRAME[["fraud"]], "fraud", "no column but the target"),
+        (FRAME[["fraud"]], "fraud", "no column except the target"),
         (FRAME.assign(fraud=pd.Categorical([0, 1, None])), "fraud", "missing in 1 of 3 rows"),
     ],
 )
 def test_a_wrong_target_is_told(frame, target, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(TableError, match=message):
         split_target(frame, target, "t.csv")
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([1, 1, 1], "same target, 1: there is nothing to tell apart"),
+        ([1, 1, 1], "same target, 1: there is nothing to learn"),
         (list(np.arange(200) / 7), "numbers to predict, not classes"),
         ([f"name {k}" for k in range(200)], "names, not classes"),
         (["a"] * 9 + ["b"], "'b' has a single row"),
     ],
 )
 def test_labels_that_cannot_be_learnt_are_told(labels, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(TableError, match=message):
         check_classes(pd.Series(labels), "t.csv")

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metricfit.cli.errors import UserError
-from metricfit.cli.tables import check_classes, read_table, split_target
+from metricfit.data.labels import check_classes, split_target
+from metricfit.data.table_files import read_table
+from metricfit.errors import TableError
 
 LARGE = "1" + "0" * 400
 
@@ -33,14 +34,14 @@ def prepared(path):
             r"holds an integer of 1329 bits \(int\); labels are all text,.* Write them as text",
         ),
         (["1" + "0" * 30, "3"], r"holds 10{30} \(int\); labels are"),
-        ([0.1, 0.2], r"holds 0.1, which is no whole number"),
+        ([0.1, 0.2], r"holds 0.1, which is not a whole number"),
         (["x" * 2**20] * 2, r"same target, 'x{80}'... \(1,048,576 characters\)"),
     ],
     ids=["10**400", "10**30", "fractions", "a megabyte"],
 )
 def test_labels_that_are_none_are_refused_in_csv(tmp_path, labels, message):
     table(y=labels * 20).to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(TableError, match=message) as error:
         prepared(tmp_path / "t.csv")
     assert len(str(error.value)) < 500
 
@@ -58,25 +59,25 @@ def test_labels_that_are_none_are_refused_in_csv(tmp_path, labels, message):
 )
 def test_columns_of_parquet_that_fit_no_table_are_refused(tmp_path, columns, message):
     table(**columns).to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(TableError, match=message):
         prepared(tmp_path / "t.parquet")
 
 
 def test_labels_of_several_types_are_refused_by_example(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"a": 1, "y": 1}\n{"a": 2, "y": "x"}\n' * 20)
-    with pytest.raises(UserError, match=r"holds 1 \(int\) and 'x' \(str\); labels are all text"):
+    with pytest.raises(TableError, match=r"holds 1 \(int\) and 'x' \(str\); labels are all text"):
         prepared(tmp_path / "t.jsonl")
 
 
 def test_objects_without_names_make_no_table(tmp_path):
     (tmp_path / "t.jsonl").write_text("{}\n" * 20)
-    with pytest.raises(UserError, match="has no columns"):
+    with pytest.raises(TableError, match="has no columns"):
         prepared(tmp_path / "t.jsonl")
 
 
 def test_a_symbolic_link_to_itself_is_called_so(tmp_path):
     (tmp_path / "t.csv").symlink_to(tmp_path / "t.csv")
-    with pytest.raises(UserError, match="is a symbolic link to nothing"):
+    with pytest.raises(TableError, match="is a symbolic link to nothing"):
         read_table(tmp_path / "t.csv")
 
 
@@ -96,7 +97,7 @@ def test_every_changed_byte_of_a_packed_file_is_noticed_or_changes_nothing(tmp_p
             pass
         try:
             found = read_table(tmp_path / "t.csv.gz")
-        except UserError as error:
+        except TableError as error:
             message = str(error)
         else:
             pd.testing.assert_frame_equal(found, table())  # the time or the system in the header
@@ -107,5 +108,5 @@ def test_every_changed_byte_of_a_packed_file_is_noticed_or_changes_nothing(tmp_p
 
 def test_a_column_named_by_a_megabyte_is_shortened(tmp_path):
     table().rename(columns={"y": "z" * 2**20}).to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(UserError, match=r"has no column 'y'. It has 2: 'a', 'z{40}'... \(1,048,576 characters\)"):
+    with pytest.raises(TableError, match=r"has no column 'y'. It has 2: 'a', 'z{40}'... \(1,048,576 characters\)"):
         prepared(tmp_path / "t.csv")

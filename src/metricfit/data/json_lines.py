@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from metricfit.cli.errors import UserError
 from metricfit.data.limits import CELL, check_memory, open_unpacked
-from metricfit.errors import quote, shorten
+from metricfit.errors import TableError, quote, shorten
 
 #: Bytes of memory that pandas takes per byte of JSON, per line and per value while it reads JSON lines, as measured.
 PER_BYTE, PER_LINE, PER_VALUE = 8, 300, 120
@@ -24,7 +23,7 @@ def check_json_lines(path: Path, most_columns: int) -> None:
         most_columns: Maximum number of columns.
 
     Raises:
-        UserError: A line is no JSON object, or holds a value that does not fit a cell.
+        TableError: A line is not a JSON object, or holds a value that does not fit a cell.
         TableTooLargeError: Reading the table would take more memory than is allowed.
     """
     columns: set[str] = set()
@@ -33,43 +32,43 @@ def check_json_lines(path: Path, most_columns: int) -> None:
         for number, line in enumerate(content, start=1):
             if not line.strip():
                 continue
-            row = _row(path, number, line)
+            row = _parse_row(path, number, line)
             columns.update(row)
             size, lines, values = size + len(line), lines + 1, values + len(row)
             if len(columns) > most_columns:
-                raise UserError(
+                raise TableError(
                     f"{path} has more than {most_columns} different names in its objects, the maximum number of "
                     "columns. Use the same names in every line."
                 )
             if lines % 1000 == 0:
-                _check(path, size, lines, values, len(columns))
-    _check(path, size, lines, values, len(columns))
+                _check_size(path, size, lines, values, len(columns))
+    _check_size(path, size, lines, values, len(columns))
 
 
-def _check(path: Path, size: int, lines: int, values: int, columns: int) -> None:
+def _check_size(path: Path, size: int, lines: int, values: int, columns: int) -> None:
     reading = PER_BYTE * size + PER_LINE * lines + PER_VALUE * values
     check_memory(path, max(reading, 2 * CELL * lines * columns))
 
 
-def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _parse_row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else shorten(error)
-        raise UserError(f"{path} is not JSON lines, one object per line: line {number}: {reason}.") from None
+        raise TableError(f"{path} is not JSON lines, one object per line: line {number}: {reason}.") from None
     if not isinstance(row, dict):
-        raise UserError(
+        raise TableError(
             f"{path} is not JSON lines, one object per line: line {number} is {quote(row)}. "
             'Write each row as an object, such as {"a": 1, "y": 0}, on a line of its own.'
         )
     for name, value in row.items():
         if isinstance(value, (list, dict)):
-            raise UserError(
+            raise TableError(
                 f"{path}: the column {quote(name)} holds lists or objects (line {number}); a table needs one value per "
                 "cell."
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise UserError(
+            raise TableError(
                 f"{path}: the column {quote(name)} holds {quote(value)} (line {number}), a whole number of more than "
                 "64 bits. Write it as text, or as a decimal number."
             )

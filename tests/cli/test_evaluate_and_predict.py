@@ -136,7 +136,7 @@ def test_no_file_is_overwritten(fitted, table, tmp_path):
     for arguments in (["predict", "--out", rows], ["evaluate", "--target", "two", "--report", rows]):
         refused = call(arguments[0], fitted, rows, *arguments[1:])
         assert refused.exit_code == 2
-        assert "is there already" in " ".join(refused.stderr.split())
+        assert "exists already" in " ".join(refused.stderr.split())
     assert rows.read_bytes() == table[0].read_bytes()
 
 

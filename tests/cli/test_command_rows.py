@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from metricfit.cli.command_rows import check_binary_options, choose_positive_label, describe_classes, read_rows
 from metricfit.cli.errors import UserError
-from metricfit.cli.rows import check_file, check_several, in_words, positive_of, rows_of
+from metricfit.cli.output_paths import check_file
 
 THREE = pd.Series(list("aabbcc"))
 
@@ -27,7 +28,7 @@ THREE = pd.Series(list("aabbcc"))
     ],
 )
 def test_the_positive_label_however_it_is_spelt(labels, named, expected):
-    found = positive_of(pd.Series(labels), named)
+    found = choose_positive_label(pd.Series(labels), named)
     assert found == expected
     assert isinstance(found, (type(expected), np.generic))
 
@@ -37,28 +38,29 @@ def test_the_positive_label_however_it_is_spelt(labels, named, expected):
 )
 def test_another_word_is_another_label(labels, named):
     with pytest.raises(UserError, match=f"No row has the label '{named}'; the labels are"):
-        positive_of(pd.Series(labels), named)
+        choose_positive_label(pd.Series(labels), named)
 
 
 def test_what_is_for_two_classes_is_refused_of_three():
-    check_several(THREE, None, None)
-    check_several(THREE[THREE != "c"], "a", ["recall >= 0.5"])
+    check_binary_options(THREE, None, None)
+    check_binary_options(THREE[THREE != "c"], "a", ["recall >= 0.5"])
     with pytest.raises(UserError, match="--positive is for two classes; the target has 3: a, b, c"):
-        check_several(THREE, "a", None)
+        check_binary_options(THREE, "a", None)
     with pytest.raises(UserError, match="--subject-to is for two classes"):
-        check_several(THREE, None, ["recall >= 0.5"])
+        check_binary_options(THREE, None, ["recall >= 0.5"])
 
 
-def test_the_classes_in_words():
+def test_the_classes_describe_classes():
     for kind in ("int64", "Int64"):
         counts = pd.Series([1, 1, 1, 0, 0], dtype=kind).value_counts()
-        assert in_words(counts, 1) == "Classes: 1 (3 rows), 0 (2 rows); the positive one is 1."
-    assert in_words(pd.Series(dict.fromkeys(map(str, range(25)), 2)), None).endswith("'19' (2 rows) and 5 more.")
+        assert describe_classes(counts, 1) == "Classes: 1 (3 rows), 0 (2 rows); the positive one is 1."
+    many = pd.Series(dict.fromkeys(map(str, range(25)), 2))
+    assert describe_classes(many, None).endswith("'19' (2 rows) and 5 more.")
 
 
 def told(path, text, capsys):
     path.write_text(text)
-    rows_of(path, "y", None)
+    read_rows(path, "y", None)
     return " ".join(capsys.readouterr().err.split())
 
 
@@ -71,15 +73,15 @@ def test_a_column_of_row_numbers_is_told(tmp_path, capsys):
 
 def test_labels_that_differ_by_blanks_are_told(tmp_path, capsys):
     found = told(tmp_path / "t.csv", "a,y\n" + "5,u\n6,v\n7,u \n" * 2, capsys)
-    assert "the labels 'u' and 'u ' differ by blanks alone" in found
+    assert "the labels 'u' and 'u ' differ only by blanks" in found
 
 
 def test_a_file_to_write_is_new_and_its_folder_is_there(tmp_path):
     check_file(tmp_path / "p.csv", "--out")
     (tmp_path / "p.csv").touch()
-    with pytest.raises(UserError, match="is there already; give another file to --out"):
+    with pytest.raises(UserError, match="exists already; give another file to --out"):
         check_file(tmp_path / "p.csv", "--out")
     with pytest.raises(UserError, match="is a folder; give a file to --report"):
         check_file(tmp_path, "--report")
-    with pytest.raises(UserError, match=r"There is no folder .*none; make it first"):
+    with pytest.raises(UserError, match=r"There is no folder .*none; create it first"):
         check_file(tmp_path / "none" / "r.html", "--report")

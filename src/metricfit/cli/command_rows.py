@@ -1,0 +1,134 @@
+"""The rows that a command trains on: features, labels, groups, and which label is the positive one."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from metricfit.cli.errors import UserError
+from metricfit.cli.terminal import print_message, relay_messages
+from metricfit.data.labels import check_classes, quote_label, split_target
+from metricfit.data.table_files import TableWarning, read_table
+from metricfit.errors import QUOTED, quote, shorten
+from metricfit.metrics import get_metric, parse_requirement
+from metricfit.tabular.positive_class import choose_positive_class
+
+
+def check_metric_options(metric: str, subject_to: list[str] | None) -> None:
+    """Check the metric and the requirements, before the table is read."""
+    get_metric(metric)
+    for requirement in subject_to or ():
+        parse_requirement(requirement)
+
+
+def read_table_file(data: Path, target: str | None = None) -> pd.DataFrame:
+    """Read a table, and print the warnings about it."""
+    with relay_messages(logging.WARNING):
+        warnings.simplefilter("always", TableWarning)
+        return read_table(data, target)
+
+
+def read_rows(data: Path, target: str, group: str | None) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
+    """Read a table, and return the features, the labels, and the groups if a column of groups is named."""
+    frame = read_table_file(data, target)
+    if group is not None and group == target:
+        raise UserError(f"--group and --target both name {quote(group)}; choose another column for the groups.")
+    X, y = split_target(frame, target, str(data))
+    check_classes(y, str(data))
+    _print_warnings(X, y)
+    if group is None:
+        return X, y, None
+    if group not in X.columns:
+        raise UserError(f"{data} has no column {quote(group)} to group by.")
+    missing = int(X[group].isna().sum())
+    if missing:
+        raise UserError(
+            f"The column {quote(group)} to group by is missing in {missing} of {len(X)} rows of {data}. Remove those "
+            "rows, or give each a group."
+        )
+    if X[group].nunique() == 1:
+        raise UserError(
+            f"All rows of {data} have one value of {quote(group)}: one group cannot be split. Leave --group out."
+        )
+    return X.drop(columns=group), y, X[group]
+
+
+def check_binary_options(y: pd.Series, positive: str | None, subject_to: list[str] | None) -> None:
+    """Refuse options for two classes if there are more."""
+    for option, value in (("--positive", positive), ("--subject-to", subject_to)):
+        if value and y.nunique() > 2:
+            raise UserError(
+                f"{option} is for two classes; the target has {y.nunique()}: {_listed(y.unique())}. Leave it out, or "
+                "make one class against the rest in your table."
+            )
+
+
+def choose_positive_label(y: pd.Series, positive: str | None) -> Any:
+    """Choose the positive label: the one that ``--positive`` names, otherwise by ``choose_positive_class``.
+
+    Args:
+        y: The labels.
+        positive: The option's text, or None if it was not given.
+
+    Returns:
+        The label; None for several classes.
+
+    Raises:
+        UserError: If no label is written like ``positive``.
+    """
+    if positive is None:
+        return choose_positive_class(y.to_numpy())
+    labels = y.value_counts().index
+    exact = [label for label in labels if str(label) == positive]
+    matching = [*exact, *(label for label in labels if _means(positive, label))]
+    if matching:
+        return matching[0]
+    raise UserError(f"No row has the label {quote(positive)}; the labels are {_listed(labels)}.")
+
+
+def describe_classes(counts: pd.Series, positive: Any) -> str:
+    """List the classes with their numbers of rows, most frequent first, and name the positive one of two.
+
+    >>> describe_classes(pd.Series({"no": 90, "yes": 9, "yes ": 1}), None)
+    "Classes: 'no' (90 rows), 'yes' (9 rows), 'yes ' (1 row)."
+    """
+    classes = [f"{quote_label(label)} ({rows} {'row' if rows == 1 else 'rows'})" for label, rows in counts.items()]
+    listed = ", ".join(classes[:20]) + (f" and {len(classes) - 20} more" if len(classes) > 20 else "")
+    return f"Classes: {listed}" + ("." if positive is None else f"; the positive one is {quote_label(positive)}.")
+
+
+def _means(text: str, label: Any) -> bool:
+    """Return whether the text is another spelling of a label that is a number, or true or false."""
+    if isinstance(label, (bool, np.bool_)):
+        return text.strip().lower() == str(label).lower()
+    try:
+        return isinstance(label, (int, float, np.number)) and float(text) == label
+    except ValueError:
+        return False
+
+
+def _listed(labels: Any) -> str:
+    return ", ".join(shorten(label, QUOTED) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
+
+
+def _print_warnings(X: pd.DataFrame, y: pd.Series) -> None:
+    """Print warnings about a table that can be learned from but looks wrong."""
+    for name in X.columns:
+        if name.startswith("Unnamed: "):
+            print_message(
+                f"Warning: a column without a name, here {quote(name)}, is learned from like any other. If it holds "
+                "row numbers (pandas writes them without index=False), remove it."
+            )
+    by_text: dict[str, list[str]] = {}
+    for label in y.unique():
+        by_text.setdefault(str(label).strip(), []).append(quote(str(label)))
+    for alike in by_text.values():
+        if len(alike) > 1:
+            print_message(
+                f"Warning: the labels {' and '.join(alike)} differ only by blanks, and count as different classes."
+            )

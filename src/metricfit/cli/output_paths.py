@@ -1,0 +1,31 @@
+"""Checks of the files and folders that commands write, before the work begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from metricfit.cli.errors import UserError
+
+
+def check_file(path: Path, option: str) -> None:
+    """Refuse a file that exists already, or whose folder does not exist.
+
+    Args:
+        path: The file to write.
+        option: The option that named it, for messages.
+    """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give a file to {option}.")
+    if not path.parent.is_dir():
+        raise UserError(f"There is no folder {path.parent}; create it first.")
+    if path.exists():
+        raise UserError(f"{path} exists already; give another file to {option}, or remove it first.")
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a path that is a file, or that is inside a file."""
+    for folder in (path, *path.parents):
+        if folder.exists():
+            if not folder.is_dir():
+                raise UserError(f"{folder} is a file; give a new folder to --out.")
+            return

@@ -1,0 +1,29 @@
+"""A saved model and the columns it needs, for the commands that apply one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from metricfit.cli.errors import UserError
+from metricfit.errors import quote
+from metricfit.tabular import MetricClassifier
+
+
+def load_model(path: Path) -> MetricClassifier:
+    """Load a model from its folder, or from the folder that ``metricfit fit`` wrote."""
+    if not path.exists():
+        raise UserError(f"There is no model {path}.")
+    inside = path / "model"  # where fit puts it
+    return MetricClassifier.load(inside if inside.is_dir() else path)
+
+
+def model_columns(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
+    """Return the columns that the model was trained on; other columns are ignored."""
+    names = list(getattr(model, "feature_names_in_", frame.columns))
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        listed = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise UserError(f"{data} lacks {len(missing)} of the columns the model was trained on: {listed}.")
+    return frame[names]

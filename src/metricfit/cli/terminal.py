@@ -1,0 +1,101 @@
+"""Output of the commands: results go to standard output as text or JSON, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from metricfit._files import to_json_value
+
+if TYPE_CHECKING:
+    from metricfit.runs import Progress as CellProgress
+
+#: Width of tables where standard output is not a terminal.
+FILE_WIDTH = 160
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def command_line() -> str:
+    """Return the running command as it would be typed, for the reports."""
+    return shlex.join(["metricfit", *sys.argv[1:]])
+
+
+def print_result(result: Mapping[str, Any], as_json: bool, lines: Sequence[str | Table]) -> None:
+    """Print a command's result, either as one line of strict JSON or as lines of text and tables."""
+    if as_json:
+        sys.stdout.write(json.dumps(to_json_value(result), allow_nan=False) + "\n")
+        return
+    for line in lines:
+        if isinstance(line, Table):
+            (out if out.is_terminal else Console(width=FILE_WIDTH, highlight=False)).print(line, soft_wrap=False)
+        else:
+            out.print(line, markup=False)
+
+
+def print_message(text: str) -> None:
+    """Print one paragraph on standard error; markup characters in it are printed as they are."""
+    err.print(" ".join(text.split()), markup=False)
+
+
+@contextmanager
+def status(text: str, quiet: bool) -> Iterator[None]:
+    """Show on a terminal that work is in progress, and print what the library logs meanwhile."""
+    if quiet:
+        with relay_messages(logging.WARNING):
+            yield
+    else:
+        with err.status(text), relay_messages(logging.INFO):
+            yield
+
+
+@contextmanager
+def progress_bar(text: str, quiet: bool) -> Iterator[Callable[[CellProgress], None] | None]:
+    """Show a progress bar over cells with the time left, or print lines if there is no terminal."""
+    if quiet:
+        with relay_messages(logging.WARNING):
+            yield None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as progress, relay_messages(logging.WARNING):
+        task = progress.add_task(text, total=None)
+
+        def update(state: CellProgress) -> None:
+            progress.update(task, total=state.total, completed=state.done, description=state.last or text)
+            if not err.is_terminal:
+                left = "" if state.seconds_left is None else f", about {state.seconds_left:.0f} s left"
+                print_message(f"{state.done} of {state.total}: {state.last or 'finished in an earlier run'}{left}")
+
+        yield update
+
+
+@contextmanager
+def relay_messages(level: int) -> Iterator[None]:
+    """Print warnings and what this library logs, such as the effort that a time budget allows, as one line each."""
+    log, handler = logging.getLogger("metricfit"), _MessageHandler()
+    level_before = log.level
+    log.addHandler(handler)
+    log.setLevel(level)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *rest, **options: print_message(f"Warning: {message}")
+            yield
+    finally:
+        log.setLevel(level_before)
+        log.removeHandler(handler)
+
+
+class _MessageHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print_message(record.getMessage())
