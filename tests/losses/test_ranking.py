@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from metricfit import Counts, curves, steps
 from metricfit.core.kernels import pairs
-from metricfit.core.tasks import DivergedError
+from metricfit.core.validation import DivergedError
 from metricfit.losses import (
     MBAUCLoss,
     Mix,

@@ -12,7 +12,7 @@ from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.function import FunctionConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
-from metricfit.core.tasks import is_false
+from metricfit.core.validation import is_false
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss, refuse_multipliers
 from metricfit.metrics.metric import Metric, MetricFactory

@@ -12,11 +12,13 @@ from torch import Tensor
 from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.terms import equality_term
 from metricfit.core.canonical_batch import Classes, Columns
-from metricfit.core.class_shares import TargetJudge, settled_task
+from metricfit.core.class_shares import TargetJudge, settle_task
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.kernels.pairs import violations
 from metricfit.core.numerics import has_storage, ratio
-from metricfit.core.tasks import canonical, check_task, is_false, looks_at_values
+from metricfit.core.tasks import canonical, check_task
+from metricfit.core.types import Task
+from metricfit.core.validation import is_false, looks_at_values
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote
 
 PER = ("positive", "negative", "pair")
@@ -66,7 +68,7 @@ class RankingConstraint(Constraint):
         normalize: bool = False,
         *,
         classes: int | Sequence[int] | None = None,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = True,
         validate: bool | None = None,
@@ -140,7 +142,7 @@ class RankingConstraint(Constraint):
 
     def _sides(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, and how much each sample counts as a positive and as a negative: ``(c, n)`` of c critical classes."""
-        task = settled_task(
+        task = settle_task(
             logits, target, self.task, ignore_index=self.ignore_index, validate=self.validate, judge=self._judge
         )
         batch = canonical(

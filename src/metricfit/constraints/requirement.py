@@ -9,10 +9,11 @@ from torch import Tensor
 
 from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.terms import augmented_term, next_multiplier
-from metricfit.core.class_shares import TargetJudge, settled_task
+from metricfit.core.class_shares import TargetJudge, settle_task
 from metricfit.core.counts import Counts
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.tasks import check_task
+from metricfit.core.types import Average, Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
@@ -58,8 +59,8 @@ class RequirementConstraint(Constraint):
         *,
         step: Step | None = None,
         threshold: float | None = None,
-        task: str | None = None,
-        average: str | None = None,
+        task: Task | None = None,
+        average: Average = None,
         ignore_index: int | None = None,
         groups: int | None = None,
         memory: RunningCounts | None = None,
@@ -145,7 +146,7 @@ class RequirementConstraint(Constraint):
             )
         ignored, validate, judge = self.ignore_index, self.validate, self._judge
         return {
-            "task": settled_task(logits, target, self.task, ignore_index=ignored, validate=validate, judge=judge),
+            "task": settle_task(logits, target, self.task, ignore_index=ignored, validate=validate, judge=judge),
             "threshold": self.threshold,
             "weight": weight,
             "ignore_index": self.ignore_index,

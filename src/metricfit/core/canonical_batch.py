@@ -6,11 +6,7 @@ carry group numbers.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import ClassVar
 
 import torch
@@ -19,14 +15,8 @@ from torch import Tensor
 from metricfit.core.kernels.binary import hard_counts, masses, soft_counts
 from metricfit.core.kernels.class_layout import Layout
 from metricfit.core.kernels.classes import class_counts, decisions, hard_decisions, sum_decisions
-from metricfit.core.numerics import exact_dtype, is_positive
-from metricfit.core.steps import Linear, Step, StraightThrough, check_threshold
-from metricfit.errors import InvalidValueError, quote
-
-#: What a difference of sums that should be 0 can round to, as a share of the sums.
-ROUNDING = 1e-12
-
-Thresholds = float | str | Sequence[float] | Tensor | None
+from metricfit.core.numerics import ROUNDING, exact_dtype, is_positive
+from metricfit.core.steps import Linear, Step, StraightThrough
 
 
 @dataclass(frozen=True)
@@ -180,37 +170,3 @@ def _keeps_images(layout: Layout) -> bool:
 
 
 Batch = Columns | Classes
-
-
-def at_thresholds(
-    count: Callable[[float | Tensor | None], Tensor], threshold: Thresholds, batch: Batch, *, soft: bool = True
-) -> Tensor:
-    """Counts at one threshold, or stacked behind a leading axis at several. Hard ones can be at any number."""
-    if isinstance(threshold, str):
-        if threshold != "dynamic":
-            raise InvalidValueError(
-                f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}"
-            )
-        if isinstance(batch, Columns):
-            raise InvalidValueError(
-                "the dynamic threshold is for multiclass logits; a binary or multilabel one is a number"
-            )
-        return count(None)
-    if threshold is None or (isinstance(threshold, Tensor) and threshold.dim() == 0):
-        return count(threshold)
-    several = [threshold] if isinstance(threshold, Real) else list(threshold)  # type: ignore[arg-type]
-    if not several:
-        raise InvalidValueError("no threshold given; leave it out for the usual one")
-    numbers = [one if isinstance(one, Tensor) else float(one) for one in several]
-    for one in numbers:
-        if soft:
-            check_threshold(one)
-        elif not isinstance(one, Tensor) and math.isnan(one):
-            raise InvalidValueError("a threshold is NaN")
-    return count(numbers[0]) if isinstance(threshold, Real) else torch.stack([count(one) for one in numbers], dim=1)
-
-
-def full_precision(device: torch.device) -> AbstractContextManager[None]:
-    """Where autocast would halve it, the precision that counting needs."""
-    casts = device.type in ("cpu", "cuda", "xpu", "mps") and torch.is_autocast_enabled(device.type)
-    return torch.autocast(device.type, enabled=False) if casts else nullcontext()

@@ -14,7 +14,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from metricfit.core.tasks import looks_at_values
+from metricfit.core.types import Task
+from metricfit.core.validation import looks_at_values
 from metricfit.errors import InvalidValueError
 
 #: Rows with exactly one label before a warning: a few rows of a multilabel set have one label each by chance.
@@ -95,19 +96,19 @@ class TargetJudge:
                 "each class a yes or no. If the classes exclude each other, say task='multiclass', or pass class "
                 "numbers (n,), target.argmax(1); if not, task='multilabel' says so and ends this warning",
                 OneHotTargetWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
-def settled_task(
+def settle_task(
     logits: Tensor,
     target: Tensor,
-    task: str | None,
+    task: Task | None,
     *,
     ignore_index: int | None = None,
     validate: bool | None = None,
     judge: TargetJudge | None = None,
-) -> str | None:
+) -> Task | None:
     """The task as it was given, or "multilabel" where the values of the target were looked at and allow no doubt.
 
     Args:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from metricfit.core.canonical_batch import ROUNDING, Thresholds, at_thresholds, full_precision
-from metricfit.core.class_shares import settled_task
 from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.numerics import exact_dtype
-from metricfit.core.steps import Step
-from metricfit.core.tasks import canonical, check_finite, check_nan_logits, is_false, looks_at_values
+from metricfit.core.types import Task, Thresholds
+from metricfit.core.validation import is_false
 from metricfit.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from metricfit.core.steps import Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +163,7 @@ class Counts:
         logits: Tensor,
         target: Tensor,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         step: Step | None = None,
         threshold: Thresholds = None,
         weight: Tensor | None = None,
@@ -185,10 +186,14 @@ class Counts:
         >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
         tensor([0.9523])
         """
-        batch = canonical(
+        from metricfit.core.counting import count_soft
+
+        return count_soft(
             logits,
             target,
-            task=settled_task(logits, target, task, ignore_index=ignore_index, validate=validate),
+            task=task,
+            step=step,
+            threshold=threshold,
             weight=weight,
             ignore_index=ignore_index,
             per_image=per_image,
@@ -196,12 +201,6 @@ class Counts:
             groups=groups,
             validate=validate,
         )
-        chosen = batch.default_step if step is None else step
-        with full_precision(batch.logits.device):
-            stacked = at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
-        if looks_at_values(batch.logits, validate):
-            check_finite(stacked.detach(), batch.logits)
-        return cls(*stacked, exclusive=batch.exclusive)
 
     @classmethod
     def hard(
@@ -209,7 +208,7 @@ class Counts:
         logits: Tensor,
         target: Tensor,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         threshold: Thresholds = None,
         weight: Tensor | None = None,
         ignore_index: int | None = None,
@@ -228,10 +227,13 @@ class Counts:
         >>> Counts.hard(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tn
         tensor([1.], dtype=torch.float64)
         """
-        batch = canonical(
-            logits.detach() if isinstance(logits, Tensor) else logits,
+        from metricfit.core.counting import count_hard
+
+        return count_hard(
+            logits,
             target,
-            task=settled_task(logits, target, task, ignore_index=ignore_index, validate=validate),
+            task=task,
+            threshold=threshold,
             weight=weight,
             ignore_index=ignore_index,
             per_image=per_image,
@@ -239,11 +241,6 @@ class Counts:
             groups=groups,
             validate=validate,
         )
-        if looks_at_values(batch.logits, validate):
-            check_nan_logits(batch.logits)
-        with full_precision(batch.logits.device):
-            stacked = at_thresholds(batch.hard, threshold, batch, soft=False)
-        return cls(*stacked, exclusive=batch.exclusive)
 
     @classmethod
     def from_labels(
@@ -261,34 +258,9 @@ class Counts:
         >>> Counts.from_labels(torch.tensor([2, 1, 0]), torch.tensor([2, 0, 0]), num_classes=3).tp
         tensor([1., 0., 1.], dtype=torch.float64)
         """
-        predicted, target = torch.as_tensor(predicted), torch.as_tensor(target)
-        if predicted.dim() > 1 and predicted.shape[1:].numel() != 1:
-            raise InvalidValueError(
-                f"labels must have shape (n,) or (n, 1), got {tuple(predicted.shape)}; flatten pixels first"
-            )
-        predicted, target = predicted.reshape(-1), target.reshape(-1)
-        if predicted.shape != target.shape:
-            raise InvalidValueError(f"{len(predicted)} predicted labels for {len(target)} targets")
-        exact = exact_dtype(target.device)
-        weights = (
-            torch.ones_like(target, dtype=exact) if weight is None else torch.as_tensor(weight).reshape(-1).to(exact)
-        )
-        if weights.shape != target.shape:
-            raise InvalidValueError(f"{len(weights)} weights for {len(target)} targets")
-        if not bool(((weights >= 0) & weights.isfinite()).all()):
-            raise InvalidValueError("weights must be finite and at least 0")
-        classes = 2 if num_classes is None else num_classes
-        _check_range(predicted, "predicted", classes, num_classes is None)
-        _check_range(target, "target", classes, num_classes is None)
-        predicted, target = predicted.long(), target.long()
-        right = predicted == target
-        tp, fn, fp = (
-            torch.zeros(classes, dtype=exact, device=target.device).index_add_(0, index, weights * chosen)
-            for index, chosen in ((target, right), (target, ~right), (predicted, ~right))
-        )
-        rest = weights.sum() - tp - fn - fp
-        counts = cls(tp, fp, fn, torch.where(rest > ROUNDING * weights.sum(), rest, 0.0), exclusive=True)
-        return counts.map(lambda given: given[1:]) if num_classes is None else counts
+        from metricfit.core.counting import count_labels
+
+        return count_labels(predicted, target, num_classes=num_classes, weight=weight)
 
 
 def _can_be_exclusive(counts: Counts) -> bool:
@@ -302,12 +274,3 @@ def _can_be_exclusive(counts: Counts) -> bool:
     differences = (n - total, positives.sum(-1, keepdim=True) - total, predicted.sum(-1, keepdim=True) - total)
     agree = torch.stack([(each.abs() <= rounding * total).all() for each in differences]).all()
     return not is_false(agree)
-
-
-def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:
-    if labels.is_floating_point() and bool((labels != labels.round()).any()):
-        raise InvalidValueError(f"{name} must hold labels, got fractions; threshold scores first, or use Counts.hard")
-    if labels.numel() and bool((labels.min() < 0) | (labels.max() >= classes)):
-        low, high = float(labels.min()), float(labels.max())
-        hint = "; give num_classes= for more than two classes" if binary else ""
-        raise InvalidValueError(f"{name} labels must lie in 0..{classes - 1}, got {low:g} to {high:g}{hint}")

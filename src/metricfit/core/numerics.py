@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+
+#: What a difference of sums that should be 0 can be because of rounding, as a share of the sums.
+ROUNDING = 1e-12
 
 
 def _smallest_divisor(dtype: torch.dtype) -> float:
@@ -159,3 +163,9 @@ def leading(given: Tensor | None, axis: int | None, size: int) -> Tensor | None:
     if given is None:
         return None
     return given.expand(size, *given.shape) if axis is None else given.movedim(axis, 0)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """Switch autocast off, because sums over samples need full precision."""
+    is_on = device.type in ("cpu", "cuda", "xpu", "mps") and torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if is_on else nullcontext()

@@ -1,13 +1,9 @@
-"""From what a user passes to a Batch: which task it is, shapes settled, types checked, labels in range.
-
-Checks are made here, once, and say what to do. Shapes and types are always checked. Values (labels out of range, NaN)
-are looked at only in eager mode on the CPU or on request: looking at a value stalls a CUDA stream, and cannot be done
-under ``torch.compile`` or ``vmap``.
-"""
+"""Which task the shapes of logits and target mean, and the batch in the one layout that the kernels take."""
 
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -15,9 +11,14 @@ from torch import Tensor
 from metricfit.core.canonical_batch import Batch, Classes, Columns
 from metricfit.core.kernels.class_layout import Layout
 from metricfit.core.numerics import counting_dtype
-from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError, quote
+from metricfit.core.types import Task
+from metricfit.core.validation import check_labels, check_tensors, check_weight, extremes, looks_at_values
+from metricfit.errors import InvalidValueError, quote
 
-TASKS = ("binary", "multiclass", "multilabel")
+TASKS: tuple[Task, ...] = get_args(Task)
+
+#: The order in which tasks are tried. A target of the logits' shape is multilabel unless the user says otherwise.
+PRECEDENCE: tuple[Task, ...] = ("binary", "multilabel", "multiclass")
 
 READINGS = (
     "binary: logits (n,), (n, 1) or (n, 1, ...) with a target of that shape, with or without the 1; "
@@ -26,15 +27,11 @@ READINGS = (
 )
 
 
-class DivergedError(MetricfitError, ValueError):
-    """Logits are NaN or infinite."""
-
-
 def canonical(
     logits: Tensor,
     target: Tensor,
     *,
-    task: str | None = None,
+    task: Task | None = None,
     weight: Tensor | None = None,
     ignore_index: int | None = None,
     per_image: bool = False,
@@ -75,7 +72,7 @@ def columns(
     weight: Tensor | None,
     owner: str,
     *,
-    task: str | None = None,
+    task: Task | None = None,
     ignore_index: int | None = None,
     validate: bool | None = None,
 ) -> Columns:
@@ -117,14 +114,14 @@ def check_task(task: str | None) -> None:
         raise InvalidValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {quote(task)}")
 
 
-def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:
+def _reading(logits: Tensor, target: Tensor, task: Task | None) -> Task:
     """Which task the shapes mean; an error where they mean none, or two."""
     check_task(task)
     shape, labels = tuple(logits.shape), tuple(logits.shape[:1] + logits.shape[2:])
     same, by_label = tuple(target.shape) == shape, tuple(target.shape) == labels
     whole = not target.is_floating_point()
     one_column = logits.dim() == 1 or (logits.dim() > 1 and shape[1] == 1)
-    can_be = {
+    can_be: dict[Task, bool] = {
         "binary": (one_column and (same or by_label or _is_squeezed(target, logits)))
         or (task == "binary" and logits.dim() > 0 and same),
         "multiclass": not one_column and logits.dim() > 1 and ((by_label and whole) or same),
@@ -141,7 +138,7 @@ def _reading(logits: Tensor, target: Tensor, task: str | None) -> str:
             f"logits and target {_shape(logits)} can be read as multilabel (each class a yes or no) or as multiclass "
             "with soft targets (class shares that sum to 1); say which with task='multilabel' or task='multiclass'"
         )
-    return next(name for name in ("binary", "multilabel", "multiclass") if can_be[name])
+    return next(reading for reading in PRECEDENCE if can_be[reading])
 
 
 def _class_target(target: Tensor, logits: Tensor) -> Tensor:
@@ -207,129 +204,12 @@ def _groups(
     if groups is None:
         groups = int(group.max()) + 1 if group.numel() else 0
     if looks and group.numel():
-        extremes = _extremes(group)
-        if extremes is not None and not (extremes[0] >= 0 and extremes[1] < groups):
+        limits = extremes(group)
+        if limits is not None and not (limits[0] >= 0 and limits[1] < groups):
             raise InvalidValueError(
-                f"group numbers must lie in 0..{groups - 1}, got {int(extremes[0])} to {int(extremes[1])}"
+                f"group numbers must lie in 0..{groups - 1}, got {int(limits[0])} to {int(limits[1])}"
             )
     return group.long().reshape(n, *(1,) * (len(samples) - 1)).expand(samples).reshape(-1), groups
-
-
-def looks_at_values(logits: Tensor, validate: bool | None) -> bool:
-    """Whether label range and NaN are to be checked here."""
-    if torch.compiler.is_compiling():
-        return False
-    return logits.device.type == "cpu" if validate is None else validate
-
-
-def check_finite(sums: Tensor, logits: Tensor) -> None:
-    """Explain sums over samples that are not finite: by the logits, for labels and weights have been checked."""
-    total = _known(sums.sum())
-    if total is None or math.isfinite(total):
-        return
-    check_nan_logits(logits)
-    if bool(logits.isinf().any()):
-        raise DivergedError(
-            f"{int(logits.isinf().sum())} of {logits.numel()} logits are infinite; the model has diverged"
-        )
-    raise InvalidValueError(
-        "the batch's sums are not finite although its logits, labels and weights are: do they overflow?"
-    )
-
-
-def check_nan_logits(logits: Tensor) -> None:
-    """Refuse NaN logits, saying how many there are and where the first is."""
-    if not is_false(~logits.isnan().any()):
-        return
-    bad = logits.detach().isnan().reshape(-1)
-    first = int(bad.int().argmax())
-    raise DivergedError(
-        f"{int(bad.sum())} of {bad.numel()} logits are NaN, the first at position {first}; the model has diverged "
-        "or its input holds NaN: lower the learning rate, clip gradients, or look for NaN in the features"
-    )
-
-
-def is_false(flag: Tensor) -> bool:
-    """Whether a 0-d flag is known to be false; under vmap a value cannot be looked at, and nothing is known."""
-    return _known(flag) == 0
-
-
-def _known(number: Tensor) -> float | None:
-    """The value of a 0-d tensor, or None under vmap."""
-    try:
-        return float(number)
-    except RuntimeError:
-        return None
-
-
-def _extremes(given: Tensor) -> tuple[float, float] | None:
-    """The smallest and largest value, NaN if any is; None under vmap."""
-    low, high = torch.aminmax(given.detach())
-    try:
-        return float(low), float(high)
-    except RuntimeError:
-        return None
-
-
-def check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None = None) -> None:
-    """Refuse arguments that are no tensors, are complex or lie on different devices, and logits that are integers."""
-    named = {"logits": logits, "target": target, "weight": weight, "group": group}
-    for name, given in named.items():
-        if given is None and name in ("weight", "group"):
-            continue
-        if not isinstance(given, Tensor):
-            raise InvalidTypeError(
-                f"{name} must be a torch tensor, got {type(given).__name__}; use torch.as_tensor({name})"
-            )
-        if given.device != logits.device:
-            raise InvalidValueError(
-                f"logits are on {logits.device} and {name} on {given.device}; use {name}.to(logits.device)"
-            )
-        if given.is_complex():
-            raise InvalidTypeError(f"{name} must be real, got {given.dtype}")
-    if not logits.is_floating_point():
-        raise InvalidTypeError(
-            f"logits must be floating point, got {logits.dtype}; pass the model's raw outputs, not labels or decisions"
-        )
-
-
-def check_labels(target: Tensor, classes: int | None) -> None:
-    """Labels, or shares, in range; ``classes`` is None where each entry is a yes or no."""
-    if target.dtype == torch.bool or target.numel() == 0:
-        return
-    by_number = classes is not None and not target.is_floating_point()
-    highest = classes - 1 if by_number and classes is not None else 1
-    extremes = _extremes(target)
-    if extremes is None or (extremes[0] >= 0 and extremes[1] <= highest):
-        return
-    if target.is_floating_point() and bool(target.isnan().any()):
-        raise InvalidValueError(
-            f"target holds NaN in {int(target.isnan().sum())} of {target.numel()} places; drop those rows"
-        )
-    lowest, largest = extremes
-    if by_number:
-        hint = f"; pass ignore_index={lowest:g} to leave those samples out" if lowest in (-1.0, -100.0) else ""
-        if lowest == 1.0 and largest == classes:
-            hint = "; map labels from 1 on with target - 1"
-        raise InvalidValueError(f"{classes} classes need labels 0 to {highest}, got {lowest:g} to {largest:g}{hint}")
-    hint = {(-1.0, 1.0): "; map labels -1/1 with (target + 1) / 2", (1.0, 2.0): "; map labels 1/2 with target - 1"}.get(
-        (lowest, largest), ""
-    )
-    raise InvalidValueError(
-        f"binary labels must be 0 or 1 (or probabilities between), got values from {lowest:g} to {largest:g}{hint}; "
-        "ignore_index= leaves out one value"
-    )
-
-
-def check_weight(weight: Tensor) -> None:
-    """Refuse weights that are negative, infinite or NaN."""
-    if weight.numel() == 0:
-        return
-    extremes = _extremes(weight)
-    if extremes is not None and not (extremes[0] >= 0 and extremes[1] < math.inf):
-        raise InvalidValueError(
-            f"weights must be finite and at least 0, got values from {extremes[0]:g} to {extremes[1]:g}"
-        )
 
 
 def _shape(given: Tensor) -> str:

@@ -10,8 +10,11 @@ from torch import Tensor
 #: What the logits mean: one yes-or-no question, exclusive classes, or several yes-or-no questions.
 Task = Literal["binary", "multiclass", "multilabel"]
 
-#: How the values of several classes become one number; None keeps one value per class.
-Average = Literal["macro", "micro", "weighted"] | None
+#: How the values of several classes become one number.
+ScalarAverage = Literal["macro", "micro", "weighted"]
+
+#: The same, or None, which keeps one value per class.
+Average = ScalarAverage | None
 
 #: Where decisions are made: a probability, several of them, or for multiclass "dynamic"; None is the default.
 Thresholds = float | Literal["dynamic"] | Sequence[float] | Tensor | None

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metricfit.core.types import ScalarAverage
 from metricfit.decide.offsets import best_offsets
 from metricfit.metrics.curves import best_or_nearest, sweep
 from metricfit.metrics.feasibility import InfeasibleError, RequirementValue, what_is_reachable
@@ -93,7 +94,7 @@ def shift_of(change: Tensor) -> Tensor:
 
 
 def decided(
-    held_out: HeldOut, metric: Metric, *, subject_to: Sequence[Requirement], average: str, seed: int
+    held_out: HeldOut, metric: Metric, *, subject_to: Sequence[Requirement], average: ScalarAverage, seed: int
 ) -> Decision:
     """The best decisions for a metric, under requirements where there are any.
 

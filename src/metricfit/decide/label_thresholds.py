@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
+from metricfit.core.types import ScalarAverage
 from metricfit.decide.probability_thresholds import best_probability_threshold
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
 
 
-def best_label_thresholds(labels: Columns, metric: Metric, average: str) -> float | Tensor:
+def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverage) -> float | Tensor:
     """The thresholds with the best average value of a metric, as probabilities.
 
     Under "macro" and "weighted" every label contributes to the average separately, so each label gets its own best

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import exact_dtype
+from metricfit.core.numerics import ROUNDING, exact_dtype
+from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -34,7 +34,7 @@ def best_offsets(
     target: Tensor,
     metric: str | Metric | Formula,
     *,
-    average: str = "macro",
+    average: ScalarAverage = "macro",
     weight: Tensor | None = None,
     rounds: int = 10,
 ) -> BestOffsets:
@@ -65,7 +65,7 @@ def best_offsets(
     return BestOffsets(offsets, best)
 
 
-def _best_offset(z: Tensor, k: int, y: Tensor, w: Tensor, metric: Metric, average: str) -> float:
+def _best_offset(z: Tensor, k: int, y: Tensor, w: Tensor, metric: Metric, average: ScalarAverage) -> float:
     """The best change of class k's offset."""
     others = z.clone()
     others[:, k] = -torch.inf
@@ -107,11 +107,13 @@ def _counts(tp: Tensor, predicted: Tensor, like: Counts) -> Counts:
     return Counts(*(torch.where(given > ROUNDING * n, given, 0.0) for given in parts), exclusive=True)
 
 
-def _value(decided: Tensor, y: Tensor, w: Tensor, classes: int, metric: Metric, average: str) -> float:
+def _value(decided: Tensor, y: Tensor, w: Tensor, classes: int, metric: Metric, average: ScalarAverage) -> float:
     return float(averaged(metric, Counts.from_labels(decided, y, num_classes=classes, weight=w), average))
 
 
-def _checked(logits: Tensor, target: Tensor, weight: Tensor | None, average: str) -> tuple[Tensor, Tensor, Tensor]:
+def _checked(
+    logits: Tensor, target: Tensor, weight: Tensor | None, average: ScalarAverage
+) -> tuple[Tensor, Tensor, Tensor]:
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(
             f"best_offsets needs one number to better: average 'macro', 'micro' or 'weighted', got {quote(average)}"

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.tasks import check_task, columns
+from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 
 
@@ -19,10 +20,10 @@ class ColumnLoss(nn.Module):
         ignore_index: Samples, pixels or entries with this target are ignored.
     """
 
-    task: str | None
+    task: Task | None
     ignore_index: int | None
 
-    def set_target_format(self, task: str | None, ignore_index: int | None) -> None:
+    def set_target_format(self, task: Task | None, ignore_index: int | None) -> None:
         """Set how targets are read; constructors call it once.
 
         Raises:

@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
 from metricfit.core.numerics import counting_dtype, ratio
-from metricfit.core.tasks import check_labels, check_tensors, check_weight, looks_at_values, spread_weight
+from metricfit.core.tasks import spread_weight
+from metricfit.core.types import Task
+from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.pointwise import PointwiseLoss, check_nonnegative, check_statistics
@@ -44,7 +46,7 @@ class WeightedBCELoss(PointwiseLoss):
         self,
         positive_weight: float = 1.0,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:
@@ -144,7 +146,7 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
         beta: float,
         class_counts: Sequence[int],
         *,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:
@@ -195,7 +197,7 @@ class FocalLoss(PointwiseLoss):
         gamma: float,
         asymmetric: bool = False,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:
@@ -241,7 +243,7 @@ class MarginLoss(PointwiseLoss):
         margin: float,
         asymmetric: bool = False,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:

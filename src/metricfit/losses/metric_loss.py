@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.canonical_batch import Thresholds
-from metricfit.core.class_shares import TargetJudge, settled_task
+from metricfit.core.class_shares import TargetJudge
+from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.steps import Step, check_threshold
-from metricfit.core.tasks import check_task, is_false, looks_at_values
+from metricfit.core.tasks import check_task
+from metricfit.core.types import Average, Task, Thresholds
+from metricfit.core.validation import is_false, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
@@ -58,8 +61,8 @@ class MetricLoss(AdditiveLoss):
         *,
         step: Step | None = None,
         threshold: Thresholds = None,
-        task: str | None = None,
-        average: str | None = "macro",
+        task: Task | None = None,
+        average: Average = "macro",
         ignore_index: int | None = None,
         per_image: bool = False,
         memory: RunningCounts | None = None,
@@ -92,7 +95,7 @@ class MetricLoss(AdditiveLoss):
         self._last_counts: Counts | None = None
 
     def _set_threshold(self, threshold: Thresholds) -> None:
-        self.threshold: float | str | tuple[float, ...] | Tensor | None
+        self.threshold: float | Literal["dynamic"] | tuple[float, ...] | Tensor | None
         if isinstance(threshold, Tensor):
             if threshold.dim() > 1:
                 raise InvalidValueError(
@@ -137,23 +140,17 @@ class MetricLoss(AdditiveLoss):
         Statistics of several batches add, and ``value`` of the sum is the loss of all of them together:
         ``loss.value(sum(loss.statistics(x, y) for x, y in batches))``.
         """
-        counts = Counts.soft(
+        counts = count_soft(
             logits,
             target,
             step=self.step,
             threshold=self.threshold,
-            task=settled_task(
-                logits,
-                target,
-                self.task,
-                ignore_index=self.ignore_index,
-                validate=self.validate,
-                judge=self._judge,
-            ),
+            task=self.task,
             weight=weight,
             ignore_index=self.ignore_index,
             per_image=self.per_image,
             validate=self.validate,
+            judge=self._judge,
         )
         if not self.per_image:
             return counts

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from metricfit.core.numerics import ratio
-from metricfit.core.tasks import check_finite, looks_at_values
+from metricfit.core.types import Task
+from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss
@@ -34,7 +35,7 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
     #: Whether the loss weights the classes by the inverse of their shares, so that ClassBalanced would do it twice.
     balanced = False
 
-    def __init__(self, *, task: str | None = None, ignore_index: int | None = None, sync: bool = False) -> None:
+    def __init__(self, *, task: Task | None = None, ignore_index: int | None = None, sync: bool = False) -> None:
         super().__init__(sync=sync)
         self.set_target_format(task, ignore_index)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.numerics import ratio, tails
+from metricfit.core.types import Task
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss, weights_by_class
 from metricfit.losses.pointwise import PointwiseLoss, check_statistics
@@ -63,7 +64,7 @@ class MSFELoss(ColumnLoss, AdditiveLoss):
         tensor(0.0312)
     """
 
-    def __init__(self, *, task: str | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
+    def __init__(self, *, task: Task | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
         super().__init__(sync=sync)
         self.set_target_format(task, ignore_index)
 

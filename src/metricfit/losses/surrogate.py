@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
@@ -51,7 +52,7 @@ class SurrogateTverskyLoss(PointwiseLoss):
         prior: float,
         q: float = 0.0,
         balanced: bool = True,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:
@@ -108,7 +109,7 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         prior: float,
         q: float = 0.0,
         balanced: bool = True,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:

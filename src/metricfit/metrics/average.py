@@ -7,13 +7,14 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
+from metricfit.core.types import Average
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 
-AVERAGES = ("macro", "micro", "weighted", None)
+AVERAGES: tuple[Average, ...] = ("macro", "micro", "weighted", None)
 
 
-def averaged(metric: Metric, counts: Counts, average: str | None = "macro", *, training: bool = False) -> Tensor:
+def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, training: bool = False) -> Tensor:
     """The metric of counts ``(..., c)`` averaged over the classes, ``(...)``; ``(..., c)`` for None.
 
     ``macro`` is the mean over classes, ``micro`` the metric of the summed counts, ``weighted`` the mean weighted by

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import exact_dtype, ratio
+from metricfit.core.numerics import ROUNDING, exact_dtype, ratio
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
-from metricfit.core.canonical_batch import Classes, full_precision
+from metricfit.core.canonical_batch import Classes
 from metricfit.core.kernels.classes import decisions
+from metricfit.core.numerics import full_precision
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
 from metricfit.errors import InvalidValueError, quote
@@ -17,7 +20,7 @@ def confusion_matrix(
     *,
     soft: bool = False,
     step: Step | None = None,
-    threshold: float | str | None = None,
+    threshold: float | Literal["dynamic"] | None = None,
     weight: Tensor | None = None,
     ignore_index: int | None = None,
 ) -> Tensor:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import ROUNDING
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import parsing
 from metricfit.metrics.parameters import as_float, format_number

@@ -10,7 +10,7 @@ import baycomp
 import numpy as np
 from scipy import stats
 
-from metricfit.core.canonical_batch import ROUNDING
+from metricfit.core.numerics import ROUNDING
 from metricfit.errors import InvalidValueError
 from metricfit.stats.resampling import Floats, Integers
 from metricfit.stats.results import Interval, Readable, check_level, short, warn_of_no_variance

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.core.canonical_batch import ROUNDING
 from metricfit.core.counts import Counts
+from metricfit.core.numerics import ROUNDING
 from metricfit.metrics.curves import LARGEST, one_class
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement

@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.counts import Counts
+from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import calibrated
 from metricfit.decide.decisions import HeldOut, decided, held_out_of, probability_of
 from metricfit.errors import InvalidValueError
@@ -97,7 +98,7 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         network: str | OwnNetwork = "auto",
         recipe: RecipeName = "mix",
         members: int = 8,
-        average: str = "macro",
+        average: ScalarAverage = "macro",
         pos_label: Any = None,
         class_weight: str | Mapping[Any, float] | None = None,
         epochs: int | None = None,

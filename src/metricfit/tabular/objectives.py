@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from metricfit.core.types import ScalarAverage, Task
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses import FocalLoss, SurrogateFBetaLoss
 from metricfit.metrics.metric import Metric
@@ -33,7 +34,7 @@ class Recipe:
     name: RecipeName
     metric: Metric
     classes: int
-    average: str
+    average: ScalarAverage
     lr: float
     requirements: tuple[Requirement, ...] = ()
     prior: float = 0.5
@@ -65,7 +66,7 @@ class Recipe:
         return [replace(stage, objective=PerMember(stage.objective, parts)) for stage in stages]
 
     def _stages(self) -> list[Stage]:
-        task = "binary" if self.classes == 2 else "multiclass"
+        task: Task = "binary" if self.classes == 2 else "multiclass"
         match self.name:
             case "bce":
                 return recipes.bce(task=task)

@@ -11,7 +11,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import FEWEST_ROWS, TargetJudge
-from metricfit.core.tasks import READINGS, canonical, check_labels
+from metricfit.core.tasks import READINGS, canonical
+from metricfit.core.validation import check_labels
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.calling import accepted_arguments, refuse_multipliers
 from metricfit.losses.metric_loss import MetricLoss

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Classes, Columns
-from metricfit.core.class_shares import settled_task
+from metricfit.core.class_shares import settle_task
 from metricfit.core.counts import Counts
-from metricfit.core.tasks import canonical, check_nan_logits, check_task
+from metricfit.core.tasks import canonical, check_task
+from metricfit.core.types import ScalarAverage, Task
+from metricfit.core.validation import check_nan_logits
 from metricfit.decide.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
 from metricfit.metrics.average import averaged, check_average
@@ -96,8 +98,8 @@ def evaluate(
     metrics: str | Metric | Formula | Sequence[str | Metric | Formula] = "f1",
     *,
     threshold: float | str | Sequence[float] | Tensor | None = None,
-    average: str = "macro",
-    task: str | None = None,
+    average: ScalarAverage = "macro",
+    task: Task | None = None,
     ignore_index: int | None = None,
     batch_size: int = 8192,
     workers: int = 0,
@@ -144,7 +146,7 @@ def evaluate(
     outputs, labels, weight = _outputs(model, source(data, "data", workers).typed(type_of(model)), batch_size)
     check_nan_logits(outputs)
     logits, target = matched(outputs, labels)
-    task = settled_task(logits, target, task, ignore_index=ignore_index, validate=True)
+    task = settle_task(logits, target, task, ignore_index=ignore_index, validate=True)
     samples = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=True)
     decided = [each for each in requests if each.metric is not None and not each.own_threshold]
     tuned_for = decided[0] if decided and isinstance(decision, str) else None
@@ -163,7 +165,9 @@ def evaluate(
     return Evaluation(values, outputs, labels, at, best_thresholds, None if tuned_for is None else tuned_for.name)
 
 
-def _requests(metrics: str | Metric | Formula | Sequence[str | Metric | Formula], average: str) -> list[_Request]:
+def _requests(
+    metrics: str | Metric | Formula | Sequence[str | Metric | Formula], average: ScalarAverage
+) -> list[_Request]:
     several = [metrics] if isinstance(metrics, (str, Metric)) or callable(metrics) else list(metrics)
     if not several:
         raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
@@ -172,7 +176,7 @@ def _requests(metrics: str | Metric | Formula | Sequence[str | Metric | Formula]
     return [_request(each, average) for each in several]
 
 
-def _request(metric: str | Metric | Formula, average: str) -> _Request:
+def _request(metric: str | Metric | Formula, average: ScalarAverage) -> _Request:
     text = metric.strip() if isinstance(metric, str) else ""
     if text == "loss":
         raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
@@ -249,7 +253,7 @@ def _batches(data: Source, batch_size: int, device: torch.device) -> Iterator[Ba
 
 
 def _decision(
-    samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: str
+    samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: ScalarAverage
 ) -> Threshold:
     """Where decisions are made; "best" is chosen for the metric. NaN where the largest logit decides."""
     if isinstance(samples, Classes):

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from metricfit.core.canonical_batch import ROUNDING, Classes
 from metricfit.core.canonical_batch import Batch as SettledBatch
-from metricfit.core.class_shares import settled_task
+from metricfit.core.canonical_batch import Classes
+from metricfit.core.class_shares import settle_task
 from metricfit.core.counts import Counts
-from metricfit.core.tasks import canonical, check_nan_logits, check_task
+from metricfit.core.numerics import ROUNDING
+from metricfit.core.tasks import canonical, check_task
+from metricfit.core.types import ScalarAverage, Task
+from metricfit.core.validation import check_nan_logits
 from metricfit.decide.probability_thresholds import probability_sweep
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
@@ -46,9 +49,9 @@ class Monitor:
     metric: str | Metric | Formula = "loss"
     threshold: float | str = 0.5
     subject_to: str | Requirement | Sequence[str | Requirement] | None = None
-    average: str = "macro"
+    average: ScalarAverage = "macro"
     ignore_index: int | None = None
-    task: str | None = None
+    task: Task | None = None
     _metric: Metric | None = field(init=False, repr=False, compare=False, default=None)
     requirements: tuple[Requirement, ...] = field(init=False, repr=False, compare=False, default=())
 
@@ -122,7 +125,7 @@ class Monitor:
         check_nan_logits(logits)
         if self.is_loss:
             raise InvalidValueError("the loss is measured by the objective, not by a monitor")
-        task = settled_task(logits, target, self.task, ignore_index=self.ignore_index)
+        task = settle_task(logits, target, self.task, ignore_index=self.ignore_index)
         samples = canonical(logits, target, task=task, weight=weight, ignore_index=self.ignore_index)
         if self._metric is None:
             return Measured(float(RANKINGS[str(self.metric)](*self._one_output(samples))), math.nan)

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor, nn
 
 from metricfit.constraints import AugmentedLagrangian, Constraint
+from metricfit.core.types import ScalarAverage, Task
 from metricfit.losses.combine import Mix
 from metricfit.losses.cross_entropy import WeightedBCELoss, WeightedCrossEntropyLoss
 from metricfit.losses.metric_loss import MetricLoss
@@ -33,7 +34,7 @@ NAMES: tuple[Recipe, ...] = get_args(Recipe)
 SECOND_STAGE_LR = 0.3
 
 
-def bce(*, task: str | None = None, **stage: Any) -> list[Stage]:
+def bce(*, task: Task | None = None, **stage: Any) -> list[Stage]:
     """Train with cross-entropy alone. With a tuned threshold, this is the baseline to beat.
 
     Args:
@@ -50,7 +51,9 @@ def bce(*, task: str | None = None, **stage: Any) -> list[Stage]:
     return [Stage(_cross_entropy(task), name="bce", **stage)]
 
 
-def metric(metric: AnyMetric, *, task: str | None = None, average: str = "macro", **stage: Any) -> list[Stage]:
+def metric(
+    metric: AnyMetric, *, task: Task | None = None, average: ScalarAverage = "macro", **stage: Any
+) -> list[Stage]:
     """Train with the loss of the metric alone.
 
     Args:
@@ -70,7 +73,7 @@ def metric(metric: AnyMetric, *, task: str | None = None, average: str = "macro"
 
 
 def mix(
-    metric: AnyMetric, *, share: float = 0.5, task: str | None = None, average: str = "macro", **stage: Any
+    metric: AnyMetric, *, share: float = 0.5, task: Task | None = None, average: ScalarAverage = "macro", **stage: Any
 ) -> list[Stage]:
     """Train with the sum of cross-entropy and a share of the metric's loss.
 
@@ -96,8 +99,8 @@ def two_stage(
     metric: AnyMetric,
     *,
     lr: float = SECOND_STAGE_LR * DEFAULT_LR,
-    task: str | None = None,
-    average: str = "macro",
+    task: Task | None = None,
+    average: ScalarAverage = "macro",
     **stage: Any,
 ) -> list[Stage]:
     """Train with cross-entropy first, then with the metric's loss from the best weights, at a lower learning rate.
@@ -132,8 +135,8 @@ def constrained(
     rho: float = 1.0,
     lr: float | None = None,
     monitor: str | Metric | Monitor | None = None,
-    task: str | None = None,
-    average: str = "macro",
+    task: Task | None = None,
+    average: ScalarAverage = "macro",
     **stage: Any,
 ) -> list[Stage]:
     """Train with cross-entropy first, then with the objective under requirements, by an augmented Lagrangian.
@@ -196,11 +199,11 @@ class CrossEntropy(WeightedBCELoss):
 _SOFTMAX_LOSS = WeightedCrossEntropyLoss()
 
 
-def _cross_entropy(task: str | None) -> nn.Module:
+def _cross_entropy(task: Task | None) -> nn.Module:
     if task is None:
         return CrossEntropy()
     return WeightedCrossEntropyLoss() if task == "multiclass" else WeightedBCELoss(task=task)
 
 
-def _mixed(metric: AnyMetric, share: float, task: str | None, average: str) -> Mix:
+def _mixed(metric: AnyMetric, share: float, task: Task | None, average: ScalarAverage) -> Mix:
     return Mix((_cross_entropy(task), 1.0), (MetricLoss(metric, task=task, average=average), share))

@@ -15,6 +15,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from metricfit.constraints import AugmentedLagrangian, RequirementConstraint
 from metricfit.core.steps import Annealed
+from metricfit.core.tasks import TASKS
+from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.calling import accepted_arguments, call_loss
 from metricfit.metrics.metric import Metric
@@ -101,10 +103,10 @@ class Stage:
         return monitor
 
 
-def tasks_of(objective: nn.Module) -> set[str]:
+def tasks_of(objective: nn.Module) -> set[Task]:
     """The tasks that the parts of an objective were given."""
     given = (getattr(module, "task", None) for module in objective.modules())
-    return {task for task in given if isinstance(task, str)}
+    return {task for task in given if task in TASKS}
 
 
 def ignored_by(*objectives: nn.Module) -> set[int]:

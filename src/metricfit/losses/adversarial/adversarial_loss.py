@@ -11,7 +11,7 @@ from torch import Tensor
 
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.numerics import leading
-from metricfit.core.tasks import check_finite
+from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.adversarial.affine_metrics import affine_in_tp
 from metricfit.losses.adversarial.game import Game, solve

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.kernels.pairs import hinge_sums, violations
 from metricfit.core.numerics import exact_dtype, ratio, tails
+from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.columns import ColumnLoss, weights_by_class
 from metricfit.losses.pointwise import check_statistics
@@ -22,7 +23,7 @@ class _PairLoss(ColumnLoss):
     ranks count and the gradient is that of the whole batch.
     """
 
-    def __init__(self, margin: float, power: int, *, task: str | None, ignore_index: int | None, sync: bool) -> None:
+    def __init__(self, margin: float, power: int, *, task: Task | None, ignore_index: int | None, sync: bool) -> None:
         super().__init__()
         self.set_target_format(task, ignore_index)
         self.margin = check_margin(margin, self)
@@ -86,7 +87,7 @@ class PairHingeLoss(_PairLoss):
         margin: float = 1.0,
         power: int = 2,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:
@@ -124,7 +125,7 @@ class WMWLoss(_PairLoss):
         gamma: float = 0.2,
         power: int = 3,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:
@@ -175,7 +176,7 @@ class PartialAUCLoss(_PairLoss):
         *,
         margin: float = 1.0,
         power: int = 2,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:

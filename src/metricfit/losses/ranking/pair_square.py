@@ -10,6 +10,7 @@ from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, tails
+from metricfit.core.types import Task
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss, weights_by_class
 from metricfit.losses.pointwise import check_statistics
@@ -24,7 +25,7 @@ class _SquareLoss(ColumnLoss, AdditiveLoss):
     because the variances are small differences of large sums.
     """
 
-    def __init__(self, *, task: str | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
+    def __init__(self, *, task: Task | None = None, ignore_index: int | None = None, sync: bool = True) -> None:
         super().__init__(sync=sync)
         self.set_target_format(task, ignore_index)
 
@@ -101,7 +102,7 @@ class PairSquareLoss(_SquareLoss):
         self,
         margin: float = 1.0,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import share
 from metricfit.core.steps import Step, check_threshold
+from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss
 from metricfit.losses.columns import ColumnLoss
@@ -43,7 +44,7 @@ class SoftAUROCLoss(ColumnLoss, AdditiveLoss):
         thresholds: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         step: Step | None = None,
         *,
-        task: str | None = None,
+        task: Task | None = None,
         ignore_index: int | None = None,
         sync: bool = True,
     ) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
+from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
 from metricfit.report.page import Section
@@ -23,7 +24,7 @@ def multiclass(
     *,
     classes: Sequence[str],
     metric: str | Metric = "f1",
-    average: str = "macro",
+    average: ScalarAverage = "macro",
     weight: Any | None = None,
     title: str = "Decisions by class",
     lead: str = "",

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.class_shares import targets_judged
-from metricfit.core.tasks import DivergedError
+from metricfit.core.validation import DivergedError
 from metricfit.errors import CheckpointError, InvalidValueError, MetricfitError, shorten
 from metricfit.losses.gradient_watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train.callbacks import Callback, Plan

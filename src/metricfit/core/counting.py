@@ -1,0 +1,161 @@
+"""From logits, or labels, to Counts: settle the task, decide softly or hard, sum over the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from metricfit.core.canonical_batch import Batch, Columns
+from metricfit.core.class_shares import TargetJudge, settle_task
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import ROUNDING, exact_dtype, full_precision
+from metricfit.core.steps import Step, check_threshold
+from metricfit.core.tasks import canonical
+from metricfit.core.types import Task, Thresholds
+from metricfit.core.validation import check_finite, check_nan_logits, looks_at_values
+from metricfit.errors import InvalidValueError, quote
+
+
+def count_soft(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    task: Task | None = None,
+    step: Step | None = None,
+    threshold: Thresholds = None,
+    weight: Tensor | None = None,
+    ignore_index: int | None = None,
+    per_image: bool = False,
+    group: Tensor | None = None,
+    groups: int | None = None,
+    validate: bool | None = None,
+    judge: TargetJudge | None = None,
+) -> Counts:
+    """Count soft decisions, differentiably.
+
+    The arguments are those of ``Counts.soft``, and ``judge``: what a loss has seen of its targets so far.
+    """
+    task = settle_task(logits, target, task, ignore_index=ignore_index, validate=validate, judge=judge)
+    batch = canonical(
+        logits,
+        target,
+        task=task,
+        weight=weight,
+        ignore_index=ignore_index,
+        per_image=per_image,
+        group=group,
+        groups=groups,
+        validate=validate,
+    )
+    chosen = batch.default_step if step is None else step
+    with full_precision(batch.logits.device):
+        stacked = _at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
+    if looks_at_values(batch.logits, validate):
+        check_finite(stacked.detach(), batch.logits)
+    return Counts(*stacked, exclusive=batch.exclusive)
+
+
+def count_hard(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    task: Task | None = None,
+    threshold: Thresholds = None,
+    weight: Tensor | None = None,
+    ignore_index: int | None = None,
+    per_image: bool = False,
+    group: Tensor | None = None,
+    groups: int | None = None,
+    validate: bool | None = None,
+) -> Counts:
+    """Count hard decisions, exactly and without gradient. The arguments are those of ``Counts.hard``."""
+    task = settle_task(logits, target, task, ignore_index=ignore_index, validate=validate)
+    batch = canonical(
+        logits.detach() if isinstance(logits, Tensor) else logits,
+        target,
+        task=task,
+        weight=weight,
+        ignore_index=ignore_index,
+        per_image=per_image,
+        group=group,
+        groups=groups,
+        validate=validate,
+    )
+    if looks_at_values(batch.logits, validate):
+        check_nan_logits(batch.logits)
+    with full_precision(batch.logits.device):
+        stacked = _at_thresholds(batch.hard, threshold, batch, soft=False)
+    return Counts(*stacked, exclusive=batch.exclusive)
+
+
+def count_labels(
+    predicted: Tensor, target: Tensor, *, num_classes: int | None = None, weight: Tensor | None = None
+) -> Counts:
+    """Count labels against labels. The arguments are those of ``Counts.from_labels``."""
+    predicted, target = torch.as_tensor(predicted), torch.as_tensor(target)
+    if predicted.dim() > 1 and predicted.shape[1:].numel() != 1:
+        raise InvalidValueError(
+            f"labels must have shape (n,) or (n, 1), got {tuple(predicted.shape)}; flatten pixels first"
+        )
+    predicted, target = predicted.reshape(-1), target.reshape(-1)
+    if predicted.shape != target.shape:
+        raise InvalidValueError(f"{len(predicted)} predicted labels for {len(target)} targets")
+    exact = exact_dtype(target.device)
+    weights = torch.ones_like(target, dtype=exact) if weight is None else torch.as_tensor(weight).reshape(-1).to(exact)
+    if weights.shape != target.shape:
+        raise InvalidValueError(f"{len(weights)} weights for {len(target)} targets")
+    if not bool(((weights >= 0) & weights.isfinite()).all()):
+        raise InvalidValueError("weights must be finite and at least 0")
+    classes = 2 if num_classes is None else num_classes
+    _check_range(predicted, "predicted", classes, num_classes is None)
+    _check_range(target, "target", classes, num_classes is None)
+    predicted, target = predicted.long(), target.long()
+    right = predicted == target
+    tp, fn, fp = (
+        torch.zeros(classes, dtype=exact, device=target.device).index_add_(0, index, weights * chosen)
+        for index, chosen in ((target, right), (target, ~right), (predicted, ~right))
+    )
+    rest = weights.sum() - tp - fn - fp
+    counts = Counts(tp, fp, fn, torch.where(rest > ROUNDING * weights.sum(), rest, 0.0), exclusive=True)
+    return counts.map(lambda cell: cell[1:]) if num_classes is None else counts
+
+
+def _at_thresholds(
+    count: Callable[[float | Tensor | None], Tensor], threshold: Thresholds, batch: Batch, *, soft: bool = True
+) -> Tensor:
+    """Counts at one threshold, or stacked behind a leading axis at several. Hard ones can be at any number."""
+    if isinstance(threshold, str):
+        if threshold != "dynamic":
+            raise InvalidValueError(
+                f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}"
+            )
+        if isinstance(batch, Columns):
+            raise InvalidValueError(
+                "the dynamic threshold is for multiclass logits; a binary or multilabel one is a number"
+            )
+        return count(None)
+    if threshold is None or (isinstance(threshold, Tensor) and threshold.dim() == 0):
+        return count(threshold)
+    several = [threshold] if isinstance(threshold, Real) else list(threshold)  # type: ignore[arg-type]
+    if not several:
+        raise InvalidValueError("no threshold given; leave it out for the usual one")
+    numbers = [one if isinstance(one, Tensor) else float(one) for one in several]
+    for one in numbers:
+        if soft:
+            check_threshold(one)
+        elif not isinstance(one, Tensor) and math.isnan(one):
+            raise InvalidValueError("a threshold is NaN")
+    return count(numbers[0]) if isinstance(threshold, Real) else torch.stack([count(one) for one in numbers], dim=1)
+
+
+def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:
+    if labels.is_floating_point() and bool((labels != labels.round()).any()):
+        raise InvalidValueError(f"{name} must hold labels, got fractions; threshold scores first, or use Counts.hard")
+    if labels.numel() and bool((labels.min() < 0) | (labels.max() >= classes)):
+        low, high = float(labels.min()), float(labels.max())
+        hint = "; give num_classes= for more than two classes" if binary else ""
+        raise InvalidValueError(f"{name} labels must lie in 0..{classes - 1}, got {low:g} to {high:g}{hint}")

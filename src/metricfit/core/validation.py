@@ -1,0 +1,140 @@
+"""Checks of tensors and their values; the messages say what to do.
+
+Types and devices are always checked. Values (labels out of range, NaN) are checked only in eager mode on the CPU or on
+request, because reading a value stalls a CUDA stream and is impossible under ``torch.compile`` and ``vmap``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError
+
+
+class DivergedError(MetricfitError, ValueError):
+    """Logits are NaN or infinite, because the model has diverged or its input holds NaN."""
+
+
+def looks_at_values(logits: Tensor, validate: bool | None) -> bool:
+    """Return whether label range and NaN are checked: by default in eager mode on the CPU."""
+    if torch.compiler.is_compiling():
+        return False
+    return logits.device.type == "cpu" if validate is None else validate
+
+
+def check_finite(sums: Tensor, logits: Tensor) -> None:
+    """Raise an error if sums over samples are not finite. Labels and weights have been checked before."""
+    total = _read(sums.sum())
+    if total is None or math.isfinite(total):
+        return
+    check_nan_logits(logits)
+    if bool(logits.isinf().any()):
+        raise DivergedError(
+            f"{int(logits.isinf().sum())} of {logits.numel()} logits are infinite; the model has diverged"
+        )
+    raise InvalidValueError(
+        "the batch's sums are not finite although its logits, labels and weights are: do they overflow?"
+    )
+
+
+def check_nan_logits(logits: Tensor) -> None:
+    """Raise an error for NaN logits; it says how many there are and where the first is."""
+    if not is_false(~logits.isnan().any()):
+        return
+    bad = logits.detach().isnan().reshape(-1)
+    first = int(bad.int().argmax())
+    raise DivergedError(
+        f"{int(bad.sum())} of {bad.numel()} logits are NaN, the first at position {first}; the model has diverged "
+        "or its input holds NaN: lower the learning rate, clip gradients, or look for NaN in the features"
+    )
+
+
+def is_false(flag: Tensor) -> bool:
+    """Return whether a 0-d flag is false. Under vmap the value cannot be read, and the result is False."""
+    return _read(flag) == 0
+
+
+def _read(number: Tensor) -> float | None:
+    """Return the value of a 0-d tensor, or None under vmap."""
+    try:
+        return float(number)
+    except RuntimeError:
+        return None
+
+
+def extremes(tensor: Tensor) -> tuple[float, float] | None:
+    """Return the smallest and the largest value, NaN if any value is; None under vmap."""
+    low, high = torch.aminmax(tensor.detach())
+    try:
+        return float(low), float(high)
+    except RuntimeError:
+        return None
+
+
+def check_tensors(logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None = None) -> None:
+    """Raise an error for arguments that are not real tensors on one device, and for logits that are integers."""
+    arguments = {"logits": logits, "target": target, "weight": weight, "group": group}
+    for name, tensor in arguments.items():
+        if tensor is None and name in ("weight", "group"):
+            continue
+        if not isinstance(tensor, Tensor):
+            raise InvalidTypeError(
+                f"{name} must be a torch tensor, got {type(tensor).__name__}; use torch.as_tensor({name})"
+            )
+        if tensor.device != logits.device:
+            raise InvalidValueError(
+                f"logits are on {logits.device} and {name} on {tensor.device}; use {name}.to(logits.device)"
+            )
+        if tensor.is_complex():
+            raise InvalidTypeError(f"{name} must be real, got {tensor.dtype}")
+    if not logits.is_floating_point():
+        raise InvalidTypeError(
+            f"logits must be floating point, got {logits.dtype}; pass the model's raw outputs, not labels or decisions"
+        )
+
+
+def check_labels(target: Tensor, classes: int | None) -> None:
+    """Raise an error for labels, or class shares, that are out of range.
+
+    Args:
+        target: The labels.
+        classes: Number of exclusive classes; None if each entry is a yes or no.
+    """
+    if target.dtype == torch.bool or target.numel() == 0:
+        return
+    by_number = classes is not None and not target.is_floating_point()
+    highest = classes - 1 if by_number and classes is not None else 1
+    limits = extremes(target)
+    if limits is None or (limits[0] >= 0 and limits[1] <= highest):
+        return
+    if target.is_floating_point() and bool(target.isnan().any()):
+        raise InvalidValueError(
+            f"target holds NaN in {int(target.isnan().sum())} of {target.numel()} places; drop those rows"
+        )
+    lowest, largest = limits
+    if by_number:
+        hint = f"; pass ignore_index={lowest:g} to leave those samples out" if lowest in (-1.0, -100.0) else ""
+        if lowest == 1.0 and largest == classes:
+            hint = "; map labels from 1 on with target - 1"
+        raise InvalidValueError(f"{classes} classes need labels 0 to {highest}, got {lowest:g} to {largest:g}{hint}")
+    hint = {(-1.0, 1.0): "; map labels -1/1 with (target + 1) / 2", (1.0, 2.0): "; map labels 1/2 with target - 1"}.get(
+        (lowest, largest), ""
+    )
+    raise InvalidValueError(
+        f"binary labels must be 0 or 1 (or probabilities between), got values from {lowest:g} to {largest:g}{hint}; "
+        "ignore_index= leaves out one value"
+    )
+
+
+def check_weight(weight: Tensor) -> None:
+    """Raise an error for weights that are negative, infinite or NaN."""
+    if weight.numel() == 0:
+        return
+    limits = extremes(weight)
+    if limits is not None and not (limits[0] >= 0 and limits[1] < math.inf):
+        raise InvalidValueError(
+            f"weights must be finite and at least 0, got values from {limits[0]:g} to {limits[1]:g}"
+        )
