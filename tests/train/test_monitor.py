@@ -289,7 +289,7 @@ def test_a_validation_set_whose_positives_are_ignored_is_refused():
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_no_metrics_too():
-    with pytest.raises(ValueError, match=r"no metric 'aucroc'.*loss, auroc, average_precision"):
+    with pytest.raises(ValueError, match=r"did you mean 'auroc'.*loss, auroc, average_precision"):
         Monitor("aucroc")
 
 
