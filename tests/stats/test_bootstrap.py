@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from metricfit import Counts, curves, metric, metrics
 from metricfit.stats import bootstrap, bootstrap_difference
-from metricfit.stats.percentiles import interval_of, p_value_of
+from metricfit.stats.percentiles import compute_interval, compute_p_value
 
 SHIFT = 1.5
 
@@ -67,19 +67,19 @@ def test_bias_correction_by_hand():
     values = np.random.default_rng(0).permutation(np.arange(1, 1001)).astype(float)
     z0 = norm.ppf(0.3)
     low, high = norm.cdf(2 * z0 - norm.ppf(0.975)), norm.cdf(2 * z0 + norm.ppf(0.975))
-    found = interval_of(values, 300.5, 0.95)
+    found = compute_interval(values, 300.5, 0.95)
     assert found == (math.floor(999 * low) + 1, math.ceil(999 * high) + 1)
-    assert interval_of(values, 500.5, 0.95) == interval_of(values, None, 0.95) == (25, 976)
+    assert compute_interval(values, 500.5, 0.95) == compute_interval(values, None, 0.95) == (25, 976)
 
 
 @pytest.mark.parametrize("centre", [None, 0.7, 0.9])
 def test_the_p_value_is_where_the_interval_ends_at_0(centre):
     values = np.random.default_rng(0).normal(0.8, 0.5, size=20_000)
-    p = p_value_of(values, centre)
+    p = compute_p_value(values, centre)
     assert 0.01 < p < 0.6
-    inside, outside = (interval_of(values, centre, 1 - p * factor) for factor in (0.95, 1.05))
+    inside, outside = (compute_interval(values, centre, 1 - p * factor) for factor in (0.95, 1.05))
     assert inside.low < 0 < outside.low
-    assert p_value_of(-values, None if centre is None else -centre) == pytest.approx(p)
+    assert compute_p_value(-values, None if centre is None else -centre) == pytest.approx(p)
 
 
 def best_f1(positives, negatives):
@@ -106,7 +106,7 @@ def test_coverage():
         held["fixed"] += fixed.interval.low <= truth <= fixed.interval.high
         held["threshold"] += best.threshold_interval.low <= threshold <= best.threshold_interval.high
         held["corrected"] += best.interval.low <= truth <= best.interval.high
-        low, high = interval_of(best.values, None, 0.95)
+        low, high = compute_interval(best.values, None, 0.95)
         held["percentile"] += low <= truth <= high
         optimism.append(best.optimism)
     assert within(held["fixed"] / runs, 0.95, runs)
@@ -312,9 +312,9 @@ def test_more_than_one_block():
         ({"threshold": 0.5, "subject_to": "recall >= 0.5"}, ValueError, "needs a metric and threshold='best'"),
         ({"level": 0.99}, ValueError, "level=0.99 needs at least 200 resamples, got 100"),
         ({"level": 95}, ValueError, "did you mean 0.95"),
-        ({"method": "bca"}, ValueError, "method is one of 'bias_corrected', 'percentile', got 'bca'"),
+        ({"method": "bca"}, ValueError, "method must be one of 'bias_corrected', 'percentile', got 'bca'"),
         ({"groups": [1, 2]}, ValueError, "4 samples, but shape (2,)"),
-        ({"groups": [1, 1, 1, 1]}, ValueError, "one group cannot be resampled: every draw would be the data"),
+        ({"groups": [1, 1, 1, 1]}, ValueError, "one group cannot be resampled: every resample would equal the data"),
         ({"groups": [1, 2, 1, 2], "target": [0, 1, 0, 1]}, ValueError, "one group with a positive, and one without,"),
         ({"groups": [1, None, 2, 3]}, ValueError, "1 of 4 samples have no group (None or NaN)"),
         ({"groups": [1.0, math.nan, 2.0, math.nan]}, ValueError, "2 of 4 samples have no group"),

@@ -42,7 +42,7 @@ kinds = pytest.mark.parametrize(
 @pytest.mark.parametrize("metric", ["f1", "mcc", "cost(fp=1, fn=3)", "precision", "accuracy"])
 def test_the_best_threshold_of_a_resample_is_that_of_best_threshold(metric, weighted, grouped, stratified):
     scores, target, weight, group = problem(1, weighted=weighted, grouped=grouped)
-    table = Table.of((scores,), target, weight, group)
+    table = Table.from_samples((scores,), target, weight, group)
     drawn = draws(table, stratified=stratified)
     value, threshold = AtBest(table, scores, metrics.get_metric(metric), [])(drawn)
     for k, (s, y, w) in enumerate(written_out(drawn, table)):
@@ -53,7 +53,7 @@ def test_the_best_threshold_of_a_resample_is_that_of_best_threshold(metric, weig
 @pytest.mark.parametrize("weighted", [False, True])
 def test_requirements_hold_in_every_resample_or_it_is_infeasible(weighted):
     scores, target, weight, _ = problem(3, weighted=weighted)
-    table = Table.of((scores,), target, weight, None)
+    table = Table.from_samples((scores,), target, weight, None)
     drawn = draws(table, 200)
     wanted = ["recall >= 0.7", "precision >= 0.7"]
     statistic = AtBest(table, scores, metrics.f1, [metrics.parse_requirement(each) for each in wanted])
@@ -74,7 +74,7 @@ def test_requirements_hold_in_every_resample_or_it_is_infeasible(weighted):
 @kinds
 def test_areas_are_those_of_the_curves(weighted, grouped, stratified):
     scores, target, weight, group = problem(2, weighted=weighted, grouped=grouped)
-    table = Table.of((scores,), target, weight, group)
+    table = Table.from_samples((scores,), target, weight, group)
     drawn = draws(table, stratified=stratified)
     for area, function in ((area_under_roc, curves.auroc), (average_precision, curves.average_precision)):
         expected = [function(*given) for given in written_out(drawn, table)]
@@ -85,7 +85,7 @@ def test_areas_are_those_of_the_curves(weighted, grouped, stratified):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_fixed_threshold_gives_scikit_learns_value(weighted):
     scores, target, weight, _ = problem(4, n=30, weighted=weighted)
-    table = Table.of((scores,), target, weight, None)
+    table = Table.from_samples((scores,), target, weight, None)
     drawn = draws(table)
     values = AtThreshold(table, (scores >= 0.6).astype(float), metrics.f1)(drawn).value
     for k, (s, y, w) in enumerate(written_out(drawn, table)):
@@ -95,7 +95,7 @@ def test_a_fixed_threshold_gives_scikit_learns_value(weighted):
 def test_equal_samples_become_rows_of_a_table():
     rng = np.random.default_rng(0)
     a, b, target = rng.integers(0, 2, (3, 500)).astype(float)
-    table = Table.of((a, b), target, None, None)
+    table = Table.from_samples((a, b), target, None, None)
     assert len(table.target) == 8
     for x, y, z, size in zip(*table.columns, table.target, table.size, strict=True):
         assert size == ((a == x) & (b == y) & (target == z)).sum()
@@ -104,7 +104,7 @@ def test_equal_samples_become_rows_of_a_table():
 
 def test_stratified_resamples_keep_the_classes_and_others_do_not():
     for scores, target, weight, group in (problem(5), problem(5, n=600, levels=3)):
-        table = Table.of((scores,), target, weight, group)
+        table = Table.from_samples((scores,), target, weight, group)
         kept, free = (draws(table, 200, stratified=given) for given in (True, False))
         assert (kept @ table.target == target.sum()).all()
         assert (kept.sum(1) == len(target)).all()
@@ -118,7 +118,7 @@ def test_tabulated_multiplicities_are_multinomial():
     """Each row of a stratum is binomial with its share: the chi-squared distance of 4000 draws is ordinary."""
     target = np.repeat([1.0, 0.0], [90, 210])
     called = np.concatenate([np.repeat([1.0, 0.0], [60, 30]), np.repeat([1.0, 0.0], [10, 200])])
-    table = Table.of((called,), target, None, None)
+    table = Table.from_samples((called,), target, None, None)
     drawn = draws(table, 4000)
     (row,) = np.flatnonzero((table.target == 1) & (table.columns[0] == 1))
     edges = np.arange(50, 71)
@@ -131,7 +131,7 @@ def test_tabulated_multiplicities_are_multinomial():
 
 def test_whole_groups_are_drawn():
     scores, target, weight, group = problem(6, grouped=True)
-    table = Table.of((scores,), target, weight, group)
+    table = Table.from_samples((scores,), target, weight, group)
     for stratified in (True, False):
         drawn = draws(table, 100, stratified=stratified)
         for label in np.unique(group):

@@ -1,4 +1,4 @@
-"""How sure to be: intervals and tests for scores on one test set, and for methods over several datasets."""
+"""Confidence intervals and tests, for models on one test set and for methods on several datasets."""
 
 from metricfit._extras import explain_missing
 

@@ -11,8 +11,8 @@ import numpy as np
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
-from metricfit.stats.percentiles import interval_of, p_value_of
-from metricfit.stats.questions import Array, OfScores, Question, checked_samples, plain
+from metricfit.stats.bootstrap_inputs import Array, BootstrapMetric, OfScores, check_samples, to_plain_value
+from metricfit.stats.percentiles import compute_interval, compute_p_value
 from metricfit.stats.resampling import Floats, Resampler, Seed
 from metricfit.stats.results import Interval, Readable, check_level
 from metricfit.stats.statistics import AtBest
@@ -22,13 +22,28 @@ METHODS = ("bias_corrected", "percentile")
 
 @dataclass(frozen=True, repr=False)
 class BootstrapResult(Readable):
-    """A value on the data, the threshold it belongs to, and how both vary over resamples.
+    """A metric on the data, the threshold it was computed at, and the bootstrap intervals of both.
 
-    ``optimism`` is there where the threshold was chosen: how much higher the metric was, on average, on the resample
-    that chose the threshold than on the data; for a metric to be minimised it is negative. Either way
-    ``value - optimism`` is the corrected figure. ``infeasible`` counts the resamples that gave no value and are in no
-    interval: no threshold met the requirements, or a class was missing that the area under a curve, or your function,
-    needs.
+    Attributes:
+        metric: Name of the metric.
+        value: The metric on the data.
+        interval: Interval of the metric.
+        level: Level of the intervals.
+        threshold: The threshold; None if the metric is computed from all scores.
+        threshold_interval: Percentile interval of the threshold; None if the threshold was fixed.
+        optimism: How much higher the metric was, on average, on the resample that chose the threshold than on the
+            data; negative for a metric that is minimised, None if the threshold was fixed. ``value - optimism`` is the
+            corrected value.
+        resamples: Number of resamples.
+        infeasible: Number of resamples without a value, which are left out of the intervals: no threshold met the
+            requirements, or a class was missing that the metric needs.
+        values: The metric on each resample.
+        thresholds: The threshold of each resample; None if the threshold was fixed.
+
+    Example:
+        >>> result = bootstrap([0.9, 0.8, 0.7, 0.6, 0.4, 0.3], [1, 1, 0, 1, 0, 0], "recall", threshold=0.5)
+        >>> result.value, result.threshold
+        (1.0, 0.5)
     """
 
     metric: str
@@ -46,7 +61,26 @@ class BootstrapResult(Readable):
 
 @dataclass(frozen=True, repr=False)
 class BootstrapDifference(Readable):
-    """Two models' values on the same samples, their difference a - b, its interval and two-sided p-value."""
+    """The difference of a metric between two models on the same samples, with its interval and p-value.
+
+    Attributes:
+        metric: Name of the metric.
+        value_a: The metric of model a.
+        value_b: The metric of model b.
+        difference: ``value_a - value_b``.
+        interval: Interval of the difference.
+        level: Level of the interval.
+        p_value: Two-sided p-value of the difference.
+        thresholds: The thresholds of a and b; None if the metric is computed from all scores.
+        resamples: Number of resamples.
+        infeasible: Number of resamples without a value.
+        values: The difference on each resample.
+
+    Example:
+        >>> a, b = [8, 7, 6, 5, 4, 3, 2, 1], [8, 3, 6, 5, 4, 7, 2, 1]
+        >>> bootstrap_difference(a, b, [1, 1, 1, 1, 0, 0, 0, 0], "f1", threshold=4.5).value_b
+        0.75
+    """
 
     metric: str
     value_a: float
@@ -76,56 +110,73 @@ def bootstrap(
     seed: Seed = 0,
     method: str = "bias_corrected",
 ) -> BootstrapResult:
-    """The stratified bootstrap interval of a metric on one test set, and of the threshold chosen on it.
+    """Compute the stratified bootstrap interval of a metric on one test set, and of the threshold chosen on it.
 
-    ``metric``: a Metric, its name or a function of Counts; ``"auroc"`` or ``"average_precision"``; or any function of
-    ``(scores, target)``, given ``weight`` third if there is one. scikit-learn's functions take the target first:
-    ``lambda s, y: roc_auc_score(y, s)``.
+    The value at a threshold that was chosen on the same data is optimistic: it is the best value of this sample, and
+    the value on new data is usually lower. ``value - optimism`` is Harrell's corrected value, which is still slightly
+    too high. If possible, use a fixed threshold that was chosen on other data.
 
-    ``threshold``: a number fixes it, and the interval is that of the metric at this threshold. With ``"best"``
-    every resample chooses its own, by the exact search and ``subject_to``, and ``threshold_interval`` says how firmly
-    the data determine it. The value at a threshold chosen on the same data is optimistic: it is the best of this
-    sample, and new data will give less. ``value - optimism`` is Harrell's corrected figure, which still errs on the
-    high side; for a plain answer fix a threshold that was chosen on other data. A search reads all samples some
-    thirty times: of 100,000, in about 10 ms a resample, 20 s in all. A fixed threshold costs next to nothing.
+    A search for the best threshold reads all samples about thirty times per resample: with 100,000 samples, about 10 ms
+    per resample and 20 s in total. A fixed threshold costs almost nothing.
 
-    ``groups`` (one label a sample) resamples whole groups, for samples that are not independent; one group alone is
-    refused. ``stratified`` keeps
-    the number of positives and negatives, or of groups with and without a positive; False lets them vary.
+    Args:
+        scores: Scores of the samples.
+        target: Labels 0 and 1.
+        metric: A Metric, its name or a function of Counts; ``"auroc"`` or ``"average_precision"``; or any function of
+            ``(scores, target)``, which is called with ``weight`` as third argument if there is one. The functions of
+            scikit-learn take the target first: pass ``lambda s, y: roc_auc_score(y, s)``.
+        threshold: A number for a fixed threshold. With ``"best"`` every resample chooses its own by the exact search
+            under ``subject_to``.
+        subject_to: Requirements on the threshold that is chosen.
+        weight: Weights of the samples.
+        groups: One label per sample. Whole groups are resampled, for samples that are not independent.
+        stratified: Keep the number of positives and negatives (or of groups with and without a positive) in each
+            resample.
+        level: Level of the intervals.
+        resamples: Number of resamples.
+        seed: Seed of the resamples, or a NumPy generator.
+        method: ``"bias_corrected"`` (Efron 1981) or ``"percentile"``. They agree if the resamples lie evenly around the
+            value. At a threshold that is chosen they do not, and the percentile interval is too high. The interval of
+            the threshold is always the percentile interval.
 
-    ``method``: ``"bias_corrected"`` (Efron 1981) or ``"percentile"``. They agree where the resamples lie evenly around
-    the value; at a chosen threshold they do not, and the percentile interval lies too high. The threshold's own
-    interval is always the percentile one. 0/0 in a resample is 0, as everywhere.
+    Returns:
+        The value, the threshold and their intervals. 0/0 in a resample is 0.
 
-    >>> scores, target = [0.9, 0.8, 0.7, 0.6, 0.4, 0.3, 0.2, 0.1], [1, 1, 0, 1, 0, 0, 1, 0]
-    >>> bootstrap(scores, target, "recall", threshold=0.5).interval
-    (0.25, 1)
-    >>> bootstrap(scores, target, "f1").threshold
-    0.6
+    Raises:
+        ValueError: An argument is not valid, or all samples are in one group.
+        TypeError: An argument has the wrong type.
+        InfeasibleError: No threshold meets the requirements.
+
+    Example:
+        >>> scores, target = [0.9, 0.8, 0.7, 0.6, 0.4, 0.3, 0.2, 0.1], [1, 1, 0, 1, 0, 0, 1, 0]
+        >>> bootstrap(scores, target, "recall", threshold=0.5).interval
+        (0.25, 1)
+        >>> bootstrap(scores, target, "f1").threshold
+        0.6
     """
-    asked = Question(metric, subject_to, (threshold,))
-    samples = checked_samples({"scores": scores}, target, weight, groups)
+    computed = BootstrapMetric(metric, subject_to, (threshold,))
+    samples = check_samples({"scores": scores}, target, weight, groups)
     _check_draws(level, resamples, method)
-    (on_data,) = asked.on(samples)
-    table, (statistic,) = asked.statistics(samples)
+    (estimate,) = computed.evaluate(samples)
+    table, (statistic,) = computed.make_statistics(samples)
     blocks = [statistic(drawn) for drawn in Resampler(table, stratified=stratified, seed=seed).draw(resamples)]
     values = np.concatenate([block.value for block in blocks])
-    there = ~np.isnan(values)
-    centre = on_data.value if method == "bias_corrected" else None
+    has_value = ~np.isnan(values)
+    centre = estimate.value if method == "bias_corrected" else None
     thresholds = optimism = None
     if isinstance(statistic, AtBest):
         thresholds = np.concatenate([block.threshold for block in blocks if block.threshold is not None])
-        optimism = float(np.mean(values[there] - statistic.on_data(thresholds[there])))
+        optimism = float(np.mean(values[has_value] - statistic.on_data(thresholds[has_value])))
     return BootstrapResult(
-        metric=asked.name,
-        value=on_data.value,
-        interval=interval_of(values[there], centre, level),
+        metric=computed.name,
+        value=estimate.value,
+        interval=compute_interval(values[has_value], centre, level),
         level=level,
-        threshold=on_data.threshold,
-        threshold_interval=None if thresholds is None else interval_of(thresholds[there], None, level),
+        threshold=estimate.threshold,
+        threshold_interval=None if thresholds is None else compute_interval(thresholds[has_value], None, level),
         optimism=optimism,
         resamples=resamples,
-        infeasible=resamples - int(there.sum()),
+        infeasible=resamples - int(has_value.sum()),
         values=values,
         thresholds=thresholds,
     )
@@ -147,46 +198,72 @@ def bootstrap_difference(
     seed: Seed = 0,
     method: str = "bias_corrected",
 ) -> BootstrapDifference:
-    """The difference of two models on the same samples, both judged on the same resamples.
+    """Compute the difference of a metric between two models on the same samples and the same resamples.
 
-    The arguments are those of ``bootstrap``; ``threshold`` may be a pair, one a model. The two-sided p-value is 1 - the
-    level whose interval ends at 0: never below 2 / (resamples + 1), and 1 for equal models.
+    With ``threshold="best"`` both models choose their thresholds on each resample. Both values are then optimistic, the
+    difference less so. Fixed thresholds that were chosen on other data compare what would be deployed.
 
-    With ``threshold="best"`` both models choose theirs on each resample. Both are then optimistic, and the
-    difference less so; fixed thresholds, chosen on other data, compare what would be deployed.
+    Args:
+        a: Scores of the first model.
+        b: Scores of the second model.
+        target: Labels 0 and 1.
+        metric: As in `bootstrap`.
+        threshold: As in `bootstrap`, or a pair of numbers for a and b.
+        subject_to: As in `bootstrap`.
+        weight: As in `bootstrap`.
+        groups: As in `bootstrap`.
+        stratified: As in `bootstrap`.
+        level: Level of the interval.
+        resamples: Number of resamples.
+        seed: Seed of the resamples, or a NumPy generator.
+        method: As in `bootstrap`.
 
-    >>> target = [1, 1, 1, 1, 0, 0, 0, 0]
-    >>> bootstrap_difference([8, 7, 6, 5, 4, 3, 2, 1], [8, 3, 6, 5, 4, 7, 2, 1], target, "f1", threshold=4.5).difference
-    0.25
+    Returns:
+        The difference a - b, its interval and its two-sided p-value: 1 - the level whose interval ends at 0. It is at
+        least 2 / (resamples + 1), and 1 for equal models.
+
+    Raises:
+        ValueError: An argument is not valid, or all samples are in one group.
+        TypeError: An argument has the wrong type.
+        InfeasibleError: No threshold meets the requirements.
+
+    Example:
+        >>> a, b = [8, 7, 6, 5, 4, 3, 2, 1], [8, 3, 6, 5, 4, 7, 2, 1]
+        >>> bootstrap_difference(a, b, [1, 1, 1, 1, 0, 0, 0, 0], "f1", threshold=4.5).difference
+        0.25
     """
-    given = plain(threshold)
-    pair = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+    plain = to_plain_value(threshold)
+    pair = tuple(plain) if isinstance(plain, (tuple, list)) else (plain, plain)
     if len(pair) != 2 or ("best" in pair and pair != ("best", "best")):
         raise InvalidValueError(
-            f"threshold is 'best', a number, or a pair of numbers for a and b, got {quote(threshold)}"
+            f"threshold must be 'best', a number, or a pair of numbers for a and b; got {quote(threshold)}"
         )
-    asked = Question(metric, subject_to, pair)
-    samples = checked_samples({"a": a, "b": b}, target, weight, groups)
+    computed = BootstrapMetric(metric, subject_to, pair)
+    samples = check_samples({"a": a, "b": b}, target, weight, groups)
     _check_draws(level, resamples, method)
-    of_a, of_b = asked.on(samples)
-    table, (statistic_a, statistic_b) = asked.statistics(samples)
+    estimate_a, estimate_b = computed.evaluate(samples)
+    table, (statistic_a, statistic_b) = computed.make_statistics(samples)
     draws = Resampler(table, stratified=stratified, seed=seed).draw(resamples)
     values = np.concatenate([statistic_a(drawn).value - statistic_b(drawn).value for drawn in draws])
-    there = values[~np.isnan(values)]
-    difference = of_a.value - of_b.value
+    defined = values[~np.isnan(values)]
+    difference = estimate_a.value - estimate_b.value
     centre = difference if method == "bias_corrected" else None
-    thresholds = None if of_a.threshold is None or of_b.threshold is None else (of_a.threshold, of_b.threshold)
+    thresholds = (
+        None
+        if estimate_a.threshold is None or estimate_b.threshold is None
+        else (estimate_a.threshold, estimate_b.threshold)
+    )
     return BootstrapDifference(
-        metric=asked.name,
-        value_a=of_a.value,
-        value_b=of_b.value,
+        metric=computed.name,
+        value_a=estimate_a.value,
+        value_b=estimate_b.value,
         difference=difference,
-        interval=interval_of(there, centre, level),
+        interval=compute_interval(defined, centre, level),
         level=level,
-        p_value=p_value_of(there, centre),
+        p_value=compute_p_value(defined, centre),
         thresholds=thresholds,
         resamples=resamples,
-        infeasible=resamples - len(there),
+        infeasible=resamples - len(defined),
         values=values,
     )
 
@@ -194,6 +271,6 @@ def bootstrap_difference(
 def _check_draws(level: float, resamples: int, method: str) -> None:
     check_level(level)
     if method not in METHODS:
-        raise InvalidValueError(f"method is one of {', '.join(map(repr, METHODS))}, got {quote(method)}")
+        raise InvalidValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {quote(method)}")
     if resamples * (1 - level) < 2:
         raise InvalidValueError(f"level={level} needs at least {math.ceil(2 / (1 - level))} resamples, got {resamples}")

@@ -1,13 +1,13 @@
-"""AUROC: its interval, and the test of two models on the same samples. DeLong et al. 1988, in O(n log n).
+"""Interval of the AUROC, and the test of two models on the same samples (DeLong et al. 1988), in O(n log n).
 
-The placement of a positive is the share of negatives scored below it, ties by half; that of a negative the share of
-positives scored above it. The mean of either is the AUROC, and the variance of the AUROC is the variance of the
-placements of the positives over their number plus the same of the negatives. With m positives X, n negatives Y and
-mid-ranks R (Sun & Xu 2014),
+The placement of a positive is the fraction of negatives with a lower score (ties count half); the placement of a
+negative is the fraction of positives with a higher score. The mean of either is the AUROC. Its variance is the variance
+of the positives' placements divided by their number, plus the same for the negatives. With m positives X, n negatives Y
+and mid-ranks R (Sun & Xu 2014),
 
     n placement(x) = R_all(x) - R_X(x),    m placement(y) = m - (R_all(y) - R_Y(y)),
 
-so three sorts take the place of m n comparisons. Twice a mid-rank is an integer: sums of them are exact.
+so three sorts replace m n comparisons. Twice a mid-rank is an integer, so sums of them are exact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, repr=False)
 class DeLongInterval(Readable):
-    """An AUROC with its interval and standard error."""
+    """An AUROC with its interval and standard error.
+
+    Attributes:
+        value: The AUROC.
+        interval: Interval of the AUROC.
+        level: Level of the interval.
+        standard_error: Standard error of the AUROC.
+
+    Example:
+        >>> delong_interval([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [1, 1, 1, 0, 0, 0]).interval
+        (0.5809, 1)
+    """
 
     value: float
     interval: Interval
@@ -40,7 +51,22 @@ class DeLongInterval(Readable):
 
 @dataclass(frozen=True, repr=False)
 class DeLongTest(Readable):
-    """Two AUROCs on the same samples: their difference a - b, its interval, and the two-sided test that it is 0."""
+    """Two AUROCs on the same samples, and the two-sided test that they are equal.
+
+    Attributes:
+        auroc_a: AUROC of model a.
+        auroc_b: AUROC of model b.
+        difference: ``auroc_a - auroc_b``.
+        interval: Interval of the difference.
+        level: Level of the interval.
+        statistic: The difference divided by its standard error.
+        p_value: Two-sided p-value.
+
+    Example:
+        >>> target = [1, 1, 1, 1, 0, 0, 0, 0]
+        >>> delong_test([8, 7, 6, 3, 5, 4, 2, 1], [8, 3, 6, 2, 5, 7, 4, 1], target).auroc_a
+        0.875
+    """
 
     auroc_a: float
     auroc_b: float
@@ -52,39 +78,66 @@ class DeLongTest(Readable):
 
 
 def delong_interval(scores: Array, target: Array, *, level: float = 0.95) -> DeLongInterval:
-    """The AUROC of one model with its normal interval, cut off at 0 and 1; pROC's ``ci.auc(method = "delong")``.
+    """Compute the AUROC of one model with its normal interval, limited to 0 and 1.
 
-    Where the AUROC is 0 or 1 the estimated variance is 0 and the interval has no width: that is a limit of the method,
-    not certainty, and a warning says so. Needs two positives and two negatives at least, or no variance can be had.
+    The result equals ``ci.auc(method = "delong")`` of the R package pROC. If the AUROC is 0 or 1, the estimated
+    variance is 0 and the interval has no width. This is a limit of the method, not certainty, and a warning says so.
 
-    >>> delong_interval([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [1, 1, 1, 0, 0, 0])
-    DeLongInterval(value=0.8889, interval=(0.5809, 1), level=0.95, standard_error=0.1571)
+    Args:
+        scores: Scores of the samples.
+        target: Labels 0 and 1, with at least two positives and two negatives.
+        level: Level of the interval.
+
+    Returns:
+        The AUROC, its interval and its standard error.
+
+    Raises:
+        ValueError: There are fewer than two positives or negatives, or an argument is not valid.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> delong_interval([0.9, 0.8, 0.4, 0.6, 0.3, 0.1], [1, 1, 1, 0, 0, 0])
+        DeLongInterval(value=0.8889, interval=(0.5809, 1), level=0.95, standard_error=0.1571)
     """
     check_level(level)
     of_positives, of_negatives = _doubled_placements(*_split(scores, target))
     value, error = _mean_and_error(of_positives, of_negatives)
     if error == 0:
         warn_of_no_variance(f"the AUROC is {value:g}")
-    reach = float(norm.isf((1 - level) / 2)) * error
-    return DeLongInterval(value, Interval(max(0.0, value - reach), min(1.0, value + reach)), level, error)
+    half_width = float(norm.isf((1 - level) / 2)) * error
+    return DeLongInterval(value, Interval(max(0.0, value - half_width), min(1.0, value + half_width)), level, error)
 
 
 def delong_test(a: Array, b: Array, target: Array, *, level: float = 0.95) -> DeLongTest:
-    """Whether two models' AUROCs differ, their scores being of the same samples. DeLong et al. 1988.
+    """Test whether the AUROCs of two models differ on the same samples (DeLong et al. 1988).
 
-    ``z = (A - B) / sqrt(var(A - B))`` is compared with the normal distribution; the interval is of the difference.
-    The samples must be independent, and neither model may have been trained or chosen on them. Two models that rank
-    alike have a difference of 0 with p_value 1. Needs two positives and two negatives at least.
+    ``z = (A - B) / sqrt(var(A - B))`` is compared with the normal distribution. The samples must be independent, and
+    neither model may have been trained or chosen on them. Two models with the same ranking have the difference 0 and
+    the p-value 1.
 
-    >>> target = [1, 1, 1, 1, 0, 0, 0, 0]
-    >>> round(delong_test([8, 7, 6, 3, 5, 4, 2, 1], [8, 3, 6, 2, 5, 7, 4, 1], target).p_value, 4)
-    0.1138
+    Args:
+        a: Scores of the first model.
+        b: Scores of the second model.
+        target: Labels 0 and 1, with at least two positives and two negatives.
+        level: Level of the interval of the difference.
+
+    Returns:
+        The two AUROCs, their difference with its interval, and the two-sided p-value.
+
+    Raises:
+        ValueError: There are fewer than two positives or negatives, or an argument is not valid.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> target = [1, 1, 1, 1, 0, 0, 0, 0]
+        >>> round(delong_test([8, 7, 6, 3, 5, 4, 2, 1], [8, 3, 6, 2, 5, 7, 4, 1], target).p_value, 4)
+        0.1138
     """
     check_level(level)
     (a_positives, a_negatives), (b_positives, b_negatives) = (
         _doubled_placements(*_split(scores, target, name)) for scores, name in ((a, "a: "), (b, "b: "))
     )
-    # The variance of a difference is taken from the differences: models that rank alike then give 0, not rounding.
+    # Computed from the differences, so that models with the same ranking have a variance of exactly 0.
     difference, error = _mean_and_error(a_positives - b_positives, a_negatives - b_negatives)
     if error > 0:
         statistic = difference / error
@@ -93,12 +146,12 @@ def delong_test(a: Array, b: Array, target: Array, *, level: float = 0.95) -> De
     else:
         warn_of_no_variance(f"the AUROCs differ by {difference:g}")
         statistic = math.copysign(math.inf, difference)
-    reach = float(norm.isf((1 - level) / 2)) * error
+    half_width = float(norm.isf((1 - level) / 2)) * error
     return DeLongTest(
         auroc_a=_mean_and_error(a_positives, a_negatives)[0],
         auroc_b=_mean_and_error(b_positives, b_negatives)[0],
         difference=difference,
-        interval=Interval(difference - reach, difference + reach),
+        interval=Interval(difference - half_width, difference + half_width),
         level=level,
         statistic=statistic,
         p_value=float(2 * norm.sf(abs(statistic))),
@@ -106,12 +159,12 @@ def delong_test(a: Array, b: Array, target: Array, *, level: float = 0.95) -> De
 
 
 def _split(scores: Array, target: Array, name: str = "") -> tuple[Floats, Floats]:
-    """The scores of the positives and of the negatives."""
+    """Return the scores of the positives and of the negatives."""
     try:
-        given, y, _ = checked(scores, target, None)
+        valid_scores, y, _ = checked(scores, target, None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}{error}") from None
-    s = given.double().cpu().numpy()
+    s = valid_scores.double().cpu().numpy()
     positive = y.cpu().numpy() == 1
     if positive.sum() < 2 or (~positive).sum() < 2:
         raise InvalidValueError(
@@ -122,14 +175,14 @@ def _split(scores: Array, target: Array, name: str = "") -> tuple[Floats, Floats
 
 
 def _doubled_placements(positives: Floats, negatives: Floats) -> tuple[Floats, Floats]:
-    """2 n and 2 m times the placements of the positives and of the negatives: integers, in float64."""
+    """Compute 2 n and 2 m times the placements of the positives and negatives: integers, in float64."""
     m = len(positives)
     ranks = rankdata(np.concatenate([positives, negatives]))
     return 2 * (ranks[:m] - rankdata(positives)), 2 * (m - (ranks[m:] - rankdata(negatives)))
 
 
 def _mean_and_error(of_positives: Floats, of_negatives: Floats) -> tuple[float, float]:
-    """The mean placement (or difference of placements) and its standard error."""
+    """Compute the mean placement (or difference of placements) and its standard error."""
     m, n = len(of_positives), len(of_negatives)
     variance = of_positives.var(ddof=1) / m / (2 * n) ** 2 + of_negatives.var(ddof=1) / n / (2 * m) ** 2
     return float(of_positives.sum() / (2 * m * n)), math.sqrt(variance)

@@ -1,4 +1,4 @@
-"""Bootstrap intervals for the decisions of several classes."""
+"""Bootstrap resamples of the decisions among several classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESAMPLES = 1000
 
 
 def resampled_counts(predicted: NDArray[np.int64], target: NDArray[np.int64], classes: int, seed: int = 0) -> Counts:
-    """The counts of bootstrap resamples of decisions, stratified by the true class, ``(resamples, classes)``.
+    """Draw bootstrap resamples of decisions, stratified by the true class.
 
     Metrics of decisions depend on the confusion matrix alone, so resampling the rows of a class is drawing its row of
     the matrix from a multinomial distribution. Memory is O(resamples x classes), one row of the matrix at a time.
@@ -23,20 +23,23 @@ def resampled_counts(predicted: NDArray[np.int64], target: NDArray[np.int64], cl
         target: Numbers of the true classes.
         classes: The number of classes.
         seed: Seed of the draws.
+
+    Returns:
+        The counts of the resamples, of shape ``(resamples, classes)``.
     """
     rng = np.random.default_rng(seed)
     tp, called = np.zeros((RESAMPLES, classes)), np.zeros((RESAMPLES, classes))
     rows = np.bincount(target, minlength=classes)
-    for each in np.flatnonzero(rows):
-        shares = np.bincount(predicted[target == each], minlength=classes) / rows[each]
-        drawn = rng.multinomial(rows[each], shares, size=RESAMPLES)
-        tp[:, each] = drawn[:, each]
+    for label in np.flatnonzero(rows):
+        shares = np.bincount(predicted[target == label], minlength=classes) / rows[label]
+        drawn = rng.multinomial(rows[label], shares, size=RESAMPLES)
+        tp[:, label] = drawn[:, label]
         called += drawn
     fp, fn = called - tp, rows - tp
     return Counts(*map(torch.from_numpy, (tp, fp, fn, rows.sum() - tp - fp - fn)))
 
 
 def percentile_interval(values: Tensor) -> tuple[float, float]:
-    """The 95 % interval between the percentiles of resampled values."""
+    """Return the 95 % percentile interval of resampled values."""
     low, high = np.quantile(values.numpy(), [0.025, 0.975])
     return float(low), float(high)

@@ -14,17 +14,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \min\{1, (m - j + 1)\, p_{(j)}\}
 
-    Calling a difference found where its corrected p-value is at most 0.05 makes a mistake in at most 5 % of such
-    families of tests, however the tests depend on each other. It is never less powerful than Bonferroni's m p.
+    If differences with a corrected p-value of at most 0.05 are reported, at most 5 % of such families of tests
+    contain a mistake, however the tests depend on each other. It is never less powerful than Bonferroni's m p.
 
     Args:
         p_values: One p-value per test.
 
     Returns:
-        The corrected p-values, in the order given.
+        The corrected p-values, in the same order.
 
     Raises:
-        ValueError: If a value does not lie between 0 and 1.
+        ValueError: A value does not lie between 0 and 1.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])
@@ -33,7 +33,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     if not all(0 <= p <= 1 for p in p_values):
         raise InvalidValueError(f"p-values lie between 0 and 1, got {list(p_values)}")
     corrected, highest = [1.0] * len(p_values), 0.0
-    for position, index in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
+    for position, index in enumerate(sorted(range(len(p_values)), key=lambda number: p_values[number])):
         highest = max(highest, min(1.0, (len(p_values) - position) * float(p_values[index])))
         corrected[index] = highest
     return corrected

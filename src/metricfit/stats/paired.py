@@ -1,4 +1,4 @@
-"""Two methods compared: over several datasets, or over repeated splits of one."""
+"""Comparison of two methods over several datasets, or over repeated splits of one dataset."""
 
 from __future__ import annotations
 
@@ -13,21 +13,31 @@ from scipy import stats
 from metricfit.core.numerics import ROUNDING
 from metricfit.errors import InvalidValueError
 from metricfit.stats.resampling import Floats, Integers
-from metricfit.stats.results import Interval, Readable, check_level, short, warn_of_no_variance
+from metricfit.stats.results import Interval, Readable, check_level, shorten_numbers, warn_of_no_variance
 
 Array = Any
-SURE = 0.95
+DECIDED = 0.95
 
 
 class Probabilities(NamedTuple):
-    """That a is better by more than the rope, that they are practically equal, that b is better."""
+    """Probabilities of the three outcomes of a comparison.
+
+    Args:
+        a: Probability that a is better by more than the rope.
+        rope: Probability that the two are practically equal.
+        b: Probability that b is better by more than the rope.
+
+    Example:
+        >>> Probabilities(0.97, 0.02, 0.01).a
+        0.97
+    """
 
     a: float
     rope: float
     b: float
 
     def __repr__(self) -> str:
-        return short(tuple(self))
+        return shorten_numbers(tuple(self))
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,20 +54,34 @@ class _Verdict(Readable):
 
     @property
     def verdict(self) -> str:
-        """In words: what has a probability of at least 0.95, if anything has."""
+        """The outcome with a probability of at least 0.95, or "undecided"."""
         sentences = "a is better", "practically equal", "b is better"
         for sentence, probability in zip(sentences, self.probabilities, strict=True):
-            if probability >= SURE:
+            if probability >= DECIDED:
                 return sentence
         return "undecided"
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(_Verdict):
-    """Two methods over datasets. ``wins`` are a's; ties are equal values, whatever the rope.
+    """Comparison of two methods over datasets.
 
-    ``difference`` is the mean of a - b with Student's interval over datasets; ``p_value`` is Wilcoxon's, which cannot
-    be below ``smallest_p_value`` with so few datasets.
+    Attributes:
+        wins: Number of datasets on which a is better.
+        losses: Number of datasets on which b is better.
+        ties: Number of datasets with equal values, whatever the rope.
+        difference: Mean of a - b.
+        interval: Student's interval of the difference over datasets.
+        level: Level of the interval.
+        p_value: p-value of Wilcoxon's signed-rank test.
+        probabilities: Probabilities of the Bayesian signed-rank test.
+        rope: Largest difference that does not matter.
+        datasets: Number of datasets.
+        smallest_p_value: The smallest p-value that is possible with this number of datasets.
+
+    Example:
+        >>> compare([0.81, 0.75, 0.90], [0.78, 0.70, 0.88], samples=2000).wins
+        3
     """
 
     datasets: int
@@ -66,7 +90,25 @@ class Comparison(_Verdict):
 
 @dataclass(frozen=True, repr=False)
 class SplitComparison(_Verdict):
-    """Two methods over repeated splits of one dataset; difference, interval and p-value by the corrected t-test."""
+    """Comparison of two methods over repeated splits of one dataset by the corrected t-test.
+
+    Attributes:
+        wins: Number of splits on which a is better.
+        losses: Number of splits on which b is better.
+        ties: Number of splits with equal values, whatever the rope.
+        difference: Mean of a - b.
+        interval: Interval of the difference.
+        level: Level of the interval.
+        p_value: Two-sided p-value.
+        probabilities: Probabilities of the Bayesian correlated t-test.
+        rope: Largest difference that does not matter.
+        splits: Number of splits.
+        statistic: The t statistic.
+
+    Example:
+        >>> compare_splits([0.80, 0.82, 0.79], [0.77, 0.78, 0.77], test_fraction=0.2).wins
+        3
+    """
 
     splits: int
     statistic: float
@@ -82,31 +124,46 @@ def compare(
     samples: int = 50_000,
     seed: int = 0,
 ) -> Comparison:
-    """Two methods' values on the same datasets, ``(datasets,)`` or ``(datasets, repeats)``; repeats are averaged.
+    """Compare the values of two methods on the same datasets.
 
-    The p-value is that of Wilcoxon's signed-rank test, two-sided, equal pairs left out (Demšar 2006); with all pairs
-    equal it is 1. With n unequal pairs it cannot be below 2^(1 - n): five datasets never reach 0.05.
+    The p-value is that of the two-sided Wilcoxon signed-rank test without equal pairs (Demšar 2006); it is 1 if all
+    pairs are equal. With n unequal pairs it is at least 2^(1 - n), so five datasets never reach 0.05.
 
-    The probabilities are those of the Bayesian signed-rank test (Benavoli et al. 2017; by baycomp). On a new dataset a
-    may be better by more than ``rope``, the difference may lie within it, or b may be better; each is given the
-    posterior probability that it is the most likely of the three. The prior is half a dataset without a difference.
-    Methods equal on all datasets are practically equal, with a rope of 0 too. A difference that is the same on all
-    datasets gives Student's interval no width: a limit of the method, not certainty, and a warning says so.
+    The probabilities are those of the Bayesian signed-rank test (Benavoli et al. 2017; computed by baycomp). On a new
+    dataset a is better by more than ``rope``, or the difference is within ``rope``, or b is better. Each outcome has
+    the posterior probability that it is the most likely one. The prior is half a dataset without a difference. Methods
+    that are equal on all datasets are practically equal, also with a rope of 0. If the difference is the same on all
+    datasets, Student's interval has no width. This is a limit of the method, not certainty, and a warning says so.
 
-    ``minimize``: lower values are better; the difference stays a - b.
+    Args:
+        a: Values of the first method, ``(datasets,)`` or ``(datasets, repeats)``. Repeats are averaged.
+        b: Values of the second method, in the same order.
+        rope: Largest difference that does not matter.
+        minimize: Whether lower values are better. The difference remains a - b.
+        level: Level of the interval.
+        samples: Number of draws from the posterior.
+        seed: Seed of the draws.
 
-    >>> found = compare([0.81, 0.75, 0.90, 0.66, 0.72, 0.88], [0.78, 0.70, 0.88, 0.61, 0.69, 0.84], samples=2000)
-    >>> found.wins, found.p_value, found.smallest_p_value, found.verdict
-    (6, 0.03125, 0.03125, 'a is better')
+    Returns:
+        Wins, mean difference, interval, p-value, probabilities and a verdict in words.
+
+    Raises:
+        ValueError: The values are not finite, do not match, or are of fewer than two datasets; or an argument is not
+            valid.
+
+    Example:
+        >>> result = compare([0.81, 0.75, 0.90, 0.66, 0.72, 0.88], [0.78, 0.70, 0.88, 0.61, 0.69, 0.84], samples=2000)
+        >>> result.wins, result.p_value, result.smallest_p_value, result.verdict
+        (6, 0.03125, 0.03125, 'a is better')
     """
     check_level(level)
     _check_rope(rope)
     if samples < 1:
-        raise InvalidValueError(f"samples is the number of draws from the posterior, 1 or more, got {samples}")
+        raise InvalidValueError(f"samples is the number of draws from the posterior, 1 or more; got {samples}")
     a, b = _per_dataset(a, "a"), _per_dataset(b, "b")
     if a.shape != b.shape or len(a) < 2:
         raise InvalidValueError(
-            f"a and b need a value for each of the same 2 or more datasets, got {len(a)} and {len(b)}"
+            f"a and b need one value for each of the same 2 or more datasets, got {len(a)} and {len(b)}"
         )
     steps = _whole_steps(a, b)
     better, worse = _better_and_worse(steps, minimize)
@@ -136,20 +193,36 @@ def compare(
 def compare_splits(
     a: Array, b: Array, *, test_fraction: float, rope: float = 0.01, minimize: bool = False, level: float = 0.95
 ) -> SplitComparison:
-    """Two methods' values on the same repeated splits of one dataset, ``(splits,)``, by the corrected t-test.
+    """Compare the values of two methods on the same repeated splits of one dataset by the corrected t-test.
 
-    Splits share samples, so their differences are not independent and the plain t-test is far too sure. Nadeau & Bengio
-    (2003) take the variance of the mean of J differences as ``s² (1/J + test/train)``, here with
-    ``test_fraction / (1 - test_fraction)``: 0.2 for test sets of a fifth, or 5-fold cross-validation. The probabilities
-    are those of the Bayesian correlated t-test with the same variance (Corani & Benavoli 2015). Equal values on all
-    splits: difference 0, p_value 1, practically equal. The same difference on all splits has an estimated variance of
-    0 and a p_value of 0: a limit of the method, not certainty, and a warning says so.
+    Splits share samples, so their differences are not independent, and the plain t-test is far too confident. Nadeau &
+    Bengio (2003) estimate the variance of the mean of J differences as ``s² (1/J + test/train)``, here with
+    ``test_fraction / (1 - test_fraction)``. The probabilities are those of the Bayesian correlated t-test with the same
+    variance (Corani & Benavoli 2015). Equal values on all splits give the difference 0 and the p-value 1. If the
+    difference is the same on all splits, the estimated variance and the p-value are 0. This is a limit of the method,
+    not certainty, and a warning says so.
 
-    It says which method is better on this dataset, not on others: for that, ``compare``.
+    The result says which method is better on this dataset, not on others; for that, use `compare`.
 
-    >>> found = compare_splits([0.80, 0.82, 0.79, 0.81, 0.83], [0.77, 0.78, 0.77, 0.79, 0.78], test_fraction=0.2)
-    >>> round(found.difference, 3), found.interval
-    (0.032, (0.007716, 0.05628))
+    Args:
+        a: Values of the first method, ``(splits,)``.
+        b: Values of the second method, in the same order.
+        test_fraction: Fraction of the samples in each test set: 0.2 for 5-fold cross-validation.
+        rope: Largest difference that does not matter.
+        minimize: Whether lower values are better. The difference remains a - b.
+        level: Level of the interval.
+
+    Returns:
+        Wins, mean difference, interval, p-value, probabilities and a verdict in words.
+
+    Raises:
+        ValueError: The values are not finite, do not match, or are of fewer than two splits; or an argument is not
+            valid.
+
+    Example:
+        >>> result = compare_splits([0.80, 0.82, 0.79, 0.81, 0.83], [0.77, 0.78, 0.77, 0.79, 0.78], test_fraction=0.2)
+        >>> round(result.difference, 3), result.interval
+        (0.032, (0.007716, 0.05628))
     """
     check_level(level)
     _check_rope(rope)
@@ -160,7 +233,7 @@ def compare_splits(
     a, b = _numbers(a, "a"), _numbers(b, "b")
     if a.ndim != 1 or a.shape != b.shape or len(a) < 2:
         raise InvalidValueError(
-            f"a and b need a value for each of the same 2 or more splits, got shapes {a.shape}, {b.shape}"
+            f"a and b need one value for each of the same 2 or more splits, got shapes {a.shape}, {b.shape}"
         )
     steps = _whole_steps(a, b)
     better, worse = _better_and_worse(steps, minimize)
@@ -189,19 +262,19 @@ def compare_splits(
 
 
 def _numbers(values: Array, name: str) -> Floats:
-    given = np.asarray(values.detach().cpu().double() if hasattr(values, "detach") else values, dtype=np.float64)
-    if not np.isfinite(given).all():
+    numbers = np.asarray(values.detach().cpu().double() if hasattr(values, "detach") else values, dtype=np.float64)
+    if not np.isfinite(numbers).all():
         raise InvalidValueError(
-            f"{name} holds {int((~np.isfinite(given)).sum())} values that are not finite; leave them out"
+            f"{name} holds {int((~np.isfinite(numbers)).sum())} values that are not finite; leave them out"
         )
-    return given
+    return numbers
 
 
 def _per_dataset(values: Array, name: str) -> Floats:
-    given = _numbers(values, name)
-    if given.ndim not in (1, 2) or given.size == 0:
-        raise InvalidValueError(f"{name} must have shape (datasets,) or (datasets, repeats), got {given.shape}")
-    return given if given.ndim == 1 else given.mean(1)
+    numbers = _numbers(values, name)
+    if numbers.ndim not in (1, 2) or numbers.size == 0:
+        raise InvalidValueError(f"{name} must have shape (datasets,) or (datasets, repeats), got {numbers.shape}")
+    return numbers if numbers.ndim == 1 else numbers.mean(1)
 
 
 def _check_rope(rope: float) -> None:
@@ -210,7 +283,7 @@ def _check_rope(rope: float) -> None:
 
 
 def _whole_steps(a: Floats, b: Floats) -> Integers:
-    """The differences in steps of what rounds off: 0.3 - 0.2 and 0.2 - 0.1 are one number, and must share a rank."""
+    """Round the differences to multiples of the rounding error, because 0.3 - 0.2 and 0.2 - 0.1 must share a rank."""
     step = ROUNDING * max(float(np.abs(a).max()), float(np.abs(b).max()))
     return np.rint((a - b) / step if step else a - b).astype(np.int64)
 
@@ -221,12 +294,12 @@ def _better_and_worse(steps: Integers, minimize: bool) -> tuple[int, int]:
 
 
 def _student(mean: float, error: float, degrees: int, level: float) -> Interval:
-    reach = float(stats.t.ppf((1 + level) / 2, degrees)) * error
-    return Interval(mean - reach, mean + reach)
+    half_width = float(stats.t.ppf((1 + level) / 2, degrees)) * error
+    return Interval(mean - half_width, mean + half_width)
 
 
 def _signed_rank(gain: Floats, rope: float, samples: int, seed: int) -> Probabilities:
-    """Where two of the three are equally likely in a draw, each gets half."""
+    """Compute the probabilities; if two outcomes are equally likely in a draw, each counts half."""
     drawn = baycomp.SignedRankTest.sample(gain, np.zeros_like(gain), rope, nsamples=samples, random_state=seed)
     likeliest = np.isclose(drawn, drawn.max(1, keepdims=True), rtol=0, atol=ROUNDING)
     shares = (likeliest / likeliest.sum(1, keepdims=True)).mean(0)

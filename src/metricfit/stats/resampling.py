@@ -1,8 +1,8 @@
-"""Resamples as multiplicities: how often each sample was drawn, so that nothing is ever copied or sorted again.
+"""Resamples as multiplicities: how often each sample was drawn, so that samples are not copied or sorted again.
 
-A resample is a row of whole numbers, one a sample. Counts at a threshold, and at every threshold of one sorted order,
-are sums of it. Samples that nothing tells apart (of one class, on one side of a fixed threshold) are kept as one row of
-a table with their number, and the row's multiplicity is drawn at once: a binomial instead of n draws.
+A resample is a row of integers, one per sample. Counts at one threshold, and at all thresholds of one sorted order, are
+weighted sums with these integers. Samples that are equal for the metric (of one class, on one side of a fixed
+threshold) form one row of a table, whose multiplicity is drawn at once: one binomial number instead of n draws.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Seed = int | np.random.Generator
 
-AT_ONCE = 2**16  # multiplicities: a block stays in the cache
-WORTH_TABULATING = 8  # drawing a row's multiplicity costs about as much as drawing so many samples
+BLOCK_SIZE = 2**16  # multiplicities per block, so that a block stays in the cache
+WORTH_TABULATING = 8  # drawing a row's multiplicity costs about as much as drawing this many samples
 
 
 @dataclass(frozen=True)
 class Table:
-    """Samples of one or two models, equal ones in one row with their number in ``size``."""
+    """Samples of one or two models; equal samples share a row, and ``size`` is their number."""
 
     columns: tuple[Floats, ...]
     target: Floats
@@ -34,8 +34,10 @@ class Table:
     size: Integers
 
     @classmethod
-    def of(cls, columns: tuple[Floats, ...], target: Floats, weight: Floats | None, group: Integers | None) -> Table:
-        """Samples with weights or groups are told apart by them and stay as they are."""
+    def from_samples(
+        cls, columns: tuple[Floats, ...], target: Floats, weight: Floats | None, group: Integers | None
+    ) -> Table:
+        """Make a table; samples with weights or groups keep one row each."""
         if weight is None and group is None:
             code = target.astype(np.int64)
             for column in columns:
@@ -48,53 +50,57 @@ class Table:
 
     @property
     def positive(self) -> Floats:
-        """What one draw of a row adds to the positives."""
+        """What one draw of each row adds to the positives."""
         return self.target if self.weight is None else self.target * self.weight
 
     @property
     def negative(self) -> Floats:
-        """What one draw of a row adds to the negatives."""
+        """What one draw of each row adds to the negatives."""
         return 1 - self.target if self.weight is None else (1 - self.target) * self.weight
 
 
 class Resampler:
     """Draws units (samples, or whole groups) with replacement, as many as there are.
 
-    Stratified, the units that hold a positive are drawn apart from those that hold none: where the unit is a sample,
-    every resample has as many positives and negatives as the data.
+    With ``stratified``, units with a positive and units without are drawn separately. If the units are samples, every
+    resample then has as many positives and negatives as the data.
     """
 
     def __init__(self, table: Table, *, stratified: bool, seed: Seed) -> None:
         self._unit = None if table.group is None else np.unique(table.group, return_inverse=True)[1]
-        holds = table.target > 0 if self._unit is None else np.bincount(self._unit, weights=table.target) > 0
-        size = table.size if self._unit is None else np.ones(len(holds), dtype=np.int64)
-        strata = (np.flatnonzero(holds), np.flatnonzero(~holds)) if stratified else (np.arange(len(holds)),)
+        has_positive = table.target > 0 if self._unit is None else np.bincount(self._unit, weights=table.target) > 0
+        size = table.size if self._unit is None else np.ones(len(has_positive), dtype=np.int64)
+        strata = (
+            (np.flatnonzero(has_positive), np.flatnonzero(~has_positive))
+            if stratified
+            else (np.arange(len(has_positive)),)
+        )
         self._strata = [(stratum, size[stratum]) for stratum in strata if len(stratum)]
         if all(number.sum() == 1 for _, number in self._strata):
-            what, remedy = ("sample", "") if self._unit is None else ("group", "; without groups= samples are drawn")
-            where = " with a positive, and one without," if len(self._strata) > 1 else ""
+            unit, remedy = ("sample", "") if self._unit is None else ("group", "; without groups= samples are drawn")
+            strata_text = " with a positive, and one without," if len(self._strata) > 1 else ""
             raise InvalidValueError(
-                f"one {what}{where} cannot be resampled: every draw would be the data themselves{remedy}"
+                f"one {unit}{strata_text} cannot be resampled: every resample would equal the data{remedy}"
             )
-        self._units, self._rows = len(holds), len(table.target)
+        self._units, self._rows = len(has_positive), len(table.target)
         self._rng = np.random.default_rng(seed)
 
     def draw(self, resamples: int) -> Iterator[Integers]:
-        """Multiplicities ``(some, rows)``, block by block, ``resamples`` in all."""
-        at_once = max(1, AT_ONCE // self._rows)
-        for start in range(0, resamples, at_once):
-            yield self._block(min(at_once, resamples - start))
+        """Yield blocks of multiplicities, each with one line per resample, until there are ``resamples`` lines."""
+        lines = max(1, BLOCK_SIZE // self._rows)
+        for start in range(0, resamples, lines):
+            yield self._draw_block(min(lines, resamples - start))
 
-    def _block(self, resamples: int) -> Integers:
+    def _draw_block(self, resamples: int) -> Integers:
         drawn = np.empty((resamples, self._units), dtype=np.int64)
         for stratum, size in self._strata:
-            drawn[:, stratum] = self._multinomial(size, resamples)
+            drawn[:, stratum] = self._draw_multinomial(size, resamples)
         return drawn if self._unit is None else drawn.take(self._unit, axis=1)
 
-    def _multinomial(self, size: Integers, resamples: int) -> Integers:
+    def _draw_multinomial(self, size: Integers, resamples: int) -> Integers:
         n = len(size)
         if size.sum() > n:
             return self._rng.multinomial(size.sum(), size / size.sum(), size=resamples)
-        which = self._rng.integers(0, n, size=(resamples, n))
-        which += n * np.arange(resamples)[:, None]
-        return np.bincount(which.ravel(), minlength=n * resamples).reshape(resamples, n)
+        drawn_rows = self._rng.integers(0, n, size=(resamples, n))
+        drawn_rows += n * np.arange(resamples)[:, None]
+        return np.bincount(drawn_rows.ravel(), minlength=n * resamples).reshape(resamples, n)
