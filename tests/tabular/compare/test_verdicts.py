@@ -67,6 +67,15 @@ def test_the_verdict_names_its_rule_in_one_sentence():
         assert word in RULE
 
 
+@pytest.mark.parametrize(("metric", "span"), [("f1", 1.0), ("mcc", 2.0)])
+def test_intervals_of_differences_stay_where_differences_can_lie(metric, span):
+    """Three folds that disagree give a t interval of several units; two values of F1 differ by at most 1."""
+    base, other = [0.9, 0.1, 0.5], [0.2, 0.8, 0.5]
+    assert compare_splits(other, base, test_fraction=1 / 3, level=1 - 0.05 / 2).interval.high > span
+    for comparison, _ in compare_with(base, [other, other[::-1]], get_metric(metric)):
+        assert tuple(comparison.interval) == (-span, span)
+
+
 def test_p_values_are_holms_and_intervals_are_simultaneous():
     found = {row.name: row for row in rows(table(boosted_trees=BETTER, focal_loss=WIDE))}
     raw = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from metricfit import stats
@@ -123,7 +124,8 @@ def compare_two(
     """Compare two methods on the folds of one cross-validation; None where they are equal on every fold.
 
     ``comparisons`` is the number of comparisons made together: the level of the interval is raised for it, from 95 %
-    to 100 % - 5 % / comparisons (Bonferroni).
+    to 100 % - 5 % / comparisons (Bonferroni). With few folds it can be wider than the metric allows, so it is cut where
+    no difference of two values can lie: at -1 and 1 for f1.
 
     >>> from metricfit.metrics import get_metric
     >>> compare_two([0.8, 0.7, 0.9], [0.7, 0.7, 0.8], get_metric("f1")).wins
@@ -133,7 +135,7 @@ def compare_two(
         return None
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the values differ by .* on every split")  # the verdict reports it
-        return stats.compare_splits(
+        comparison = stats.compare_splits(
             values,
             base,
             test_fraction=1 / len(values),
@@ -141,6 +143,10 @@ def compare_two(
             minimize=metric.minimize,
             level=1 - (1 - LEVEL) / comparisons,
         )
+    lowest, highest = metric.bounds
+    span = highest - lowest
+    low, high = comparison.interval
+    return replace(comparison, interval=stats.Interval(max(low, -span), min(high, span)))
 
 
 def is_constant(comparison: stats.SplitComparison) -> bool:
