@@ -217,7 +217,10 @@ WRONG = {
     "best_loss": (lambda: as_monitor("best loss"), "threshold='best' needs a metric of decisions, such as 'f1'"),
     "best_auroc": (lambda: as_monitor("best auroc"), "needs a metric of decisions"),
     "subject_to": (lambda: Monitor("auroc", subject_to="recall >= 0.9"), "subject_to needs a metric of decisions"),
-    "average": (lambda: Monitor("f1", average=None), "one number; average=None gives one a class"),
+    "average": (
+        lambda: Monitor("f1", average=None),
+        "a monitor is one number, but average=None gives one number per class",
+    ),
     "unknown": (lambda: Monitor("f11"), "f11"),
     "requirement": (lambda: Monitor("f1", subject_to="recall > many"), "recall"),
 }
@@ -231,7 +234,7 @@ def test_a_wrong_monitor_is_refused_where_it_is_made(make, message):
 
 def test_several_outputs_have_no_best_threshold():
     with pytest.raises(
-        ValueError, match="best f1 is measured on one output; for several classes or labels watch the metric"
+        ValueError, match="best f1 is measured on one output; for several classes or labels monitor a metric"
     ):
         Monitor("f1", threshold="best").measure(torch.randn(5, 3), torch.arange(5) % 3)
 
@@ -242,7 +245,7 @@ def test_logits_that_are_nan_are_refused():
 
 
 def test_the_loss_is_not_a_monitors_to_measure():
-    with pytest.raises(ValueError, match="the loss is measured by the objective"):
+    with pytest.raises(ValueError, match="the objective measures the loss"):
         Monitor("loss").measure(*binary())
 
 

@@ -1,4 +1,4 @@
-"""What training is watched by: the validation loss, or any metric, at a threshold or at its best one."""
+"""Monitor: the value that decides which epoch is best, such as the validation loss or a metric."""
 
 from __future__ import annotations
 
@@ -29,21 +29,25 @@ RANKINGS = {"auroc": auroc, "average_precision": average_precision}
 
 @dataclass(frozen=True)
 class Monitor:
-    """A number that tells how good the model is on the validation set.
+    """A value that says how good a model is on the validation set.
 
     Args:
         metric: "loss", "auroc", "average_precision", a Metric, its name or a function of Counts.
-        threshold: where decisions are made, a number, or "best": the exact best threshold on the validation set.
-        subject_to: requirements; a model that meets them is better than any that does not, whatever their values.
-            Among models that break them, the one with the smallest violation is best.
-        average: of several classes, as of MetricLoss.
-        ignore_index: samples with this label count for nothing; in ``fit`` by default what the objective ignores.
-        task: "binary", "multiclass" or "multilabel", where the shapes do not tell, as for overlapping masks
-            ``(n, c, h, w)``; in ``fit`` by default the task of the objective.
+        threshold: The decision threshold: a number, or "best" for the exact best threshold on the validation set.
+        subject_to: Requirements. A model that meets them is better than any model that does not, whatever their values.
+            Among models that violate them, the one with the smallest violation is best.
+        average: The average over several classes: "macro", "micro" or "weighted".
+        ignore_index: Samples with this label are ignored. In ``fit`` the default is what the objective ignores.
+        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings, as for
+            overlapping masks ``(n, c, h, w)``. In ``fit`` the default is the task of the objective.
 
-    >>> monitor = Monitor("f1", threshold="best")
-    >>> monitor.measure(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 1, 0]))
-    Measured(value=1.0, threshold=0.5, feasible=True, violation=0.0)
+    Raises:
+        ValueError: The metric is unknown, or the settings do not go with it.
+
+    Example:
+        >>> monitor = Monitor("f1", threshold="best")
+        >>> monitor.measure(torch.tensor([2.0, 1.0, -1.0]), torch.tensor([1, 1, 0]))
+        Measured(value=1.0, threshold=0.5, feasible=True, violation=0.0)
     """
 
     metric: str | Metric | Formula = "loss"
@@ -69,31 +73,33 @@ class Monitor:
                 raise InvalidValueError(f"{what} needs a metric of decisions, such as 'f1', not {self.metric!r}")
             return
         try:
-            found = get_metric(self.metric)
+            metric = get_metric(self.metric)
         except ValueError as error:
-            also = ", ".join(("loss", *RANKINGS))
-            raise InvalidValueError(f"{error}. A monitor, but no metric of decisions, are {also}") from None
-        object.__setattr__(self, "_metric", found)
-        assert self._metric is not None
+            others = ", ".join(("loss", *RANKINGS))
+            raise InvalidValueError(f"{error}. A monitor can also be one of {others}") from None
+        object.__setattr__(self, "_metric", metric)
         if self.average is None:
-            raise InvalidValueError("what is watched is one number; average=None gives one a class")
-        check_average(self._metric, self.average)
-        given = self.subject_to
-        several = () if given is None else (given,) if isinstance(given, (str, Requirement)) else given
-        object.__setattr__(self, "requirements", tuple(parse_requirement(each) for each in several))
+            raise InvalidValueError("a monitor is one number, but average=None gives one number per class")
+        check_average(metric, self.average)
+        requirements = self.subject_to
+        if requirements is None:
+            requirements = ()
+        elif isinstance(requirements, (str, Requirement)):
+            requirements = (requirements,)
+        object.__setattr__(self, "requirements", tuple(map(parse_requirement, requirements)))
 
     @property
     def is_loss(self) -> bool:
-        """Whether it is the validation loss that is watched."""
+        """Whether the monitor is the validation loss."""
         return self.metric == "loss"
 
     @property
     def name(self) -> str:
-        """What the history calls it."""
+        """The name in the history."""
         if self._metric is None:
             return str(self.metric)
         best = "best " if self.threshold == "best" else ""
-        return f"{best}{self._metric.name}" + "".join(f", {each}" for each in self.requirements)
+        return f"{best}{self._metric.name}" + "".join(f", {requirement}" for requirement in self.requirements)
 
     @property
     def minimize(self) -> bool:
@@ -109,8 +115,15 @@ class Monitor:
         Args:
             measured: The new measurement; a plain number is a value without requirements.
             than: The measurement to compare it with.
+
+        Returns:
+            Whether the new measurement is better.
+
+        Example:
+            >>> Monitor("f1").better(0.8, than=0.7), Monitor("loss").better(0.8, than=0.7)
+            (True, False)
         """
-        new, old = (each if isinstance(each, Measured) else Measured(each, math.nan) for each in (measured, than))
+        new, old = (value if isinstance(value, Measured) else Measured(value, math.nan) for value in (measured, than))
         if math.isnan(new.value) or math.isnan(old.value):
             return not math.isnan(new.value)
         if new.feasible != old.feasible:
@@ -120,35 +133,51 @@ class Monitor:
         return new.value < old.value if self.minimize else new.value > old.value
 
     def measure(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Measured:
-        """The value on these logits, the threshold it was taken at, and whether the requirements hold there."""
+        """Measure logits against labels.
+
+        Args:
+            logits: The logits of all samples.
+            target: Their labels.
+            weight: Their weights, if there are any.
+
+        Returns:
+            The value, the threshold that it was measured at, and whether the requirements hold there.
+
+        Raises:
+            ValueError: The monitor is the loss, or logits and labels do not go with the metric.
+
+        Example:
+            >>> Monitor("accuracy").measure(torch.tensor([2.0, -1.0]), torch.tensor([1, 1])).value
+            0.5
+        """
         logits, target = logits.detach(), target.detach()
         check_nan_logits(logits)
         if self.is_loss:
-            raise InvalidValueError("the loss is measured by the objective, not by a monitor")
+            raise InvalidValueError("the objective measures the loss, not the monitor")
         task = settle_task(logits, target, self.task, ignore_index=self.ignore_index)
         samples = canonical(logits, target, task=task, weight=weight, ignore_index=self.ignore_index)
         if self._metric is None:
             return Measured(float(RANKINGS[str(self.metric)](*self._one_output(samples))), math.nan)
         if self.threshold == "best":
             return self._at_best(*self._one_output(samples))
-        exclusive = isinstance(samples, Classes)  # the largest logit decides, at no threshold
+        exclusive = isinstance(samples, Classes)  # the class with the largest logit is chosen, without a threshold
         counts = Counts(*samples.hard(float(self.threshold)), exclusive=samples.exclusive)
         value = averaged(self._metric, counts, self.average).item()
-        feasible = all(bool(each.holds(counts).all()) for each in self.requirements)
-        violation = sum(float(each.violation(counts).clamp(min=0).sum()) for each in self.requirements)
-        at = math.nan if exclusive else float(self.threshold)
-        return Measured(value, at, feasible, 0.0 if feasible else violation)
+        feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
+        violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]
+        threshold = math.nan if exclusive else float(self.threshold)
+        return Measured(value, threshold, feasible, 0.0 if feasible else sum(violations))
 
     def _one_output(self, samples: SettledBatch) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The logits, labels and weights of a model with one output, which rankings and "best" are measured on.
+        """Return logits, labels and weights of a model with one output, which rankings and "best" need.
 
         Raises:
             InvalidValueError: There are several classes or labels.
         """
         if isinstance(samples, Classes) or samples.logits.shape[0] > 1:
             raise InvalidValueError(
-                f"{self.name} is measured on one output; for several classes or labels watch the metric at a number, "
-                "such as 'f1' at 0.5"
+                f"{self.name} is measured on one output; for several classes or labels monitor a metric at a fixed "
+                "threshold, such as 'f1' at 0.5"
             )
         return samples.logits[0], samples.target[0], None if samples.weight is None else samples.weight[0]
 
@@ -158,8 +187,10 @@ class Monitor:
         requirements = list(self.requirements)
         try:
             best = best_of_sweep(candidates, self._metric, requirements)
-        except InfeasibleError:  # of the thresholds with the smallest violation, the one with the best value
-            violations = torch.stack([one_class(each, candidates.counts).clamp(min=0) for each in requirements]).sum(0)
+        except InfeasibleError:  # take the best value among the thresholds with the smallest violation
+            violations = torch.stack(
+                [one_class(requirement, candidates.counts).clamp(min=0) for requirement in requirements]
+            ).sum(0)
             smallest = float(violations.min())
             nearest = violations <= smallest + ROUNDING
             counts = candidates.counts.map(lambda count: count[nearest])
@@ -170,13 +201,17 @@ class Monitor:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a monitor found on a set of samples.
+    """A measurement of a monitor.
 
     Attributes:
         value: The monitored value.
-        threshold: The threshold it was taken at; NaN where there is none.
+        threshold: The threshold that it was measured at; NaN if there is none.
         feasible: Whether all requirements hold.
-        violation: The sum of what the requirements are missed by; 0 where they hold.
+        violation: The sum of the amounts by which requirements are violated; 0 if they hold.
+
+    Example:
+        >>> Measured(0.9, threshold=0.5).feasible
+        True
     """
 
     value: float
@@ -185,10 +220,10 @@ class Measured:
     violation: float = 0.0
 
 
-def as_monitor(given: str | Metric | Monitor | Formula) -> Monitor:
-    """A Monitor of what was given; ``"best f1"`` is f1 at its best threshold."""
-    if isinstance(given, Monitor):
-        return given
-    if isinstance(given, str) and given.startswith("best "):
-        return Monitor(given.removeprefix("best ").strip(), threshold="best")
-    return Monitor(given)
+def as_monitor(monitor: str | Metric | Monitor | Formula) -> Monitor:
+    """Return a Monitor; ``"best f1"`` is f1 at its best threshold."""
+    if isinstance(monitor, Monitor):
+        return monitor
+    if isinstance(monitor, str) and monitor.startswith("best "):
+        return Monitor(monitor.removeprefix("best ").strip(), threshold="best")
+    return Monitor(monitor)

@@ -1,4 +1,4 @@
-"""A stage of training: what is minimised, for how long, and what is watched."""
+"""A stage of training: the loss, the number of epochs, the monitor, and how they are used."""
 
 from __future__ import annotations
 
@@ -31,24 +31,32 @@ DEFAULT_LR = 1e-3
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage; what is None is taken from the arguments of ``fit``.
+    """One stage of training. Settings that are None are taken from the arguments of ``fit``.
 
     Args:
-        objective: the loss to minimise.
-        epochs: at most so many.
-        lr: the learning rate.
-        monitor: what is monitored on the validation set: "loss", a metric, "best f1", or a Monitor. The weights where
-            it was best are kept, and ``patience`` counts from there. "loss" is the objective by a measure that is the
-            same in all epochs: without the constraints' terms of an AugmentedLagrangian, and with Annealed steps at
-            their end, which is the form nearest to the metric. Where the objective has requirements, epochs that meet
-            them on the validation set are better than those that do not, whatever is monitored.
-        patience: stop after so many epochs without a better value.
-        optimizer: called as ``optimizer(parameters, lr=lr)``.
-        scheduler: called as ``scheduler(optimizer)``, or, if it has a parameter ``total_steps``, as
+        objective: The loss to minimise.
+        epochs: Maximum number of epochs.
+        lr: The learning rate.
+        monitor: The monitored value on the validation set: "loss", a metric, "best f1", or a Monitor. The weights of
+            the best epoch are kept, and ``patience`` counts from there. "loss" is measured in the same way in all
+            epochs: without the constraint terms of an AugmentedLagrangian, and with Annealed steps at their end, where
+            they are closest to the metric. If the objective has requirements, epochs that meet them on the validation
+            set are better than epochs that do not, whatever is monitored.
+        patience: Number of epochs without a better value after which the stage stops.
+        optimizer: Called as ``optimizer(parameters, lr=lr)``.
+        scheduler: Called as ``scheduler(optimizer)``, or, if it has a parameter ``total_steps``, as
             ``scheduler(optimizer, total_steps=n)`` with the number of optimiser steps of the stage.
-        scheduler_step: "epoch" or "batch", how often the scheduler moves; by default per batch for OneCycleLR and
-            CyclicLR, and per epoch for all others.
-        name: what the history calls the stage.
+        scheduler_step: "epoch" or "batch", how often the scheduler moves. By default once per batch for OneCycleLR and
+            CyclicLR, and once per epoch for all others.
+        name: The name of the stage in the history.
+
+    Raises:
+        TypeError: The objective is not a module, or the optimiser or scheduler is an object instead of a function.
+        ValueError: A number is out of range.
+
+    Example:
+        >>> Stage(nn.BCEWithLogitsLoss(), epochs=20, lr=3e-4, name="warm-up").epochs
+        20
     """
 
     objective: nn.Module
@@ -85,13 +93,13 @@ class Stage:
         if self.lr is not None and not self.lr > 0:
             raise InvalidValueError(f"lr must be above 0, got {self.lr}")
 
-    def filled(self, **usual: Any) -> Stage:
-        """The stage with what it left open taken from these."""
-        return replace(self, **{key: value for key, value in usual.items() if getattr(self, key) is None})
+    def filled(self, **defaults: Any) -> Stage:
+        """Return the stage with these settings wherever its own are None."""
+        return replace(self, **{key: value for key, value in defaults.items() if getattr(self, key) is None})
 
     @property
     def watched(self) -> Monitor:
-        """The monitor, parsed; what it ignores and its task are by default those of the objective."""
+        """The monitor; what it ignores and its task are by default those of the objective."""
         monitor = as_monitor("loss" if self.monitor is None else self.monitor)
         if monitor.is_loss:
             return monitor
@@ -104,19 +112,20 @@ class Stage:
 
 
 def tasks_of(objective: nn.Module) -> set[Task]:
-    """The tasks that the parts of an objective were given."""
-    given = (getattr(module, "task", None) for module in objective.modules())
-    return {task for task in given if task in TASKS}
+    """Return the tasks that the parts of an objective name."""
+    tasks = (getattr(module, "task", None) for module in objective.modules())
+    return {task for task in tasks if task in TASKS}
 
 
 def ignored_by(*objectives: nn.Module) -> set[int]:
-    """The labels that count for nothing in these objectives, or in a part of them."""
+    """Return the labels that these objectives, or parts of them, ignore."""
     modules = (module for objective in objectives for module in objective.modules())
-    return {given for given in (getattr(module, "ignore_index", None) for module in modules) if given is not None}
+    labels = (getattr(module, "ignore_index", None) for module in modules)
+    return {label for label in labels if label is not None}
 
 
 def without_ignored(y: Tensor, stages: Iterable[Stage]) -> Tensor:
-    """The labels with -1, which is no class, for those that the stages' objectives ignore."""
+    """Replace the labels that the stages' objectives ignore by -1, which is no class."""
     ignored = ignored_by(*(stage.objective for stage in stages))
     if not ignored or y.dtype == torch.bool:
         return y
@@ -126,33 +135,33 @@ def without_ignored(y: Tensor, stages: Iterable[Stage]) -> Tensor:
     return labels
 
 
-def stages_of(objective: nn.Module | Stage | Iterable[Stage], **usual: Any) -> list[Stage]:
-    """What fit was given as objective, as a list of stages with nothing left open."""
+def stages_of(objective: nn.Module | Stage | Iterable[Stage], **defaults: Any) -> list[Stage]:
+    """Return the objective of ``fit`` as a list of stages with these defaults and distinct names."""
     if isinstance(objective, nn.Module):
-        given = [Stage(objective)]
+        stages = [Stage(objective)]
     elif isinstance(objective, Stage):
-        given = [objective]
+        stages = [objective]
     else:
-        given = list(objective) if isinstance(objective, Iterable) and not isinstance(objective, (type, str)) else []
-    if not given or not all(isinstance(each, Stage) for each in given):
+        stages = list(objective) if isinstance(objective, Iterable) and not isinstance(objective, (type, str)) else []
+    if not stages or not all(isinstance(stage, Stage) for stage in stages):
         raise InvalidTypeError(
             f"the objective is a loss, a Stage or a list of Stages such as recipes.mix('f1'); got {quote(objective)}"
             f"{_uncalled(objective)}"
         )
-    filled = [each.filled(**usual, name=f"stage {at}") for at, each in enumerate(given)]
-    names = [str(each.name) for each in filled]
-    before = [names[:at].count(name) for at, name in enumerate(names)]  # the history tells stages apart by their names
+    filled = [stage.filled(**defaults, name=f"stage {number}") for number, stage in enumerate(stages)]
+    names = [str(stage.name) for stage in filled]
+    earlier = [names[:number].count(name) for number, name in enumerate(names)]
     return [
-        replace(each, name=f"{name} ({times + 1})") if times else each
-        for each, name, times in zip(filled, names, before, strict=True)
+        replace(stage, name=f"{name} ({times + 1})") if times else stage
+        for stage, name, times in zip(filled, names, earlier, strict=True)
     ]
 
 
-def _uncalled(given: Any) -> str:
-    """What to do about a class, a recipe or a function in an objective's place."""
-    if isinstance(given, type) or getattr(given, "__module__", None) == "metricfit.train.recipes":
-        return f": call it, {given.__name__}(...)"
-    return ": make it a module, with forward(logits, target)" if callable(given) else ""
+def _uncalled(objective: Any) -> str:
+    """Return the remedy for a class, a recipe or a function that was passed as objective."""
+    if isinstance(objective, type) or getattr(objective, "__module__", None) == "metricfit.train.recipes":
+        return f": call it, {objective.__name__}(...)"
+    return ": make it a module, with forward(logits, target)" if callable(objective) else ""
 
 
 class Objective:
@@ -163,37 +172,37 @@ class Objective:
         self.accepts = accepted_arguments(loss)
 
     def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
-        """The loss of a batch."""
+        """Return the loss of a batch."""
         return self.of(self.loss, logits, batch)
 
     def of(self, call: Callable[..., Tensor], logits: Tensor, batch: Batch) -> Tensor:
-        """The loss by any callable of its signature, of logits and labels in matching shapes."""
+        """Call the loss, or another callable of its signature, with logits and labels in matching shapes."""
         logits, y = matched(logits, batch.y)
         if batch.weight is not None and not self.accepts.weight:
             raise InvalidValueError(f"weights were given, but {type(self.loss).__name__} takes none")
         return call_loss(call, logits, y, self.accepts, weight=batch.weight, index=batch.index, group=batch.group)
 
     def update(self) -> None:
-        """At the end of an epoch: move multipliers."""
+        """Move the multipliers, at the end of an epoch."""
         if hasattr(self.loss, "update"):
             self.loss.update()  # type: ignore[operator]
 
     def observe(self, value: Tensor) -> None:
-        """After validation, with a value of which higher is better."""
+        """Pass on a value after validation; higher is better."""
         if hasattr(self.loss, "observe"):
             self.loss.observe(value)  # type: ignore[operator]
 
     @property
     def comparison(self) -> str:
-        """The name of the loss's method by which epochs are compared.
+        """The name of the loss's method that compares epochs.
 
-        The terms of an augmented Lagrangian change with its multipliers, so its objective alone is compared.
+        The constraint terms of an augmented Lagrangian change with its multipliers, so they are left out.
         """
         return "unconstrained" if isinstance(self.loss, AugmentedLagrangian) else "forward"
 
     @contextmanager
     def finally_annealed(self) -> Iterator[None]:
-        """With all annealed steps at their end, so that losses of different epochs can be compared."""
+        """Put all annealed steps at their end for a while, so that losses of different epochs can be compared."""
         steps = [self.loss.get_submodule(name) for name in self.annealed()]
         before = [step.a.clone() for step in steps]  # type: ignore[operator]
         for step in steps:
@@ -205,32 +214,32 @@ class Objective:
                 step.a.copy_(a)  # type: ignore[operator]
 
     def comparable(self, logits: Tensor, batch: Batch) -> Tensor:
-        """The loss of a set of samples, by a measure that is the same in all epochs of a stage."""
+        """Return the loss of samples in a form that is the same in all epochs of a stage."""
         with self.finally_annealed():
             call = getattr(self.loss, self.comparison) if self.comparison != "forward" else self.loss
             return self.of(call, logits, batch)
 
     def requirements(self) -> list[RequirementConstraint]:
-        """The requirements that the loss is minimised under, which can be measured on any set of samples."""
+        """Return the requirements of the loss, which can be measured on any samples."""
         if not isinstance(self.loss, AugmentedLagrangian):
             return []
-        return [each for each in self.loss.constraints if isinstance(each, RequirementConstraint)]
+        return [item for item in self.loss.constraints if isinstance(item, RequirementConstraint)]
 
     def annealed(self) -> list[str]:
-        """The names of steps that move from one form to another during training."""
+        """Return the names of annealed steps."""
         return [name for name, module in self.loss.named_modules() if isinstance(module, Annealed)]
 
 
 def matched(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Shapes and types as torch's own losses ask for them.
+    """Return logits and labels in the shapes and types that torch's losses expect.
 
-    One column of logits, or of labels, as a row; yes-or-no labels of the logits' type; class numbers as int64.
+    A single column is squeezed, binary labels take the logits' type, and class numbers become int64.
     """
     if logits.dim() == y.dim() + 1 and logits.shape[-1] == 1:
         logits = logits.squeeze(-1)
     elif y.dim() == logits.dim() + 1 and y.shape[-1] == 1:
         y = y.squeeze(-1)
     if not y.is_floating_point():
-        yes_or_no = logits.dtype if logits.is_floating_point() else torch.get_default_dtype()
-        y = y.to(yes_or_no if logits.shape == y.shape else torch.int64)
+        binary_dtype = logits.dtype if logits.is_floating_point() else torch.get_default_dtype()
+        y = y.to(binary_dtype if logits.shape == y.shape else torch.int64)
     return logits, y
