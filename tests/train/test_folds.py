@@ -178,7 +178,7 @@ def test_several_labels_with_folds_of_ones_own():
     splits = [(torch.arange(100, N), torch.arange(100)), (torch.arange(100), torch.arange(100, N))]
     found = fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), folds=splits, **SETTINGS)
     assert torch.equal(found.predict(x), (found.logits(x) >= 0).long())
-    with pytest.raises(ValueError, match=r"one label a sample.*\(200, 2\); give folds as a list"):
+    with pytest.raises(ValueError, match=r"one label per sample.*\(200, 2\); give folds as a list"):
         fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), folds=2)
 
 
@@ -231,7 +231,7 @@ def test_a_model_instead_of_what_makes_one_is_refused():
 
 
 def test_requirements_on_no_threshold_are_refused():
-    with pytest.raises(ValueError, match="subject_to is of the threshold that metric= tunes"):
+    with pytest.raises(ValueError, match="subject_to restricts the threshold that metric= tunes"):
         fit_folds(network, data(), WeightedBCELoss(), folds=2, subject_to="recall >= 0.5")
 
 

@@ -1,4 +1,4 @@
-"""Training: fit, recipes, populations, checkpoints. Needs the extra ``train``; each name is loaded when first used."""
+"""Training: fit, recipes, populations and checkpoints. Needs the extra ``train``; names are loaded when first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks: what others may do while a model trains."""
+"""Callbacks: objects that are called while a model trains."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ Outputs = Callable[[Sequence[Tensor]], list[Tensor]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What lies ahead.
+    """The planned training, which callbacks receive at the start.
 
     Attributes:
-        stages: the name and the number of epochs of each stage.
-        members: the number of models that are trained side by side.
-        steps_per_epoch: the number of optimiser steps per epoch; of a DataLoader, the number that it announces, which
+        stages: The name and the maximum number of epochs of each stage.
+        members: The number of models that are trained side by side.
+        steps_per_epoch: The number of optimiser steps per epoch. For a DataLoader, the number that it announces, which
             may differ from the number that it gives; None if it announces none.
+
+    Example:
+        >>> Plan(stages=(("bce", 10), ("metric", 5)), members=1, steps_per_epoch=20).stages[0]
+        ('bce', 10)
     """
 
     stages: tuple[tuple[str, int], ...]
@@ -34,29 +38,66 @@ class Plan:
 
 
 class Callback:
-    """Override what you need. Callbacks see, and do not change, what happens; they are called on rank 0 alone."""
+    """Base class of callbacks: override the methods that you need.
+
+    Callbacks observe training and do not change it. They are called on rank 0 only.
+
+    Example:
+        >>> class PrintLoss(Callback):
+        ...     def epoch_ended(self, rows):
+        ...         print(rows[0]["train_loss"])
+        >>> PrintLoss().epoch_ended([{"epoch": 0, "train_loss": 0.5}])
+        0.5
+    """
 
     def started(self, plan: Plan, step: int) -> None:
-        """Training begins, or goes on from a checkpoint at this step."""
+        """Training starts, or continues from a checkpoint.
+
+        Args:
+            plan: The planned training.
+            step: The number of optimiser steps that were made before.
+        """
 
     def stepped(self, step: int, losses: Tensor) -> None:
-        """An optimiser step was made; the active members' losses, on their device."""
+        """An optimiser step was made.
+
+        Args:
+            step: The number of optimiser steps so far.
+            losses: The losses of the active members, on their device.
+        """
 
     def improved(self, members: Sequence[int], outputs: Outputs) -> None:
-        """These members are better than ever on the validation set, and their weights were kept.
+        """These members reached their best value on the validation set so far, and their weights were kept.
 
-        ``outputs`` takes inputs, a tensor for each of them, and gives their logits, without gradient and dropout.
+        Args:
+            members: The numbers of the members.
+            outputs: Takes one tensor of inputs per member and returns their logits, without gradient and dropout.
         """
 
     def epoch_ended(self, rows: Sequence[Row]) -> None:
-        """An epoch is over; the history's new rows, one for each active member."""
+        """An epoch has ended.
+
+        Args:
+            rows: The new rows of the history, one per active member.
+        """
 
     def finished(self) -> None:
-        """Training is over, or an error has ended it."""
+        """Training has ended, normally or by an error."""
 
 
 class TensorBoard(Callback):
-    """Writes every number of the history for TensorBoard; needs the package ``tensorboard``."""
+    """Writes every number of the history for TensorBoard.
+
+    Args:
+        folder: The folder of the log files.
+
+    Raises:
+        ModuleNotFoundError: The package ``tensorboard`` is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> TensorBoard(tempfile.mkdtemp()).finished()  # doctest: +SKIP
+    """
 
     def __init__(self, folder: str | Path) -> None:
         with explain_missing("metricfit.train.TensorBoard", ["tensorboard"], "tensorboard"):
@@ -65,7 +106,7 @@ class TensorBoard(Callback):
         self.writer: Any = SummaryWriter(str(folder))
 
     def epoch_ended(self, rows: Sequence[Row]) -> None:
-        """One point a number, at the step reached."""
+        """Write one point per number, at the current step."""
         for row in rows:
             member = f"member {row['member']}/" if "member" in row else ""
             for name, value in row.items():
@@ -73,16 +114,16 @@ class TensorBoard(Callback):
                     self.writer.add_scalar(member + name, value, row["step"])
 
     def finished(self) -> None:
-        """Write out what is left."""
+        """Write what is left, and close the files."""
         self.writer.close()
 
 
 def callbacks_shown(callbacks: Sequence[Callback], progress: bool | None) -> list[Callback]:
-    """The user's callbacks, and a progress bar where one is wanted."""
-    for each in callbacks:
-        if not isinstance(each, Callback):
+    """Return the user's callbacks, and a progress bar if one is wanted."""
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
             raise InvalidTypeError(
-                f"a callback is an object of a class made from metricfit.train.Callback, got {quote(each)}"
+                f"a callback is an object of a class made from metricfit.train.Callback, got {quote(callback)}"
             )
     shown = sys.stderr.isatty() if progress is None else progress
     if not shown:

@@ -1,4 +1,4 @@
-"""fit_folds: an ensemble over folds, whose members are judged, and their threshold tuned, on what they left out."""
+"""fit_folds: an ensemble over folds, evaluated and tuned on the samples that its members did not train on."""
 
 from __future__ import annotations
 
@@ -28,14 +28,21 @@ from metricfit.train.stage import Stage
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The members of ``fit_folds``: their logits are averaged.
+    """An ensemble over folds, which averages the logits of its members.
 
     Attributes:
-        members: each member's FitResult.
-        out_of_fold: each training sample's logits by the members that did not train on it.
-        threshold: the best threshold on those, for the metric that was asked for; None if none was.
-        value: the metric there.
-        exclusive: whether one of several classes is right, so that the largest logit decides.
+        members: The FitResult of each member.
+        out_of_fold: The logits of each training sample by the members that did not train on it.
+        threshold: The best threshold for the metric on these logits; None without a metric.
+        value: The value of the metric at this threshold.
+        exclusive: Whether the classes exclude each other, so that the class with the largest logit is chosen.
+
+    Example:
+        >>> from metricfit.losses import WeightedBCELoss
+        >>> x = torch.randn(40, 3)
+        >>> ensemble = fit_folds(lambda: nn.Linear(3, 1), (x, x[:, 0] > 0), WeightedBCELoss(), folds=2, epochs=1)
+        >>> ensemble.predict(x).shape
+        torch.Size([40])
     """
 
     members: list[FitResult]
@@ -46,19 +53,34 @@ class Ensemble:
 
     @torch.no_grad()
     def logits(self, x: Any, chunk: int = SAMPLES_AT_ONCE) -> Tensor:
-        """The mean of the members' logits."""
+        """Return the mean of the members' logits.
+
+        Args:
+            x: The inputs.
+            chunk: Number of samples per forward pass.
+
+        Returns:
+            The logits, one row per sample.
+        """
         first = self.members[0].model
         inputs = as_tensor(x, "x", keep=True)
         inputs = inputs.to(type_of(first)) if inputs.is_floating_point() else inputs
         device = next(first.parameters()).device
         parts = [
-            torch.stack([each.model(part.to(device)) for each in self.members]).mean(0)
+            torch.stack([member.model(part.to(device)) for member in self.members]).mean(0)
             for part in torch.split(inputs, chunk)
         ]
         return torch.cat(parts)
 
     def predict(self, x: Any) -> Tensor:
-        """Decisions: of two classes, or of several labels, at the threshold, 0.5 if none was tuned."""
+        """Return decisions: at the threshold, or at 0.5 if none was tuned; of exclusive classes, the class.
+
+        Args:
+            x: The inputs.
+
+        Returns:
+            Class numbers, or 0 and 1 for two classes and for labels.
+        """
         logits = self.logits(x)
         if self.exclusive:
             return logits.argmax(1)
@@ -78,23 +100,34 @@ def fit_folds(
     seed: int = 0,
     **settings: Any,
 ) -> Ensemble:
-    """An ensemble over folds: each member trains on all folds but one, and stops and is judged on that one.
+    """Train an ensemble over folds: each member trains on all folds but one, and is validated on that one.
 
     Args:
-        make_model: makes a fresh model.
+        make_model: Returns a fresh model.
         train: ``(X, y)`` or ``(X, y, weight)``.
-        objective: a loss, or stages.
-        folds: how many stratified folds, or for each member its training and validation samples.
-        metric: what the threshold of a binary problem is tuned for, on the out-of-fold logits; None leaves it.
-        subject_to: requirements on that threshold.
-        seed: of the folds, the members' weights and their batches.
-        settings: those of ``fit_population``.
+        objective: A loss, or stages.
+        folds: The number of stratified folds, or for each member its training and validation samples.
+        metric: The metric for which the threshold of a binary problem is tuned, on the out-of-fold logits. With None
+            no threshold is tuned.
+        subject_to: Requirements on that threshold.
+        seed: Seed of the folds, of the members' initial weights and of their batches.
+        **settings: Settings of ``fit_population``.
 
-    >>> from metricfit.losses import WeightedBCELoss
-    >>> x = torch.randn(80, 3)
-    >>> found = fit_folds(lambda: nn.Linear(3, 1), (x, x[:, 0] > 0), WeightedBCELoss(), folds=4, metric="f1", epochs=2)
-    >>> found.out_of_fold.shape, len(found.members)
-    (torch.Size([80, 1]), 4)
+    Returns:
+        The ensemble, with out-of-fold logits and the tuned threshold.
+
+    Raises:
+        ValueError: The folds, the metric or the settings do not go with the data.
+        TypeError: ``make_model`` is not a function, or the data are not in memory.
+        InfeasibleError: No threshold meets the requirements.
+
+    Example:
+        >>> from metricfit.losses import WeightedBCELoss
+        >>> x = torch.randn(80, 3)
+        >>> data, loss = (x, x[:, 0] > 0), WeightedBCELoss()
+        >>> ensemble = fit_folds(lambda: nn.Linear(3, 1), data, loss, folds=4, metric="f1", epochs=2)
+        >>> ensemble.out_of_fold.shape, len(ensemble.members)
+        (torch.Size([80, 1]), 4)
     """
     if isinstance(make_model, nn.Module) or not callable(make_model):
         raise InvalidTypeError(
@@ -102,15 +135,15 @@ def fit_folds(
             f"{type(make_model).__name__}"
         )
     if subject_to is not None and metric is None:
-        raise InvalidValueError("subject_to is of the threshold that metric= tunes; give metric= as well")
+        raise InvalidValueError("subject_to restricts the threshold that metric= tunes; pass metric= as well")
     data = source(train, "train")
     if not isinstance(data, InMemory):
         raise InvalidTypeError("fit_folds needs data in memory: (X, y) or (X, y, weight)")
     splits = stratified_folds(data.y, int(folds), seed) if isinstance(folds, (int, Integral)) else list(folds)
     models, seeds = [], [seed_of(seed, "member", member) for member in range(len(splits))]
-    for each in seeds:
+    for member_seed in seeds:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(each)
+            torch.manual_seed(member_seed)
             models.append(make_model())
     sample = checks.sample_logits(models[0], data.x)
     if metric is not None and sample.dim() > 1 and sample.shape[1] > 1:
@@ -120,26 +153,26 @@ def fit_folds(
         )
     exclusive = checks.is_exclusive(sample, data.y)
     with warnings.catch_warnings():
-        if subject_to is not None:  # the ensemble's own threshold is to meet the requirements, not each member at 0.5
+        if subject_to is not None:  # the ensemble's threshold must meet them, not each member at 0.5
             warnings.simplefilter("ignore", UnmetRequirementWarning)
         members = fit_population(models, data, objective, splits=splits, seeds=seeds, **settings)
     logits = _out_of_fold(members, data, splits)
     if metric is None:
         return Ensemble(members, logits, None, None, exclusive)
-    seen = torch.zeros(len(data), dtype=torch.bool)
+    has_logits = torch.zeros(len(data), dtype=torch.bool)
     for _, held_out in splits:
-        seen[numbers_of(held_out)] = True
-    weight = None if data.weight is None else data.weight.cpu()[seen]
-    labels = data.y.cpu()[seen].reshape(-1)
-    best = best_probability_threshold(logits.reshape(-1)[seen], labels, metric, subject_to, weight=weight)
+        has_logits[numbers_of(held_out)] = True
+    weight = None if data.weight is None else data.weight.cpu()[has_logits]
+    labels = data.y.cpu()[has_logits].reshape(-1)
+    best = best_probability_threshold(logits.reshape(-1)[has_logits], labels, metric, subject_to, weight=weight)
     return Ensemble(members, logits, best.threshold, best.value)
 
 
 def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:
-    """For each fold the samples outside and inside it, each class dealt out evenly."""
+    """Return the samples outside and inside each fold; each class is distributed evenly."""
     if y.dim() > 1 and y.shape[1:].numel() > 1:
         raise InvalidValueError(
-            f"stratified folds need one label a sample, these have shape {tuple(y.shape)}; give folds as a list of "
+            f"stratified folds need one label per sample, these have shape {tuple(y.shape)}; give folds as a list of "
             "(training, validation) samples"
         )
     labels = y.detach().cpu().reshape(-1)
@@ -155,12 +188,12 @@ def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Ten
     by_class = shuffled[labels[shuffled].argsort(stable=True)]
     fold = torch.empty(len(labels), dtype=torch.long)
     fold[by_class] = torch.arange(len(labels)) % folds
-    return [((fold != each).nonzero().flatten(), (fold == each).nonzero().flatten()) for each in range(folds)]
+    return [((fold != number).nonzero().flatten(), (fold == number).nonzero().flatten()) for number in range(folds)]
 
 
 @torch.no_grad()
 def _out_of_fold(members: Sequence[FitResult], data: InMemory, splits: Sequence[Split]) -> Tensor:
-    """Each sample's logits by the members that held it out, averaged where several did; NaN where none did."""
+    """Return each sample's mean logits over the members that held it out; NaN if none did."""
     total: Tensor | None = None
     times = torch.zeros(len(data))
     for member, (_, held_out) in zip(members, splits, strict=True):

@@ -1,4 +1,4 @@
-"""History: what happened, epoch by epoch, as a table."""
+"""History: a table with one row per epoch."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ Row = dict[str, Any]
 
 
 class History(Sequence[Row]):
-    """One row an epoch; columns by name.
+    """A table of training with one row per epoch. ``history["train_loss"]`` is a column, ``history[0]`` a row.
 
-    >>> history = History([{"epoch": 0, "train_loss": 0.5}, {"epoch": 1, "train_loss": 0.25}])
-    >>> history["train_loss"]
-    [0.5, 0.25]
-    >>> print(history)
-    epoch  train_loss
-        0         0.5
-        1        0.25
+    Args:
+        rows: One dictionary per epoch, from the names of columns to their values.
+
+    Raises:
+        KeyError: There is no column of this name.
+
+    Example:
+        >>> history = History([{"epoch": 0, "train_loss": 0.5}, {"epoch": 1, "train_loss": 0.25}])
+        >>> history["train_loss"]
+        [0.5, 0.25]
+        >>> print(history)
+        epoch  train_loss
+            0         0.5
+            1        0.25
     """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
@@ -32,7 +39,7 @@ class History(Sequence[Row]):
         return iter(self.rows)
 
     def __getitem__(self, key: Any) -> Any:
-        """A row by number, rows by slice, a column by name."""
+        """Return a row by number, rows by slice, or a column by name."""
         if not isinstance(key, str):
             return self.rows[key]
         if key not in self.columns:
@@ -40,7 +47,7 @@ class History(Sequence[Row]):
         return [row.get(key) for row in self.rows]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, History) and repr(self.rows) == repr(other.rows)  # by which NaN equals NaN
+        return isinstance(other, History) and repr(self.rows) == repr(other.rows)  # so that NaN equals NaN
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -50,7 +57,7 @@ class History(Sequence[Row]):
         return list(dict.fromkeys(name for row in self.rows for name in row))
 
     def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
+        """Return the table as a pandas DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self.rows)

@@ -1,4 +1,4 @@
-"""A progress bar: where training is, the loss, the metric, the best so far, the time left."""
+"""A progress bar with the loss, the monitored value, the best value so far and the remaining time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from metricfit.train.history import Row
 
 
 class ProgressBar(Callback):
-    """One bar over all stages' epochs, on standard error.
+    """One progress bar over the epochs of all stages, on standard error.
 
-    Where standard error is no terminal a line is printed for about every tenth of the epochs instead. Early stopping
-    ends a stage before its last epoch; the bar then jumps.
+    If standard error is not a terminal, about ten lines are printed instead. Early stopping ends a stage before its
+    last epoch; the bar then jumps.
+
+    Args:
+        console: The console of rich to write to; by default standard error.
+
+    Example:
+        >>> bar = ProgressBar()  # pass it as fit(..., callbacks=[bar])
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -25,12 +31,12 @@ class ProgressBar(Callback):
         self.bar: Progress | None = None
 
     def started(self, plan: Plan, step: int) -> None:
-        """Draw the bar."""
+        """Show the bar."""
         self.plan, self.total = plan, sum(epochs for _, epochs in plan.stages)
-        self.offsets, at = {}, 0
+        self.offsets, offset = {}, 0
         for name, epochs in plan.stages:
-            self.offsets[name] = at
-            at += epochs
+            self.offsets[name] = offset
+            offset += epochs
         self.last_tenth = -1
         if self.console.is_terminal:
             self.bar = Progress(
@@ -47,10 +53,10 @@ class ProgressBar(Callback):
             self.bar.start()
 
     def stepped(self, step: int, losses: Tensor) -> None:
-        """Nothing: looking at a loss every step would stall a GPU."""
+        """Do nothing, because reading a loss at every step would stall a GPU."""
 
     def epoch_ended(self, rows: Sequence[Row]) -> None:
-        """Move on by an epoch."""
+        """Advance the bar by one epoch."""
         first = rows[0]
         done = self.offsets[first["stage"]] + first["epoch"] + 1
         numbers = summary(rows)
@@ -64,13 +70,13 @@ class ProgressBar(Callback):
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def finished(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.bar is not None:
             self.bar.stop()
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """The rows' mean losses and monitored values, and the best so far, in a line."""
+    """Return the mean loss, monitored value and best value of the rows in one line."""
     parts = [f"loss {_mean(rows, 'train_loss'):.4g}"]
     if "monitor" in rows[0]:
         name = rows[0]["monitor"]

@@ -1,4 +1,4 @@
-"""FitResult: what training returns, and how a run's folder keeps it."""
+"""FitResult: what training returns, and how the folder of a run stores it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from metricfit.train.history import History
 
 @dataclass(frozen=True)
 class FitResult:
-    """What ``fit`` returns.
+    """The result of ``fit``.
 
     Attributes:
-        model: the trained model, with its best weights where there was a validation set, in eval mode.
-        history: one row an epoch.
-        best: the monitored value of the last stage's best epoch; NaN without validation.
-        threshold: the threshold it was taken at; NaN where there is none.
-        seconds: how long this call trained.
-        objective: the last stage's, a copy of the one given, with what it has learned, such as multipliers.
-        requirements: for each requirement of the last stage's monitor and objective, whether it holds.
+        model: The trained model in eval mode; with a validation set, it has the best weights.
+        history: The history, with one row per epoch.
+        best: The monitored value of the best epoch of the last stage; NaN without validation.
+        threshold: The threshold that it was measured at; NaN if there is none.
+        seconds: Duration of the call in seconds.
+        objective: A copy of the objective of the last stage, with its state, such as multipliers.
+        requirements: For each requirement of the last stage's monitor and objective, whether it holds.
+
+    Example:
+        >>> result = FitResult(nn.Linear(3, 1), History(), best=0.8, threshold=0.5, seconds=1.0)
+        >>> result.best, result.threshold
+        (0.8, 0.5)
     """
 
     model: nn.Module
@@ -35,38 +40,41 @@ class FitResult:
     requirements: tuple[RequirementResult, ...] = ()
 
     def state(self) -> dict[str, Any]:
-        """What ``from_state`` needs to make the result again."""
+        """Return what ``from_state`` needs to restore the result."""
         return {
             "model": self.model.state_dict(),
             "objective": None if self.objective is None else self.objective.state_dict(),
             "history": self.history.rows,
             "best": self.best,
             "threshold": self.threshold,
-            "requirements": [asdict(each) for each in self.requirements],
+            "requirements": [asdict(requirement) for requirement in self.requirements],
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any], model: nn.Module, objective: nn.Module) -> FitResult:
-        """The result of a finished run, with its weights in this model.
+        """Restore the result of a finished run.
 
         Args:
             state: What ``state`` returned.
-            model: Takes the weights.
-            objective: The last stage's, which is copied.
+            model: The model that receives the weights.
+            objective: The objective of the last stage, which is copied.
+
+        Returns:
+            The result.
         """
         model.load_state_dict(state["model"])
-        requirements = tuple(RequirementResult(**each) for each in state.get("requirements", ()))
+        requirements = tuple(RequirementResult(**fields) for fields in state.get("requirements", ()))
         learned = with_state(objective, state["objective"])
         history = History(state["history"])
         return cls(model.eval(), history, state["best"], state["threshold"], 0.0, learned, requirements)
 
 
 def report_of(results: list[FitResult]) -> dict[str, Any]:
-    """What a run's report says of the results; of several members, a list of each number."""
+    """Return the content of a run's report: a list with one entry per member for each quantity."""
     columns = {
         "best": [result.best for result in results],
         "threshold": [result.threshold for result in results],
-        "requirements": [[asdict(each) for each in result.requirements] for result in results],
+        "requirements": [[asdict(requirement) for requirement in result.requirements] for result in results],
         "epochs": [len(result.history) for result in results],
     }
     return {**columns, "seconds": results[0].seconds}
