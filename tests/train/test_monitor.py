@@ -219,7 +219,7 @@ WRONG = {
     "subject_to": (lambda: Monitor("auroc", subject_to="recall >= 0.9"), "subject_to needs a metric of decisions"),
     "average": (
         lambda: Monitor("f1", average=None),
-        "a monitor is one number, but average=None gives one number per class",
+        "average=None gives one number per class",
     ),
     "unknown": (lambda: Monitor("f11"), "f11"),
     "requirement": (lambda: Monitor("f1", subject_to="recall > many"), "recall"),
