@@ -122,7 +122,7 @@ def test_positions_in_blocks(rows, monkeypatch):
 
     logits, target, weight = problem(3, n=20, weighted=True)
     expected = best_offsets(logits, target, "f1", weight=weight)
-    monkeypatch.setattr(offsets, "POSITIONS_TIMES_CLASSES", rows * 3)
+    monkeypatch.setattr(offsets, "CANDIDATES_TIMES_CLASSES", rows * 3)
     found = best_offsets(logits, target, "f1", weight=weight)
     torch.testing.assert_close(found.offsets, expected.offsets)
     assert found.value == pytest.approx(expected.value)

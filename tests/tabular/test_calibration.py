@@ -6,16 +6,16 @@ import torch
 from sklearn.calibration import _SigmoidCalibration
 
 from metricfit import MetricClassifier
-from metricfit.decide.calibration import calibrated
+from metricfit.decide.calibration import fit_calibration
 
 
 def test_two_classes_as_platt():
     rng = np.random.default_rng(0)
     z = rng.normal(size=500) * 3
     y = (rng.random(500) < 1 / (1 + np.exp(-0.5 * z + 1))).astype(int)
-    found = calibrated(torch.from_numpy(z)[:, None], torch.from_numpy(y), None)
+    calibration = fit_calibration(torch.from_numpy(z)[:, None], torch.from_numpy(y), None)
     twin = _SigmoidCalibration().fit(z, y)
-    assert torch.sigmoid(found(torch.from_numpy(z)[:, None])).squeeze(1).numpy() == pytest.approx(
+    assert torch.sigmoid(calibration(torch.from_numpy(z)[:, None])).squeeze(1).numpy() == pytest.approx(
         twin.predict(z), abs=2e-4
     )
 
@@ -25,9 +25,9 @@ def test_several_classes_find_the_temperature_and_bias_that_made_them():
     true = 2 * torch.randn(20_000, 3, generator=generator, dtype=torch.float64)
     y = torch.multinomial(torch.softmax(true, 1), 1, generator=generator).squeeze(1)
     distorted = 3 * (true - torch.tensor([0.5, 0.0, -0.5]))
-    found = calibrated(distorted, y, None)
-    assert found.temperature == pytest.approx(3, rel=0.05)
-    assert (found.bias - found.bias[1]).numpy() == pytest.approx([0.5, 0, -0.5], abs=0.08)
+    calibration = fit_calibration(distorted, y, None)
+    assert calibration.temperature == pytest.approx(3, rel=0.05)
+    assert (calibration.bias - calibration.bias[1]).numpy() == pytest.approx([0.5, 0, -0.5], abs=0.08)
 
 
 def test_weights_count_as_copies():
@@ -35,17 +35,17 @@ def test_weights_count_as_copies():
     weight = 1.0 + torch.arange(60) % 3
     copies = weight.long()
     by_weight, by_copies = (
-        calibrated(z, y, weight),
-        calibrated(z.repeat_interleave(copies, 0), y.repeat_interleave(copies), None),
+        fit_calibration(z, y, weight),
+        fit_calibration(z.repeat_interleave(copies, 0), y.repeat_interleave(copies), None),
     )
     assert by_weight.temperature == pytest.approx(by_copies.temperature, rel=0.1)
 
 
 def test_separable_scores_stay_finite():
     z = torch.linspace(-5, 5, 40)[:, None]
-    found = calibrated(z, (z.squeeze(1) > 0).long(), None)
-    assert np.isfinite(found.temperature)
-    assert 0 < float(torch.sigmoid(found(z)).max()) < 1
+    calibration = fit_calibration(z, (z.squeeze(1) > 0).long(), None)
+    assert np.isfinite(calibration.temperature)
+    assert 0 < float(torch.sigmoid(calibration(z)).max()) < 1
 
 
 def test_the_probabilities_of_a_metric_loss_are_right_on_average(quick):

@@ -42,7 +42,7 @@ def test_a_refit_that_fails_changes_nothing(fitted, blobs, what, error, monkeypa
     def fail(*given, **settings):
         raise error
 
-    monkeypatch.setattr(classifier, "calibrated", fail)
+    monkeypatch.setattr(classifier, "fit_calibration", fail)
     other = pd.DataFrame(X[:, :3], columns=list("abc")) if what == "other columns" else X
     with pytest.raises(error):
         fitted.fit(other, np.where(y == 1, "cat", "dog"))

@@ -13,7 +13,7 @@ from metricfit.metrics.metric import Metric
 
 
 def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverage) -> float | Tensor:
-    """The thresholds with the best average value of a metric, as probabilities.
+    """Find the thresholds with the best average value of a metric, as probabilities.
 
     Under "macro" and "weighted" every label contributes to the average separately, so each label gets its own best
     threshold and no other thresholds are better. "micro" pools the decisions on all labels into one binary problem, and
@@ -28,13 +28,23 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
     Returns:
         One number for a single label and for "micro", otherwise a float64 tensor ``(c,)``. A label whose decisions do
         not matter, because it has no samples with weight or the metric is of another class, has 0.5.
+
+    Raises:
+        ValueError: If the metric has parameters per class for another number of labels.
+
+    Example:
+        >>> from metricfit.core.tasks import canonical
+        >>> from metricfit.metrics import f1
+        >>> logits = torch.tensor([[2.0, -1.0], [1.0, -3.0]])
+        >>> best_label_thresholds(canonical(logits, torch.tensor([[1, 1], [0, 0]])), f1, "macro").round(decimals=2)
+        tensor([0.8200, 0.1200], dtype=torch.float64)
     """
     count = labels.logits.shape[0]
     if count == 1 or average == "micro":
         weight = None if labels.weight is None else labels.weight.reshape(-1)
-        of_all = metric if count > 1 else _of_label(metric, 0, 1)
+        pooled_metric = metric if count > 1 else _metric_of_label(metric, 0, 1)
         return best_probability_threshold(
-            labels.logits.reshape(-1), labels.target.reshape(-1), of_all, weight=weight
+            labels.logits.reshape(-1), labels.target.reshape(-1), pooled_metric, weight=weight
         ).threshold
     thresholds = torch.full((count,), 0.5, dtype=torch.float64)
     for label in range(count):
@@ -43,14 +53,14 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
         weight = None if labels.weight is None else labels.weight[label]
         if weight is not None and not bool((weight > 0).any()):
             continue
-        of_label = _of_label(metric, label, count)
-        best = best_probability_threshold(labels.logits[label], labels.target[label], of_label, weight=weight)
+        label_metric = _metric_of_label(metric, label, count)
+        best = best_probability_threshold(labels.logits[label], labels.target[label], label_metric, weight=weight)
         thresholds[label] = best.threshold
     return thresholds
 
 
-def _of_label(metric: Metric, label: int, labels: int) -> Metric:
-    """The metric of one label's own counts ``(..., 1)``, with that label's values of parameters per class."""
+def _metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
+    """Return the metric for the counts ``(..., 1)`` of one label, with this label's values of parameters per class."""
     parameters = {}
     for key, value in metric.parameters.items():
         if isinstance(value, tuple) and len(value) != labels:

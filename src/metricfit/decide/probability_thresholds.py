@@ -33,7 +33,7 @@ def best_probability_threshold(
     *,
     weight: Array | None = None,
 ) -> BestThreshold:
-    """The best threshold of logits for a metric, as a probability strictly between 0 and 1.
+    """Find the best threshold of logits for a metric, as a probability strictly between 0 and 1.
 
     Each candidate lies halfway, in logits, between two neighbouring logits, one below the lowest or one above the
     highest, so the decisions do not depend on rounding: ``core.numerics.is_positive(logits, threshold)`` makes exactly
@@ -62,18 +62,27 @@ def best_probability_threshold(
 
 
 def probability_sweep(logits: Array, target: Array, weight: Array | None = None) -> Sweep:
-    """The distinct decisions that a probability threshold can make: falling thresholds, and the counts at each."""
+    """Compute the counts at every probability threshold that makes different decisions.
+
+    Args:
+        logits: One logit per sample.
+        target: Labels 0 and 1.
+        weight: One weight per sample.
+
+    Returns:
+        Decreasing thresholds and the counts at each.
+    """
     falling, counts = sweep(logits, target, weight)  # infinity first, then the distinct logits
-    given = column(logits, "logits").dtype  # decisions depend on the precision of the logits
-    kind = given if given.is_floating_point else falling.dtype
+    dtype = column(logits, "logits").dtype  # decisions depend on the precision of the logits
+    dtype = dtype if dtype.is_floating_point else falling.dtype
     upper, lower = falling, torch.cat([falling[1:], falling.new_full((1,), -math.inf)])
     middle = (upper + lower) / 2
     middle[0], middle[-1] = falling[1] + 1, falling[-1] - 1
     thresholds = torch.sigmoid(middle)
-    separates = _separates(thresholds, lower.to(kind), upper.to(kind))
+    separates = _separates(thresholds, lower.to(dtype), upper.to(dtype))
     if not bool(separates.all()):
         thresholds = torch.where(separates, thresholds, _highest_probability(upper))
-        separates = separates | _separates(thresholds, lower.to(kind), upper.to(kind))
+        separates = separates | _separates(thresholds, lower.to(dtype), upper.to(dtype))
         thresholds, counts = thresholds[separates], counts.map(lambda count: count[separates])
     return Sweep(thresholds, counts)
 
@@ -85,5 +94,5 @@ def _separates(thresholds: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def _highest_probability(upper: Tensor) -> Tensor:
-    """The highest probabilities below 1 at which these logits are positive."""
+    """Return the highest probabilities below 1 at which these logits are positive."""
     return torch.sigmoid(upper).clamp(max=1 - 2.0**-53)

@@ -1,4 +1,4 @@
-"""The gradient of one large batch from several small ones, exactly, for losses that are not means."""
+"""backward_in_chunks: the exact gradient of one large batch from several small ones, for losses that are not means."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ Chunk = tuple[Any, Tensor] | tuple[Any, Tensor, Tensor | None]
 
 
 def backward_in_chunks(model: Callable[[Any], Tensor], loss: nn.Module, chunks: Iterable[Chunk]) -> Tensor:
-    """Backpropagate the loss of all chunks together, with the activations of one chunk in memory at a time.
+    r"""Backpropagate the loss of all chunks together, with the activations of one chunk in memory at a time.
 
-    Adding up the gradients of the chunks' own losses is right for a mean and wrong for a metric. Here a first pass
-    without gradients adds up the statistics S of all chunks; a second backpropagates each chunk's statistics times
-    dL/dS at the total. The model runs twice per chunk, each time with the same random numbers, so that dropout drops
-    the same units. Batch normalisation normalises each chunk by itself, and updates its running statistics twice.
+    .. math:: \nabla L\Big(\sum_j S_j\Big) = \sum_j \nabla\Big(S_j \cdot \frac{\partial L}{\partial S}\Big)
+
+    Adding the gradients of the losses of the chunks is right for a mean but wrong for a metric. A first pass without
+    gradients therefore adds the statistics S of all chunks, and a second pass backpropagates the statistics of each
+    chunk times dL/dS at the total. The model runs twice per chunk, both times with the same random numbers, so that
+    dropout drops the same units. Batch normalisation normalises each chunk separately, and updates its running
+    statistics twice.
 
     Args:
-        model: called as ``model(inputs)``; returns logits.
-        loss: an AdditiveLoss, that is every loss of this library but the hinges over pairs and AdversarialLoss, or a
-            Mix of such losses. ``fit(accumulate=)`` does the same for any loss, but keeps all logits in memory.
+        model: Called as ``model(inputs)``; returns logits.
+        loss: An AdditiveLoss, which is every loss of this library except the hinge losses over pairs and
+            AdversarialLoss, or a Mix of such losses. ``fit(accumulate=)`` does the same for any loss, but keeps all
+            logits in memory.
         chunks: ``(inputs, target)`` or ``(inputs, target, weight)`` of each chunk. An iterator is read once, and its
-            chunks are kept.
+            chunks are kept in memory.
 
     Returns:
         The loss of all chunks together, detached.
 
     Raises:
-        TypeError: the loss is not a function of sums over samples.
-        ValueError: there are no chunks, or the loss is a vector.
+        TypeError: If the loss is not a function of sums over samples.
+        ValueError: If there are no chunks, or the loss is a vector.
 
     Example:
         >>> from metricfit.losses import MetricLoss
@@ -48,7 +52,7 @@ def backward_in_chunks(model: Callable[[Any], Tensor], loss: nn.Module, chunks: 
         True
     """
     members = _members(loss)
-    chunks = list(chunks)  # they are needed twice
+    chunks = list(chunks)  # needed twice
     if not chunks:
         raise InvalidValueError("no chunks given")
     states: list[RandomState] = []
@@ -86,7 +90,7 @@ def _tensors(statistics: Statistics) -> tuple[Tensor, ...]:
 
 
 def _as_leaves(statistics: Statistics) -> Statistics:
-    """The same statistics as the start of a graph, to be differentiated by."""
+    """Return the statistics as leaves of a new graph, with respect to which the loss is differentiated."""
     if isinstance(statistics, Counts):
         return statistics.map(lambda cell: cell.detach().requires_grad_())
     return statistics.detach().requires_grad_()
@@ -99,7 +103,7 @@ def _members(loss: nn.Module, share: float = 1.0) -> list[tuple[AdditiveLoss, fl
     if isinstance(loss, Mix):
         check_parts(loss, "backward_in_chunks", ("__init__",))
         pairs = zip(loss.losses, loss.weights, strict=True)
-        return [one for member, weight in pairs for one in _members(member, share * weight)]
+        return [pair for member, weight in pairs for pair in _members(member, share * weight)]
     if keeps_multipliers(loss):
         raise InvalidTypeError(
             f"backward_in_chunks cannot split {type(loss).__name__}: its constraints need all logits of a step at "
@@ -116,14 +120,14 @@ RandomState = tuple[Tensor, list[Tensor]]
 
 
 def random_state() -> RandomState:
-    """The state of torch's random numbers, on the CPU and on GPUs in use."""
+    """Return the state of torch's random number generators on the CPU and on the GPUs in use."""
     on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if on_gpu else []
 
 
 @contextmanager
 def replayed(state: RandomState) -> Iterator[None]:
-    """The random numbers of the first pass again, and those after it left as they were."""
+    """Repeat the random numbers from a state, and restore the generators afterwards."""
     cpu, cuda = state
     with torch.random.fork_rng(devices=range(len(cuda))):
         torch.set_rng_state(cpu)

@@ -1,4 +1,4 @@
-"""RunningCounts: counts remembered over batches, for metrics that a small batch cannot measure."""
+"""RunningCounts: a decayed sum of the counts of past batches, for batches too small to measure a metric on."""
 
 from __future__ import annotations
 
@@ -15,15 +15,22 @@ from metricfit.errors import InvalidValueError
 class RunningCounts(LateBuffers):
     r"""The decayed sum of past counts, :math:`S \leftarrow d\,S + \text{counts}`; the ``memory=`` of MetricLoss.
 
-    The metric is then the formula at ``d S + counts``, whose gradient flows through the current batch only: a batch
-    without positives still teaches, because the positives of earlier batches are in S. With decay d the memory is as
-    long as 1/(1-d) batches. S is a buffer: ``.to()``, ``state_dict`` and ``deepcopy`` carry it. It changes in training
-    mode with gradients enabled; otherwise the counts pass through as they are.
+    The metric is then the formula of ``d S + counts``, and its gradient flows through the current batch only. A batch
+    without positives still gives a useful gradient, because S contains the positives of earlier batches. With decay d
+    the memory covers about 1/(1-d) batches. S is a buffer, so ``.to()``, ``state_dict`` and ``deepcopy`` include it. It
+    changes in training mode with gradients enabled; otherwise the counts are returned unchanged.
 
-    >>> memory = RunningCounts(decay=0.5)
-    >>> counts = Counts(tp=1, fp=0, fn=1, tn=2)
-    >>> memory(counts).tp, memory(counts).tp
-    (tensor([1.], dtype=torch.float64), tensor([1.5000], dtype=torch.float64))
+    Args:
+        decay: The factor d, strictly between 0 and 1.
+
+    Raises:
+        ValueError: If the decay is not between 0 and 1.
+
+    Example:
+        >>> memory = RunningCounts(decay=0.5)
+        >>> counts = Counts(tp=1, fp=0, fn=1, tn=2)
+        >>> memory(counts).tp, memory(counts).tp
+        (tensor([1.], dtype=torch.float64), tensor([1.5000], dtype=torch.float64))
     """
 
     late: ClassVar[tuple[str, ...]] = ("total",)
@@ -36,15 +43,22 @@ class RunningCounts(LateBuffers):
         self.decay = float(decay)
 
     def forward(self, counts: Counts) -> Counts:
-        """The counts with the remembered ones added, which are then brought up to date."""
+        """Add the remembered counts, and update them.
+
+        Args:
+            counts: The counts of the batch.
+
+        Returns:
+            The decayed sum, with the gradient of the batch; outside training, the counts themselves.
+        """
         if not (self.training and torch.is_grad_enabled()):
             return counts
-        now = torch.stack(tuple(counts))
-        total = self.made("total", now)
-        remembered = self.decay * total.to(now.dtype) + now
+        current = torch.stack(tuple(counts))
+        total = self.made("total", current)
+        remembered = self.decay * total.to(current.dtype) + current
         total.copy_(remembered.detach())
         return Counts(*remembered, exclusive=counts.exclusive)
 
     def extra_repr(self) -> str:
-        """The constructor's arguments."""
+        """Return the argument of the constructor."""
         return f"decay={self.decay:g}"

@@ -1,7 +1,7 @@
 """Surrogates of F-beta and Tversky scores that are plain means over samples. Lee, Yang, Yoo 2021.
 
 With q0 the mean of 1 - p over positives, q1 the mean of p over negatives and pi the share of positives, the soft
-Tversky score is a rising function of one ratio,
+Tversky score is an increasing function of one ratio,
 
     T = 1 / ((1 - beta) + alpha (1-pi)/pi / r),      r = (1 - q0) / (c + q1),      c = beta pi / (alpha (1-pi)),
 
@@ -21,27 +21,34 @@ from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
-#: The largest beta of a surrogate. The gradient for negatives is of the order of 1/beta², below what float32 resolves.
+#: Maximum beta of a surrogate. The gradient of negatives is of the order of 1/beta², which float32 cannot resolve.
 LARGEST_BETA = 1e8
 
 
 class SurrogateTverskyLoss(PointwiseLoss):
-    r"""-y log p + (1-y) log(c + p), with :math:`c = \beta\pi / (\alpha(1-\pi))`: the surrogate of Tversky(alpha, beta).
+    r"""A mean over samples with the same minimisers as the soft Tversky score has maximisers. Lee et al. 2021.
+
+    .. math:: l = -y \log p + (1-y) \log(c + p), \qquad c = \frac{\beta\pi}{\alpha(1-\pi)}
+
+    with p = sigmoid(x) and :math:`\pi` the prior. Jaccard, Tversky(1, 1), has the same c as F1 and so the same
+    surrogate.
 
     Args:
-        alpha: the weight of false positives.
-        beta: the weight of false negatives.
-        prior: the share of positives in the training set, not the batch.
-        q: in (0, 1], the generalised form (Eq. 25), robust to noisy labels; 0 for the logarithms.
-        balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean over samples.
-        task: "binary" or "multilabel", where the shapes do not tell.
-        ignore_index: samples with this target count for nothing.
-        sync: in a distributed run, take the mean over the samples of all ranks.
+        alpha: The weight of false positives, above 0.
+        beta: The weight of false negatives, above 0.
+        prior: The share of positives in the training set, not in the batch.
+        q: In (0, 1] for the generalised form (Eq. 25), which is robust to noisy labels; 0 for the logarithms.
+        balanced: Weight the classes by 1/prior and 1/(1 - prior), then take the mean over samples.
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
 
-    Jaccard, Tversky(1, 1), has the same c as F1, and so the same surrogate.
+    Raises:
+        ValueError: If alpha, beta, prior or q is out of range.
 
-    >>> SurrogateTverskyLoss(0.5, 0.5, prior=0.5)(torch.tensor([0.0]), torch.tensor([1]))
-    tensor(1.3863)
+    Example:
+        >>> SurrogateTverskyLoss(0.5, 0.5, prior=0.5)(torch.tensor([0.0]), torch.tensor([1]))
+        tensor(1.3863)
     """
 
     def __init__(
@@ -73,33 +80,41 @@ class SurrogateTverskyLoss(PointwiseLoss):
         self.negative_weight = 1 / (1 - prior) if balanced else 1.0
 
     def of_positive(self, logits: Tensor) -> Tensor:
-        """-log p, or (1 - p^q)/q."""
+        """Return -log p, or (1 - p^q)/q."""
         return -self.positive_weight * _power_log(logsigmoid(logits), self.q)
 
     def of_negative(self, logits: Tensor) -> Tensor:
-        """log(c + p), or ((c + p)^q - 1)/q."""
+        """Return log(c + p), or ((c + p)^q - 1)/q."""
         log_sum = torch.logaddexp(logsigmoid(logits), torch.full_like(logits, self.log_c))
         return self.negative_weight * _power_log(log_sum, self.q)
 
     def extra_repr(self) -> str:
-        """The constructor's arguments."""
+        """Return the arguments of the constructor."""
         return f"alpha={self.alpha:g}, beta={self.beta:g}, prior={self.prior:g}, q={self.q:g}, balanced={self.balanced}"
 
 
 class SurrogateFBetaLoss(SurrogateTverskyLoss):
-    r"""-y log p + (1-y) log(c + p), with :math:`c = \beta^2\pi / (1-\pi)`. Lee et al. 2021, Eq. 20 and 25.
+    r"""A mean over samples in place of the F-beta score, which is not one. Lee et al. 2021, Eq. 20 and 25.
+
+    .. math:: l = -y \log p + (1-y) \log(c + p), \qquad c = \frac{\beta^2\pi}{1-\pi}
+
+    with p = sigmoid(x) and :math:`\pi` the prior.
 
     Args:
-        beta: above 1 favours recall, below 1 precision; from 1e-8 to 1e8.
-        prior: the share of positives in the training set, not the batch.
-        q: in (0, 1], the generalised form (Eq. 25), robust to noisy labels; 0 for the logarithms (Eq. 20).
-        balanced: weight the classes 1/prior and 1/(1 - prior), then take the mean over samples.
-        task: "binary" or "multilabel", where the shapes do not tell.
-        ignore_index: samples with this target count for nothing.
-        sync: in a distributed run, take the mean over the samples of all ranks.
+        beta: Above 1 favours recall, below 1 precision; from 1e-8 to 1e8.
+        prior: The share of positives in the training set, not in the batch.
+        q: In (0, 1] for the generalised form (Eq. 25), which is robust to noisy labels; 0 for the logarithms (Eq. 20).
+        balanced: Weight the classes by 1/prior and 1/(1 - prior), then take the mean over samples.
+        task: "binary" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
 
-    >>> SurrogateFBetaLoss(beta=1.0, prior=0.5, q=1.0, balanced=False)(torch.tensor([0.0]), torch.tensor([1]))
-    tensor(0.5000)
+    Raises:
+        ValueError: If beta, prior or q is out of range.
+
+    Example:
+        >>> SurrogateFBetaLoss(beta=1.0, prior=0.5, q=1.0, balanced=False)(torch.tensor([0.0]), torch.tensor([1]))
+        tensor(0.5000)
     """
 
     def __init__(
@@ -132,10 +147,10 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         self.beta = beta
 
     def extra_repr(self) -> str:
-        """The constructor's arguments."""
+        """Return the arguments of the constructor."""
         return f"beta={self.beta:g}, prior={self.prior:g}, q={self.q:g}, balanced={self.balanced}"
 
 
 def _power_log(log_value: Tensor, q: float) -> Tensor:
-    """(v^q - 1)/q from log v, and its limit log v at q = 0; stable for every q between."""
+    """Return (v^q - 1)/q from log v, and its limit log v at q = 0; stable for every q in [0, 1]."""
     return log_value if q == 0.0 else torch.expm1(q * log_value) / q

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.calibration import calibrated
-from metricfit.decide.decisions import HeldOut, decided, held_out_of, probability_of
+from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.decisions import HeldOut, choose_decision, collect_held_out, to_probability
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -141,8 +141,8 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             self.members_ = [each.double().eval() for each in found.members]
             self.network_, self.history_ = found.network, found.history
             weights = None if weight is None else torch.from_numpy(weight)
-            held_out = held_out_of(found.out_of_fold, rows.y, weights, rows.groups)
-            self.calibration_ = calibrated(held_out.logits, held_out.y, held_out.weight)
+            held_out = collect_held_out(found.out_of_fold, rows.y, weights, rows.groups)
+            self.calibration_ = fit_calibration(held_out.logits, held_out.y, held_out.weight)
             self.held_out_ = replace(held_out, logits=self.calibration_(held_out.logits))
             self._seed = settings.seed
             self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
@@ -197,7 +197,7 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             held_out, shift = self.held_out_, torch.zeros_like(self.shift_)
             if prevalence is not None:
                 shares = shares_of(prevalence, self.classes_[self._order])
-                held_out = self.held_out_.balanced_as(torch.from_numpy(shares))
+                held_out = self.held_out_.with_class_shares(torch.from_numpy(shares))
                 shift = (held_out.logits - self.held_out_.logits)[0]
             self._decide(held_out, shift)
         return self
@@ -303,7 +303,7 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             )
 
     def _decide(self, held_out: HeldOut, shift: torch.Tensor) -> None:
-        decision = decided(
+        decision = choose_decision(
             held_out,
             get_metric(self.metric),
             subject_to=as_requirements(self.subject_to),
@@ -327,9 +327,9 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         self.requirements_ = dict(decision.requirements)
         self.requirements_met_ = all(result.met for result in decision.requirements.values())
         self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
-        self.threshold_ = None if decision.threshold is None else probability_of(decision.threshold)
+        self.threshold_ = None if decision.threshold is None else to_probability(decision.threshold)
         ends = decision.interval
-        self.threshold_interval_ = None if ends is None else (probability_of(ends[0]), probability_of(ends[1]))
+        self.threshold_interval_ = None if ends is None else (to_probability(ends[0]), to_probability(ends[1]))
 
     @torch.no_grad()
     def _logits(self, X: Any) -> torch.Tensor:

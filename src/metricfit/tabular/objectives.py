@@ -78,7 +78,7 @@ class Recipe:
                 lr = recipes.SECOND_STAGE_LR * self.lr
                 return recipes.two_stage(self.metric, lr=lr, task=task, average=self.average)
             case "constrained":
-                # Average precision needs no threshold: the estimator chooses the threshold afterwards.
+                # ScalarAverage precision needs no threshold: the estimator chooses the threshold afterwards.
                 monitor = "average_precision" if self.classes == 2 else None
                 return recipes.constrained(
                     self.metric, list(self.requirements), monitor=monitor, task=task, average=self.average
