@@ -121,7 +121,7 @@ def test_a_plain_loss_refuses_the_members_logits(table):
 
 
 def test_an_embedding_for_other_features_is_refused():
-    with pytest.raises(ValueError, match="the embedding is for 3 features, in_features is 4"):
+    with pytest.raises(ValueError, match="the embedding is for 3 features, but in_features is 4"):
         TabM(4, embedding=piecewise_linear(quantile_bins(torch.randn(40, 3), bins=6)))
 
 

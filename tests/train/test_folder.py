@@ -205,11 +205,12 @@ def test_code_is_not_compared_between_two_pythons():
     assert find_differences(spec("3.11.2", "a"), spec("3.12.2", "b")) == []
 
 
-def test_what_is_inside_survives_another_process():
+def test_descriptions_of_settings_are_the_same_in_another_process():
     code = (
-        "import json; from metricfit.train import Monitor; from metricfit.train.checkpoint.provenance import inside\n"
+        "import json; from metricfit.train import Monitor\n"
+        "from metricfit.train.checkpoint.provenance import describe_settings\n"
         "def mine(counts): return counts.tp if 'a' in {'a', 'b', 'c'} else counts.fp\n"
-        "print(json.dumps(inside(Monitor(mine, subject_to=['recall >= 0.5', 'mcc >= 0.1']))))"
+        "print(json.dumps(describe_settings(Monitor(mine, subject_to=['recall >= 0.5', 'mcc >= 0.1']))))"
     )
     found = [
         subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed})

@@ -1,4 +1,4 @@
-"""Networks for tables. All give logits and can be stacked with ``torch.func``."""
+"""Networks for tables. All return logits and can be stacked with ``torch.func``."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Several networks side by side, one answer."""
+"""Several networks whose logits are averaged."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from metricfit.errors import InvalidValueError
 
 
 class Blend(nn.Module):
-    """Networks that learn from losses of their own and judge together; their mean logits are the answer.
+    """Networks that are trained with separate losses and whose mean logits are the prediction.
 
-    As `TabM`'s, what comes out depends on the mode: every part's logits, ``(n, out_features, parts)``, in training,
-    for `PerMember`; their mean, ``(n, out_features)``, otherwise.
+    As with `TabM`, the output depends on the mode: in training it has the logits of every part,
+    ``(n, out_features, parts)``, for the loss `PerMember`; in eval mode it is their mean, ``(n, out_features)``.
 
-    >>> model = Blend(nn.Linear(3, 1), nn.Linear(3, 1))
-    >>> model(torch.zeros(5, 3)).shape, model.eval()(torch.zeros(5, 3)).shape
-    (torch.Size([5, 1, 2]), torch.Size([5, 1]))
+    Args:
+        parts: Two or more networks with the same inputs and outputs.
+
+    Raises:
+        ValueError: There are fewer than two parts.
+
+    Example:
+        >>> model = Blend(nn.Linear(3, 1), nn.Linear(3, 1))
+        >>> model(torch.zeros(5, 3)).shape, model.eval()(torch.zeros(5, 3)).shape
+        (torch.Size([5, 1, 2]), torch.Size([5, 1]))
     """
 
     def __init__(self, *parts: nn.Module) -> None:
@@ -26,6 +33,6 @@ class Blend(nn.Module):
         self.parts = nn.ModuleList(parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features to the parts' logits in training, to their mean otherwise."""
+        """Return the logits of all parts in training, and their mean in eval mode."""
         logits = torch.stack([part(x) for part in self.parts], dim=-1)
         return logits if self.training else logits.mean(-1)

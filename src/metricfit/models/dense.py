@@ -1,6 +1,6 @@
 """Fully connected networks.
 
-Outputs are logits ``(n, out_features)``; with one output that is the ``(n, 1)`` every binary loss takes.
+Outputs are logits ``(n, out_features)``; with one output that is the shape ``(n, 1)`` that every binary loss takes.
 """
 
 from __future__ import annotations
@@ -20,27 +20,38 @@ def mlp(
     dropout: float = 0.5,
     activation: Callable[[], nn.Module] = nn.ReLU,
 ) -> nn.Sequential:
-    """Linear layers, each hidden one followed by ``activation`` and, above 0, ``dropout``.
+    """Make a fully connected network.
 
     The default is the tabular network of Tsoi et al. 2022 (supplement 4.2).
 
-    >>> mlp(6)
-    Sequential(
-      (0): Linear(in_features=6, out_features=32, bias=True)
-      (1): ReLU()
-      (2): Dropout(p=0.5, inplace=False)
-      (3): Linear(in_features=32, out_features=16, bias=True)
-      (4): ReLU()
-      (5): Dropout(p=0.5, inplace=False)
-      (6): Linear(in_features=16, out_features=1, bias=True)
-    )
+    Args:
+        in_features: Number of inputs.
+        hidden: Number of units of each hidden layer.
+        out_features: Number of logits.
+        dropout: Dropout after each hidden layer; 0 for none.
+        activation: Makes the activation after each hidden layer.
+
+    Returns:
+        The layers in sequence.
+
+    Raises:
+        ValueError: A layer has no units.
+
+    Example:
+        >>> mlp(6, hidden=(32,))
+        Sequential(
+          (0): Linear(in_features=6, out_features=32, bias=True)
+          (1): ReLU()
+          (2): Dropout(p=0.5, inplace=False)
+          (3): Linear(in_features=32, out_features=1, bias=True)
+        )
     """
     widths = [in_features, *hidden, out_features]
     if min(widths) < 1:
         raise InvalidValueError(f"every layer of an mlp needs at least one unit, got {widths}")
     layers: list[nn.Module] = []
-    for wide, narrow in pairwise(widths[:-1]):
-        layers += [nn.Linear(wide, narrow), activation()]
+    for inputs, outputs in pairwise(widths[:-1]):
+        layers += [nn.Linear(inputs, outputs), activation()]
         if dropout:
             layers.append(nn.Dropout(dropout))
     return nn.Sequential(*layers, nn.Linear(widths[-2], out_features))

@@ -21,15 +21,24 @@ from metricfit.models.dense import mlp
 
 
 def quantile_bins(x: Tensor, bins: int = 48) -> Tensor:
-    """Bin edges ``(d, bins + 1)`` at the quantiles of each training column, for `piecewise_linear`.
+    """Compute bin edges at the quantiles of each training column, for `piecewise_linear`.
 
-    A column with few distinct values has fewer bins; its row ends in infinities, so that all edges are one tensor that
-    a file can hold. Columns must not be constant. Compute them on the training part alone; models that are to be
-    stacked need the same ones.
+    Compute them on the training rows only. Models that will be stacked need the same edges.
 
-    >>> quantile_bins(torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [4.0, 1.0]]), bins=4)
-    tensor([[0., 1., 2., 3., 4.],
-            [0., 1., inf, inf, inf]])
+    Args:
+        x: The training rows, ``(n, d)``, finite and without constant columns.
+        bins: Maximum number of bins.
+
+    Returns:
+        Edges ``(d, bins + 1)``. A column with few distinct values has fewer bins, and its row ends in infinities.
+
+    Raises:
+        ValueError: There are fewer than three rows, values that are not finite, or constant columns.
+
+    Example:
+        >>> quantile_bins(torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [4.0, 1.0]]), bins=4)
+        tensor([[0., 1., 2., 3., 4.],
+                [0., 1., inf, inf, inf]])
     """
     if x.dim() != 2 or len(x) < 3:
         raise InvalidValueError(
@@ -45,24 +54,34 @@ def quantile_bins(x: Tensor, bins: int = 48) -> Tensor:
             f"columns {constant} are constant and have no bins; drop them first (metricfit.data.Preparation does)"
         )
     bins = min(bins, len(x) - 1)
-    with _single_bins_are_fine():
+    with _allow_single_bins():
         rows = _rtdl().compute_bins(x, bins)
     edges = x.new_full((len(rows), bins + 1), torch.inf)
-    for place, row in zip(edges, rows, strict=True):
-        place[: len(row)] = row
+    for column_edges, row in zip(edges, rows, strict=True):
+        column_edges[: len(row)] = row
     return edges
 
 
 def piecewise_linear(edges: Tensor, width: int = 16) -> nn.Module:
-    """Piecewise-linear embeddings ``(n, d) -> (n, d, width)`` with the edges of `quantile_bins`, version B (TabM's).
+    """Make piecewise-linear embeddings ``(n, d) -> (n, d, width)``, version B of rtdl_num_embeddings, as in TabM.
 
-    The edges stay in the buffer ``edges``: a model can be built again from its state dict alone.
+    Args:
+        edges: The bin edges of `quantile_bins`. They are kept in the buffer ``edges``, so that a model can be built
+            again from its state dict.
+        width: Length of the vector for each feature.
 
-    >>> embedding = piecewise_linear(quantile_bins(torch.randn(100, 3), bins=8), width=4)
-    >>> embedding(torch.zeros(5, 3)).shape, embedding.state_dict()["edges"].shape
-    (torch.Size([5, 3, 4]), torch.Size([3, 9]))
+    Returns:
+        The embedding module.
+
+    Raises:
+        ModuleNotFoundError: rtdl_num_embeddings is not installed.
+
+    Example:
+        >>> embedding = piecewise_linear(quantile_bins(torch.randn(100, 3), bins=8), width=4)
+        >>> embedding(torch.zeros(5, 3)).shape, embedding.state_dict()["edges"].shape
+        (torch.Size([5, 3, 4]), torch.Size([3, 9]))
     """
-    with _single_bins_are_fine():
+    with _allow_single_bins():
         module: nn.Module = _rtdl().PiecewiseLinearEmbeddings(
             [row[row.isfinite()] for row in edges], width, activation=False, version="B"
         )
@@ -77,18 +96,32 @@ def embedded_mlp(
     dropout: float = 0.1,
     activation: Callable[[], nn.Module] = nn.ReLU,
 ) -> nn.Sequential:
-    """An `mlp` on embedded features; ``embedding`` is `piecewise_linear` or another module of rtdl_num_embeddings.
+    """Make an `mlp` on embedded features.
 
-    >>> edges = quantile_bins(torch.randn(100, 3), bins=8)
-    >>> embedded_mlp(piecewise_linear(edges), hidden=(32,))(torch.zeros(5, 3)).shape
-    torch.Size([5, 1])
+    Args:
+        embedding: A module of `piecewise_linear` or another embedding of rtdl_num_embeddings.
+        hidden: Number of units of each hidden layer.
+        out_features: Number of logits.
+        dropout: Dropout after each hidden layer; 0 for none.
+        activation: Makes the activation after each hidden layer.
+
+    Returns:
+        The embedding and the layers in sequence.
+
+    Raises:
+        TypeError: The module is not an embedding.
+
+    Example:
+        >>> edges = quantile_bins(torch.randn(100, 3), bins=8)
+        >>> embedded_mlp(piecewise_linear(edges), hidden=(32,))(torch.zeros(5, 3)).shape
+        torch.Size([5, 1])
     """
     flat: int = embedding_shape(embedding).numel()
     return nn.Sequential(embedding, nn.Flatten(), *mlp(flat, hidden, out_features, dropout, activation))
 
 
 def embedding_shape(embedding: nn.Module) -> torch.Size:
-    """(d, width) of an embedding."""
+    """Return the number of features of an embedding and the length of their vectors."""
     shape = getattr(embedding, "get_output_shape", None)
     if shape is None:
         raise InvalidTypeError(
@@ -106,8 +139,8 @@ def extra(package: str) -> Any:
 
 
 @contextmanager
-def _single_bins_are_fine() -> Iterator[None]:
-    """No warning for one bin, which is min-max scaling and all that a 0/1 column can have."""
+def _allow_single_bins() -> Iterator[None]:
+    """Suppress the warning about a single bin, which is all that a 0/1 column can have."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"The \d+-th feature has just two bin edges")
         yield

@@ -1,7 +1,7 @@
-"""What an objective, an optimiser's maker or a metric is made of, where its repr does not say.
+"""Descriptions of the settings and the code of objectives, optimizers, schedulers and metrics.
 
-A loss may show nothing of its weights, and a function shows its name alone. Here are their settings as plain values by
-name, tensors as hashes, and functions as hashes of their code.
+The repr of a loss may not show its weights, and the repr of a function shows only its name. Here settings are described
+as plain values by name, tensors as hashes, and functions as hashes of their code.
 """
 
 from __future__ import annotations
@@ -19,143 +19,152 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metricfit._files import hash_bytes
+
 PLAIN = (bool, int, str, bytes, type(None), Enum, torch.dtype, torch.device)
-OURS = ("torch", "metricfit")
+VERSIONED_PACKAGES = ("torch", "metricfit")
 
-Found = tuple[str, Any]
+NamedValue = tuple[str, Any]
 
 
-def inside(given: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """The plain values within, and the hashes of the code within, both by where they are.
+def describe_settings(thing: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Describe the settings and the code inside an object.
 
-    >>> inside(nn.CrossEntropyLoss(label_smoothing=0.1))[0]["label_smoothing"]
-    0.1
+    Args:
+        thing: A module, a function, a partial, or a container of them.
+
+    Returns:
+        The plain values by their path inside the object, and the hashes of functions by their path.
+
+    Example:
+        >>> describe_settings(nn.CrossEntropyLoss(label_smoothing=0.1))[0]["label_smoothing"]
+        0.1
     """
     values: dict[str, Any] = {}
     code: dict[str, str] = {}
-    for where, found in _walk(given, "", set()):
-        if isinstance(found, CodeType):
-            code[where] = _hash_of_code(found)
+    for path, value in _walk(thing, "", set()):
+        if isinstance(value, CodeType):
+            code[path] = _hash_code(value)
         else:
-            values[where] = found
+            values[path] = value
     return values, code
 
 
-def fingerprint(given: Tensor) -> str:
-    """A hash of a tensor's shape, type and bits."""
-    plain = given.detach().cpu().contiguous()
+def fingerprint(tensor: Tensor) -> str:
+    """Hash a tensor's shape, type and bits."""
+    plain = tensor.detach().cpu().contiguous()
     digest = hashlib.sha256(f"{tuple(plain.shape)} {plain.dtype}".encode())
     digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]
 
 
-def described(given: Any) -> str:
-    """Its repr, without the addresses that differ from one process to the next."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(given))
+def repr_without_address(thing: Any) -> str:
+    """Return the repr without memory addresses, which differ between processes."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(thing))
 
 
-def _walk(given: Any, where: str, above: set[int]) -> Iterator[Found]:
-    """The leaves; ``above`` are the objects on the way here, for some hold themselves."""
-    if isinstance(given, float):
-        yield where, given if math.isfinite(given) else repr(given)
-    elif isinstance(given, PLAIN):
-        yield where, given if type(given) in (bool, int, str, type(None)) else repr(given)
-    elif isinstance(given, Tensor):
-        yield where, fingerprint(given)
-    elif hasattr(given, "__array__") and hasattr(given, "dtype"):
-        yield where, hashlib.sha256(f"{given.shape} {given.dtype}".encode() + given.tobytes()).hexdigest()[:16]
-    elif id(given) in above:
+def _walk(thing: Any, path: str, ancestors: set[int]) -> Iterator[NamedValue]:
+    """Yield the leaves; ``ancestors`` are the ids of the objects on the path, because some objects hold themselves."""
+    if isinstance(thing, float):
+        yield path, thing if math.isfinite(thing) else repr(thing)
+    elif isinstance(thing, PLAIN):
+        yield path, thing if type(thing) in (bool, int, str, type(None)) else repr(thing)
+    elif isinstance(thing, Tensor):
+        yield path, fingerprint(thing)
+    elif hasattr(thing, "__array__") and hasattr(thing, "dtype"):
+        yield path, hash_bytes(f"{thing.shape} {thing.dtype}".encode() + thing.tobytes())
+    elif id(thing) in ancestors:
         return
     else:
-        for name, each in _parts(given):
-            yield from _walk(each, f"{where}.{name}" if where else name, above | {id(given)})
-        yield from _itself(given, where)
+        for name, part in _list_parts(thing):
+            yield from _walk(part, f"{path}.{name}" if path else name, ancestors | {id(thing)})
+        yield from _identify(thing, path)
 
 
-def _itself(given: Any, where: str) -> Iterator[Found]:
-    """What is to be told of an object besides its parts."""
-    if isinstance(given, FunctionType) and not _is_ours(given):
-        yield f"{where}()", given.__code__
-    elif not isinstance(given, (list, tuple, set, frozenset, Mapping)):
-        named = given if hasattr(given, "__qualname__") else type(given)
-        yield f"{where} is".strip(), f"{named.__module__}.{named.__qualname__}"
+def _identify(thing: Any, path: str) -> Iterator[NamedValue]:
+    """Yield the code of a user's function, or the class of any other object that is not a container."""
+    if isinstance(thing, FunctionType) and not _is_versioned(thing):
+        yield f"{path}()", thing.__code__
+    elif not isinstance(thing, (list, tuple, set, frozenset, Mapping)):
+        named = thing if hasattr(thing, "__qualname__") else type(thing)
+        yield f"{path} is".strip(), f"{named.__module__}.{named.__qualname__}"
 
 
-def _is_ours(given: Any) -> bool:
-    """Whether a class or function is of a package whose versions are noted, rather than the user's."""
-    return (given.__module__ or "").partition(".")[0] in OURS
+def _is_versioned(definition: Any) -> bool:
+    """Whether a class or function belongs to a package whose version is recorded, and not to the user."""
+    return (definition.__module__ or "").partition(".")[0] in VERSIONED_PACKAGES
 
 
-def _parts(given: Any) -> Iterator[Found]:
-    if isinstance(given, nn.Module):
-        yield from _by_name((name, each) for name, each in given.state_dict().items() if isinstance(each, Tensor))
-        for path, module in given.named_modules():
-            for name, each in _public(module):
-                yield f"{path}.{name}" if path else name, each
+def _list_parts(thing: Any) -> Iterator[NamedValue]:
+    if isinstance(thing, nn.Module):
+        yield from _sort_by_name((name, part) for name, part in thing.state_dict().items() if isinstance(part, Tensor))
+        for path, module in thing.named_modules():
+            for name, attribute in _public_attributes(module):
+                yield f"{path}.{name}" if path else name, attribute
             if path:
                 yield path, type(module)
-    elif isinstance(given, functools.partial):
-        yield "of", given.func
-        yield from _numbered(given.args)
-        yield from _by_name(given.keywords.items())
-    elif isinstance(given, MethodType):
-        yield "of", given.__func__
-        yield "self", given.__self__
-    elif isinstance(given, FunctionType):
-        yield from _kept(given)
-    elif isinstance(given, (list, tuple)):
-        yield from _numbered(given)
-    elif isinstance(given, (set, frozenset)):
-        yield "has", ", ".join(sorted(map(described, given)))
-    elif isinstance(given, Mapping):
-        yield from _by_name((key if isinstance(key, str) else described(key), each) for key, each in given.items())
-    elif _is_ours(type(given)) or is_dataclass(given):
-        yield from _public(given)
-    elif not isinstance(given, (type, ModuleType)):  # of others one does not know how far their attributes lead
-        yield from ((name, each) for name, each in _public(given) if isinstance(each, (*PLAIN, float, Tensor)))
+    elif isinstance(thing, functools.partial):
+        yield "of", thing.func
+        yield from _enumerate(thing.args)
+        yield from _sort_by_name(thing.keywords.items())
+    elif isinstance(thing, MethodType):
+        yield "of", thing.__func__
+        yield "self", thing.__self__
+    elif isinstance(thing, FunctionType):
+        yield from _function_values(thing)
+    elif isinstance(thing, (list, tuple)):
+        yield from _enumerate(thing)
+    elif isinstance(thing, (set, frozenset)):
+        yield "has", ", ".join(sorted(map(repr_without_address, thing)))
+    elif isinstance(thing, Mapping):
+        yield from _sort_by_name(
+            (key if isinstance(key, str) else repr_without_address(key), part) for key, part in thing.items()
+        )
+    elif _is_versioned(type(thing)) or is_dataclass(thing):
+        yield from _public_attributes(thing)
+    elif not isinstance(thing, (type, ModuleType)):  # attributes of unknown classes may lead to any object
+        plain_types = (*PLAIN, float, Tensor)
+        yield from ((name, part) for name, part in _public_attributes(thing) if isinstance(part, plain_types))
 
 
-def _public(given: Any) -> list[Found]:
-    """An object's attributes; whether it trains at present is none of its settings."""
-    named = getattr(given, "__dict__", {}).items()
-    return _by_name((name, each) for name, each in named if not name.startswith("_") and name != "training")
+def _public_attributes(thing: Any) -> list[NamedValue]:
+    """List an object's public attributes, without its training mode, which is not a setting."""
+    attributes = getattr(thing, "__dict__", {}).items()
+    return _sort_by_name((name, value) for name, value in attributes if not name.startswith("_") and name != "training")
 
 
-def _numbered(given: Iterable[Any]) -> Iterator[Found]:
-    return ((str(at), each) for at, each in enumerate(given))
+def _enumerate(values: Iterable[Any]) -> Iterator[NamedValue]:
+    return ((str(index), value) for index, value in enumerate(values))
 
 
-def _by_name(found: Iterable[Found]) -> list[Found]:
-    return sorted(found, key=lambda each: each[0])
+def _sort_by_name(values: Iterable[NamedValue]) -> list[NamedValue]:
+    return sorted(values, key=lambda named: named[0])
 
 
-def _kept(function: FunctionType) -> Iterator[Found]:
-    """A function's defaults, and what it closes over but for lists, dictionaries and the like, which it may fill."""
-    yield from _numbered(function.__defaults__ or ())
-    yield from _by_name((function.__kwdefaults__ or {}).items())
+def _function_values(function: FunctionType) -> Iterator[NamedValue]:
+    """Yield a function's defaults and the constants of its closure, but no containers, which it may modify."""
+    yield from _enumerate(function.__defaults__ or ())
+    yield from _sort_by_name((function.__kwdefaults__ or {}).items())
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             value = cell.cell_contents
-        except ValueError:  # empty: the name is set later
+        except ValueError:  # the variable is assigned later
             continue
-        fixed = (*PLAIN, float, tuple, frozenset, Tensor, FunctionType, functools.partial, type, nn.Module)
-        if isinstance(value, fixed):
+        constants = (*PLAIN, float, tuple, frozenset, Tensor, FunctionType, functools.partial, type, nn.Module)
+        if isinstance(value, constants):
             yield name, value
 
 
-def _hash_of_code(code: CodeType) -> str:
-    digest = hashlib.sha256(code.co_code)
-    digest.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
-    for each in code.co_consts:
-        digest.update(_constant(each).encode())
-    return digest.hexdigest()[:16]
+def _hash_code(code: CodeType) -> str:
+    names = repr((code.co_names, code.co_varnames, code.co_freevars))
+    return hash_bytes(code.co_code + (names + "".join(map(_describe_constant, code.co_consts))).encode())
 
 
-def _constant(given: Any) -> str:
-    if isinstance(given, CodeType):
-        return _hash_of_code(given)
-    if isinstance(given, frozenset):  # in an order that differs from one process to the next
-        return f"frozenset({sorted(map(_constant, given))})"
-    if isinstance(given, tuple):
-        return f"({', '.join(map(_constant, given))})"
-    return repr(given)
+def _describe_constant(constant: Any) -> str:
+    if isinstance(constant, CodeType):
+        return _hash_code(constant)
+    if isinstance(constant, frozenset):  # its order differs between processes
+        return f"frozenset({sorted(map(_describe_constant, constant))})"
+    if isinstance(constant, tuple):
+        return f"({', '.join(map(_describe_constant, constant))})"
+    return repr(constant)

@@ -1,4 +1,4 @@
-"""What a run is made of, as plain values, so that another run is not taken for it."""
+"""The specification of a run as plain values, so that a run is never resumed with other settings or data."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from metricfit._version import __version__
-from metricfit.train.checkpoint.provenance import described, fingerprint, inside
+from metricfit.train.checkpoint.provenance import describe_settings, fingerprint, repr_without_address
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order
 from metricfit.train.data.samples import InMemory, Source
 from metricfit.train.stage import Stage
 
-ROWS = 1024
+ROWS = 1024  # rows of the inputs that are hashed
 NOT_COMPARED = ("versions", "threads", "checkpoint_every")
 
 
@@ -29,28 +29,40 @@ def spec_of(
     order: Order,
     **settings: Any,
 ) -> dict[str, Any]:
-    """The model's layers and shapes, the stages, the data by length and hash, and the settings given by name."""
+    """Describe a run by its model, stages, data and settings.
+
+    Args:
+        model: The model; its layers and the shapes of its weights are described.
+        stages: The stages of the training.
+        data: The training data, described by length and hashes.
+        validation: The validation data, if any.
+        order: The order of the batches.
+        settings: Other settings by name.
+
+    Returns:
+        Values that JSON can hold.
+    """
     spec = {
-        "model": {name: [*given.shape, str(given.dtype)] for name, given in model.state_dict().items()},
-        "architecture": described(model).splitlines(),
+        "model": {name: [*tensor.shape, str(tensor.dtype)] for name, tensor in model.state_dict().items()},
+        "architecture": repr_without_address(model).splitlines(),
         "stages": [
             {
                 "name": stage.name,
-                "objective": _described(stage.objective),
+                "objective": _describe(stage.objective),
                 "epochs": stage.epochs,
                 "lr": stage.lr,
-                "optimizer": _described(stage.optimizer),
-                "scheduler": _described(stage.scheduler),
+                "optimizer": _describe(stage.optimizer),
+                "scheduler": _describe(stage.scheduler),
                 **({} if stage.scheduler_step is None else {"scheduler_step": stage.scheduler_step}),
-                "monitor": _described(stage.watched),
+                "monitor": _describe(stage.watched),
                 "patience": stage.patience,
-                "settings": settings_within,
-                "code": code_within,
+                "settings": stage_settings,
+                "code": stage_code,
             }
-            for stage, (settings_within, code_within) in ((each, _told(each)) for each in stages)
+            for stage, (stage_settings, stage_code) in ((stage, _describe_stage(stage)) for stage in stages)
         ],
-        "train": _data(data),
-        "validation": None if validation is None else _data(validation),
+        "train": _describe_data(data),
+        "validation": None if validation is None else _describe_data(validation),
         "batch_size": order.batch_size,
         "stratified": order.stratified,
         "oversample": order.oversample,
@@ -58,59 +70,67 @@ def spec_of(
         "versions": {"metricfit": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "threads": torch.get_num_threads(),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(spec, default=_plain))
+    plain: dict[str, Any] = json.loads(json.dumps(spec, default=_to_plain_value))
     return plain
 
 
 def find_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Returns one sentence per difference; versions, threads and the interval of checkpoints may differ.
+    """Compare the specifications of two runs.
 
-    Another Python makes other code of the same function, so between two of them code is not compared.
+    Versions, threads and the interval of checkpoints may differ. Code is compared only if both runs use the same
+    version of Python, because another version compiles the same function to other bytecode.
+
+    Args:
+        before: The specification of the run that was started.
+        now: The specification of the present run.
+
+    Returns:
+        One phrase per difference.
     """
     then, today = ({key: spec[key] for key in spec if key not in NOT_COMPARED} for spec in (before, now))
-    unlike = _python(before) != _python(now)
-    return list(_differing(then, today, "", {"code"} if unlike else set()))
+    other_python = _python_version(before) != _python_version(now)
+    return list(_list_differences(then, today, "", {"code"} if other_python else set()))
 
 
-def _python(spec: dict[str, Any]) -> list[str]:
-    """The version of Python as far as it tells which bytecode it makes."""
+def _python_version(spec: dict[str, Any]) -> list[str]:
+    """Return the major and minor version of Python, which determine its bytecode."""
     versions = spec.get("versions")
     return str(versions["python"]).split(".")[:2] if isinstance(versions, dict) and "python" in versions else []
 
 
-def _differing(before: Any, now: Any, where: str, left_out: set[str]) -> Iterator[str]:
+def _list_differences(before: Any, now: Any, path: str, ignored: set[str]) -> Iterator[str]:
     if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted((before.keys() | now.keys()) - left_out):
-            yield from _differing(before.get(key), now.get(key), f"{where}.{key}" if where else key, left_out)
+        for key in sorted((before.keys() | now.keys()) - ignored):
+            yield from _list_differences(before.get(key), now.get(key), f"{path}.{key}" if path else key, ignored)
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for at, pair in enumerate(zip(before, now, strict=True)):
-            yield from _differing(pair[0], pair[1], f"{where}[{at}]", left_out)
+        for index, pair in enumerate(zip(before, now, strict=True)):
+            yield from _list_differences(pair[0], pair[1], f"{path}[{index}]", ignored)
     elif before != now:
-        yield f"{where}: {before!r} then, {now!r} now"
+        yield f"{path}: {before!r} then, {now!r} now"
 
 
-def _data(given: Source) -> dict[str, Any]:
-    if isinstance(given, FromLoader):
-        return {"batches": given.expected_batches}
-    found: dict[str, Any] = {"samples": len(given), "hash of labels": fingerprint(given.target)}
-    if given.group is not None:
-        found["hash of groups"] = fingerprint(given.group)
-    if isinstance(given, InMemory):
-        rows = torch.linspace(0, len(given) - 1, min(ROWS, len(given)), dtype=torch.float64).round().long()
-        found["hash of inputs"] = fingerprint(given.x[rows.to(given.x.device)])
-        found["hash of weights"] = None if given.weight is None else fingerprint(given.weight)
-    return found
+def _describe_data(source: Source) -> dict[str, Any]:
+    if isinstance(source, FromLoader):
+        return {"batches": source.expected_batches}
+    description: dict[str, Any] = {"samples": len(source), "hash of labels": fingerprint(source.target)}
+    if source.group is not None:
+        description["hash of groups"] = fingerprint(source.group)
+    if isinstance(source, InMemory):
+        rows = torch.linspace(0, len(source) - 1, min(ROWS, len(source)), dtype=torch.float64).round().long()
+        description["hash of inputs"] = fingerprint(source.x[rows.to(source.x.device)])
+        description["hash of weights"] = None if source.weight is None else fingerprint(source.weight)
+    return description
 
 
-def _described(given: Any) -> str | None:
-    return None if given is None else described(given)
+def _describe(thing: Any) -> str | None:
+    return None if thing is None else repr_without_address(thing)
 
 
-def _told(stage: Stage) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the reprs of a stage's parts leave out: settings, and the code of functions."""
+def _describe_stage(stage: Stage) -> tuple[dict[str, Any], dict[str, str]]:
+    """Describe what the reprs of a stage's parts do not show: their settings, and the code of functions."""
     parts = {"objective": stage.objective, "optimizer": stage.optimizer, "scheduler": stage.scheduler}
-    return inside(parts | {"monitor": stage.watched})
+    return describe_settings(parts | {"monitor": stage.watched})
 
 
-def _plain(given: Any) -> Any:
-    return given.item() if hasattr(given, "item") else str(given)
+def _to_plain_value(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else str(value)
