@@ -283,7 +283,7 @@ def test_a_narrow_screen_scrolls_only_down(opened, tmp_path, small):
 def test_without_scripts_the_chosen_threshold_is_shown(opened, tmp_path, small):
     page = opened(written(tmp_path, *small), java_script_enabled=False)
     assert page.locator(".slider").is_disabled()
-    assert page.get_by_text("Scripts are off").is_visible()
+    assert page.get_by_text("Scripts are disabled").is_visible()
     scores = torch.sigmoid(small[0])
     best = curves.best_threshold(scores, small[1], "f1", "recall >= 0.6")
     assert float(page.locator(".explorer .judged data").get_attribute("value")) == best.value

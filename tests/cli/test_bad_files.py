@@ -189,7 +189,7 @@ CASES = [
     Case("a JSON array", "t.jsonl", good().to_json(orient="records"), "not JSON lines|lists or objects"),
     Case("nested JSON", "t.jsonl", '{"a": {"b": 1}, "y": 0}\n{"a": {"b": 2}, "y": 1}\n', "lists or objects"),
     # Columns.
-    Case("100,000 columns", "t.csv", ",".join(f"c{k}" for k in range(99_999)) + ",y\n", "100000 columns; the most"),
+    Case("100,000 columns", "t.csv", ",".join(f"c{k}" for k in range(99_999)) + ",y\n", "100000 columns; the maximum"),
     Case("twice one column", "t.csv", "a,a,y\n" + "1,2,no\n3,4,yes\n" * 9, "more than one column named 'a'"),
     Case("no name for two columns", "t.csv", ",,y\n" + "1,2,no\n3,4,yes\n" * 9, None),
     Case("no such target", "t.csv", good(), "no column 'fraud'. It has 4", "fit DATA --target fraud --out OUT"),

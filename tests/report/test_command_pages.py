@@ -195,7 +195,7 @@ def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
     low, high = interval_of_mean(ours, f1)
     assert f"{DEFAULT} {np.mean(ours):.3f} {low:.3f} to {high:.3f} +0.080" in text
     assert "3 of 4 folds 12.5 s" in text
-    assert "Training and validation loss by epoch, of 8 members, a line each." in text
+    assert "Training and validation loss by epoch, of 8 members, one line each." in text
     assert "Networks the same for all: network mlp, epochs 2" in text
     assert "40, of them 10 “<yes>” (25.0 %)" in text
     assert "copies of a row stay together, and so do rows of one “site”" in text

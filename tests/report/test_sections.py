@@ -76,7 +76,7 @@ def test_several_members_and_missing_numbers():
     section = report.learning_curves([first, [{"train_loss": 2.0}]])
     assert section.context["members"] == 2
     assert [chart.title for chart in section.context["charts"]] == ["Loss"]
-    assert "2 members, a line each" in texts(section)
+    assert "2 members, one line each" in texts(section)
 
 
 @pytest.mark.parametrize("histories", [[], [[]], [{"epoch": 0}], [{"train_loss": math.nan}]])

@@ -1,4 +1,4 @@
-"""The page: a title, the finding in plain words, sections; one HTML file that asks the network for nothing."""
+"""The page: a title, a headline, a verdict and sections, in one HTML file that loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -17,35 +17,47 @@ from markupsafe import Markup
 
 from metricfit._files import write_file
 from metricfit._version import __version__
-from metricfit.report import formatting as words
+from metricfit.report import formatting
 from metricfit.report.charts.drawing import Chart
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, made by ``comparison``, ``learning_curves``, ``scores`` or ``multiclass``."""
+    """A part of the page, made by ``comparison``, ``learning_curves``, ``scores`` or ``multiclass``.
+
+    Args:
+        title: Title of the section.
+        template: Name of its template.
+        context: What the template shows.
+        lead: A sentence or two below the title.
+
+    Example:
+        >>> from metricfit.report import multiclass
+        >>> multiclass([0, 1], [0, 1], classes=["cat", "dog"]).title
+        'Decisions by class'
+    """
 
     title: str
     template: str
     context: Mapping[str, Any]
-    #: A sentence or two under the title.
     lead: str = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the page says.
+    """The content of a page.
 
     Args:
-        title: of the page, such as the data's name.
-        headline: the one thing to know, in a sentence.
-        verdict: what to do, in a sentence or a few.
-        sections: the evidence.
-        facts: how it was made: data, rows, seed, command; shown as a list at the end.
+        title: Title of the page, such as the name of the table.
+        headline: The main result, in one sentence.
+        verdict: What to do, in a few sentences.
+        sections: The evidence.
+        facts: How the page was made, such as data, rows, seed and command; shown as a list at the end.
 
-    >>> report = Report("churn.csv", "F1 is 0.71 on rows the model has not seen.", "Use the tuned threshold.")
-    >>> "<h1>churn.csv</h1>" in render(report)
-    True
+    Example:
+        >>> report = Report("churn.csv", "F1 is 0.71 on rows the model has not seen.", "Use the tuned threshold.")
+        >>> "<h1>churn.csv</h1>" in render(report)
+        True
     """
 
     title: str
@@ -56,8 +68,20 @@ class Report:
 
 
 def render(report: Report) -> str:
-    """The page as text. All that comes from the data is escaped, and a security policy in the page lets no script run
-    but the page's own and nothing be loaded.
+    """Render a page as HTML.
+
+    Everything that comes from the data is escaped. A security policy in the page allows only its own script to run,
+    and nothing to be loaded.
+
+    Args:
+        report: The content of the page.
+
+    Returns:
+        The HTML text.
+
+    Example:
+        >>> render(Report("a", "b", "c")).startswith("<!DOCTYPE html>")
+        True
     """
     script = _asset("explorer.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -78,22 +102,33 @@ def render(report: Report) -> str:
             version=__version__,
         )
     )
-    return words.printable(html)
+    return formatting.printable(html)
 
 
 def write(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Write the page, whole or not at all, and return its path. Folders that are missing are made.
+    """Write a page to a file, completely or not at all.
 
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> write(Report("a", "b", "c"), f"{folder}/report.html").name
-    'report.html'
+    Args:
+        report: The content of the page.
+        path: The file. Missing folders are created.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        IsADirectoryError: If the path is a folder.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> write(Report("a", "b", "c"), f"{folder}/report.html").name
+        'report.html'
     """
-    place = Path(path)
-    if place.is_dir():
-        raise IsADirectoryError(f"{place} is a folder; give the page a file name, such as {place / 'report.html'}")
-    write_file(place, render(report).encode())
-    return place
+    file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(f"{file} is a folder; give the page a file name, such as {file / 'report.html'}")
+    write_file(file, render(report).encode())
+    return file
 
 
 def _asset(name: str) -> str:
@@ -108,5 +143,5 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["words"] = words
+    environment.globals["formatting"] = formatting
     return environment

@@ -20,13 +20,13 @@
     const view = new DataView(bytes.buffer);
     return Float64Array.from({ length: bytes.length / 8 }, (_, i) => view.getFloat64(8 * i, true));
   };
-  const unpackAll = (given) => new Map(Object.entries(given).map(([name, text]) => [name, unpack(text)]));
+  const unpackAll = (packed) => new Map(Object.entries(packed).map(([name, text]) => [name, unpack(text)]));
   // Not toLocaleString, which rounds the shortest decimal that stands for a number and not the number itself.
   const grouped = (number, decimals) => number.toFixed(decimals).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
   const scientific = (number) => number.toExponential(1).replace(".0e", "e").replace(/e([+-])(\d)$/, "e$10$2");
   const small = (number) => (Math.abs(number) < 0.0001 ? scientific(number) : String(number));
 
-  // The same forms as words.py writes.
+  // The same forms as report/formatting.py writes.
   const written = {
     value: (v) => (v !== 0 && Math.abs(v) < 0.0005
       ? small(Number(v.toPrecision(2)))

@@ -1,4 +1,4 @@
-"""One set of scores with its labels: curves, histograms, calibration, and the threshold explorer."""
+"""The section of two classes: curves, histograms, calibration, and the threshold explorer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from metricfit.report.threshold_stops import COUNTS, Stops, shown_metrics, stops
 
 @dataclass(frozen=True)
 class Preset:
-    """A button of the explorer: what it says, and the number of the stop it leads to."""
+    """A button of the explorer: its text, and the index of the stop that it selects."""
 
     text: str
     stop: int
@@ -36,23 +36,32 @@ def scores(
     title: str = "Scores and threshold",
     lead: str = "",
 ) -> Section:
-    """ROC and precision-recall with the operating point, histograms by class, calibration, confusion matrix, and the
-    threshold explorer: every metric at any threshold, where the requirements hold.
+    """Make the charts and the threshold explorer of one set of scores.
+
+    The charts are ROC and precision-recall curves with the operating point, histograms by class and calibration. The
+    explorer shows the confusion matrix and every metric at any threshold, and where the requirements hold.
 
     Args:
-        scores: of the positive class, in [0, 1]; at least the threshold is called positive.
+        scores: Scores of the positive class, in [0, 1]; samples with at least the threshold are called positive.
         labels: 1 for the positive class, 0 for the other.
-        threshold: the chosen one; infinity calls nothing positive.
-        metric: the one judged by.
-        requirements: as ``subject_to`` of ``best_threshold``.
-        weight: of the samples; counts are then sums of weights.
-        classes: what the two classes are called, the positive one last.
-        title: of the section.
-        lead: a sentence under it.
+        threshold: The chosen threshold; infinity calls nothing positive.
+        metric: The metric that the model is judged by.
+        requirements: As ``subject_to`` of ``best_threshold``.
+        weight: One weight per sample; counts are then sums of weights.
+        classes: Names of the negative and of the positive class.
+        title: Title of the section.
+        lead: A sentence or two below the title.
 
-    >>> section = scores([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], threshold=0.4, classes=("stays", "leaves"))
-    >>> [each.text for each in section.context["presets"]]
-    ['chosen and best here, 0.4', '0.5']
+    Returns:
+        The section.
+
+    Raises:
+        InvalidValueError: If a score is outside [0, 1], the threshold is negative, or there are not two names.
+
+    Example:
+        >>> section = scores([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], threshold=0.4, classes=("stays", "leaves"))
+        >>> [preset.text for preset in section.context["presets"]]
+        ['chosen and best here, 0.4', '0.5']
     """
     s, y, w = checked(scores, labels, weight)
     if float(s.min()) < 0 or float(s.max()) > 1:

@@ -1,4 +1,4 @@
-"""Learning curves: losses and the monitored value, epoch by epoch, one thin line a member."""
+"""The section of learning curves: losses and the monitored value by epoch, one line per member."""
 
 from __future__ import annotations
 
@@ -18,12 +18,24 @@ LOSSES = {"train_loss": ("training", FIRST), "validation_loss": ("validation", S
 def learning_curves(
     histories: Sequence[Row] | Sequence[Sequence[Row]], *, title: str = "Learning curves", lead: str = ""
 ) -> Section:
-    """Charts of ``train_loss`` and ``validation_loss``, and of the monitored ``value``, from ``FitResult.history``: one
-    history, or one for each member of an ensemble. A column that no row has is left out, and so is a monitored value
-    that is the validation loss; an epoch without a finite number leaves a gap. Epochs are counted through all stages.
+    """Make charts of the training and validation losses and of the monitored value.
 
-    >>> learning_curves([{"train_loss": 0.5, "value": 0.1}, {"train_loss": 0.4, "value": 0.2}]).context["members"]
-    1
+    Args:
+        histories: ``FitResult.history``, or one history for each member of an ensemble. Columns that no row has are
+            left out, and so is a monitored value that is the validation loss. Epochs without a finite number leave a
+            gap. Epochs are counted through all stages.
+        title: Title of the section.
+        lead: A sentence or two below the title.
+
+    Returns:
+        The section.
+
+    Raises:
+        InvalidValueError: If there is no finite number to draw.
+
+    Example:
+        >>> learning_curves([{"train_loss": 0.5, "value": 0.1}, {"train_loss": 0.4, "value": 0.2}]).context["members"]
+        1
     """
     members = _members(histories)
     charts = []
@@ -39,24 +51,24 @@ def learning_curves(
 
 
 def _members(histories: Any) -> list[list[Row]]:
-    given = list(histories)
-    if given and isinstance(given[0], Mapping):
-        return [given]
-    return [list(rows) for rows in given]
+    several = list(histories)
+    if several and isinstance(several[0], Mapping):
+        return [several]
+    return [list(rows) for rows in several]
 
 
 def _line(rows: Sequence[Row], name: str) -> list[float]:
-    """The column, NaN where there is no number; empty if there is none at all."""
+    """Return a column with NaN where there is no finite number; an empty list if there is none at all."""
     values = [math.nan if row.get(name) is None else float(row[name]) for row in rows]
-    finite = [each if math.isfinite(each) else math.nan for each in values]
+    finite = [value if math.isfinite(value) else math.nan for value in values]
     return [] if all(map(math.isnan, finite)) else finite
 
 
 @styled
 def _losses(members: Sequence[Sequence[Row]]) -> Chart:
     drawing = Drawing()
-    for name, (called, colour) in LOSSES.items():
-        _draw(drawing, members, name, called, colour)
+    for name, (description, colour) in LOSSES.items():
+        _draw(drawing, members, name, description, colour)
     drawing.axes.set(xlabel="epoch", ylabel="loss")
     drawing.axes.legend()
     return drawing.finished("Loss", f"Training and validation loss by epoch, of {_how_many(members)}.")
@@ -69,7 +81,7 @@ def _monitored(members: Sequence[Sequence[Row]]) -> Chart:
     drawing = Drawing()
     _draw(drawing, members, "value", called, GOOD)
     drawing.axes.set(xlabel="epoch", ylabel=label(called))
-    return drawing.finished("What was watched", f"{called} on the validation set by epoch, of {_how_many(members)}.")
+    return drawing.finished("Monitored value", f"{called} on the validation set by epoch, of {_how_many(members)}.")
 
 
 def _draw(drawing: Drawing, members: Sequence[Sequence[Row]], name: str, called: str, colour: str) -> None:
@@ -98,4 +110,4 @@ def _draw(drawing: Drawing, members: Sequence[Sequence[Row]], name: str, called:
 
 
 def _how_many(members: Sequence[Sequence[Row]]) -> str:
-    return "one model" if len(members) == 1 else f"{len(members)} members, a line each"
+    return "one model" if len(members) == 1 else f"{len(members)} members, one line each"

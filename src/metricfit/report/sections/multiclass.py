@@ -1,4 +1,4 @@
-"""Several classes: the confusion matrix, and the metrics of each class."""
+"""The section of several classes: the confusion matrix and the metrics of each class."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
 from metricfit.report.page import Section
 
-MOST_CLASSES = 20
-MOST_CONFUSIONS = 20
+MAX_CLASSES = 20
+MAX_CONFUSIONS = 20
 
 
 def multiclass(
@@ -29,13 +29,30 @@ def multiclass(
     title: str = "Decisions by class",
     lead: str = "",
 ) -> Section:
-    """The confusion matrix and a table of each class's metrics, from predicted and true class numbers.
+    """Make the confusion matrix and a table of the metrics of each class.
 
-    With more than 20 classes the matrix would not be readable: the most frequent confusions are listed instead.
+    With more than 20 classes the matrix would not be readable, so the most frequent confusions are listed instead.
 
-    >>> section = multiclass([0, 1, 1], [0, 1, 0], classes=["cat", "dog"])
-    >>> section.context["matrix"]
-    [[1.0, 1.0], [0.0, 1.0]]
+    Args:
+        predicted: Predicted class numbers.
+        target: True class numbers.
+        classes: Names of the classes.
+        metric: The metric that the model is judged by.
+        average: Average over the classes: "macro", "micro" or "weighted".
+        weight: One weight per sample; counts are then sums of weights.
+        title: Title of the section.
+        lead: A sentence or two below the title.
+
+    Returns:
+        The section.
+
+    Raises:
+        InvalidValueError: If there are fewer than two classes or no labels.
+
+    Example:
+        >>> section = multiclass([0, 1, 1], [0, 1, 0], classes=["cat", "dog"])
+        >>> section.context["matrix"]
+        [[1.0, 1.0], [0.0, 1.0]]
     """
     if len(classes) < 2:
         raise InvalidValueError(f"there must be two classes or more, got {len(classes)} names")
@@ -47,13 +64,13 @@ def multiclass(
     matrix = _matrix(guess.reshape(-1).long(), truth.reshape(-1).long(), w, len(classes))
     judged = get_metric(metric)
     columns = list(dict.fromkeys([*([] if judged.whole_matrix else [judged]), precision, recall, specificity, f1]))
-    values = [each(counts).tolist() for each in columns]
+    values = [column(counts).tolist() for column in columns]
     context = {
-        "classes": [str(each) for each in classes],
-        "matrix": matrix.tolist() if len(classes) <= MOST_CLASSES else None,
+        "classes": [str(name) for name in classes],
+        "matrix": matrix.tolist() if len(classes) <= MAX_CLASSES else None,
         "support": counts.positives.tolist(),
-        "confusions": _confusions(matrix, classes) if len(classes) > MOST_CLASSES else [],
-        "columns": [each.name for each in columns],
+        "confusions": _confusions(matrix, classes) if len(classes) > MAX_CLASSES else [],
+        "columns": [column.name for column in columns],
         "values": list(zip(*values, strict=True)),
         "metric": judged.name if judged.whole_matrix else f"{average} {judged.name}",
         "value": float(averaged(judged, counts, average)),
@@ -63,7 +80,7 @@ def multiclass(
 
 
 def _matrix(guess: Tensor, truth: Tensor, weight: Tensor | None, classes: int) -> Tensor:
-    """Row i, column j: samples of class i called j."""
+    """Count the samples of class i (row) that are called j (column)."""
     ones = torch.ones(len(truth), dtype=torch.float64) if weight is None else weight.reshape(-1).double()
     flat = torch.zeros(classes * classes, dtype=torch.float64).index_add_(0, truth * classes + guess, ones)
     return flat.reshape(classes, classes)
@@ -71,6 +88,6 @@ def _matrix(guess: Tensor, truth: Tensor, weight: Tensor | None, classes: int) -
 
 def _confusions(matrix: Tensor, classes: Sequence[str]) -> list[tuple[str, str, float]]:
     wrong = matrix.clone().fill_diagonal_(0)
-    order = wrong.flatten().argsort(descending=True, stable=True)[:MOST_CONFUSIONS].tolist()
-    pairs = [divmod(at, len(classes)) for at in order]
+    order = wrong.flatten().argsort(descending=True, stable=True)[:MAX_CONFUSIONS].tolist()
+    pairs = [divmod(index, len(classes)) for index in order]
     return [(str(classes[i]), str(classes[j]), float(wrong[i, j])) for i, j in pairs if float(wrong[i, j]) > 0]
