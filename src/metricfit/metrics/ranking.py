@@ -101,5 +101,12 @@ def get_measure(measure: str | Metric | RankingMetric | Formula) -> Metric | Ran
     """
     if isinstance(measure, RankingMetric):
         return measure
-    ranking = registry.find_ranking(measure.strip()) if isinstance(measure, str) else None
-    return get_metric(measure) if ranking is None else ranking
+    return get_ranking(measure) or get_metric(measure)
+
+
+def get_ranking(measure: object) -> RankingMetric | None:
+    """Return the measure of scores of that name, or the measure itself; None for anything else."""
+    if isinstance(measure, RankingMetric):
+        return measure
+    ranking: RankingMetric | None = registry.find_ranking(measure.strip()) if isinstance(measure, str) else None
+    return ranking

@@ -16,6 +16,7 @@ from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import curves
 from metricfit.metrics.curves import Requirements, as_requirements, checked, column
 from metricfit.metrics.metric import Formula, Metric, MetricFactory, get_metric
+from metricfit.metrics.ranking import get_ranking
 from metricfit.stats.resampling import Floats, Integers, Table
 from metricfit.stats.statistics import (
     AtBest,
@@ -128,8 +129,9 @@ class BootstrapMetric:
 
 
 def _resolve_metric(metric: str | Metric | Formula | OfScores) -> Metric | OfScores:
-    if isinstance(metric, str) and metric in AREAS:
-        return AREAS[metric][0]
+    ranking = get_ranking(metric)
+    if ranking is not None:
+        return AREAS[ranking.name][0]
     if isinstance(metric, (str, Metric, MetricFactory)) or not callable(metric):
         return get_metric(metric)
     parameters = list(inspect.signature(metric).parameters.values())

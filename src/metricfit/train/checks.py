@@ -16,12 +16,13 @@ from metricfit.core.validation import check_labels
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses.calling import accepted_arguments, refuse_multipliers
 from metricfit.losses.metric_loss import MetricLoss
-from metricfit.metrics.metric import Metric, get_metric
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.ranking import get_measure
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.samples import type_of
 from metricfit.train.engine.schedules import Schedule
-from metricfit.train.monitor import RANKINGS, Monitor
+from metricfit.train.monitor import Monitor
 from metricfit.train.stage import MakeOptimizer, Stage, ignored_by, matched, without_ignored
 
 
@@ -147,7 +148,7 @@ def _leaves_task_open(stage: Stage) -> bool:
     readers = (MetricLoss, RequirementConstraint, RankingConstraint)
     tasks = {module.task for module in stage.objective.modules() if isinstance(module, readers)}
     watched = stage.watched
-    measures = not (watched.is_loss or watched.metric in tuple(RANKINGS))
+    measures = not (watched.is_loss or watched.is_ranking)
     return None in tasks or (measures and watched.task is None)
 
 
@@ -202,7 +203,7 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
         monitor: Monitor = stage.watched
         if not monitor.is_loss:
             _check_reading(monitor, logits, target, name)
-        if columns > 1 and (monitor.threshold == "best" or monitor.metric in tuple(RANKINGS)):
+        if columns > 1 and (monitor.threshold == "best" or monitor.is_ranking):
             raise InvalidValueError(
                 f"{monitor.name} is measured on one output, the model has {columns}; watch a metric of decisions at "
                 "0.5, such as 'f1'"
@@ -237,10 +238,12 @@ def _check_sides(metric: Metric | None, target: Tensor, of: str, name: str) -> N
 def _needed(monitor: Monitor) -> list[tuple[Metric | None, str]]:
     if monitor.is_loss:
         return []
-    if isinstance(monitor.metric, str) and monitor.metric in RANKINGS:
+    if monitor.is_ranking:
         return [(None, monitor.name)]
     of_requirements = [(each.metric, str(each)) for each in monitor.requirements]
-    return [(get_metric(monitor.metric), monitor.name), *of_requirements]
+    metric = get_measure(monitor.metric)
+    assert isinstance(metric, Metric)
+    return [(metric, monitor.name), *of_requirements]
 
 
 def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) -> None:

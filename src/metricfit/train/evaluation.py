@@ -19,11 +19,12 @@ from metricfit.core.validation import check_nan_logits
 from metricfit.decide.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.metric import Formula, Metric
+from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
+from metricfit.metrics.registry import rankings
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import Source, source, type_of
-from metricfit.train.monitor import RANKINGS
 from metricfit.train.stage import matched
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 BEST = "best"
 SHOWN_THRESHOLDS = 4
 Threshold = float | Tensor
+
+
+#: A metric of decisions or a measure of scores: the object, its name, or a function of Counts.
+Measure = str | Metric | RankingMetric | Formula
 
 
 @dataclass(frozen=True)
@@ -89,13 +94,14 @@ class _Request:
     name: str
     metric: Metric | None
     own_threshold: bool
+    ranking: RankingMetric | None = None
 
 
 @torch.no_grad()
 def evaluate(
     model: nn.Module | FitResult,
     data: Any,
-    metrics: str | Metric | Formula | Sequence[str | Metric | Formula] = "f1",
+    metrics: Measure | Sequence[Measure] = "f1",
     *,
     threshold: float | str | Sequence[float] | Tensor | None = None,
     average: ScalarAverage = "macro",
@@ -155,9 +161,11 @@ def evaluate(
     values: dict[str, float] = {}
     best_thresholds: dict[str, Threshold] = {}
     for each in requests:
-        if each.metric is None:
-            values[each.name] = _ranking(each.name, samples)
-        elif each.own_threshold:
+        if each.ranking is not None:
+            values[each.name] = _measure_ranking(each.ranking, samples)
+            continue
+        assert each.metric is not None
+        if each.own_threshold:
             best_thresholds[each.name] = own = _decision(samples, BEST, each.metric, average)
             values[each.name] = float(averaged(each.metric, _counts(samples, own), average))
         else:
@@ -165,10 +173,8 @@ def evaluate(
     return Evaluation(values, outputs, labels, at, best_thresholds, None if tuned_for is None else tuned_for.name)
 
 
-def _requests(
-    metrics: str | Metric | Formula | Sequence[str | Metric | Formula], average: ScalarAverage
-) -> list[_Request]:
-    several = [metrics] if isinstance(metrics, (str, Metric)) or callable(metrics) else list(metrics)
+def _requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> list[_Request]:
+    several = [metrics] if isinstance(metrics, (str, Metric, RankingMetric)) or callable(metrics) else list(metrics)
     if not several:
         raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
     if average is None:
@@ -176,21 +182,22 @@ def _requests(
     return [_request(each, average) for each in several]
 
 
-def _request(metric: str | Metric | Formula, average: ScalarAverage) -> _Request:
+def _request(metric: Measure, average: ScalarAverage) -> _Request:
     text = metric.strip() if isinstance(metric, str) else ""
     if text == "loss":
         raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
     own_threshold = text.startswith(f"{BEST} ")
     if own_threshold:
         metric = text.removeprefix(f"{BEST} ").strip()
-    if isinstance(metric, str) and metric.strip() in RANKINGS:
+    if (ranking := get_ranking(metric)) is not None:
         if own_threshold:
-            raise InvalidValueError(f"{metric} needs no threshold: ask for {metric!r}")
-        return _Request(metric.strip(), None, False)
+            raise InvalidValueError(f"{ranking.name} needs no threshold: ask for {ranking.name!r}")
+        return _Request(ranking.name, None, False, ranking)
     try:
-        formula = get_metric(metric)
+        formula = get_measure(metric)
     except ValueError as error:
-        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {' and '.join(RANKINGS)}") from None
+        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {' and '.join(rankings())}") from None
+    assert isinstance(formula, Metric)
     check_average(formula, average)
     return _Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold)
 
@@ -277,14 +284,14 @@ def _counts(samples: Columns | Classes, threshold: Threshold) -> Counts:
     return Counts(*samples.hard(per_label), exclusive=samples.exclusive)
 
 
-def _ranking(name: str, samples: Columns | Classes) -> float:
+def _measure_ranking(ranking: RankingMetric, samples: Columns | Classes) -> float:
     if isinstance(samples, Classes) or samples.logits.shape[0] > 1:
         raise InvalidValueError(
-            f"{name} is measured on one output; for several, call curves.{name} on each column of the logits that "
-            "evaluate returns"
+            f"{ranking.name} is measured on one output; for several, call curves.{ranking.name} on each column of the "
+            "logits that evaluate returns"
         )
     weight = None if samples.weight is None else samples.weight[0]
-    return float(RANKINGS[name](samples.logits[0], samples.target[0], weight=weight))
+    return ranking.measure(samples.logits[0], samples.target[0], weight)
 
 
 def _shown(threshold: Threshold) -> str:

@@ -20,11 +20,11 @@ from metricfit.core.validation import check_nan_logits
 from metricfit.decide.probability_thresholds import probability_sweep
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.curves import InfeasibleError, Sweep, auroc, average_precision, best_of_sweep, one_class
-from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.curves import InfeasibleError, Sweep, best_of_sweep, one_class
+from metricfit.metrics.metric import Formula, Metric
+from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
+from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
-
-RANKINGS = {"auroc": auroc, "average_precision": average_precision}
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,14 @@ class Monitor:
         Measured(value=1.0, threshold=0.5, feasible=True, violation=0.0)
     """
 
-    metric: str | Metric | Formula = "loss"
+    metric: str | Metric | RankingMetric | Formula = "loss"
     threshold: float | str = 0.5
     subject_to: str | Requirement | Sequence[str | Requirement] | None = None
     average: ScalarAverage = "macro"
     ignore_index: int | None = None
     task: Task | None = None
     _metric: Metric | None = field(init=False, repr=False, compare=False, default=None)
+    _ranking: RankingMetric | None = field(init=False, repr=False, compare=False, default=None)
     requirements: tuple[Requirement, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -67,17 +68,20 @@ class Monitor:
             raise InvalidValueError(
                 f"threshold is a number strictly between 0 and 1, or 'best'; got {quote(self.threshold)}"
             )
-        if self.metric == "loss" or (isinstance(self.metric, str) and self.metric in RANKINGS):
+        ranking = get_ranking(self.metric)
+        object.__setattr__(self, "_ranking", ranking)
+        if self.is_loss or ranking is not None:
             if self.subject_to is not None or self.threshold == "best":
                 what = "threshold='best'" if self.subject_to is None else "subject_to"
                 raise InvalidValueError(f"{what} needs a metric of decisions, such as 'f1', not {self.metric!r}")
             return
         try:
-            metric = get_metric(self.metric)
+            metric = get_measure(self.metric)
         except ValueError as error:
-            others = ", ".join(("loss", *RANKINGS))
+            others = ", ".join(("loss", *rankings()))
             raise InvalidValueError(f"{error}. A monitor can also be one of {others}") from None
         object.__setattr__(self, "_metric", metric)
+        assert isinstance(metric, Metric)
         if self.average is None:
             raise InvalidValueError("a monitor is one number, but average=None gives one number per class")
         check_average(metric, self.average)
@@ -92,6 +96,11 @@ class Monitor:
     def is_loss(self) -> bool:
         """Whether the monitor is the validation loss."""
         return self.metric == "loss"
+
+    @property
+    def is_ranking(self) -> bool:
+        """Whether the monitored value is a measure of scores, such as "auroc", which needs no threshold."""
+        return self._ranking is not None
 
     @property
     def name(self) -> str:
@@ -156,8 +165,9 @@ class Monitor:
             raise InvalidValueError("the objective measures the loss, not the monitor")
         task = settle_task(logits, target, self.task, ignore_index=self.ignore_index)
         samples = canonical(logits, target, task=task, weight=weight, ignore_index=self.ignore_index)
-        if self._metric is None:
-            return Measured(float(RANKINGS[str(self.metric)](*self._one_output(samples))), math.nan)
+        if self._ranking is not None:
+            return Measured(float(self._ranking.measure(*self._one_output(samples))), math.nan)
+        assert self._metric is not None
         if self.threshold == "best":
             return self._at_best(*self._one_output(samples))
         exclusive = isinstance(samples, Classes)  # the class with the largest logit is chosen, without a threshold
