@@ -77,7 +77,7 @@ WRONG = {
     "no_positives": (
         {"validation": (X, torch.zeros(N)), "monitor": "f1"},
         ValueError,
-        "the validation set has no positives, which f1 is measured on; split the data stratified, or watch the loss",
+        "the validation set has no positives, which f1 is measured on; split the data stratified, or monitor the loss",
     ),
     "no_negatives": ({"validation": (X, torch.ones(N)), "monitor": "fpr"}, ValueError, "has no negatives, which fpr"),
     "no_auroc": ({"validation": (X, torch.ones(N)), "monitor": "auroc"}, ValueError, "has no negatives, which auroc"),
@@ -145,7 +145,7 @@ WRONG = {
             "monitor": "best f1",
         },
         ValueError,
-        "best f1 is measured on one output, the model has 3; watch a metric of decisions",
+        "best f1 is measured on one output, the model has 3; monitor a metric of decisions",
     ),
     "auroc_of_several": (
         {"model": network(3), "train": (X, LABELS), "validation": (X, LABELS), "monitor": "auroc"},
@@ -226,12 +226,12 @@ WRONG = {
         TypeError,
         "give a function.*not a ExponentialLR that is made already",
     ),
-    "lbfgs": ({"optimizer": torch.optim.LBFGS}, ValueError, "LBFGS computes the loss several times a step"),
+    "lbfgs": ({"optimizer": torch.optim.LBFGS}, ValueError, "LBFGS computes the loss several times per step"),
     "plateau_without_validation": ({"scheduler": ReduceLROnPlateau}, ValueError, r"give validation=\(X, y\)"),
     "plateau_the_wrong_way": (
         {"scheduler": ReduceLROnPlateau, "validation": (X, Y), "monitor": "f1"},
         ValueError,
-        "needs mode='max' where f1 is watched",
+        "needs mode='max' if f1 is monitored",
     ),
     "callback": ({"callbacks": [print]}, TypeError, "a class made from metricfit.train.Callback, got <built-in"),
     "frozen": ({"model": network().requires_grad_(False)}, ValueError, "no weights to train: all are frozen"),

@@ -1,4 +1,4 @@
-"""What can be known to go wrong before training starts."""
+"""Checks of settings, data and model before training starts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from metricfit.train.stage import MakeOptimizer, Stage, ignored_by, matched, wit
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
     """Refuse settings that cannot work together."""
     for stage in stages:
-        watched = stage.watched
-        if not validated and (stage.patience is not None or not watched.is_loss):
-            what = "patience" if stage.patience is not None else f"monitor={watched.name!r}"
-            raise InvalidValueError(f"{what} needs a validation set: give validation=(X, y)")
+        monitor = stage.watched
+        if not validated and (stage.patience is not None or not monitor.is_loss):
+            setting = "patience" if stage.patience is not None else f"monitor={monitor.name!r}"
+            raise InvalidValueError(f"{setting} needs a validation set: give validation=(X, y)")
         if not hasattr(stage.objective, "update"):
             name = type(stage.objective).__name__
             refuse_multipliers(stage.objective, name, "Make the AugmentedLagrangian the objective itself")
@@ -44,7 +44,7 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
 
 
 def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool, steps: int | None) -> None:
-    """Refuse a model with nothing to learn, and optimisers and schedulers that cannot be driven.
+    """Refuse a model without trainable weights, and optimisers and schedulers that cannot be used.
 
     Args:
         model: The model.
@@ -52,38 +52,46 @@ def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool, s
         validated: Whether there is a validation set.
         steps: The number of optimiser steps per epoch, if it is known.
     """
-    if not any(given.requires_grad for given in model.parameters()):
+    if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidValueError("the model has no weights to train: all are frozen; set requires_grad_(True) on some")
     for stage in stages:
         make: MakeOptimizer = stage.optimizer or torch.optim.AdamW
         optimizer = make(model.parameters(), lr=stage.lr)
         if isinstance(optimizer, torch.optim.LBFGS):
             raise InvalidValueError(
-                "LBFGS computes the loss several times a step, which fit does not; take AdamW or SGD"
+                "LBFGS computes the loss several times per step, which fit does not support; use AdamW or SGD"
             )
         total = None if steps is None or stage.epochs is None else steps * stage.epochs
         scheduler = Schedule(stage.scheduler, stage.scheduler_step, optimizer, total).scheduler
         if not isinstance(scheduler, ReduceLROnPlateau):
             continue
         if not validated:
-            raise InvalidValueError("ReduceLROnPlateau waits for what is watched: give validation=(X, y)")
+            raise InvalidValueError("ReduceLROnPlateau needs a monitored value: give validation=(X, y)")
         mode = "min" if stage.watched.minimize else "max"
         if scheduler.mode != mode:
-            raise InvalidValueError(f"ReduceLROnPlateau needs mode={mode!r} where {stage.watched.name} is watched")
+            raise InvalidValueError(f"ReduceLROnPlateau needs mode={mode!r} if {stage.watched.name} is monitored")
 
 
 def check_numbers(accumulate: int, clip: float | None) -> None:
-    """Refuse numbers that mean nothing."""
+    """Refuse numbers out of range."""
     if accumulate < 1:
         raise InvalidValueError(f"accumulate must be at least 1, the number of parts of a batch; got {accumulate}")
     if clip is not None and not clip > 0:
-        raise InvalidValueError(f"clip must be above 0, the largest norm of the gradient; got {clip}")
+        raise InvalidValueError(f"clip must be above 0, the maximum norm of the gradient; got {clip}")
 
 
 def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str, *, part: bool = False) -> Tensor:
-    """Refuse labels that the model's outputs cannot be compared with; those that count, without ignored ones.
+    """Refuse labels that do not go with the model's outputs.
 
-    A ``part`` of the data may hold ignored labels alone.
+    Args:
+        logits: Outputs for a few samples.
+        target: The labels.
+        stages: The stages, whose objectives may ignore a label.
+        name: The name of the labels in messages.
+        part: Whether the labels are a part of the data, in which all may be ignored.
+
+    Returns:
+        The labels that are not ignored.
     """
     outputs, labels = tuple(logits.shape[1:]), tuple(target.shape[1:])
     if labels not in (outputs, outputs[1:]) and (outputs, labels) != ((), (1,)):
@@ -127,14 +135,14 @@ def judge_target(
     """Refuse, or warn about, targets that look like class shares but would be read as multilabel.
 
     Args:
-        logits: outputs for a few samples.
-        target: the labels of the whole set, or of the next batch.
-        stages: what reads them; a stage whose losses all say ``task=`` needs no judgement.
-        name: what messages call the labels.
-        judge: what was seen of the labels before.
+        logits: Outputs for a few samples.
+        target: The labels of the whole set, or of the next batch.
+        stages: The stages; a stage whose losses all have a ``task`` is not checked.
+        name: The name of the labels in messages.
+        judge: Keeps what earlier batches have shown.
 
     Raises:
-        InvalidValueError: the labels can be read in two ways.
+        InvalidValueError: The labels can be read in two ways.
     """
     if logits.dim() != 2 or logits.shape[1] == 1 or target.shape[1:] != logits.shape[1:]:
         return
@@ -144,48 +152,51 @@ def judge_target(
 
 
 def _leaves_task_open(stage: Stage) -> bool:
-    """Whether a part of the objective, or else what is watched, reads the labels by their shape alone."""
+    """Whether a part of the objective, or the monitor, derives the task from the shapes."""
     readers = (MetricLoss, RequirementConstraint, RankingConstraint)
     tasks = {module.task for module in stage.objective.modules() if isinstance(module, readers)}
-    watched = stage.watched
-    measures = not (watched.is_loss or watched.is_ranking)
-    return None in tasks or (measures and watched.task is None)
+    monitor = stage.watched
+    counts_decisions = not (monitor.is_loss or monitor.is_ranking)
+    return None in tasks or (counts_decisions and monitor.task is None)
 
 
 class LoaderCheck:
-    """Looks at the batches that a training DataLoader gives, as they come: its labels are not known before."""
+    """Checks the batches of a training DataLoader during the first epoch, because its labels are not known before."""
 
     def __init__(self, model: nn.Module, stages: Sequence[Stage]) -> None:
         self.model, self.stages = model, stages
         self.logits: Tensor | None = None
         self.judge = TargetJudge(fewest_shares=FEWEST_ROWS)
 
-    def __call__(self, batch: Batch, number: int, of: int | None) -> Batch:
+    def __call__(self, batch: Batch, number: int, expected: int | None) -> Batch:
         """Return the batch if its labels go with the model's outputs.
 
         Args:
-            batch: the batch to check.
-            number: its position in the epoch, for the message.
-            of: the expected number of batches, if one is announced.
+            batch: The batch to check.
+            number: Its position in the epoch, for the message.
+            expected: The expected number of batches, if one is announced.
+
+        Returns:
+            The same batch.
 
         Raises:
-            ValueError: the labels do not go with the model's outputs.
+            ValueError: The labels do not go with the model's outputs.
         """
         if self.logits is None:
             with randomness.seeded(0):
                 self.logits = sample_logits(self.model, batch.x)
-        check_target(self.logits, batch.y, self.stages, _batch_name(number, of), part=True)
+        check_target(self.logits, batch.y, self.stages, _batch_name(number, expected), part=True)
         judge_target(self.logits, batch.y, self.stages, "training labels", self.judge)
         return batch
 
 
-def _batch_name(number: int, of: int | None) -> str:
-    """What messages call a batch; the expected number is left out where it is unknown or was wrong."""
-    return f"train, batch {number}" + (f" of {of}" if of is not None and number < of else "")
+def _batch_name(number: int, expected: int | None) -> str:
+    """Return the name of a batch; the expected number is left out if it is unknown or was wrong."""
+    return f"train, batch {number}" + (f" of {expected}" if expected is not None and number < expected else "")
 
 
 def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:
-    """A training set of one class teaches nothing; ``counted`` are the labels that are not ignored."""
+    """Refuse a training set with one class only; ``counted`` are the labels that are not ignored."""
     one_column = _columns(logits) == 1
     if not (one_column or is_exclusive(logits, target)):
         return
@@ -197,7 +208,7 @@ def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:
 
 
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:
-    """A validation set that lacks the class a monitored metric, or a requirement, is measured on."""
+    """Refuse a validation set without the class that a monitored metric or a requirement is measured on."""
     columns = _columns(logits)
     for stage in stages:
         monitor: Monitor = stage.watched
@@ -205,19 +216,19 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
             _check_reading(monitor, logits, target, name)
         if columns > 1 and (monitor.threshold == "best" or monitor.is_ranking):
             raise InvalidValueError(
-                f"{monitor.name} is measured on one output, the model has {columns}; watch a metric of decisions at "
-                "0.5, such as 'f1'"
+                f"{monitor.name} is measured on one output, the model has {columns}; monitor a metric of decisions "
+                "at 0.5, such as 'f1'"
             )
         labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
-        for metric, of in _needed(monitor):
+        for metric, measured in _measured_metrics(monitor):
             if metric is not None and metric.class_index is not None:
-                _check_class(metric, logits, without_ignored(target, [stage]), f"{name}, for {of}")
+                _check_class(metric, logits, without_ignored(target, [stage]), f"{name}, for {measured}")
             elif columns == 1:
-                _check_sides(metric, labels, of, name)
+                _check_sides(metric, labels, measured, name)
 
 
 def _check_reading(monitor: Monitor, logits: Tensor, target: Tensor, name: str) -> None:
-    """Refuse, before training, shapes that mean no task or several, as overlapping masks do without a ``task``."""
+    """Refuse shapes that allow no task or several tasks, such as overlapping masks without ``task``."""
     first = min(len(logits), len(target), 1)
     try:
         canonical(*matched(logits[:first], target[:first]), task=monitor.task, validate=False)
@@ -225,56 +236,57 @@ def _check_reading(monitor: Monitor, logits: Tensor, target: Tensor, name: str) 
         raise InvalidValueError(f"{name}, for {monitor.name}: {error}. Give monitor=Monitor(..., task=...)") from None
 
 
-def _check_sides(metric: Metric | None, target: Tensor, of: str, name: str) -> None:
+def _check_sides(metric: Metric | None, target: Tensor, measured: str, name: str) -> None:
     needs = {"positives", "negatives"} if metric is None else metric.needs
     for positive, needed in ((True, "positives"), (False, "negatives")):
         if needed in needs and not bool(((target > 0.5) == positive).any()):
             raise InvalidValueError(
-                f"the {name} set has no {needed}, which {of} is measured on; split the data stratified, or watch the "
-                "loss"
+                f"the {name} set has no {needed}, which {measured} is measured on; split the data stratified, or "
+                "monitor the loss"
             )
 
 
-def _needed(monitor: Monitor) -> list[tuple[Metric | None, str]]:
+def _measured_metrics(monitor: Monitor) -> list[tuple[Metric | None, str]]:
+    """Return the metrics of a monitor and of its requirements, with their names; None for a ranking."""
     if monitor.is_loss:
         return []
     if monitor.is_ranking:
         return [(None, monitor.name)]
-    of_requirements = [(each.metric, str(each)) for each in monitor.requirements]
+    of_requirements = [(requirement.metric, str(requirement)) for requirement in monitor.requirements]
     metric = get_measure(monitor.metric)
     assert isinstance(metric, Metric)
     return [(metric, monitor.name), *of_requirements]
 
 
 def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) -> None:
-    """A requirement on, or a loss of, a class that the training set lacks has nothing to learn from."""
+    """Refuse requirements on, and losses of, a class that the training set does not have."""
     for stage in stages:
         for module in stage.objective.modules():
-            metric, of = None, ""
+            metric, name = None, ""
             if isinstance(module, RequirementConstraint):
-                metric, of = module.requirement.metric, str(module.requirement)
+                metric, name = module.requirement.metric, str(module.requirement)
             elif isinstance(module, MetricLoss):
-                metric, of = module.metric, module.metric.name
+                metric, name = module.metric, module.metric.name
             if metric is not None and metric.class_index is not None:
-                _check_class(metric, logits, without_ignored(target, [stage]), f"the training set, for {of}")
+                _check_class(metric, logits, without_ignored(target, [stage]), f"the training set, for {name}")
 
 
-def _check_class(metric: Metric, logits: Tensor, target: Tensor, of: str) -> None:
+def _check_class(metric: Metric, logits: Tensor, target: Tensor, name: str) -> None:
     wanted, classes = metric.class_index, _columns(logits)
     assert wanted is not None
     if wanted >= classes:
-        there = "one output, class 0, the positives" if classes == 1 else f"{classes} classes, 0 to {classes - 1}"
-        raise InvalidValueError(f"{of}: the model has {there}")
-    found = (
+        available = "one output, class 0, the positives" if classes == 1 else f"{classes} classes, 0 to {classes - 1}"
+        raise InvalidValueError(f"{name}: the model has {available}")
+    is_wanted = (
         target == wanted if is_exclusive(logits, target) else target.reshape(len(target), classes, -1)[:, wanted] > 0.5
     )
-    if not bool(found.any()):
-        raise InvalidValueError(f"{of}: there is no sample of class {wanted}")
+    if not bool(is_wanted.any()):
+        raise InvalidValueError(f"{name}: there is no sample of class {wanted}")
 
 
 @torch.no_grad()
 def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
-    """The outputs for a few samples, in eval mode, leaving the model as it was."""
+    """Return the outputs for a few samples, in eval mode; the model is left as it was."""
     was_training = model.training
     parameter = next(model.parameters(), None)
     if isinstance(x, Tensor):
@@ -299,7 +311,7 @@ def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
 
 
 def is_exclusive(logits: Tensor, target: Tensor) -> bool:
-    """Whether the labels are class numbers: one of several classes is right."""
+    """Whether the labels are class numbers, so that the classes exclude each other."""
     return _columns(logits) > 1 and target.dim() == logits.dim() - 1
 
 

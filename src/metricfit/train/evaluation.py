@@ -1,4 +1,4 @@
-"""evaluate: a trained model's metrics on data."""
+"""evaluate: the metrics of a trained model on data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Measure = str | Metric | RankingMetric | Formula
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Values by name, with the logits and labels they were computed from.
+    """The values of metrics, with the logits and labels that they were computed from.
 
     Attributes:
         values: The value of each metric, by its name.
@@ -52,6 +52,11 @@ class Evaluation:
         best_thresholds: For metrics asked for as ``"best f1"``, which are measured at a threshold of their own, that
             threshold.
         tuned_for: The name of the metric that ``threshold="best"`` was chosen for, or None.
+
+    Example:
+        >>> result = evaluate(nn.Identity(), (torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 0])), "f1")
+        >>> result["f1"]
+        1.0
     """
 
     values: dict[str, float]
@@ -62,7 +67,9 @@ class Evaluation:
     tuned_for: str | None = None
 
     def __getitem__(self, name: str) -> float:
-        """The value of a metric. With ``threshold="best"``, "best f1" is another name of the metric it was chosen for.
+        """Return the value of a metric.
+
+        With ``threshold="best"``, "best f1" is another name of the metric that the threshold was chosen for.
 
         Raises:
             KeyError: The metric was not measured.
@@ -76,20 +83,20 @@ class Evaluation:
     def __repr__(self) -> str:
         parts = []
         for name, value in self.values.items():
-            at = f" at {_shown(self.best_thresholds[name])}" if name in self.best_thresholds else ""
-            parts.append(f"{name}={value:.4g}{at}")
-        where = f"n={len(self.target)}"
+            threshold = f" at {_shown(self.best_thresholds[name])}" if name in self.best_thresholds else ""
+            parts.append(f"{name}={value:.4g}{threshold}")
+        setting = f"n={len(self.target)}"
         if isinstance(self.threshold, Tensor):
-            where += f", thresholds={_shown(self.threshold)}"
+            setting += f", thresholds={_shown(self.threshold)}"
         elif not math.isnan(self.threshold):
-            where += f", threshold={_shown(self.threshold)}"
+            setting += f", threshold={_shown(self.threshold)}"
         chosen = "" if self.tuned_for is None else f", the best for {self.tuned_for}"
-        return f"Evaluation({', '.join(parts)}; {where}{chosen})"
+        return f"Evaluation({', '.join(parts)}; {setting}{chosen})"
 
 
 @dataclass(frozen=True)
 class _Request:
-    """One of the metrics asked for: a metric of decisions, or a ranking such as "auroc"."""
+    """A requested metric of decisions, or a ranking such as "auroc"."""
 
     name: str
     metric: Metric | None
@@ -110,21 +117,21 @@ def evaluate(
     batch_size: int = 8192,
     workers: int = 0,
 ) -> Evaluation:
-    """The metrics of a model's decisions on data, in eval mode and without gradients.
+    """Measure a model's decisions on data, in eval mode and without gradients.
 
     Args:
         model: A module that gives logits, or a FitResult; it is run where its weights are.
         data: ``(X, y)``, ``(X, y, weight)``, a Dataset or a DataLoader.
         metrics: One or several metrics, names of metrics or functions of Counts; also "auroc" and "average_precision",
             and "best f1" for a metric at its own best threshold on the data.
-        threshold: Where binary and multilabel decisions are made: a number, one number per label, or "best". "best" is
-            chosen on the data for the first metric of decisions, and all values are measured at this one decision. For
-            several labels it is one threshold per label under the averages "macro" and "weighted", and one for all
-            labels under "micro". By default the threshold of a FitResult, or 0.5.
+        threshold: The threshold of binary and multilabel decisions: a number, one number per label, or "best". "best"
+            is chosen on the data for the first metric of decisions, and all values are measured at this one decision.
+            For several labels it is one threshold per label under the averages "macro" and "weighted", and one for all
+            labels under "micro". The default is the threshold of a FitResult, or 0.5.
         average: The average over several classes: "macro", "micro" or "weighted".
-        task: "binary", "multiclass" or "multilabel", where the shapes do not tell, as for overlapping masks
-            ``(n, c, h, w)``.
-        ignore_index: Samples with this label count for nothing.
+        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings, as for
+            overlapping masks ``(n, c, h, w)``.
+        ignore_index: Samples with this label are ignored.
         batch_size: Number of samples per forward pass; a DataLoader has its own.
         workers: Number of processes that read a Dataset.
 
@@ -154,23 +161,24 @@ def evaluate(
     logits, target = matched(outputs, labels)
     task = settle_task(logits, target, task, ignore_index=ignore_index, validate=True)
     samples = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=True)
-    decided = [each for each in requests if each.metric is not None and not each.own_threshold]
+    decided = [request for request in requests if request.metric is not None and not request.own_threshold]
     tuned_for = decided[0] if decided and isinstance(decision, str) else None
-    at = _decision(samples, decision, None if tuned_for is None else tuned_for.metric, average)
-    counts = _counts(samples, at)
+    shared_threshold = _decision(samples, decision, None if tuned_for is None else tuned_for.metric, average)
+    counts = _counts(samples, shared_threshold)
     values: dict[str, float] = {}
     best_thresholds: dict[str, Threshold] = {}
-    for each in requests:
-        if each.ranking is not None:
-            values[each.name] = _measure_ranking(each.ranking, samples)
+    for request in requests:
+        if request.ranking is not None:
+            values[request.name] = _measure_ranking(request.ranking, samples)
             continue
-        assert each.metric is not None
-        if each.own_threshold:
-            best_thresholds[each.name] = own = _decision(samples, BEST, each.metric, average)
-            values[each.name] = float(averaged(each.metric, _counts(samples, own), average))
+        assert request.metric is not None
+        if request.own_threshold:
+            best_thresholds[request.name] = best = _decision(samples, BEST, request.metric, average)
+            values[request.name] = float(averaged(request.metric, _counts(samples, best), average))
         else:
-            values[each.name] = float(averaged(each.metric, counts, average))
-    return Evaluation(values, outputs, labels, at, best_thresholds, None if tuned_for is None else tuned_for.name)
+            values[request.name] = float(averaged(request.metric, counts, average))
+    tuned_name = None if tuned_for is None else tuned_for.name
+    return Evaluation(values, outputs, labels, shared_threshold, best_thresholds, tuned_name)
 
 
 def _requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> list[_Request]:
@@ -179,7 +187,7 @@ def _requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> l
         raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
     if average is None:
         raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
-    return [_request(each, average) for each in several]
+    return [_request(metric, average) for metric in several]
 
 
 def _request(metric: Measure, average: ScalarAverage) -> _Request:
@@ -203,7 +211,7 @@ def _request(metric: Measure, average: ScalarAverage) -> _Request:
 
 
 def _checked_threshold(threshold: Any) -> Threshold | str | None:
-    """The threshold as a number, a float64 tensor ``(labels,)``, "best" or None; an error for anything else."""
+    """Return the threshold as a number, a float64 tensor ``(labels,)``, "best" or None, and refuse anything else."""
     if threshold is None or (isinstance(threshold, str) and threshold == BEST):
         return threshold
     wanted = "threshold must be strictly between 0 and 1: a number, one number per label, or 'best'"
@@ -218,13 +226,13 @@ def _checked_threshold(threshold: Any) -> Threshold | str | None:
 
 
 def _threshold_of(result: Any) -> float | None:
-    """The threshold of a FitResult; None where it has none, as without validation and for several classes."""
+    """Return the threshold of a FitResult; None without validation and for several classes."""
     threshold = getattr(result, "threshold", None)
     return threshold if isinstance(threshold, float) and 0 < threshold < 1 else None
 
 
 def _outputs(model: nn.Module, data: Source, batch_size: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The logits, labels and weights of all samples, on the CPU, so that they are judged together."""
+    """Return the logits, labels and weights of all samples on the CPU, because metrics need them together."""
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     was_training = model.training
@@ -262,7 +270,7 @@ def _batches(data: Source, batch_size: int, device: torch.device) -> Iterator[Ba
 def _decision(
     samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: ScalarAverage
 ) -> Threshold:
-    """Where decisions are made; "best" is chosen for the metric. NaN where the largest logit decides."""
+    """Return the threshold; "best" is chosen for the metric. It is NaN if the largest logit decides."""
     if isinstance(samples, Classes):
         if isinstance(threshold, (str, Tensor)):
             raise InvalidValueError(
@@ -279,7 +287,7 @@ def _decision(
 
 
 def _counts(samples: Columns | Classes, threshold: Threshold) -> Counts:
-    """Counts of the decisions at a threshold, or at one threshold per label."""
+    """Count the decisions at a threshold, or at one threshold per label."""
     per_label = threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
     return Counts(*samples.hard(per_label), exclusive=samples.exclusive)
 
@@ -295,7 +303,7 @@ def _measure_ranking(ranking: RankingMetric, samples: Columns | Classes) -> floa
 
 
 def _shown(threshold: Threshold) -> str:
-    """A threshold, or the first and last of many, in a few digits."""
+    """Format a threshold, or the first and last of many, with a few digits."""
     if not isinstance(threshold, Tensor):
         return f"{threshold:g}"
     numbers = [f"{number:.3g}" for number in threshold.tolist()]

@@ -1,4 +1,4 @@
-"""Where training starts: the last bias at the prior."""
+"""start_at_prior: set the last bias of a model to the share of positives before training."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ def start_at_prior(
     fresh_only: bool = False,
     logits: Callable[[], Tensor] | None = None,
 ) -> Model:
-    """Set the bias of the model's last layer with one output so that it starts at p = ``prior``; returns the model.
+    """Set the bias of the model's last layer with one output so that its first predictions are p = ``prior``.
 
-    A fresh network says p = 1/2 of everything. With 1 % positives that is a loss dominated by the negatives, whose
-    first lesson is to push every score down, often past the point where a metric's gradient is still alive.
+    A fresh network predicts about p = 1/2 for every sample. With 1 % positives the negatives then dominate the loss,
+    and the first steps push all scores down, often so far that the gradient of a metric vanishes.
 
     Args:
-        model: Gives one logit per sample. It is changed in place.
+        model: A model that returns one logit per sample. It is changed in place.
         prior: The share of positives.
         strict: Whether a model without such a layer is an error. Otherwise it is left as it is.
         fresh_only: Leave the model as it is unless it is evidently untrained: nothing has been written to the layer
             since torch initialised it (no optimiser step, no ``load_state_dict``, no copy), and no weight of the model
             that is still as initialised lies outside the range of torch's default initialisation.
-        logits: Gives the model's outputs for a few samples. With it the layer is the last of those whose bias moves all
-            logits by what it is moved by itself, which the bias of a gate or of an auxiliary head does not.
+        logits: Returns the model's outputs for a few samples. With it, only layers are considered whose bias moves all
+            logits by the same amount, which the bias of a gate or of an auxiliary head does not.
+
+    Returns:
+        The model.
 
     Raises:
         ValueError: The prior is not strictly between 0 and 1, or with ``strict`` there is no such layer.
@@ -57,16 +60,16 @@ def start_at_prior(
         and isinstance(weight, Tensor)
         and weight.dim() > 1
     ]
-    in_range = _in_default_range(model)  # found before logits() are compared, which writes to the biases
+    in_range = _in_default_range(model)  # computed first, because comparing logits() writes to the biases
     moving = [(bias, in_range and _as_initialised(weight) and _as_initialised(bias)) for weight, bias in outputs]
     if logits is not None:
         moving = [(bias, is_fresh) for bias, is_fresh in moving if _moves_all(bias, logits)]
     if not moving and not strict:
         return model
     if not moving:
-        wrong = "that moves its logits one to one" if outputs else "with one output and a bias"
+        missing = "that moves its logits one to one" if outputs else "with one output and a bias"
         raise InvalidValueError(
-            f"the model has no layer {wrong}; set its last bias to log(prior / (1 - prior)) by hand"
+            f"the model has no layer {missing}; set its last bias to log(prior / (1 - prior)) by hand"
         )
     bias, is_fresh = moving[-1]
     if fresh_only and not is_fresh:
@@ -80,7 +83,7 @@ def _as_initialised(parameter: Tensor) -> bool:
     """Whether a parameter has been written to exactly once, by its initialisation.
 
     torch counts the writes to a tensor, for autograd. An optimiser step and ``load_state_dict`` are writes, and a copy
-    starts at 0. (Fused optimisers and ``.data`` are not counted; what these have trained is found by its range.)
+    starts at 0. Writes of fused optimisers and through ``.data`` are not counted; _in_default_range detects these.
     """
     return parameter._version == 1
 
