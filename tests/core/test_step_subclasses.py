@@ -74,6 +74,24 @@ def test_a_subclass_within_an_annealed_step_is_called(parent):
     torch.testing.assert_close(Counts.soft(X, Y, step=step).tp, expected)
 
 
+@pytest.mark.parametrize("parent", [steps.Sigmoid, steps.Identity, lambda: steps.StraightThrough(steps.Linear())])
+@pytest.mark.parametrize("change", ["forward", "hook", "pre_hook"])
+@pytest.mark.parametrize("data", [(X, Y), (CLASSES, LABELS)], ids=["binary", "classes"])
+def test_an_instance_with_its_own_forward_or_hooks_is_called(parent, change, data):
+    step, calls = parent(), []
+    expected = Counts.soft(*data, step=FromScratch()).tp
+    if change == "forward":
+        step.forward = lambda p, threshold=0.5: p**3
+    elif change == "hook":
+        step.register_forward_hook(lambda module, arguments, output: arguments[0] ** 3)
+    else:
+        step.register_forward_pre_hook(lambda module, arguments: calls.append(1))
+        Counts.soft(*data, step=step)
+        assert calls
+        return
+    torch.testing.assert_close(Counts.soft(*data, step=step).tp, expected)
+
+
 def test_a_parameter_that_is_changed_later_counts():
     step = steps.Sigmoid(k=10)
     step.k = 30.0

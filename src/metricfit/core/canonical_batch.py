@@ -16,7 +16,7 @@ from metricfit.core.kernels.binary import hard_counts, masses, soft_counts
 from metricfit.core.kernels.class_layout import Layout
 from metricfit.core.kernels.classes import class_counts, decisions, hard_decisions, sum_decisions
 from metricfit.core.numerics import ROUNDING, exact_dtype, is_positive
-from metricfit.core.steps import Linear, Step, StraightThrough
+from metricfit.core.steps import Linear, Step, StraightThrough, is_unchanged
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Columns:
         t = 0.5 if threshold is None else threshold
         if self.group is None:
             return soft_counts(self.logits, self.target, self.weight, step, t)
-        if type(step) is StraightThrough:
+        if is_unchanged(step, StraightThrough):
             soft = self.soft(step.step, t)
             return self.hard(t).to(soft.dtype) + (soft - soft.detach())
         return self._by_group(*masses(self.logits, step, t))

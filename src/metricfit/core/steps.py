@@ -12,6 +12,7 @@ is left to learn from sits in the complement's small tail.
 from __future__ import annotations
 
 import math
+from typing import TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +33,14 @@ class Step(nn.Module):
         raise InvalidTypeError(f"{type(self).__name__} must define forward(p, threshold)")
 
 
+StepClass = TypeVar("StepClass", bound=Step)
+
+
 class ClosedFormStep(Step):
     """A step of one number with a closed-form slope, which the fast kernels know by its ``kind``.
 
-    The kernels are used for the four classes of this module only, never for subclasses of them: see ``closed_form``.
+    The kernels are used for the four classes of this module only, never for subclasses or for instances with hooks:
+    see ``closed_form``.
     """
 
     kind: str
@@ -221,8 +226,16 @@ def _check_step(step: object, owner: str) -> Step:
 
 
 def closed_form(step: Step) -> ClosedFormStep | None:
-    """Return the step if it is exactly one of this module's closed-form steps, else None.
+    """Return the step if it is exactly one of this module's closed-form steps, else None."""
+    return step if is_unchanged(step, Linear, Sigmoid, Identity, RaisedCosine) else None
 
-    A subclass may override ``forward``, so it is evaluated by calling it and not by the formula of its parent.
+
+def is_unchanged(step: Step, *classes: type[StepClass]) -> TypeGuard[StepClass]:
+    """Return whether the step computes exactly what its class defines, so that a kernel may replace the call.
+
+    A subclass may override ``forward``, and an instance may have a ``forward`` or hooks of its own: such steps must be
+    called.
     """
-    return step if type(step) in (Linear, Sigmoid, Identity, RaisedCosine) else None  # type: ignore[return-value]
+    if type(step) not in classes or "forward" in step.__dict__:
+        return False
+    return not (step._forward_hooks or step._forward_pre_hooks or step._backward_hooks or step._backward_pre_hooks)

@@ -2,6 +2,10 @@
 
 Choosing on probabilities would lose information: in float32 all logits above 17 have the probability 1, and in float64
 all above 37. The search therefore runs on the logits, and only the chosen threshold becomes a probability.
+
+One limit remains, because the result is a float64 probability: no such number below 1 separates two logits above about
+36.7. Logits above this value are tied, whatever their order. They are decided alike, and the best value can be lower
+than the one that ``curves.best_threshold`` finds on the same logits.
 """
 
 from __future__ import annotations

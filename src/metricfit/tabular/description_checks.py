@@ -61,6 +61,17 @@ def check_description(description: Any, known_parameters: Iterable[str]) -> None
     _finite_number("decision.value", description["decision"].get("value"))
     if description["decision"].get("threshold") is not None:
         _finite_number("decision.threshold", description["decision"]["threshold"])
+    for name in ("interval", "value_interval"):
+        _interval(f"decision.{name}", description["decision"].get(name))
+    metric = description["parameters"].get("metric")
+    if (
+        not isinstance(metric, dict)
+        or not isinstance(metric.get("name"), str)
+        or not isinstance(metric.get("own"), bool)
+    ):
+        raise ModelFileError(
+            f"model.json: parameters.metric must have a name (text) and own (true or false), got {quote(metric)}"
+        )
     labels, names = classes.get("labels"), description["features"].get("names")
     if not isinstance(labels, list) or not all(isinstance(label, (str, int, float)) for label in labels):
         raise ModelFileError(f"model.json: classes.labels must be a list of text or numbers, got {quote(labels)}")
@@ -137,3 +148,14 @@ def _finite_number(name: str, value: Any) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not abs(value) <= sys.float_info.max:
         raise ModelFileError(f"model.json: {name} must be a finite number, got {quote(value)}")
+
+
+def _interval(name: str, ends: Any) -> None:
+    """Refuse anything but None and two ends; infinite ends are stored as text."""
+    if ends is None:
+        return
+    if not isinstance(ends, list) or len(ends) != 2:
+        raise ModelFileError(f"model.json: {name} must be null or a list of two numbers, got {quote(ends)}")
+    for end in ends:
+        if end not in ("inf", "-inf"):
+            _finite_number(name, end)

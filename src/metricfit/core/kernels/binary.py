@@ -27,20 +27,20 @@ from metricfit.core.kernels import binary_cpu as cpu_kernel
 from metricfit.core.kernels import binary_triton as triton_kernel
 from metricfit.core.numerics import has_storage, is_positive, leading, tails
 from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
-from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form
+from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 
 
 def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, threshold: Threshold) -> Tensor:
     """Soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape and type.
 
-    Shortcuts are taken for the exact classes of ``metricfit.steps``. A subclass may compute something else, so its
-    ``forward`` is called.
+    Shortcuts are taken for the exact classes of ``metricfit.steps``. A subclass, or an instance with hooks, may compute
+    something else, so it is called.
     """
-    if type(step) is Annealed:  # counts are linear in the step
+    if is_unchanged(step, Annealed):  # counts are linear in the step
         start = soft_counts(logits, target, weight, step.start, threshold)
         end = soft_counts(logits, target, weight, step.end, threshold)
         return torch.lerp(start, end, step.a.to(start.dtype))
-    if type(step) is StraightThrough:
+    if is_unchanged(step, StraightThrough):
         soft = soft_counts(logits, target, weight, step.step, threshold)
         return hard_counts(logits, target, weight, threshold).to(soft.dtype) + (soft - soft.detach())
     if isinstance(threshold, Tensor) and _is_number(threshold):
@@ -65,7 +65,7 @@ def _is_number(threshold: Tensor) -> bool:
 
 def masses(logits: Tensor, step: Step, threshold: Threshold) -> tuple[Tensor, Tensor]:
     """The soft decision of each logit and its complement, in plain differentiable operations."""
-    if type(step) is Annealed:
+    if is_unchanged(step, Annealed):
         start, end = (masses(logits, part, threshold) for part in (step.start, step.end))
         progress = step.a.to(logits.dtype)
         return torch.lerp(start[0], end[0], progress), torch.lerp(start[1], end[1], progress)

@@ -27,7 +27,7 @@ from metricfit.core.kernels import classes_linear as linear_classes
 from metricfit.core.kernels.class_layout import Layout, blocks, in_blocks, keeps_images, two_classes
 from metricfit.core.numerics import SMALLEST_DIVISOR, exact_dtype, has_storage, leading
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
-from metricfit.core.steps import Identity, Step, StraightThrough, closed_form
+from metricfit.core.steps import Identity, Step, StraightThrough, closed_form, is_unchanged
 
 #: Fixed thresholds of classes are treated as if they were at least this far from 0 and 1. Each sample's decisions are
 #: divided by their sum, so thresholds beyond it differ in nothing but slopes that float32 gradients have no room for.
@@ -42,7 +42,7 @@ def class_counts(
     ``target`` holds class numbers, without the class axis, or class shares of the logits' shape and type.
     """
     threshold = _inside(threshold)
-    if type(step) is Identity:
+    if is_unchanged(step, Identity):
         threshold = 0.5  # which makes no difference to it, and spares the search for the dynamic one
     closed = closed_form(step)
     if closed is not None and threshold is not None and closed.kind not in ("linear", "identity"):
@@ -58,7 +58,7 @@ def class_counts(
 def decisions(logits: Tensor, step: Step, threshold: float | Tensor | None, layout: Layout) -> Tensor:
     """Each sample's soft decisions, at least 0 and summing to 1 over the classes, in plain operations."""
     axis, threshold = layout.class_axis, _inside(threshold)
-    if type(step) is StraightThrough:
+    if is_unchanged(step, StraightThrough):
         soft = decisions(logits, step.step, threshold, layout)
         return hard_decisions(logits, layout, soft.dtype) + (soft - soft.detach())
     p = torch.softmax(logits, axis)
