@@ -152,7 +152,7 @@ def test_thresholds_of_other_kinds():
         MetricLoss("f1", threshold="best")
     with pytest.raises(ValueError, match="the dynamic threshold is for multiclass logits; a binary or multilabel one"):
         Counts.soft(X, Y, threshold="dynamic")
-    with pytest.raises(ValueError, match="no threshold given; leave it out for the usual one"):
+    with pytest.raises(ValueError, match="threshold is empty; omit it to use the default"):
         MetricLoss("f1", threshold=[])(X, Y)
     assert MetricLoss("f1", threshold=np.float64(0.5))(X, Y) == MetricLoss("f1")(X, Y)
 

@@ -243,7 +243,7 @@ def test_a_thousand_values_in_half_precision_have_their_mean():
         (
             lambda: AugmentedLagrangian(losses.MAELoss(), lambda f, t: f.abs() - 1)(torch.ones(3), torch.ones(3)),
             ValueError,
-            "gives a number a sample",
+            "returns one number per sample",
         ),
         (
             lambda: AugmentedLagrangian(nn.BCEWithLogitsLoss(), small)(*(torch.ones(3),) * 2, weight=torch.ones(3)),

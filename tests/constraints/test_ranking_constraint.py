@@ -191,11 +191,11 @@ def test_vmap_without_stacked_multipliers_is_explained():
         ),
         (
             lambda: RankingConstraint(size=9)(torch.randn(2), torch.ones(2), MU, index=torch.tensor([1.0, 2.0])),
-            "one integer a sample",
+            "one integer per sample",
         ),
         (
             lambda: RankingConstraint(size=9)(torch.randn(2), torch.ones(2), MU, index=torch.tensor([True, False])),
-            "one integer a sample",
+            "one integer per sample",
         ),
         (
             lambda: RankingConstraint(size=2)(torch.randn(2, 3), torch.tensor([0, 2]), MU),

@@ -100,7 +100,7 @@ def test_every_group_has_a_multiplier():
         recall = metrics.recall(Counts.hard(logits[group == k], target[group == k]))
         torch.testing.assert_close(multiplier[k], (0.5 * (0.95 - recall)).clamp(min=0))
     assert multiplier[3].item() == 0  # nobody was in it
-    with pytest.raises(ValueError, match="give group=, one number per row"):
+    with pytest.raises(ValueError, match="pass group=, one number per row"):
         loss(logits, target.double())
 
 

@@ -106,7 +106,7 @@ READINGS = "Possible: binary: .* multiclass: .* multilabel: "
         (X[:, 0], Y > 0, {"threshold": "dynamic"}, "the dynamic threshold is for multiclass logits"),
         (X, HOT, {"threshold": "dynamic"}, "the dynamic threshold is for multiclass logits"),
         (X, Y, {"threshold": "argmax"}, "a threshold is a number, several, or for multiclass 'dynamic', got 'argmax'"),
-        (X, Y, {"threshold": []}, "no threshold given; leave it out for the usual one"),
+        (X, Y, {"threshold": []}, "threshold is empty; omit it to use the default"),
     ],
 )
 def test_values_that_are_refused(entry, logits, target, settings, message):

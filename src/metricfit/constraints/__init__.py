@@ -1,4 +1,4 @@
-"""Constraints on training, and the augmented Lagrangian that keeps them."""
+"""Constraints on training, and the augmented Lagrangian that trains under them."""
 
 from metricfit.constraints.augmented_lagrangian import AugmentedLagrangian
 from metricfit.constraints.constraint import Constraint

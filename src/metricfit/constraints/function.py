@@ -1,4 +1,4 @@
-"""A function of logits and target as a constraint."""
+"""FunctionConstraint: a function of logits and target as a constraint."""
 
 from __future__ import annotations
 
@@ -16,16 +16,26 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 
 class FunctionConstraint(Constraint):
-    """``g(logits, target) <= 0`` as a constraint; what AugmentedLagrangian makes of a callable.
+    r"""The constraint ``g(logits, target) <= 0``; AugmentedLagrangian turns a callable into it.
 
-    The function gives one number or several, each with a multiplier. The update takes the mean of the values seen since
-    the last one. A value that is not a number, as the mean over the positives of a batch without any, is left out: it
-    adds nothing. In a distributed run it is called on the logits and targets of all ranks together. Weights it does not
-    see. If the function is a module, its state is part of this one's.
+    .. math:: \frac{\max(0, \lambda + \mu g)^2 - \lambda^2}{2\mu}
 
-    >>> calm = FunctionConstraint(lambda logits, target: logits.abs().mean() - 2)
-    >>> calm(torch.tensor([3.0, -5.0]), torch.tensor([1, 0]), torch.tensor(1.0))
-    tensor(2.)
+    The function returns one number or several, each with its own multiplier. The update uses the mean of the values
+    since the last update. NaN, such as the mean over the positives of a batch without positives, adds nothing. The
+    function does not receive weights.
+
+    Args:
+        function: The function g. If it is a module, its state is part of the state of this constraint.
+        sync: In a distributed run, call the function on the logits and targets of all ranks together.
+
+    Raises:
+        TypeError: If the function does not return a floating-point tensor (when called).
+        ValueError: If the function returns one number per sample (when called).
+
+    Example:
+        >>> small_logits = FunctionConstraint(lambda logits, target: logits.abs().mean() - 2)
+        >>> small_logits(torch.tensor([3.0, -5.0]), torch.tensor([1, 0]), torch.tensor(1.0))
+        tensor(2.)
     """
 
     late: ClassVar[tuple[str, ...]] = ("multiplier", "total", "times")
@@ -46,7 +56,19 @@ class FunctionConstraint(Constraint):
         weight: Tensor | None = None,
         group: Tensor | None = None,
     ) -> Tensor:
-        """The augmented term of the function's value."""
+        """Compute the augmented term of the value of the function.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            penalty: The penalty factor mu.
+            index: The positions of the samples in the training set.
+            weight: One weight per sample.
+            group: The group numbers of the samples.
+
+        Returns:
+            What the constraint adds to the objective, a scalar.
+        """
         if self.over_ranks:
             logits, target = gather_over_ranks(logits), gather_over_ranks(target)
         violation = self.function(logits, target)
@@ -56,8 +78,8 @@ class FunctionConstraint(Constraint):
             )
         if violation.dim() and violation.shape == logits.shape and len(logits) > 1:
             raise InvalidValueError(
-                f"the constraint {self.name} gives a number a sample, {tuple(violation.shape)}; a constraint is on the "
-                "batch: take a mean, a maximum or a share of them"
+                f"the constraint {self.name} returns one number per sample, {tuple(violation.shape)}; a constraint is "
+                "on the batch: return a mean, a maximum or a share"
             )
         known = ~violation.detach().isnan()
         violation = torch.where(known, violation, 0.0)
@@ -69,7 +91,11 @@ class FunctionConstraint(Constraint):
         return torch.where(known, term, 0.0).sum()
 
     def update(self, penalty: Tensor) -> None:
-        """Move the multipliers by the mean value since the last update."""
+        """Update the multipliers from the mean value since the last update.
+
+        Args:
+            penalty: The penalty factor mu.
+        """
         if self.total is None or self.times is None or self.multiplier is None:
             return
         mean = ratio(self.total, self.times)
@@ -80,9 +106,9 @@ class FunctionConstraint(Constraint):
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """The name of the function."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def extra_repr(self) -> str:
-        """The function's name."""
+        """Return the name of the function."""
         return self.name

@@ -1,4 +1,4 @@
-"""RankingConstraint: every positive above every negative by a margin, with a multiplier for every sample."""
+"""RankingConstraint: every positive should be above every negative by a margin, with one multiplier per sample."""
 
 from __future__ import annotations
 
@@ -25,36 +25,43 @@ PER = ("positive", "negative", "pair")
 
 
 class RankingConstraint(Constraint):
-    r"""Few negatives above the lowest positives: low false positive rate at high true positive rate.
+    r"""Few negatives above the lowest positives, that is, a low false positive rate at a high true positive rate.
 
-    For every positive j, on logits, :math:`q_j = \sum_k \max(0, \delta - (f_j - f_k))` over the batch's negatives, and
+    For every positive j, on logits, :math:`q_j = \sum_k \max(0, \delta - (f_j - f_k))` over the negatives of the
+    batch, and
 
     .. math:: \frac{\mu}{2 N_+ N_-} \sum_j q_j^2 + \frac{1}{N_+ N_-} \sum_j \lambda_j q_j,
         \qquad \lambda_j \leftarrow \lambda_j + \mu q_j
 
-    (Sangalli et al. 2021, Eq. 7, 8 and Algorithm 1, to the letter). Squaring the sum of one positive's violations
-    makes the lowest positives weigh most. ``per="negative"`` squares the sum of one negative's instead; ``per="pair"``
-    squares each pair's and keeps no multipliers. All pairs are summed by sorting: O(n log n) time, O(n) memory.
+    (Sangalli et al. 2021, Eq. 7, 8 and Algorithm 1). Squaring the sum of the violations of one positive gives the
+    lowest positives the most weight. ``per="negative"`` squares the sum of each negative instead. ``per="pair"``
+    squares each pair and has no multipliers. All pairs are summed by sorting: O(n log n) time, O(n) memory.
 
     Args:
-        margin: how far a positive should be above a negative, the paper's delta.
+        margin: How far a positive should be above a negative, delta in the paper.
         per: "positive", "negative" or "pair".
-        size: how many samples the training set has; the multipliers are numbered by the ``index`` of forward.
-        normalize: take q_j as a mean over the negatives, and the mean over the positives, so that mu means the same at
+        size: Number of samples in the training set; ``index`` of forward gives each sample's multiplier.
+        normalize: Take q_j as a mean over the negatives, and the mean over the positives, so that mu means the same at
             every batch size. Eq. 8 itself grows with the batch.
-        classes: for multiclass and multilabel logits the critical classes, each against the rest; a multiclass
-            score is the log-odds of the class.
-        task: "binary", "multiclass" or "multilabel", where the shapes do not tell.
-        ignore_index: samples with this target count for nothing.
-        sync: in a distributed run, rank the samples of all ranks.
+        classes: For multiclass and multilabel logits, the critical classes, each ranked against the rest; the score of
+            a class in multiclass is its log-odds.
+        task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, rank the samples of all ranks.
+        validate: Check labels, logits and index for values out of range; by default in eager mode on the CPU.
 
-    Pixels are samples: ``size`` is then images times pixels, and an index of one number an image stands for all of the
-    image's pixels in a row. In eval mode the index may be left out, and with it the multipliers' part. Without
-    positives, or without negatives, there are no pairs and the value is 0.
+    Raises:
+        ValueError: If an argument is out of range, or ``size`` is missing.
 
-    >>> low_fpr = RankingConstraint(margin=1.0, size=3)
-    >>> low_fpr(torch.tensor([0.0, 2.0, 1.0]), torch.tensor([1, 1, 0]), torch.tensor(0.2))
-    tensor(0.2000)
+    Note:
+        Pixels are samples: ``size`` is then images times pixels, and an index with one number per image stands for all
+        pixels of the image in order. In eval mode the index may be omitted; the multipliers then count as 0. Without
+        positives, or without negatives, there are no pairs and the value is 0.
+
+    Example:
+        >>> low_fpr = RankingConstraint(margin=1.0, size=3)
+        >>> low_fpr(torch.tensor([0.0, 2.0, 1.0]), torch.tensor([1, 1, 0]), torch.tensor(0.2))
+        tensor(0.2000)
     """
 
     late: ClassVar[tuple[str, ...]] = ()
@@ -106,42 +113,58 @@ class RankingConstraint(Constraint):
         weight: Tensor | None = None,
         group: Tensor | None = None,
     ) -> Tensor:
-        """Eq. 8 without its objective; summed over the critical classes."""
+        """Compute Eq. 8 without its objective, summed over the critical classes.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            penalty: The penalty factor mu.
+            index: The positions of the samples in the training set.
+            weight: One weight per sample.
+            group: The group numbers of the samples.
+
+        Returns:
+            What the constraint adds to the objective, a scalar.
+        """
         score, positive, negative = self._sides(logits, target, weight)
-        at = self._index(index, len(logits), score)
+        positions = self._positions(index, len(logits), score)
         if self.over_ranks:
-            score, positive, negative = (gather_over_ranks(given, -1) for given in (score, positive, negative))
-            at = None if at is None else gather_over_ranks(at)
+            score, positive, negative = (gather_over_ranks(part, -1) for part in (score, positive, negative))
+            positions = None if positions is None else gather_over_ranks(positions)
         mu = penalty.to(score.dtype)
         pairs = positive.sum(-1) * negative.sum(-1)
         if self.per == "pair":
             squares = (positive * violations(score, negative, self.margin, 2)).sum(-1)
             return ratio(mu / 2 * squares, pairs).sum()
-        mine, others = (positive, negative) if self.per == "positive" else (negative, positive)
+        counted, others = (positive, negative) if self.per == "positive" else (negative, positive)
         violation = violations(score, others, self.margin, 1, self.per)
         if self.normalize:
             violation = ratio(violation, others.sum(-1, keepdim=True))
-            pairs = mine.sum(-1)
-        # Divided by the number of pairs before they are multiplied: the squares of large sums leave little room.
-        terms = ratio(mine, pairs.unsqueeze(-1)) * equality_term(violation, self._multipliers(at, score), mu)
-        if self.learns and at is not None:
-            self._remember(at, (mine > 0) * violation.detach())
+            pairs = counted.sum(-1)
+        # Divide by the number of pairs first, because the squares of large sums could overflow.
+        terms = ratio(counted, pairs.unsqueeze(-1)) * equality_term(violation, self._multipliers(positions, score), mu)
+        if self.learns and positions is not None:
+            self._record(positions, (counted > 0) * violation.detach())
         return terms.sum()
 
     def update(self, penalty: Tensor) -> None:
-        """lambda_j += mu q_j for the samples seen since the last update."""
+        """Add mu q_j to the multipliers of the samples since the last update.
+
+        Args:
+            penalty: The penalty factor mu.
+        """
         if self.multiplier is not None and self.pending is not None:
             self.multiplier.add_(penalty.to(self.multiplier.dtype) * self.pending)
             self.pending.zero_()
 
     def reset(self) -> None:
-        """Multipliers back to 0."""
+        """Set the multipliers to 0."""
         if self.multiplier is not None and self.pending is not None:
             self.multiplier.zero_()
             self.pending.zero_()
 
     def _sides(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores, and how much each sample counts as a positive and as a negative: ``(c, n)`` of c critical classes."""
+        """Return scores and the weights of each sample as a positive and as a negative, ``(c, n)`` for c classes."""
         task = settle_task(
             logits, target, self.task, ignore_index=self.ignore_index, validate=self.validate, judge=self._judge
         )
@@ -155,11 +178,11 @@ class RankingConstraint(Constraint):
             return score, share, 1 - share
         # One weight per sample, or one for each of a sample's columns.
         w = batch.weight.reshape(batch.logits.shape[-2] if isinstance(batch, Columns) else 1, share.shape[-1])
-        w = w if len(w) == 1 else _picked(w, self.classes or (0,), 0)
+        w = w if len(w) == 1 else _select_rows(w, self.classes or (0,), 0)
         return score, w * share, w * (1 - share)
 
-    def _index(self, index: Tensor | None, rows: int, score: Tensor) -> Tensor | None:
-        """The samples' numbers, ``(n,)``; None where there are no multipliers to number."""
+    def _positions(self, index: Tensor | None, rows: int, score: Tensor) -> Tensor | None:
+        """Return the position of each sample's multiplier, ``(n,)``; None if no multipliers are used."""
         if self.per == "pair":
             return None
         samples, size = score.shape[-1], self.size
@@ -177,26 +200,30 @@ class RankingConstraint(Constraint):
             raise InvalidTypeError(f"index must be a tensor of sample numbers, got {type(index).__name__}")
         if index.is_floating_point() or index.dtype == torch.bool or index.numel() not in (rows, samples):
             raise InvalidValueError(
-                f"index needs one integer a sample, {samples}, or one a row, {rows}; got {index.dtype} "
+                f"index needs one integer per sample ({samples}) or one per row ({rows}); got {index.dtype} "
                 f"{tuple(index.shape)}"
             )
-        at = index.reshape(-1).long()
-        if at.numel() != samples:
-            each = samples // rows
-            at = (at.unsqueeze(1) * each + torch.arange(each, device=at.device)).reshape(-1)
-        if looks_at_values(score, self.validate) and at.numel() and is_false(((at >= 0) & (at < size)).all()):
+        positions = index.reshape(-1).long()
+        if positions.numel() != samples:
+            per_row = samples // rows
+            positions = (positions.unsqueeze(1) * per_row + torch.arange(per_row, device=positions.device)).reshape(-1)
+        if (
+            looks_at_values(score, self.validate)
+            and positions.numel()
+            and is_false(((positions >= 0) & (positions < size)).all())
+        ):
             raise InvalidValueError(
-                f"index must lie in 0..{size - 1}, got {int(at.min())} to {int(at.max())}; is size= the number of "
-                "training samples?"
+                f"index must lie in 0..{size - 1}, got {int(positions.min())} to {int(positions.max())}; is size= the "
+                "number of training samples?"
             )
-        return at
+        return positions
 
-    def _multipliers(self, at: Tensor | None, score: Tensor) -> Tensor:
-        if at is None or self.multiplier is None:
+    def _multipliers(self, positions: Tensor | None, score: Tensor) -> Tensor:
+        if positions is None or self.multiplier is None:
             return torch.zeros_like(score)
-        return self.multiplier.reshape(score.shape[0], -1).index_select(-1, at).to(score.dtype)
+        return self.multiplier.reshape(score.shape[0], -1).index_select(-1, positions).to(score.dtype)
 
-    def _remember(self, at: Tensor, violation: Tensor) -> None:
+    def _record(self, positions: Tensor, violation: Tensor) -> None:
         assert self.pending is not None
         if has_storage(self.pending) and not has_storage(violation):
             raise InvalidStateError(
@@ -204,30 +231,30 @@ class RankingConstraint(Constraint):
                 "torch.func.functional_call; train.fit_population does"
             )
         shape = self.pending.shape[:-1]
-        self.pending.index_add_(-1, at, violation.to(self.pending.dtype).reshape(*shape, -1))
+        self.pending.index_add_(-1, positions, violation.to(self.pending.dtype).reshape(*shape, -1))
 
     def extra_repr(self) -> str:
-        """The constructor's arguments."""
-        of = "" if self.classes is None else f", classes={list(self.classes)}"
-        return f"margin={self.margin:g}, per={quote(self.per)}, size={self.size}, normalize={self.normalize}{of}"
+        """Return the arguments of the constructor."""
+        classes = "" if self.classes is None else f", classes={list(self.classes)}"
+        return f"margin={self.margin:g}, per={quote(self.per)}, size={self.size}, normalize={self.normalize}{classes}"
 
 
 def _columns(batch: Columns, classes: tuple[int, ...] | None) -> tuple[Tensor, Tensor]:
-    """Logits and target of the critical columns."""
+    """Return logits and target of the critical columns."""
     count = batch.logits.shape[-2]
     if classes is None and count > 1:
         raise InvalidValueError(f"{count} columns of logits: name the critical ones with classes=")
-    chosen = _checked(classes or (0,), count)
-    return _picked(batch.logits, chosen, -2), _picked(batch.target, chosen, -2)
+    chosen = _check_classes(classes or (0,), count)
+    return _select_rows(batch.logits, chosen, -2), _select_rows(batch.target, chosen, -2)
 
 
-def _picked(given: Tensor, rows: tuple[int, ...], axis: int) -> Tensor:
-    """Some rows; without a list of their numbers, which would be copied to a GPU and waited for."""
-    return torch.stack([given.select(axis, one) for one in rows], axis)
+def _select_rows(tensor: Tensor, rows: tuple[int, ...], axis: int) -> Tensor:
+    """Select rows without an index tensor, whose copy to a GPU would have to be waited for."""
+    return torch.stack([tensor.select(axis, row) for row in rows], axis)
 
 
 def _against_rest(batch: Classes, classes: tuple[int, ...] | None) -> tuple[Tensor, Tensor]:
-    """The log-odds of each critical class against all others, and whether a sample is of it."""
+    """Return the log-odds of each critical class against all others, and the share of each sample in the class."""
     axis = batch.layout.class_axis
     logits = batch.logits.movedim(axis, 0).flatten(1)
     count = logits.shape[0]
@@ -235,20 +262,18 @@ def _against_rest(batch: Classes, classes: tuple[int, ...] | None) -> tuple[Tens
         raise InvalidValueError(
             f"{count} classes: name the critical ones with classes=, each is ranked against the rest"
         )
-    scores = [
-        logits[one] - torch.cat([logits[:one], logits[one + 1 :]]).logsumexp(0) for one in _checked(classes, count)
-    ]
+    scores = [logits[k] - torch.cat([logits[:k], logits[k + 1 :]]).logsumexp(0) for k in _check_classes(classes, count)]
     if batch.target.is_floating_point():
         shares = batch.target.movedim(axis, 0).flatten(1)
-        shares = _picked(shares, classes, 0)
+        shares = _select_rows(shares, classes, 0)
     else:
         labels = batch.target.reshape(-1)
-        shares = torch.stack([(labels == one).to(logits.dtype) for one in classes])
+        shares = torch.stack([(labels == k).to(logits.dtype) for k in classes])
     return torch.stack(scores), shares
 
 
-def _checked(classes: tuple[int, ...], count: int) -> tuple[int, ...]:
-    for one in classes:
-        if not 0 <= one < count:
+def _check_classes(classes: tuple[int, ...], count: int) -> tuple[int, ...]:
+    for k in classes:
+        if not 0 <= k < count:
             raise InvalidValueError(f"classes={classes}: the logits have {count} classes, 0 to {count - 1}")
     return classes

@@ -1,4 +1,4 @@
-"""A metric against a bound as a constraint: soft counts give the gradient, hard counts move the multiplier."""
+"""RequirementConstraint: a bound on a metric. Soft counts give the gradient, hard counts update the multiplier."""
 
 from __future__ import annotations
 
@@ -21,36 +21,44 @@ from metricfit.metrics.requirements import Requirement, parse_requirement
 
 
 class RequirementConstraint(Constraint):
-    """``recall >= 0.9`` as a constraint on training; what AugmentedLagrangian makes of a Requirement.
+    r"""A requirement such as ``recall >= 0.9`` as a constraint; AugmentedLagrangian turns a Requirement into it.
 
-    The violation, bound - value or value - bound, is of soft counts in the term and of hard counts in the update.
-    Several classes, and with ``groups`` several groups, have a multiplier each; ``average`` makes one value of the
-    classes first. A class or group without the samples that the metric needs, such as positives for recall, is left
-    out: it adds nothing, and its multiplier stays. (Of several classes, a metric of yours is taken to need positives
-    unless ``@metric(needs=...)`` says otherwise.)
+    .. math:: \frac{\max(0, \lambda + \mu g)^2 - \lambda^2}{2\mu}, \qquad
+        \lambda \leftarrow \max(0, \lambda + \mu g)
+
+    The violation g is bound - value for ``>=`` and value - bound for ``<=``. The term uses soft counts, the update hard
+    counts. Each class, and with ``groups`` each group, has its own multiplier; ``average`` first combines the classes
+    into one value. A class or group without the samples that the metric needs, such as positives for recall, adds
+    nothing and its multiplier does not change. With several classes, a user-defined metric is assumed to need positives
+    unless ``@metric(needs=...)`` says otherwise.
 
     Args:
-        requirement: a Requirement, or text such as ``"recall >= 0.9"`` or ``"recall[2] >= 0.9"``.
-        step: the soft decision, as of MetricLoss.
-        threshold: where decisions will be made, one number.
-        task: "binary", "multiclass" or "multilabel", where the shapes do not tell.
-        average: None for every class on its own, or "macro", "micro", "weighted".
-        ignore_index: samples with this target count for nothing.
-        groups: how many groups there are, numbered by the ``group`` of forward, each to meet the requirement.
-        memory: RunningCounts for the soft counts, where batches are too small to measure the metric on.
-        sync: in a distributed run, sum counts over the ranks.
-        validate: look at labels and logits for values out of range and NaN: by default in eager mode on the CPU.
+        requirement: A Requirement, or text such as ``"recall >= 0.9"`` or ``"recall[2] >= 0.9"``.
+        step: The soft decision, as for MetricLoss.
+        threshold: Where decisions will be made, one number.
+        task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
+        average: None for a requirement on every class, or "macro", "micro", "weighted".
+        ignore_index: Samples with this target are ignored.
+        groups: Number of groups. Every group must meet the requirement; ``group`` of forward numbers them from 0.
+        memory: RunningCounts for the soft counts, if batches are too small to measure the metric on.
+        sync: In a distributed run, sum the counts over the ranks.
+        validate: Check labels and logits for NaN and values out of range; by default in eager mode on the CPU.
 
-    >>> from metricfit import AugmentedLagrangian, losses
-    >>> recall = RequirementConstraint("recall >= 0.9", threshold=0.3)
-    >>> loss = AugmentedLagrangian(losses.WeightedBCELoss(), [recall])
-    >>> loss(torch.tensor([0.2, -2.0]), torch.tensor([1, 1]))
-    tensor(1.3867)
+    Raises:
+        TypeError: If ``step`` or ``threshold`` has the wrong type.
+        ValueError: If the requirement cannot be read, or another argument is out of range.
+
+    Example:
+        >>> from metricfit import AugmentedLagrangian, losses
+        >>> recall = RequirementConstraint("recall >= 0.9", threshold=0.3)
+        >>> loss = AugmentedLagrangian(losses.WeightedBCELoss(), [recall])
+        >>> loss(torch.tensor([0.2, -2.0]), torch.tensor([1, 1]))
+        tensor(1.3867)
     """
 
     late: ClassVar[tuple[str, ...]] = ("multiplier", "seen")
     seen: Tensor | None
-    #: How to read ``seen``. After loading and before the first batch it is None, and follows from the numbers.
+    #: Whether the classes of ``seen`` are exclusive; None after loading, until the first batch.
     _exclusive: Any = None
 
     def __init__(
@@ -93,7 +101,19 @@ class RequirementConstraint(Constraint):
         weight: Tensor | None = None,
         group: Tensor | None = None,
     ) -> Tensor:
-        """The augmented term of the soft violation, summed over classes and groups."""
+        """Compute the augmented term of the soft violation, summed over classes and groups.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            penalty: The penalty factor mu.
+            index: The positions of the samples in the training set.
+            weight: One weight per sample.
+            group: The group numbers of the samples.
+
+        Returns:
+            What the constraint adds to the objective, a scalar.
+        """
         settings = self._settings(logits, target, weight, group)
         counts = self._all_ranks(Counts.soft(logits, target, step=self.step, **settings))
         self._exclusive = counts.exclusive
@@ -107,7 +127,11 @@ class RequirementConstraint(Constraint):
         return (measured * augmented_term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
 
     def update(self, penalty: Tensor) -> None:
-        """Move the multipliers by the hard violation since the last update."""
+        """Update the multipliers from the hard violation since the last update.
+
+        Args:
+            penalty: The penalty factor mu.
+        """
         if self.seen is None or self.multiplier is None:
             return
         violation, measured = self._violation(Counts(*self.seen, exclusive=self._exclusive))
@@ -119,13 +143,13 @@ class RequirementConstraint(Constraint):
     def measure(
         self, logits: Tensor, target: Tensor, *, weight: Tensor | None = None, group: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The metric of the hard decisions, and by how much each value breaks the requirement.
+        """Measure the metric of the hard decisions, and by how much each value violates the requirement.
 
         Args:
-            logits: The model's outputs for a whole set of samples.
+            logits: The outputs of the model for a whole set of samples.
             target: The labels.
-            weight: The samples' weights.
-            group: The samples' group numbers, for a requirement per group.
+            weight: One weight per sample.
+            group: The group numbers of the samples, for a requirement per group.
 
         Returns:
             One value per class and group, without those that have no samples to measure the metric on, and the
@@ -138,10 +162,10 @@ class RequirementConstraint(Constraint):
         return value[measured], violation[measured]
 
     def _settings(self, logits: Tensor, target: Tensor, weight: Tensor | None, group: Tensor | None) -> dict[str, Any]:
-        """What soft and hard counts are taken with."""
+        """Return the arguments for both soft and hard counts."""
         if self.groups is not None and group is None:
             raise InvalidValueError(
-                f"{self.requirement} is to hold in each of {self.groups} groups: give group=, one number per row; in "
+                f"{self.requirement} must hold in each of {self.groups} groups: pass group=, one number per row; in "
                 "fit, groups= and validation_groups="
             )
         ignored, validate, judge = self.ignore_index, self.validate, self._judge
@@ -159,12 +183,12 @@ class RequirementConstraint(Constraint):
         return counts.sum_over_ranks() if self.over_ranks else counts
 
     def _violation(self, counts: Counts) -> tuple[Tensor, Tensor]:
-        """The violations, and whether there were samples to measure each on."""
+        """Return the violations, and whether there were samples to measure each one."""
         value, measured = self._values(counts)
         return self.requirement.excess(value), measured
 
     def _values(self, counts: Counts) -> tuple[Tensor, Tensor]:
-        """The metric's values, and whether there were samples to measure each on."""
+        """Return the values of the metric, and whether there were samples to measure each one."""
         metric = self.requirement.metric
         value = averaged(metric, counts, self.average, training=True)
         present = counts.n > 0
@@ -177,5 +201,5 @@ class RequirementConstraint(Constraint):
         return value, present
 
     def extra_repr(self) -> str:
-        """The requirement."""
+        """Return the requirement as text."""
         return str(self.requirement)

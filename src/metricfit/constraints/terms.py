@@ -6,32 +6,63 @@ from torch import Tensor
 
 
 def augmented_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
-    r"""What a constraint :math:`g \le 0` adds to the objective (Rockafellar 1973).
+    r"""Compute what a constraint :math:`g \le 0` adds to the objective (Rockafellar 1973).
 
     .. math:: \frac{\max(0, \lambda + \mu g)^2 - \lambda^2}{2 \mu}
 
-    Its derivative by g is max(0, lambda + mu g), which is the next multiplier: a constraint that holds by more than
-    lambda / mu pulls no more.
+    Its derivative with respect to g is max(0, lambda + mu g), the next multiplier. A constraint that holds by more than
+    lambda / mu therefore has no gradient.
 
-    >>> augmented_term(torch.tensor([0.5, -2.0]), torch.tensor([1.0, 1.0]), torch.tensor(2.0))
-    tensor([ 0.7500, -0.2500])
+    Args:
+        violation: The violation g.
+        multiplier: The multiplier lambda.
+        penalty: The penalty factor mu.
+
+    Returns:
+        The term, of the shape of the violation.
+
+    Example:
+        >>> augmented_term(torch.tensor([0.5, -2.0]), torch.tensor([1.0, 1.0]), torch.tensor(2.0))
+        tensor([ 0.7500, -0.2500])
     """
     return (next_multiplier(violation, multiplier, penalty) ** 2 - multiplier**2) / (2 * penalty)
 
 
 def next_multiplier(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
-    r"""The multiplier after a step: :math:`\max(0, \lambda + \mu g)`.
+    r"""Compute the multiplier after an update: :math:`\max(0, \lambda + \mu g)` (Rockafellar 1973).
 
-    >>> next_multiplier(torch.tensor([0.5, -2.0]), torch.tensor([1.0, 1.0]), torch.tensor(2.0))
-    tensor([2., 0.])
+    Args:
+        violation: The violation g.
+        multiplier: The multiplier lambda.
+        penalty: The penalty factor mu.
+
+    Returns:
+        The new multiplier, of the shape of the violation.
+
+    Example:
+        >>> next_multiplier(torch.tensor([0.5, -2.0]), torch.tensor([1.0, 1.0]), torch.tensor(2.0))
+        tensor([2., 0.])
     """
     return (multiplier + penalty * violation).relu()
 
 
 def equality_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
-    r"""The same for :math:`q = 0` with :math:`q \ge 0`, as sums of hinges are: :math:`\mu q^2 / 2 + \lambda q`.
+    r"""Compute the term of a constraint :math:`q = 0` on :math:`q \ge 0`, such as a sum of hinges.
 
-    >>> equality_term(torch.tensor(2.0), torch.tensor(1.0), torch.tensor(0.5))
-    tensor(3.)
+    .. math:: \frac{\mu}{2} q^2 + \lambda q
+
+    Sangalli et al. 2021, Eq. 7.
+
+    Args:
+        violation: The violation q.
+        multiplier: The multiplier lambda.
+        penalty: The penalty factor mu.
+
+    Returns:
+        The term, of the shape of the violation.
+
+    Example:
+        >>> equality_term(torch.tensor(2.0), torch.tensor(1.0), torch.tensor(0.5))
+        tensor(3.)
     """
     return violation * (0.5 * penalty * violation + multiplier)

@@ -142,7 +142,7 @@ def _at_thresholds(
         return count(threshold)
     several = [threshold] if isinstance(threshold, Real) else list(threshold)  # type: ignore[arg-type]
     if not several:
-        raise InvalidValueError("no threshold given; leave it out for the usual one")
+        raise InvalidValueError("threshold is empty; omit it to use the default")
     numbers = [one if isinstance(one, Tensor) else float(one) for one in several]
     for one in numbers:
         if soft:

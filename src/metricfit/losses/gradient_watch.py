@@ -1,4 +1,4 @@
-"""Warnings when a loss does not teach: a high loss whose gradient is gone, and one that stays where it started."""
+"""Warnings about training that makes no progress: a high loss without a gradient, and a loss that stays constant."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from metricfit.core.counts import Counts
 
 DEAD_GRADIENT = 1e-6
 LEARNT = 0.05
-#: Progress is judged at pass STALL_AT: the mean loss of the LAST_PASSES before it against that of the FIRST_PASSES.
+#: At forward pass STALL_AT the mean loss of the LAST_PASSES is compared with that of the FIRST_PASSES.
 STALL_AT, FIRST_PASSES, LAST_PASSES, STALLED = 128, 8, 16, 0.95
-#: A start counts as one from scratch if the loss is at least this share of that of a uniform guess, 1 - 1/c.
+#: Training started from random weights if the first loss is at least this share of a uniform guess's, 1 - 1/c.
 FROM_SCRATCH = 0.9
-#: A class of usual size that is predicted for less than this share of its samples has been given up.
+#: A class of usual size counts as given up if it is predicted less often than this share of its samples.
 GIVEN_UP = 0.1
 
 
@@ -30,11 +30,11 @@ class StalledLossWarning(UserWarning):
 
 
 class ProgressWatch:
-    """Compares the first forward passes with those around pass 128, and warns once if training got stuck.
+    """Compares the first forward passes with those before pass 128, and warns once if training makes no progress.
 
-    A metric of several classes gives small gradients while all classes are about equally probable, and nearly none to a
-    class that is never predicted. From random weights such a loss can stay where it starts, or leave out classes for
-    good, at any learning rate. A start from a trained model is recognised by its lower loss and not judged.
+    A metric of several classes has small gradients while all classes are about equally probable, and nearly no gradient
+    for a class that is never predicted. From random weights such a loss can stay constant, or never predict some
+    classes, at any learning rate. Training that starts from a trained model has a lower loss and is not checked.
     """
 
     def __init__(self) -> None:
@@ -44,16 +44,16 @@ class ProgressWatch:
         self.counts: list[Counts] = []
 
     def __reduce__(self) -> tuple[type[ProgressWatch], tuple[()]]:
-        """A copy starts to watch anew."""
+        """Copies start from the beginning."""
         return ProgressWatch, ()
 
     def see(self, loss: Tensor, counts: Counts, owner: str) -> None:
-        """Count a forward pass of training.
+        """Record a forward pass of training.
 
         Args:
-            loss: its loss, a scalar.
-            counts: its soft counts of three or more exclusive classes, detached.
-            owner: what the message calls the loss.
+            loss: The loss, a scalar.
+            counts: The soft counts of three or more exclusive classes, detached.
+            owner: The name of the loss in the message.
         """
         self.passes += 1
         if self.passes <= FIRST_PASSES:
@@ -66,11 +66,11 @@ class ProgressWatch:
                 self.counts = []
 
     def _judge(self, classes: int, owner: str) -> None:
-        start, now = sum(self.first) / FIRST_PASSES, sum(self.last) / LAST_PASSES
+        start, current = sum(self.first) / FIRST_PASSES, sum(self.last) / LAST_PASSES
         if not start >= FROM_SCRATCH * (1 - 1 / classes):
             return
-        if now > STALLED * start:
-            finding = f"the loss is {now:.3g}, and it started at {start:.3g}"
+        if current > STALLED * start:
+            finding = f"the loss is {current:.3g}, and it started at {start:.3g}"
         elif given_up := self._given_up(classes):
             subject = "class {} of {} is" if len(given_up) == 1 else "classes {} of {} are"
             finding = subject.format(", ".join(map(str, given_up[:10])), classes) + " hardly ever predicted"
@@ -86,7 +86,7 @@ class ProgressWatch:
         )
 
     def _given_up(self, classes: int) -> list[int]:
-        """The classes with at least a quarter of the mean class's samples that are hardly ever predicted."""
+        """Return the hardly ever predicted classes, of those with at least a quarter of the mean class size."""
         if len({part.tp.shape for part in self.counts}) > 1:
             return []
         total = sum(self.counts[1:], self.counts[0]).map(lambda cell: cell.reshape(-1, classes).sum(0))
@@ -96,7 +96,7 @@ class ProgressWatch:
 
 
 class GradientWatch:
-    """Looks at the gradient of the logits at the forward passes 1, 2, 4, 8 and so on, and warns once."""
+    """Checks the gradient of the logits at forward passes 1, 2, 4, 8 and so on, and warns once if it is nearly 0."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -104,16 +104,16 @@ class GradientWatch:
         self._hooks: list[RemovableHandle] = []
 
     def __reduce__(self) -> tuple[type[GradientWatch], tuple[()]]:
-        """A copy, or what is loaded from a file, starts to watch anew: hooks belong to a pass of this process."""
+        """Copies and loaded objects start from the beginning, because hooks belong to one forward pass."""
         return GradientWatch, ()
 
     def due(self) -> bool:
-        """Count a pass, and say whether it is one to look at."""
+        """Count a forward pass, and return whether to check it."""
         self.passes += 1
         return self.passes & (self.passes - 1) == 0
 
     def watch(self, loss: Tensor, logits: Tensor, owner: str) -> None:
-        """Look at this pass's gradient when it comes."""
+        """Check the gradient of this forward pass when it is computed."""
         self._stop()
         if self.warned or not (loss.requires_grad and logits.requires_grad) or loss.dim() != 0:
             return
@@ -140,16 +140,16 @@ class GradientWatch:
         self._hooks = [loss.register_hook(of_loss), logits.register_hook(of_logits)]  # type: ignore[no-untyped-call]
 
     def _stop(self) -> None:
-        """Take the hooks off, lest they stay on logits that outlive the pass."""
+        """Remove the hooks, because the logits may outlive the forward pass."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
 
 
-def _number(given: Tensor) -> float:
-    """The value of a 0-d tensor; NaN, which no comparison holds for, under vmap, where there is none to look at."""
+def _number(scalar: Tensor) -> float:
+    """Return the value of a 0-d tensor; NaN under vmap, where values cannot be read."""
     try:
-        return float(given.detach())
+        return float(scalar.detach())
     except RuntimeError:
         return math.nan
 

@@ -25,7 +25,7 @@ from metricfit.metrics.metric import Formula, Metric, get_metric
 
 
 class MetricLoss(AdditiveLoss):
-    r"""One minus a metric of soft confusion counts; the metric itself where lower is better.
+    r"""One minus a metric of soft confusion counts, or the metric itself if lower is better.
 
     .. math:: L = 1 - M\Big(\sum_i y_i h_i,\; \sum_i (1-y_i) h_i,\; \sum_i y_i (1-h_i),\; \sum_i (1-y_i)(1-h_i)\Big),
         \qquad h_i = \mathrm{step}(\sigma(x_i), t)
@@ -33,26 +33,32 @@ class MetricLoss(AdditiveLoss):
     Tsoi et al. 2022 with the Linear step, Han et al. 2024 (AnyLoss) with Sigmoid, soft Dice with Identity.
 
     Args:
-        metric: a Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
-        step: the soft decision; by default Linear(0.1), for multiclass Linear(0.2).
-        threshold: where decisions will be made; by default 0.5, for multiclass "dynamic", the mean of a sample's two
-            largest probabilities. With several the loss is the mean over them.
-        task: "binary", "multiclass" or "multilabel", where the shapes do not tell.
-        average: "macro", "micro", "weighted" or None (one loss a class). A binary metric is itself under each, and so
-            is one of the whole confusion matrix: accuracy, mcc, kappa, balanced_accuracy.
-        ignore_index: samples with this target count for nothing.
-        per_image: counts per image and the mean of their metrics, instead of counts over the batch.
+        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
+        step: The soft decision; by default Linear(0.1), for multiclass Linear(0.2).
+        threshold: Where decisions will be made; by default 0.5, for multiclass "dynamic", the mean of the two largest
+            probabilities of a sample. With several thresholds the loss is the mean over them.
+        task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
+        average: "macro", "micro", "weighted" or None (one loss per class). It has no effect on a binary metric and on
+            metrics of the whole confusion matrix: accuracy, mcc, kappa, balanced_accuracy.
+        ignore_index: Samples with this target are ignored.
+        per_image: Take the mean of the metrics of the images, instead of the metric of the batch.
         memory: RunningCounts, for batches too small to measure the metric on.
-        sync: in a distributed run, sum counts over the ranks, so that the gradient is that of the whole batch.
-        validate: look at labels and logits for values out of range and NaN: by default in eager mode on the CPU.
+        sync: In a distributed run, sum the counts over the ranks, so that the gradient is that of the whole batch.
+        validate: Check labels and logits for NaN and values out of range; by default in eager mode on the CPU.
 
-    A binary batch without positives gives the value 0 to metrics that need them, and a finite gradient. Of several
-    classes those without a true sample are left out of the macro average; ``left_out()`` names them.
+    Raises:
+        TypeError: If ``step`` or ``memory`` has the wrong type.
+        ValueError: If an argument has a value that cannot be used, or ``per_image`` is combined with a memory.
 
-    >>> loss = MetricLoss("f1")
-    >>> logits = torch.tensor([2.0, 0.5, -1.0, -3.0], requires_grad=True)
-    >>> loss(logits, torch.tensor([1, 0, 1, 0]))
-    tensor(0.4298, grad_fn=<RsubBackward1>)
+    Note:
+        For a binary batch without positives, metrics that need positives have the value 0 and a finite gradient. Of
+        several classes, those without a true sample are left out of the macro average; ``left_out()`` lists them.
+
+    Example:
+        >>> loss = MetricLoss("f1")
+        >>> logits = torch.tensor([2.0, 0.5, -1.0, -3.0], requires_grad=True)
+        >>> loss(logits, torch.tensor([1, 0, 1, 0]))
+        tensor(0.4298, grad_fn=<RsubBackward1>)
     """
 
     def __init__(
@@ -79,7 +85,7 @@ class MetricLoss(AdditiveLoss):
         check_task(task)
         if per_image and memory is not None:
             raise InvalidValueError(
-                "a memory is of counts over batches; with per_image=True every image is measured alone"
+                "memory adds counts over batches, but with per_image=True every image is measured separately"
             )
         self.step = step
         self.memory = memory
@@ -102,8 +108,8 @@ class MetricLoss(AdditiveLoss):
                     f"thresholds are a number or a list of them, got shape {tuple(threshold.shape)}"
                 )
             if threshold.device.type == "cpu":
-                for one in threshold.detach().reshape(-1).tolist():
-                    check_threshold(one)
+                for number in threshold.detach().reshape(-1).tolist():
+                    check_threshold(number)
             if not isinstance(threshold, nn.Parameter):
                 self.register_buffer("threshold", threshold)
                 return
@@ -114,31 +120,57 @@ class MetricLoss(AdditiveLoss):
                 f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}"
             )
         if not (threshold is None or isinstance(threshold, (str, float, Tensor))):
-            threshold = tuple(float(one) for one in threshold)
+            threshold = tuple(float(number) for number in threshold)
         if threshold == ():
-            raise InvalidValueError("no threshold given; leave it out for the usual one")
-        for one in threshold if isinstance(threshold, tuple) else (threshold,):
-            if isinstance(one, (int, float)):
-                check_threshold(one)
+            raise InvalidValueError("threshold is empty; omit it to use the default")
+        for number in threshold if isinstance(threshold, tuple) else (threshold,):
+            if isinstance(number, (int, float)):
+                check_threshold(number)
         self.threshold = threshold
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch of logits."""
+        """Compute the loss of a batch.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            The loss: a scalar, or with ``average=None`` one loss per class ``(c,)``.
+
+        Raises:
+            ValueError: If the shapes do not match, the task is ambiguous, or a checked value is out of range.
+        """
         loss = super().forward(logits, target, weight)
-        looks = self.training and logits.numel() > 0 and looks_at_values(logits, self.validate)
-        if looks and self._watch.due() and not self._lacks_a_class():
+        checks_values = self.training and logits.numel() > 0 and looks_at_values(logits, self.validate)
+        if checks_values and self._watch.due() and not self._lacks_a_class():
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
-        if looks and loss.requires_grad and loss.dim() == 0 and self.memory is None and not self.metric.minimize:
+        if (
+            checks_values
+            and loss.requires_grad
+            and loss.dim() == 0
+            and self.memory is None
+            and not self.metric.minimize
+        ):
             counts = self._last_counts
             if counts is not None and counts.exclusive and counts.tp.shape[-1] > 2:
                 self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
         return loss
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Statistics:
-        """The soft Counts of the batch; with ``per_image=True`` the sum of the images' values and their number.
+        """Compute the soft Counts of a batch.
 
         Statistics of several batches add, and ``value`` of the sum is the loss of all of them together:
         ``loss.value(sum(loss.statistics(x, y) for x, y in batches))``.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            Counts, or with ``per_image=True`` a tensor: the sum of the values of the images, and their number.
         """
         counts = count_soft(
             logits,
@@ -160,11 +192,21 @@ class MetricLoss(AdditiveLoss):
         return torch.stack([total, torch.full_like(total, len(images))])
 
     def value(self, statistics: Statistics) -> Tensor:
-        """The loss of these statistics, with the remembered counts added where there is a memory."""
-        wanted = Tensor if self.per_image else Counts
-        if not isinstance(statistics, wanted):
+        """Compute the loss from statistics; a memory adds its counts.
+
+        Args:
+            statistics: What ``statistics`` returned, or a sum of several of them.
+
+        Returns:
+            The loss.
+
+        Raises:
+            TypeError: If the statistics are those of another kind of loss.
+        """
+        expected = Tensor if self.per_image else Counts
+        if not isinstance(statistics, expected):
             raise InvalidTypeError(
-                f"value takes what statistics() of this loss returns, {wanted.__name__}, "
+                f"value takes what statistics() of this loss returns, {expected.__name__}, "
                 f"got {type(statistics).__name__}; add the statistics of several batches with sum()"
             )
         if isinstance(statistics, Counts):
@@ -185,23 +227,24 @@ class MetricLoss(AdditiveLoss):
             and is_false(value.detach().isfinite().all())
         ):
             raise InvalidValueError(
-                f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 where "
-                "the denominator is, and take roots with metricfit.metrics.root"
+                f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 if "
+                "the denominator is 0, and take roots with metricfit.metrics.root"
             )
         return value
 
     def _lacks_a_class(self) -> bool:
-        """Whether the last counts hold no positives, or nothing else: then it is not the step that teaches nothing."""
+        """Whether no class of the last batch had both positives and negatives, which explains a zero gradient."""
         if self._last_counts is None:
             return True
         positives, negatives = self._last_counts.positives, self._last_counts.negatives
         return is_false(((positives > 0) & (negatives > 0)).any())
 
     def left_out(self) -> list[int]:
-        """The classes that the last batch had no true sample of, and that its macro average therefore left out.
+        """List the classes without a true sample in the last batch, which its macro average left out.
 
-        With several thresholds or images, the classes that none of them has a sample of. Empty for a binary loss, for
-        other averages and for metrics that need no positives. (Not kept up under torch.compile.)
+        Returns:
+            Class numbers. The list is empty for a binary loss, for other averages and for metrics that need no
+            positives. It is not updated under torch.compile.
         """
         whole = self.metric.whole_matrix or self.metric.class_index is not None
         if self._last_counts is None or self.average != "macro" or whole:
@@ -212,7 +255,7 @@ class MetricLoss(AdditiveLoss):
         return (positives.reshape(-1, positives.shape[-1]).sum(0) == 0).nonzero().flatten().tolist()
 
     def extra_repr(self) -> str:
-        """The settings that differ from the defaults."""
+        """Return the settings that differ from the defaults."""
         settings = [repr(self.metric.name)]
         defaults = {
             "threshold": None,
@@ -222,6 +265,8 @@ class MetricLoss(AdditiveLoss):
             "per_image": False,
         }
         settings += [
-            f"{name}={getattr(self, name)!r}" for name, usual in defaults.items() if getattr(self, name) is not usual
+            f"{name}={getattr(self, name)!r}"
+            for name, default in defaults.items()
+            if getattr(self, name) is not default
         ]
         return ", ".join(settings)
