@@ -95,7 +95,7 @@ def test_a_class_with_one_row_is_learned_from_and_never_held_out(quick, blobs):
     model = MetricClassifier(**quick).fit(X, y)
     assert len(model.held_out_.y) == len(y) - 1
     assert model.predict_proba(X).shape == (len(y), 3)
-    with pytest.raises(ValueError, match="one row alone"):
+    with pytest.raises(ValueError, match="have a single row"):
         MetricClassifier(**quick).fit(X, np.arange(len(y)) == 3)
 
 
@@ -245,7 +245,7 @@ def test_few_distinct_rows_are_no_obstacle(quick, caplog):
     y = np.repeat([0, 0, 1], 20)
     model = MetricClassifier(**{**quick, "epochs": 80}).fit(X, y)
     assert model.score(X, y) == 1.0
-    assert "copies of rows are parted" in caplog.text
+    assert "copies of rows are distributed over folds" in caplog.text
 
 
 def test_rethreshold_for_another_prevalence(fitted, blobs):

@@ -11,7 +11,7 @@ from metricfit import MetricClassifier, metrics
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"batch_size": 0}, ValueError, "batch_size is a whole number of rows a step, at least 1; got 0"),
+        ({"batch_size": 0}, ValueError, "batch_size is a whole number of rows per step, at least 1; got 0"),
         ({"members": 2.5}, TypeError, "members is a whole number of folds.*at least 2; got 2.5"),
         ({"members": "8"}, TypeError, "members is a whole number of folds.*got '8'"),
         ({"members": True}, TypeError, "members is a whole number of folds"),

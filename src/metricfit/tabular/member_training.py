@@ -1,4 +1,4 @@
-"""Members over folds: each trains on all folds but one and is judged on that one."""
+"""Training of the members: each one trains on all folds but one, and is validated on that one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from metricfit.tabular.objectives import Recipe
 
 log = logging.getLogger("metricfit.tabular")
 
-NUMBERS_AT_ONCE = 2**25  # of all stacked members' activations, a layer: some 500 MB with gradients
+NUMBERS_AT_ONCE = 2**25  # activations per layer of all stacked members: about 500 MB with gradients
 
 Splits = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The training rows as numbers; labels from 0 on; weights of training and groups where there are any."""
+    """The training rows as numbers, with class numbers, training weights and groups."""
 
     x: Tensor
     y: Tensor
@@ -37,13 +37,13 @@ class Rows:
 
     @property
     def classes(self) -> int:
-        """How many."""
+        """Number of classes."""
         return int(self.y.max()) + 1
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; what is None is decided from the data."""
+    """How to train; None is decided from the data."""
 
     network: str | OwnNetwork
     recipe: Recipe
@@ -60,7 +60,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Trained:
-    """The members, and each row's logits by the one that did not train on it, NaN where all did."""
+    """The members, and each row's logits by the member that did not train on it (NaN if all did)."""
 
     network: Network
     effort: Effort
@@ -70,21 +70,21 @@ class Trained:
 
 
 def plan(rows: Rows, settings: Settings) -> tuple[Network, Effort]:
-    """The network and the effort that ``train`` would choose now."""
-    return _chosen(rows, settings, len(folds_of(rows, settings.members, settings.seed)), _blueprint(rows, settings))
+    """Return the network and the effort that ``train`` would choose now."""
+    return _choose(rows, settings, len(folds_of(rows, settings.members, settings.seed)), _blueprint(rows, settings))
 
 
 def train(rows: Rows, settings: Settings) -> Trained:
-    """Choose the network and the effort, part the rows, train."""
+    """Choose the network and the effort, split the rows into folds, and train the members."""
     splits = folds_of(rows, settings.members, settings.seed)
     blueprint = _blueprint(rows, settings)
-    network, effort = _chosen(rows, settings, len(splits), blueprint)
+    network, effort = _choose(rows, settings, len(splits), blueprint)
     if effort.members < len(splits):
         splits = folds_of(rows, effort.members, settings.seed)
     stages = settings.recipe.stages(network.parts)
     data = (rows.x, rows.y) if rows.weight is None else (rows.x, rows.y, rows.weight)
     together = 1
-    if network.name != "tabm" or settings.device.type != "cpu":  # there TabMs stacked are no faster than in a row
+    if network.name != "tabm" or settings.device.type != "cpu":  # on a CPU, stacked TabMs are no faster
         batch = min(settings.batch_size, len(rows.x))
         together = max(1, min(len(splits), NUMBERS_AT_ONCE // (batch * network.numbers_per_row)))
     members: list[nn.Module] = []
@@ -94,7 +94,7 @@ def train(rows: Rows, settings: Settings) -> Trained:
         with warnings.catch_warnings():
             # The decision of the whole ensemble is chosen later, and reported, under the requirements.
             warnings.simplefilter("ignore", engine.UnmetRequirementWarning)
-            found = engine.fit_folds(
+            result = engine.fit_folds(
                 lambda: blueprint.build(network),
                 data,
                 stages,
@@ -107,50 +107,50 @@ def train(rows: Rows, settings: Settings) -> Trained:
                 device=settings.device,
                 progress=settings.verbose,
             )
-        for at, member in enumerate(found.members):
+        for index, member in enumerate(result.members):
             members.append(member.model.cpu())
-            history += [{"member": first + at, **row} for row in member.history.rows]
-        part = found.out_of_fold.double().reshape(len(rows.x), -1)
+            history += [{"member": first + index, **row} for row in member.history.rows]
+        part = result.out_of_fold.double().reshape(len(rows.x), -1)
         logits = part if logits is None else torch.where(part.isnan(), logits, part)
     assert logits is not None
     return Trained(network, effort, members, logits, history)
 
 
 def folds_of(rows: Rows, members: int, seed: int) -> Splits:
-    """As many folds as members, or as the rarest class allows; copies of a row and groups stay together.
+    """Split the rows into one fold per member, or as many as the rarest class allows.
 
-    Where so few rows differ that no two folds can both have every class, copies are dealt out singly. The row of a
-    class that has no other is in every member's training and held out by none.
+    Copies of a row and rows of one group stay together. If so few rows differ that two folds cannot both have every
+    class, copies are distributed over the folds. The only row of a class is used by every member and held out by none.
     """
     counts = torch.bincount(rows.y)
     alone = (counts[rows.y] < 2).numpy()
     fewest = int(counts[counts > 1].min()) if int((counts > 1).sum()) > 1 else 0
     if not fewest:
         raise InvalidValueError(
-            f"{int((counts < 2).sum())} of {len(counts)} classes have one row alone; two classes at least need two, "
-            "one to learn from and one to judge by"
+            f"{int((counts < 2).sum())} of {len(counts)} classes have a single row; at least two classes need two "
+            "rows, one to learn from and one to validate on"
         )
-    parted = np.flatnonzero(~alone)
-    x, y = rows.x.numpy()[parted], rows.y.numpy()[parted]
-    groups = None if rows.groups is None else rows.groups[parted]
+    splittable = np.flatnonzero(~alone)
+    x, y = rows.x.numpy()[splittable], rows.y.numpy()[splittable]
+    groups = None if rows.groups is None else rows.groups[splittable]
     for together in (True, False):
-        for several in range(min(members, fewest), 1, -1):
+        for number in range(min(members, fewest), 1, -1):
             try:
-                found = folds(x, y, several, seed=seed, groups=groups, keep_duplicates_together=together)
+                splits = folds(x, y, number, seed=seed, groups=groups, keep_duplicates_together=together)
             except ValueError as error:
                 reason = error
                 continue
-            if several < members:
-                log.info("%d members in place of %d: the rarest class has %d rows", several, members, fewest)
+            if number < members:
+                log.info("%d members in place of %d: the rarest class has %d rows", number, members, fewest)
             if not together:
-                log.warning("copies of rows are parted over folds: too few rows differ to keep them together")
+                log.warning("copies of rows are distributed over folds: too few rows differ to keep them together")
             single = np.flatnonzero(alone)
-            return [(np.concatenate([parted[rest], single]), parted[fold]) for rest, fold in found]
-    raise InvalidValueError(f"the rows cannot be parted into two folds that both have every class: {reason}")
+            return [(np.concatenate([splittable[rest], single]), splittable[fold]) for rest, fold in splits]
+    raise InvalidValueError(f"the rows cannot be split into two folds that both have every class: {reason}")
 
 
 class _Blueprint:
-    """Builds networks; the edges of their embeddings are found once, if any needs them."""
+    """Builds networks; the edges of their embeddings are computed once, if any network needs them."""
 
     def __init__(self, x: Tensor, own: OwnNetwork | None) -> None:
         self._x, self._own = x, own
@@ -166,7 +166,7 @@ def _blueprint(rows: Rows, settings: Settings) -> _Blueprint:
     return _Blueprint(rows.x, settings.network if callable(settings.network) else None)
 
 
-def _chosen(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint) -> tuple[Network, Effort]:
+def _choose(rows: Rows, settings: Settings, members: int, blueprint: _Blueprint) -> tuple[Network, Effort]:
     """Choose the network and how long to train it; "auto" is a blend if the recipe can train one."""
     outputs = 1 if rows.classes == 2 else rows.classes
     steps = -(-len(rows.x) * (members - 1) // members // settings.batch_size)

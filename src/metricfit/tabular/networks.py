@@ -1,4 +1,4 @@
-"""Networks by name, and what is needed to build one again."""
+"""The networks by name, and what is needed to build one again after loading."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ OwnNetwork = Callable[[int, int], nn.Module]
 HIDDEN = (128, 128)
 PLAIN_DROPOUT, EMBEDDED_DROPOUT = 0.2, 0.3
 BINS = 32
-EMBEDDED_NUMBERS = 2048  # an embedding's width times the columns: wider tables have narrower embeddings
+EMBEDDED_NUMBERS = 2048  # maximum width of an embedding times the number of columns
 TABM_MEMBERS = 16
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network to build several times.
+    """The description of a network, from which it can be built several times.
 
     Attributes:
-        name: "blend", "tabm", "embedded", "mlp", or "own" for the user's.
-        in_features: columns of numbers.
-        out_features: 1 for two classes, else as many as there are classes.
-        width: of each number's embedding; 0 for none.
+        name: "blend", "tabm", "embedded", "mlp", or "own" for a user-defined network.
+        in_features: Number of inputs.
+        out_features: 1 for two classes, otherwise the number of classes.
+        width: Width of the embedding of each input; 0 for no embeddings.
     """
 
     name: str
@@ -44,16 +44,16 @@ class Network:
 
     @property
     def parts(self) -> int:
-        """How many networks it is within itself."""
+        """Number of networks that it consists of."""
         return {"tabm": TABM_MEMBERS, "blend": 2}.get(self.name, 1)
 
     @property
     def numbers_per_row(self) -> int:
-        """About how many numbers a row becomes inside, which decides how many members fit into memory together."""
+        """Approximate number of activations per row, which decides how many members fit into memory together."""
         return self.in_features * max(1, self.width) + sum(HIDDEN) * self.parts
 
     def build(self, edges: Tensor | None = None, own: OwnNetwork | None = None) -> nn.Module:
-        """A fresh network; embeddings need the edges of their bins."""
+        """Build a new network; embeddings need the edges of their bins."""
         if self.name == "own":
             if own is None:
                 raise InvalidValueError("the network is the user's own: give the function that makes it")
@@ -72,12 +72,12 @@ class Network:
         return embedded if self.name == "embedded" else Blend(plain, embedded)
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the description as values that JSON can hold."""
         return asdict(self)
 
 
 def network_named(name: str | OwnNetwork, in_features: int, out_features: int) -> Network:
-    """The network of a name; tables with very many columns go without embeddings."""
+    """Describe the network of a name; tables with very many columns get no embeddings."""
     if callable(name):
         return Network("own", in_features, out_features)
     if name not in NAMES[1:]:
@@ -91,7 +91,7 @@ def network_named(name: str | OwnNetwork, in_features: int, out_features: int) -
 
 
 def edges_of(x: Tensor) -> Tensor:
-    """Edges of the bins of embeddings: quantiles of the training rows, of 100,000 where there are more."""
-    enough = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:100_000]]
-    varies = bool((enough != enough[0]).any(0).all())
-    return quantile_bins(enough if varies else x, BINS)
+    """Compute the edges of the bins of embeddings: quantiles of at most 100,000 training rows."""
+    sample = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:100_000]]
+    varies = bool((sample != sample[0]).any(0).all())
+    return quantile_bins(sample if varies else x, BINS)

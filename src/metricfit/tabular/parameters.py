@@ -1,4 +1,4 @@
-"""The estimator's parameters: what a user can set wrongly, said before anything is trained, and what they mean."""
+"""The estimator's parameters: checked before anything is trained, and turned into settings of training."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 def check_parameters(model: MetricClassifier) -> None:
     """Raise a TypeError or a ValueError that names the parameter and what it can be.
 
-    The metric, the recipe, the network and the device are looked up by name where they are used, which says as much.
+    The metric, the recipe, the network and the device are checked where they are looked up by name.
     """
-    _whole("members", model.members, 2, "folds, each held out by one member")
-    _whole("batch_size", model.batch_size, 1, "rows a step")
+    _check_whole("members", model.members, 2, "folds, each held out by one member")
+    _check_whole("batch_size", model.batch_size, 1, "rows per step")
     if model.epochs is not None:
-        _whole("epochs", model.epochs, 1, "epochs a stage at most, or None to choose by the rows and the time")
+        _check_whole("epochs", model.epochs, 1, "epochs per stage, or None to choose by the rows and the time budget")
     if model.patience is not None:
-        _whole("patience", model.patience, 1, "epochs without a better value, or None for a sixth of the epochs")
-    _positive("lr", model.lr, "the learning rate")
+        _check_whole("patience", model.patience, 1, "epochs without a better value, or None for a sixth of the epochs")
+    _check_positive("lr", model.lr, "the learning rate")
     if model.time_budget is not None:
-        _positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
+        _check_positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
     if model.average is None or model.average not in AVERAGES:
-        named = ", ".join(repr(each) for each in AVERAGES if each is not None)
+        named = ", ".join(repr(average) for average in AVERAGES if average is not None)
         raise InvalidValueError(
             f"average is one of {named}: one value is needed to choose by; got {quote(model.average)}"
         )
     if model.subject_to is not None:
-        _requirements(model.subject_to)
+        _check_requirements(model.subject_to)
 
 
 def training_settings(
@@ -53,7 +53,7 @@ def training_settings(
     prior: float,
     seed: int,
 ) -> Settings:
-    """How the members are trained, from the model's parameters.
+    """Return how the members are trained, from the model's parameters.
 
     Args:
         model: The estimator.
@@ -61,7 +61,10 @@ def training_settings(
         requirements: Its requirements.
         classes: The number of classes.
         prior: The share of the positive class, of two.
-        seed: Seed of folds, first weights and batches.
+        seed: Seed of the folds, the initial weights and the batches.
+
+    Returns:
+        The settings.
     """
     recipe = Recipe(
         model.recipe,
@@ -87,24 +90,24 @@ def training_settings(
     )
 
 
-def _whole(name: str, given: Any, least: int, what: str) -> None:
-    if not isinstance(given, Integral) or isinstance(given, bool):
-        raise InvalidTypeError(f"{name} is a whole number of {what}, at least {least}; got {quote(given)}")
-    if given < least:
-        raise InvalidValueError(f"{name} is a whole number of {what}, at least {least}; got {quote(given)}")
+def _check_whole(name: str, value: Any, minimum: int, description: str) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise InvalidTypeError(f"{name} is a whole number of {description}, at least {minimum}; got {quote(value)}")
+    if value < minimum:
+        raise InvalidValueError(f"{name} is a whole number of {description}, at least {minimum}; got {quote(value)}")
 
 
-def _positive(name: str, given: Any, what: str) -> None:
-    if not isinstance(given, Real) or isinstance(given, bool):
-        raise InvalidTypeError(f"{name} is {what}, a number above 0; got {quote(given)}")
-    if not 0 < as_float(given, name) < math.inf:
-        raise InvalidValueError(f"{name} is {what}, a number above 0; got {quote(given)}")
+def _check_positive(name: str, value: Any, description: str) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise InvalidTypeError(f"{name} is {description}, a number above 0; got {quote(value)}")
+    if not 0 < as_float(value, name) < math.inf:
+        raise InvalidValueError(f"{name} is {description}, a number above 0; got {quote(value)}")
 
 
-def _requirements(given: Any) -> None:
-    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    for each in several:
-        if not isinstance(each, (str, Requirement)):
+def _check_requirements(value: Any) -> None:
+    several = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    for requirement in several:
+        if not isinstance(requirement, (str, Requirement)):
             raise InvalidTypeError(
-                f"subject_to is a requirement such as 'recall >= 0.9', a list of them, or None; got {quote(given)}"
+                f"subject_to is a requirement such as 'recall >= 0.9', a list of them, or None; got {quote(value)}"
             )

@@ -1,4 +1,4 @@
-"""Classes: which there are, which is the positive one, what share each has."""
+"""The classes: which ones there are, which one is positive, and their shares and weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("metricfit.tabular")
 
 
 def classes_of(labels: NDArray[Any]) -> NDArray[Any]:
-    """The labels that occur, sorted; at least two."""
+    """Return the labels that occur, sorted; there must be at least two."""
     try:
         classes: NDArray[Any] = np.unique(labels)
     except TypeError:
@@ -78,7 +78,7 @@ def choose_positive_class(labels: NDArray[Any], pos_label: Any = None) -> Any:
 
 
 def order_of(classes: NDArray[Any], positive: Any) -> NDArray[np.int64]:
-    """For each class number its place among the sorted classes; of two classes the positive is number 1.
+    """Return, for each class number, its index in the sorted classes; the positive class of two has number 1.
 
     >>> order_of(np.array(["no", "yes"]), "no")
     array([1, 0])
@@ -88,7 +88,7 @@ def order_of(classes: NDArray[Any], positive: Any) -> NDArray[np.int64]:
 
 
 def shares_of(prevalence: float | Mapping[Any, float], classes: NDArray[Any]) -> NDArray[np.float64]:
-    """The share of each class, which are in the order of their numbers: of two the positive is the second.
+    """Return the share of each class, in the order of the class numbers; the positive class of two is second.
 
     >>> shares_of(0.25, np.array(["no", "yes"]))
     array([0.75, 0.25])
@@ -97,7 +97,7 @@ def shares_of(prevalence: float | Mapping[Any, float], classes: NDArray[Any]) ->
     if isinstance(prevalence, Mapping):
         if set(prevalence) != set(labels):
             raise InvalidValueError(f"prevalence names {sorted(map(str, prevalence))}, the classes are {labels}")
-        shares = np.array([prevalence[each] for each in labels], dtype=np.float64)
+        shares = np.array([prevalence[label] for label in labels], dtype=np.float64)
     elif len(labels) > 2 or np.ndim(prevalence):
         raise InvalidValueError(
             f"prevalence is the positive class's share, or of each class by its label: {{{labels[0]!r}: ...}}"
@@ -112,9 +112,9 @@ def shares_of(prevalence: float | Mapping[Any, float], classes: NDArray[Any]) ->
 def training_weights(
     labels: NDArray[Any], classes: NDArray[Any], class_weight: Any, weight: NDArray[np.float64] | None
 ) -> torch.Tensor | None:
-    """The rows' weights times their classes', so that members also stop by the loss they learn from."""
+    """Multiply row weights by class weights, so that members also stop early by the loss that they are trained on."""
     if class_weight is not None:
-        of_classes = compute_class_weight(class_weight, classes=classes, y=labels)
-        of_rows = of_classes[np.searchsorted(classes, labels)]
-        weight = of_rows if weight is None else of_rows * weight
+        class_weights = compute_class_weight(class_weight, classes=classes, y=labels)
+        row_weights = class_weights[np.searchsorted(classes, labels)]
+        weight = row_weights if weight is None else row_weights * weight
     return None if weight is None else torch.from_numpy(weight).float()

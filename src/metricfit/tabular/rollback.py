@@ -1,4 +1,4 @@
-"""An estimator whose fit fails is what it was before."""
+"""Keep an estimator unchanged if fitting it fails."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def unchanged_if_it_fails(estimator: object) -> Iterator[None]:
-    """Give an object its attributes back if what is done inside raises, or is interrupted.
+    """Restore an object's attributes if the code inside raises an error or is interrupted.
 
-    A fit that stops halfway would else leave a mixture of two models that predicts without a word. Attributes must be
-    replaced inside, not changed in place.
+    Otherwise a fit that stops halfway would leave a mixture of two models that predicts without an error. Inside,
+    attributes must be replaced, not changed in place.
 
     >>> from types import SimpleNamespace
     >>> model = SimpleNamespace(classes_=[0, 1])

@@ -1,4 +1,4 @@
-"""How long the networks of a comparison train: decided once, the same for all of them, and kept."""
+"""How long the networks of a comparison train: decided once, the same for all of them, and stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from metricfit.tabular.compare.methods import Method, network_of
 
 
 def shared_effort(
-    several: Sequence[Method],
+    methods: Sequence[Method],
     X: pd.DataFrame,
     y: NDArray[Any],
     metric: str,
@@ -24,33 +24,33 @@ def shared_effort(
     seed: int = 0,
     **settings: Any,
 ) -> dict[str, Any]:
-    """The network, epochs and members that every network of these methods can afford on these rows.
+    """Choose the network, epochs and members that every method can afford on these rows.
 
-    A step of each is timed; the least that any of them can afford is what all of them get. One network for all: where
-    a blend cannot be trained by one method, none has it. What is found goes into the settings of all folds, so that
-    results depend neither on the load of the machine nor on where a run was interrupted.
+    A step of each method is timed, and all of them get what the slowest can afford. All use the same network: if one
+    method cannot train a blend, none does. The result goes into the settings of all folds, so that results depend
+    neither on the load of the machine nor on where a run was interrupted.
     """
-    networks = [method for method in several if method.trees is None]
+    networks = [method for method in methods if method.trees is None]
 
     def plans(**more: Any) -> list[dict[str, Any]]:
-        given = settings | more
-        return [network_of(each, metric, subject_to, seed=seed, **given).plan(X, y, groups=groups) for each in networks]
+        classifiers = [network_of(method, metric, subject_to, seed=seed, **settings | more) for method in networks]
+        return [classifier.plan(X, y, groups=groups) for classifier in classifiers]
 
-    found = plans()
-    names = {each["network"] for each in found}
+    efforts = plans()
+    names = {effort["network"] for effort in efforts}
     if len(names) > 1:
         names = names - {"blend"}
-        found = plans(network=next(iter(names)))
+        efforts = plans(network=next(iter(names)))
     return {
         "network": next(iter(names)),
-        "epochs": min(each["epochs"] for each in found),
-        "members": min(each["members"] for each in found),
+        "epochs": min(effort["epochs"] for effort in efforts),
+        "members": min(effort["members"] for effort in efforts),
     }
 
 
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """PyTorch with so many threads, as the cells will have; None leaves them."""
+    """Set the number of PyTorch's threads to what the cells will have; None leaves it as it is."""
     before = torch.get_num_threads()
     torch.set_num_threads(before if number is None else number)
     try:

@@ -1,4 +1,4 @@
-"""The methods that ``compare`` sets side by side, each trained on the same rows and tuned for the same metric."""
+"""The methods that ``compare`` compares, each trained on the same rows and tuned for the same metric."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from metricfit.tabular import MetricClassifier
 from metricfit.tabular.encoding.columns import Category, Number
 from metricfit.tabular.encoding.encoder import TableEncoder
 
-#: The method others are compared with: what one would do without this library.
+#: The method that others are compared with: what one would do without this library.
 REFERENCE = "cross-entropy, tuned threshold"
 DEFAULT = "metricfit"
-#: Trees stop early by a tenth of their rows; with a rarest class below this, too few of it would be among them.
-ENOUGH_TO_STOP_BY = 20
+#: Trees stop early by a tenth of their rows; if the rarest class has fewer rows, too few of them would be there.
+MIN_ROWS_FOR_EARLY_STOPPING = 20
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Method:
     """How a method is trained: with a network, or with scikit-learn's models and a tuned threshold.
 
     Attributes:
-        name: What it is called in tables and verdicts.
+        name: Name in tables and verdicts.
         complexity: Rank from simple to complex, by what has to be understood and kept running: one linear model, one
             model of trees, an ensemble of networks with the usual loss, with another loss, with two losses, with two
             losses and multipliers. Of methods that cannot be told apart, ``compare`` recommends the simplest.
-        settings: Of MetricClassifier.
-        at_half: What its decisions at 0.5 are called, where they are shown as a method of their own.
+        settings: Parameters of MetricClassifier.
+        at_half: Name of its decisions at 0.5, if they are shown as a separate method.
         trees: True for boosted trees, False for logistic regression, None for networks.
     """
 
@@ -51,8 +51,8 @@ class Method:
 
 
 def methods(constrained: bool) -> list[Method]:
-    """Every method of a comparison; under requirements, training under them too."""
-    found = [
+    """Return all methods of a comparison; with requirements, training under them is one more."""
+    result = [
         Method(DEFAULT, 4, {"recipe": "mix"}),
         Method(REFERENCE, 2, {"recipe": "bce"}, at_half="cross-entropy at 0.5"),
         Method("weighted cross-entropy", 3, {"recipe": "bce", "class_weight": "balanced"}),
@@ -62,8 +62,8 @@ def methods(constrained: bool) -> list[Method]:
         Method("boosted trees", 1, trees=True),
     ]
     if constrained:
-        found.insert(1, Method("trained under the requirement", 5, {"recipe": "constrained"}))
-    return found
+        result.insert(1, Method("trained under the requirement", 5, {"recipe": "constrained"}))
+    return result
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class Fitted:
     not_reachable: str | None = None
 
     def scores(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        """The positive class's probabilities."""
-        found: NDArray[np.float64] = self.model.predict_proba(X)[:, 1]
-        return found
+        """Return the probabilities of the positive class."""
+        probabilities: NDArray[np.float64] = self.model.predict_proba(X)[:, 1]
+        return probabilities
 
 
 def train(
@@ -109,11 +109,11 @@ def train(
     parts = folds(X, y, inner, seed=seed, groups=groups)
     encoder = TableEncoder()
     encoder.fit(X)
-    whole = _OfTables(encoder, method.trees, seed)
+    whole = _TableModel(encoder, method.trees, seed)
     x = whole.numbers(X)
     held_out = np.empty(len(y))
     for rest, part in parts:
-        held_out[part] = _OfTables(encoder, method.trees, seed).fit(x[rest], y[rest]).of_numbers(x[part])[:, 1]
+        held_out[part] = _TableModel(encoder, method.trees, seed).fit(x[rest], y[rest]).of_numbers(x[part])[:, 1]
     whole.fit(x, y)
     requirements = as_requirements(list(subject_to))
     chosen = best_or_nearest(sweep(held_out, y, None), get_metric(metric), requirements)
@@ -123,59 +123,59 @@ def train(
     return Fitted(whole, chosen.threshold, reachable)
 
 
-class _OfTables:
-    """A model of scikit-learn's behind the networks' reading of a table, so that all methods take the same tables.
+class _TableModel:
+    """A scikit-learn model behind the networks' encoding of a table, so that all methods take the same tables.
 
-    A logistic regression has the very numbers that the networks have. Trees have them before scaling, NaN where
-    missing, and categories as codes in place of columns, which is what suits them.
+    Logistic regression gets the same numbers as the networks. Trees get the numbers before scaling, with NaN for
+    missing values, and categories as codes instead of one column each.
     """
 
     def __init__(self, encoder: TableEncoder, trees: bool, seed: int) -> None:
         self.encoder, self.trees, self.seed = encoder, trees, seed
 
     def numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        """The table as the model takes it."""
+        """Return the table as numbers, as the model takes them."""
         if not self.trees:
             return self.encoder.transform(X).astype(np.float64)
         columns = [Number() for _ in X] if self.encoder.columns is None else self.encoder.columns
         parts = []
-        for at, column in enumerate(columns):
+        for index, column in enumerate(columns):
             if column is not None:
-                part = column.transform(X.iloc[:, at])
+                part = column.transform(X.iloc[:, index])
                 codes = np.arange(1.0, part.shape[1] + 1)[:, None]
                 parts.append(part @ codes if isinstance(column, Category) else part)
         return np.concatenate(parts, axis=1)
 
-    def fit(self, x: NDArray[np.float64], y: NDArray[np.int64]) -> _OfTables:
-        """Train on the columns that have an entry in these rows: trees cannot be grown on others."""
-        self.there = ~np.isnan(x).all(axis=0)
-        enough = int(np.bincount(y).min()) >= ENOUGH_TO_STOP_BY
+    def fit(self, x: NDArray[np.float64], y: NDArray[np.int64]) -> _TableModel:
+        """Train on the columns that are not empty in these rows, because trees cannot be grown on empty ones."""
+        self.not_empty = ~np.isnan(x).all(axis=0)
+        stop_early = int(np.bincount(y).min()) >= MIN_ROWS_FOR_EARLY_STOPPING
         self.model = (
-            HistGradientBoostingClassifier(early_stopping=enough, random_state=self.seed)
+            HistGradientBoostingClassifier(early_stopping=stop_early, random_state=self.seed)
             if self.trees
             else LogisticRegression(max_iter=1000)
-        ).fit(x[:, self.there], y)
+        ).fit(x[:, self.not_empty], y)
         return self
 
     def of_numbers(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probabilities by class."""
-        found: NDArray[np.float64] = self.model.predict_proba(x[:, self.there])
-        return found
+        """Return the probabilities of the classes, for rows of numbers."""
+        probabilities: NDArray[np.float64] = self.model.predict_proba(x[:, self.not_empty])
+        return probabilities
 
     def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        """Probabilities by class, of rows of the table."""
+        """Return the probabilities of the classes, for rows of the table."""
         return self.of_numbers(self.numbers(X))
 
 
 def load_training() -> None:
-    """Import what training needs: it takes seconds the first time, which are no method's."""
+    """Import what training needs, because the first import takes seconds that belong to no method."""
     assert callable(engine.fit_folds)
 
 
 def network_of(
     method: Method, metric: str, subject_to: Sequence[str], *, seed: int = 0, **settings: Any
 ) -> MetricClassifier:
-    """A network's method, not trained yet."""
+    """Make the untrained classifier of a method that trains networks."""
     return MetricClassifier(
         metric, subject_to=list(subject_to) or None, random_state=seed, **(settings | method.settings)
     )
