@@ -44,7 +44,7 @@ def test_properties(table, fractions, seed):
     ties = components(X, groups)
     sources = [len(np.unique(ties[y == each])) for each in np.unique(y)]
     if min(sources) < len(fractions):
-        with pytest.raises(ValueError, match="can be parted"):
+        with pytest.raises(ValueError, match="can be separated"):
             split(X, y, fractions, seed=seed, groups=groups)
         return
     parts = split(X, y, fractions, seed=seed, groups=groups)

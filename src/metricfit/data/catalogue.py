@@ -1,4 +1,4 @@
-"""Which datasets are known by name: their files, what 1 means, where they come from, how many rows they have."""
+"""The datasets that can be loaded by name: their files, labels, sources and sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from metricfit.errors import InvalidValueError
 
 
 class Entry(NamedTuple):
-    """One dataset: what a file of it must look like, and where to get it."""
+    """One dataset: the expected content of its file, and where to get it."""
 
     file: str
     rows: int
@@ -100,20 +100,24 @@ STUDY = (
     *("ozone_level", "sick_euthyroid", "thyroid_sick", "abalone", "wine_quality", "phoneme", "optical_digits"),
     *("satimage", "coil_2000", "pen_digits", "mammography"),
 )
-"""The 19 sets of this project's own study of losses and recipes."""
+"""The 19 datasets of the study of losses and recipes in this project's documentation."""
 
 
 def names() -> list[str]:
-    """The names that `load` knows.
+    """List the datasets that `load` can read.
 
-    >>> "mammography" in names(), len(names())
-    (True, 30)
+    Returns:
+        The names in alphabetical order.
+
+    Example:
+        >>> "mammography" in names(), len(names())
+        (True, 30)
     """
     return sorted(CATALOGUE)
 
 
-def entry(name: str) -> Entry:
-    """The dataset of that name."""
+def find_entry(name: str) -> Entry:
+    """Return the catalogue entry of a dataset; raises ValueError for an unknown name."""
     if name not in CATALOGUE:
         raise InvalidValueError(f"no dataset is called {name!r}; there are {', '.join(names())}")
     return CATALOGUE[name]

@@ -1,4 +1,4 @@
-"""Datasets by name: from a folder, or from OpenML."""
+"""Load datasets by name from a folder or from OpenML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.datasets import fetch_openml
 
 from metricfit._files import new_file
-from metricfit.data.catalogue import CATALOGUE, Entry, entry
+from metricfit.data.catalogue import CATALOGUE, Entry, find_entry
 from metricfit.data.limits import checked_chunks, read_parquet
 from metricfit.data.table import Table
 from metricfit.errors import InvalidValueError
@@ -20,108 +20,158 @@ SUFFIXES = (".parquet", ".csv", ".csv.gz", ".csv.xz")
 
 
 def load(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Table:
-    """The dataset ``name`` from its file in ``folder``, its columns as the origin has them.
+    """Load a dataset from its file in a folder, with the original columns.
 
-    The file is ``tabular/NAME`` or ``imblearn_bench/NAME``, as .parquet, .csv, .csv.gz or .csv.xz, with the label in a
-    column ``target`` of 0 and 1 or in the origin's own column. Nothing is downloaded; `fetch` does that. ``verify``
-    compares the numbers of rows and positives with the known ones. `Preparation` turns the columns into numbers.
+    The file is ``tabular/NAME`` or ``imblearn_bench/NAME`` with the ending .parquet, .csv, .csv.gz or .csv.xz. Labels
+    are in a column ``target`` of 0 and 1 or in the original column. Nothing is downloaded; `fetch` does that.
+    `Preparation` turns the columns into numbers.
 
-    >>> load("mammography", "/nowhere")
-    Traceback (most recent call last):
-    FileNotFoundError: mammography is not in /nowhere: no file tabular/mammography with the ending .parquet, .csv, ...
+    Args:
+        name: Name of the dataset; `names` lists them.
+        folder: The folder with the files.
+        verify: Check the number of rows and positives.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        FileNotFoundError: The file is missing; the message says where to get it.
+        ValueError: The name is unknown, or the file has other content than expected.
+
+    Example:
+        >>> load("mammography", "/nowhere")
+        Traceback (most recent call last):
+        FileNotFoundError: mammography is not in /nowhere: no file tabular/mammography with the ending .parquet, ...
     """
-    known = entry(name)
-    return _table(name, known, _read(name, Path(folder)), str(known.source), verify)
+    entry = find_entry(name)
+    return _make_table(name, entry, _read_file(name, Path(folder)), str(entry.source), verify)
 
 
 def fetch(name: str, folder: str | PathLike[str] | None = None, *, verify: bool = True) -> Table:
-    """The dataset ``name`` from OpenML, kept in ``folder`` or in scikit-learn's own.
+    """Download a dataset from OpenML: adult, creditcard, mammography or phoneme.
 
-    For adult, creditcard, mammography and phoneme. OpenML's credit card set has no ``Time``, and its Adult set does
-    not say which rows UCI put in the test set: `Table.published_split` is None.
+    OpenML's copy of creditcard has no column ``Time``. Its copy of adult does not say which rows UCI put in the test
+    set, so `Table.published_split` is None.
+
+    Args:
+        name: Name of the dataset.
+        folder: Where the download is kept; by default scikit-learn's data folder.
+        verify: Check the number of rows and positives.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        ValueError: The name is unknown, OpenML does not have the dataset, or it has other content than expected.
+
+    Example:
+        >>> fetch("mammography")  # doctest: +SKIP
+        Table('mammography', 11183 x 6, 2.32% positive: a microcalcification)
     """
-    known = entry(name)
-    if known.openml is None:
-        there = ", ".join(sorted(each for each, given in CATALOGUE.items() if given.openml is not None))
+    entry = find_entry(name)
+    if entry.openml is None:
+        available = ", ".join(sorted(key for key, known in CATALOGUE.items() if known.openml is not None))
         raise InvalidValueError(
-            f"{name} is not fetched from OpenML, only {there}; download it from {known.source} and use load()"
+            f"{name} cannot be fetched from OpenML, only {available}; download it from {entry.source} and use load()"
         )
-    bunch = fetch_openml(data_id=known.openml, as_frame=True, data_home=None if folder is None else str(folder))
-    return _table(name, known, bunch.frame, f"https://www.openml.org/d/{known.openml}", verify)
+    bunch = fetch_openml(data_id=entry.openml, as_frame=True, data_home=None if folder is None else str(folder))
+    return _make_table(name, entry, bunch.frame, f"https://www.openml.org/d/{entry.openml}", verify)
 
 
 def download(name: str, folder: str | PathLike[str], *, verify: bool = True) -> Path:
-    """Fetch the dataset ``name`` from OpenML and write it where `load` looks for it in ``folder``; the file's path.
+    """Download a dataset from OpenML to the file that `load` reads; an existing file is kept.
 
-    For those that `fetch` knows. A file that is there already is left alone.
+    Args:
+        name: Name of a dataset that `fetch` can download.
+        folder: The folder that will be passed to `load`.
+        verify: Check the number of rows and positives.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: The name is unknown, or OpenML does not have the dataset.
     """
-    known = entry(name)
-    there = next((path for path in _places(known, Path(folder)) if path.is_file()), None)
-    if there is not None:
-        return there
+    entry = find_entry(name)
+    existing = next((path for path in _candidate_paths(entry, Path(folder)) if path.is_file()), None)
+    if existing is not None:
+        return existing
     table = fetch(name, verify=verify)
-    path = Path(folder) / f"{known.file}.csv"
+    path = Path(folder) / f"{entry.file}.csv"
     with new_file(path) as unfinished:
         table.X.assign(target=table.y).to_csv(unfinished, index=False)
     return path
 
 
-def _places(known: Entry, folder: Path) -> list[Path]:
-    return [folder / (known.file + suffix) for suffix in SUFFIXES]
+def _candidate_paths(entry: Entry, folder: Path) -> list[Path]:
+    return [folder / (entry.file + suffix) for suffix in SUFFIXES]
 
 
-def file_of(name: str, folder: str | PathLike[str]) -> Path:
-    """The dataset's file in ``folder``; an error that says what to download and where to put it, if there is none."""
-    known = entry(name)
-    for path in _places(known, Path(folder)):
+def find_dataset_file(name: str, folder: str | PathLike[str]) -> Path:
+    """Find a dataset's file in a folder.
+
+    Args:
+        name: Name of the dataset.
+        folder: The folder with the files.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        FileNotFoundError: There is no file; the message says what to download and where to put it.
+    """
+    entry = find_entry(name)
+    for path in _candidate_paths(entry, Path(folder)):
         if path.is_file():
             return path
-    own = "" if known.label == "target" else f" or in the origin's {known.label!r}"
-    openml = f"; or call metricfit.data.loading.download({name!r}, {str(folder)!r})" if known.openml is not None else ""
+    original_label = "" if entry.label == "target" else f" or in the original column {entry.label!r}"
+    openml = f"; or call metricfit.data.loading.download({name!r}, {str(folder)!r})" if entry.openml is not None else ""
     raise FileNotFoundError(
-        f"{name} is not in {folder}: no file {known.file} with the ending {', '.join(SUFFIXES)}. Download it from "
-        f"{known.source} and put it there, labels in a column 'target' of 0 and 1{own}{openml}"
+        f"{name} is not in {folder}: no file {entry.file} with the ending {', '.join(SUFFIXES)}. Download it from "
+        f"{entry.source} and put it there, with labels in a column 'target' of 0 and 1{original_label}{openml}"
     )
 
 
-def _read(name: str, folder: Path) -> Any:
-    path = file_of(name, folder)
+def _read_file(name: str, folder: Path) -> Any:
+    path = find_dataset_file(name, folder)
     if path.suffix == ".parquet":
         return read_parquet(path)
-    for _ in checked_chunks(path):  # before pandas unpacks it
+    for _ in checked_chunks(path):  # checks the size before pandas unpacks the file
         pass
     return pd.read_csv(path)
 
 
-def _table(name: str, known: Entry, frame: Any, source: str, verify: bool) -> Table:
-    label = next((column for column in ("target", known.label) if column in frame.columns), None)
+def _make_table(name: str, entry: Entry, frame: Any, source: str, verify: bool) -> Table:
+    label = next((column for column in ("target", entry.label) if column in frame.columns), None)
     if label is None:
         raise InvalidValueError(
-            f"{name} has neither a column 'target' nor {known.label!r}, only {', '.join(frame.columns)}"
+            f"{name} has neither a column 'target' nor {entry.label!r}, only {', '.join(frame.columns)}"
         )
-    y = _zero_one(name, known, frame[label], label)
-    if verify and (len(y), int(y.sum())) != (known.rows, known.positives):
+    y = _read_labels(name, entry, frame[label], label)
+    if verify and (len(y), int(y.sum())) != (entry.rows, entry.positives):
         raise InvalidValueError(
-            f"{name} should have {known.rows} rows with {known.positives} positives, this one has {len(y)} with "
-            f"{int(y.sum())}; get it from {known.source}, or pass verify=False if it is meant to differ"
+            f"{name} should have {entry.rows} rows with {entry.positives} positives, this one has {len(y)} with "
+            f"{int(y.sum())}; get it from {entry.source}, or pass verify=False if it is meant to differ"
         )
-    beside = {key: column for key in ("groups", "published_split") if (column := getattr(known, key)) in frame.columns}
-    arrays = {key: frame[column].to_numpy() for key, column in beside.items()}
-    features = frame.drop(columns=[label, *beside.values(), *known.drop], errors="ignore")
+    extra_columns = {
+        key: column for key in ("groups", "published_split") if (column := getattr(entry, key)) in frame.columns
+    }
+    arrays = {key: frame[column].to_numpy() for key, column in extra_columns.items()}
+    features = frame.drop(columns=[label, *extra_columns.values(), *entry.drop], errors="ignore")
     for column in features.columns:
         if isinstance(features[column].dtype, pd.CategoricalDtype):
             features[column] = features[column].astype(features[column].cat.categories.dtype)
-    return Table(name, features.reset_index(drop=True), y, known.positive, source, **arrays)
+    return Table(name, features.reset_index(drop=True), y, entry.positive, source, **arrays)
 
 
-def _zero_one(name: str, known: Entry, column: Any, label: str) -> Any:
-    """Labels as 0 and 1; text is stripped of the quotes and stops that some copies carry."""
+def _read_labels(name: str, entry: Entry, column: Any, label: str) -> Any:
+    """Convert labels to 0 and 1; quotes and full stops that some copies have are removed."""
     if column.isna().any():
         raise InvalidValueError(
             f"{name} has {int(column.isna().sum())} rows without a label in the column {label!r}; drop them"
         )
     text = column.astype(str).str.strip(" '.")
-    positive = "1" if label == "target" else known.label_of_positive
+    positive = "1" if label == "target" else entry.label_of_positive
     if text.nunique() > 2:
         raise InvalidValueError(f"{name} should have two labels in the column {label!r}, it has {text.nunique()}")
     if label == "target" and not text.isin(["0", "1"]).all():

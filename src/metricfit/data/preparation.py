@@ -1,4 +1,4 @@
-"""From a table to numbers a network can take."""
+"""Conversion of a table to numbers for a network."""
 
 from __future__ import annotations
 
@@ -12,21 +12,29 @@ from metricfit.errors import InvalidStateError, InvalidValueError
 
 
 class Preparation:
-    """One-hot text, constant columns dropped, standardised, clipped; all learned from the training part alone.
+    """Encode text as one-hot columns, drop constant columns, standardise and clip, as learned from the training rows.
 
-    The protocol of this project's study: a text column becomes a 0/1 column for each category of the training part
-    (a missing entry is a category too, an unknown one is all zeros); columns that are constant there are dropped; the
-    others, 0/1 ones included, lose their mean and are divided by their standard deviation; then everything is cut to
-    plus or minus ``clip``. A missing number becomes 0, the mean. Written by hand because what was learned must go into
-    a JSON file, not a pickle: `state` and `from_state`.
+    A text column becomes one 0/1 column per category of the training rows. A missing entry is a category too, and an
+    unknown category is all zeros. Columns that are constant in the training rows are dropped. The others, including the
+    0/1 columns, are standardised and clipped to plus or minus ``clip``. A missing number becomes 0, the mean.
 
-    >>> import pandas as pd
-    >>> train = pd.DataFrame({"size": [1.0, 3.0], "same": [7, 7], "kind": ["a", "b"]})
-    >>> preparation = Preparation().fit(train)
-    >>> preparation.columns, preparation.transform(train).tolist()
-    (['size', 'kind=a', 'kind=b'], [[-1.0, 1.0, -1.0], [1.0, -1.0, 1.0]])
-    >>> preparation.transform(pd.DataFrame({"size": [99.0], "same": [7], "kind": ["unseen"]})).tolist()
-    [[5.0, -1.0, -1.0]]
+    This class does not use scikit-learn because its state must be stored as JSON, not as a pickle: see `state` and
+    `from_state`.
+
+    Args:
+        clip: Largest absolute value after standardisation; infinity for no limit.
+
+    Raises:
+        ValueError: ``clip`` is not above 0.
+
+    Example:
+        >>> import pandas as pd
+        >>> train = pd.DataFrame({"size": [1.0, 3.0], "same": [7, 7], "kind": ["a", "b"]})
+        >>> preparation = Preparation().fit(train)
+        >>> preparation.columns, preparation.transform(train).tolist()
+        (['size', 'kind=a', 'kind=b'], [[-1.0, 1.0, -1.0], [1.0, -1.0, 1.0]])
+        >>> preparation.transform(pd.DataFrame({"size": [99.0], "same": [7], "kind": ["unseen"]})).tolist()
+        [[5.0, -1.0, -1.0]]
     """
 
     def __init__(self, clip: float = 5.0) -> None:
@@ -63,7 +71,7 @@ class Preparation:
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Rows as a float32 array ``(n, len(columns))``."""
+        """Convert rows to a float32 array ``(n, len(columns))``."""
         if self.mean is None or self.deviation is None:
             raise InvalidStateError("fit the Preparation on the training part before transform")
         frame = _frame(X)
@@ -78,11 +86,11 @@ class Preparation:
         return cut
 
     def fit_transform(self, X: Any) -> NDArray[np.float32]:
-        """`fit`, then `transform` of the same rows."""
+        """Learn from rows and convert them."""
         return self.fit(X).transform(X)
 
     def state(self) -> dict[str, Any]:
-        """What was learned, as JSON can hold it."""
+        """Return what was learned, as values that JSON can hold."""
         if self.mean is None or self.deviation is None:
             raise InvalidStateError("fit the Preparation before asking for its state")
         return {
@@ -96,14 +104,15 @@ class Preparation:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Preparation:
-        """The preparation that `state` described."""
-        made = cls(state["clip"])
-        made.inputs, made.categories, made.columns = state["inputs"], state["categories"], state["columns"]
-        made.mean, made.deviation = np.asarray(state["mean"]), np.asarray(state["deviation"])
-        return made
+        """Make a preparation from what `state` returned."""
+        preparation = cls(state["clip"])
+        preparation.inputs, preparation.categories = state["inputs"], state["categories"]
+        preparation.columns = state["columns"]
+        preparation.mean, preparation.deviation = np.asarray(state["mean"]), np.asarray(state["deviation"])
+        return preparation
 
     def _numbers(self, frame: Any) -> Any:
-        """Every column as float64, text as one column for each category."""
+        """Return all columns as float64, with one column per category of text."""
         parts: dict[str, Any] = {}
         for name in self.inputs:
             if name in self.categories:
@@ -117,7 +126,7 @@ class Preparation:
 
 
 def _frame(X: Any) -> Any:
-    """A DataFrame with names that are text, as JSON and one-hot names need."""
+    """Return a DataFrame whose column names are text, which JSON and the one-hot names need."""
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     frame = frame.rename(columns=str)
     if not frame.columns.is_unique:

@@ -1,9 +1,9 @@
-"""Stratified splits in which copies of a row, and groups, stay on one side.
+"""Stratified splits that keep copies of a row, and the rows of a group, in one part.
 
-Rows that must stay together form a unit; rows of their own are units of one. Units of several rows are placed one by
-one, largest first, each where it makes the parts' class counts least uneven; then each class's single rows are dealt
-out to fill what is left. Every class's share is exact to one row, unless units of several rows are too coarse for it.
-scikit-learn's StratifiedGroupKFold has equal folds only and loops over all groups, tens of seconds for 300,000 rows.
+Rows that must stay together form a unit; all other rows are units of one row. Units of several rows are placed one by
+one, largest first, each in the part where the class counts remain most even. Then the single rows of each class fill
+the parts. The share of every class is exact to one row, unless units of several rows are too large for that.
+scikit-learn's StratifiedGroupKFold makes only equal folds and loops over all groups: tens of seconds for 300,000 rows.
 """
 
 from __future__ import annotations
@@ -32,15 +32,29 @@ def split(
     groups: Any = None,
     keep_duplicates_together: bool = True,
 ) -> list[Indices]:
-    """Row numbers of each part, sorted; by default training, validation and test rows.
+    """Split rows into parts, each with its fraction of every class.
 
-    Each part has its fraction of every class. Rows equal in every column of ``X`` (whatever their labels) and rows of
-    one group are in one part, and so are rows tied to each other through both. Every part has every class, or an error
-    says which class is too rare. The same seed gives the same parts. Cost: a hash of every row, and one sort.
+    Rows that are equal in every column of ``X`` (whatever their labels) are in one part, and so are the rows of a group
+    and rows that are connected through both. The cost is a hash of every row and one sort.
 
-    >>> X, y = np.arange(10).reshape(10, 1), np.array([1, 0, 0, 0, 0] * 2)
-    >>> [len(part) for part in split(X, y, (0.5, 0.5), seed=0)]
-    [5, 5]
+    Args:
+        X: The features, one row per sample.
+        y: The labels.
+        fractions: Fraction of each part; by default of training, validation and test rows.
+        seed: Seed of the split. The same seed gives the same parts.
+        groups: One group per row, or None.
+        keep_duplicates_together: Whether equal rows stay in one part.
+
+    Returns:
+        The sorted row numbers of each part. Every part has every class.
+
+    Raises:
+        ValueError: A class is too rare for the number of parts, or an argument is not valid.
+
+    Example:
+        >>> X, y = np.arange(10).reshape(10, 1), np.array([1, 0, 0, 0, 0] * 2)
+        >>> [len(part) for part in split(X, y, (0.5, 0.5), seed=0)]
+        [5, 5]
     """
     shares = np.asarray(fractions, dtype=np.float64)
     if shares.ndim != 1 or len(shares) < 2 or not (shares > 0).all() or not math.isclose(shares.sum(), 1, rel_tol=1e-6):
@@ -52,24 +66,39 @@ def split(
     np.add.at(count, (units, labels), 1)
     sources = (count > 0).sum(0)
     if sources.min() < len(shares):
-        rare, found = classes[sources.argmin()], sources.min()
+        rarest, available = classes[sources.argmin()], sources.min()
         copies = ", copies of a row counted as one" * keep_duplicates_together
         raise InvalidValueError(
-            f"class {rare} has {found} rows or groups of rows that can be parted{copies}; each of {len(shares)} parts "
-            "needs one: ask for fewer parts or gather more data"
+            f"class {rarest} has {available} rows or groups of rows that can be separated{copies}; each of "
+            f"{len(shares)} parts needs one: use fewer parts or more data"
         )
     part = _assign(count, shares / shares.sum(), np.random.default_rng(seed))[units]
-    return [np.flatnonzero(part == each) for each in range(len(shares))]
+    return [np.flatnonzero(part == number) for number in range(len(shares))]
 
 
 def folds(
     X: Any, y: Any, k: int, *, seed: int, groups: Any = None, keep_duplicates_together: bool = True
 ) -> list[tuple[Indices, Indices]]:
-    """k pairs (the rest, the fold): row numbers, the folds as `split` makes parts of 1/k each.
+    """Split rows into k folds for cross-validation, by the rules of `split`.
 
-    >>> X, y = np.arange(10).reshape(10, 1), np.array([1, 0, 0, 0, 0] * 2)
-    >>> [(len(rest), len(fold)) for rest, fold in folds(X, y, 2, seed=0)]
-    [(5, 5), (5, 5)]
+    Args:
+        X: The features, one row per sample.
+        y: The labels.
+        k: Number of folds.
+        seed: Seed of the split. The same seed gives the same folds.
+        groups: One group per row, or None.
+        keep_duplicates_together: Whether equal rows stay in one fold.
+
+    Returns:
+        For each fold the row numbers of all other folds, and the row numbers of the fold.
+
+    Raises:
+        ValueError: A class is too rare for the number of folds, or an argument is not valid.
+
+    Example:
+        >>> X, y = np.arange(10).reshape(10, 1), np.array([1, 0, 0, 0, 0] * 2)
+        >>> [(len(rest), len(fold)) for rest, fold in folds(X, y, 2, seed=0)]
+        [(5, 5), (5, 5)]
     """
     if k < 2:
         raise InvalidValueError(f"folds needs k of 2 or more, got {k}")
@@ -79,35 +108,35 @@ def folds(
 
 
 def _rows(X: Any) -> Any:
-    given = X if isinstance(X, pd.DataFrame) else np.asarray(X)
-    if given.ndim == 0 or not len(given):
-        raise InvalidValueError(f"X needs rows, got shape {given.shape}")
-    return given if isinstance(X, pd.DataFrame) else pd.DataFrame(given.reshape(len(given), -1))
+    table = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    if table.ndim == 0 or not len(table):
+        raise InvalidValueError(f"X needs rows, got shape {table.shape}")
+    return table if isinstance(X, pd.DataFrame) else pd.DataFrame(table.reshape(len(table), -1))
 
 
 def _labels(y: Any, n: int) -> tuple[NDArray[Any], Indices]:
-    """The classes, and the number of each row's."""
-    given = np.asarray(y)
-    given = given.reshape(len(given)) if given.ndim == 2 and given.shape[1] == 1 else given
-    if given.shape != (n,):
-        raise InvalidValueError(f"y must have one label for each of the {n} rows, got shape {given.shape}")
-    if pd.isna(given).any():
+    """Return the classes, and the index of each row's class."""
+    values = np.asarray(y)
+    values = values.reshape(len(values)) if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.shape != (n,):
+        raise InvalidValueError(f"y must have one label for each of the {n} rows, got shape {values.shape}")
+    if pd.isna(values).any():
         raise InvalidValueError("y has missing labels; drop those rows first")
-    classes, labels = np.unique(given, return_inverse=True)
+    classes, labels = np.unique(values, return_inverse=True)
     return classes, labels.astype(np.int64)
 
 
 def _units(rows: Any, groups: Any, keep_duplicates_together: bool) -> Indices:
-    """The number of each row's unit: connected through equal rows or equal groups."""
+    """Return the number of each row's unit; rows of a unit are connected through equal rows or equal groups."""
     n = len(rows)
     ties = []
     if keep_duplicates_together:
         ties.append(pd.factorize(pd.util.hash_pandas_object(rows.apply(_same_bits), index=False))[0])
     if groups is not None:
-        given = np.asarray(groups)
-        if given.shape != (n,) or pd.isna(given).any():
-            raise InvalidValueError(f"groups must name a group for each of the {n} rows, got shape {given.shape}")
-        ties.append(pd.factorize(given)[0])
+        names = np.asarray(groups)
+        if names.shape != (n,) or pd.isna(names).any():
+            raise InvalidValueError(f"groups must name a group for each of the {n} rows, got shape {names.shape}")
+        ties.append(pd.factorize(names)[0])
     if not ties:
         return np.arange(n)
     first, second = ties[0], ties[-1]
@@ -118,12 +147,12 @@ def _units(rows: Any, groups: Any, keep_duplicates_together: bool) -> Indices:
 
 
 def _same_bits(column: Any) -> Any:
-    """Equal numbers with equal bits, for the hash: one zero and one NaN."""
+    """Give equal numbers equal bits for the hash: one zero and one NaN."""
     return column.where(column.notna(), np.nan) + 0.0 if pd.api.types.is_float_dtype(column) else column
 
 
 def _assign(count: Indices, shares: NDArray[np.float64], rng: np.random.Generator) -> Indices:
-    """The part of each unit, from its count of each class."""
+    """Choose the part of each unit from its count of each class."""
     order = rng.permutation(len(count))
     parts = _place(count, order, shares, rng, np.full(len(count), -1))
     if not _complete(count, parts, len(shares)):
@@ -131,7 +160,7 @@ def _assign(count: Indices, shares: NDArray[np.float64], rng: np.random.Generato
     if not _complete(count, parts, len(shares)):
         raise InvalidValueError(
             f"groups or duplicates tie the classes together so that {len(shares)} parts cannot all have every class; "
-            "ask for fewer parts"
+            "use fewer parts"
         )
     return parts
 
@@ -139,7 +168,7 @@ def _assign(count: Indices, shares: NDArray[np.float64], rng: np.random.Generato
 def _place(
     count: Indices, order: Indices, shares: NDArray[np.float64], rng: np.random.Generator, parts: Indices
 ) -> Indices:
-    """The part of each unit, in addition to those that have one already (not -1)."""
+    """Choose the part of each unit that does not have one yet (-1)."""
     target = shares[:, None] * count.sum(0)
     parts = parts.copy()
     filled = np.zeros_like(target)
@@ -147,12 +176,12 @@ def _place(
     size = count.sum(1)
     large = order[(size[order] > 1) & (parts[order] < 0)]
     for unit in large[np.argsort(-size[large], kind="stable")]:
-        # What this unit adds to the sum over parts and classes of filled^2 / target, classes scaled alike:
-        # the Sainte-Lague rule, under which parts fill in proportion whatever their size.
-        own = count[unit]
-        part = int((own * (2 * filled + own) / target / target.sum(0)).sum(1).argmin())
+        # The unit's contribution to the sum over parts and classes of filled^2 / target, with equal weight for all
+        # classes: the Sainte-Lague rule, which fills parts in proportion to their size.
+        added = count[unit]
+        part = int((added * (2 * filled + added) / target / target.sum(0)).sum(1).argmin())
         parts[unit] = part
-        filled[part] += own
+        filled[part] += added
     for label in range(count.shape[1]):
         single = order[(size[order] == 1) & (parts[order] < 0) & (count[order, label] > 0)]
         quota = _round(np.maximum(target[:, label] - filled[:, label], 0), len(single), rng)
@@ -161,7 +190,7 @@ def _place(
 
 
 def _seeded(count: Indices, order: Indices, shares: NDArray[np.float64]) -> Indices:
-    """One unit of every class in every part that lacks it, rarest class first, small units to small parts."""
+    """Put one unit of every class in every part that lacks it, rarest class first, small units in small parts."""
     parts = np.full(len(count), -1)
     size = count.sum(1)
     for label in np.argsort((count > 0).sum(0), kind="stable"):
@@ -175,7 +204,7 @@ def _seeded(count: Indices, order: Indices, shares: NDArray[np.float64]) -> Indi
 
 
 def _round(wish: NDArray[np.float64], total: int, rng: np.random.Generator) -> Indices:
-    """Whole numbers near ``wish``, scaled to sum to ``total``: largest remainders, ties at random."""
+    """Round ``wish`` to integers with the sum ``total`` by the largest remainders, ties at random."""
     wish = wish * total / wish.sum() if wish.sum() > 0 else np.full(len(wish), total / len(wish))
     whole = np.floor(wish + 1e-9).astype(np.int64)
     shuffled = rng.permutation(len(wish))

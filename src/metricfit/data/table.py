@@ -1,4 +1,4 @@
-"""What a dataset is."""
+"""The class of a dataset for binary classification."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A binary classification set.
+    """A dataset for binary classification.
 
-    ``X`` is a pandas DataFrame of features alone; ``y`` holds 0 and 1, and ``positive`` says what 1 means. Rows with
-    the same entry in ``groups`` belong on one side of a split. ``published_split`` holds "train" or "test" for each
-    row where the origin divides the set itself.
+    Args:
+        name: Name of the dataset.
+        X: A pandas DataFrame of the features.
+        y: Labels 0 and 1.
+        positive: What the label 1 means.
+        source: Where the dataset comes from.
+        groups: Rows with the same group belong on one side of a split; None if there are no groups.
+        published_split: "train" or "test" for each row, if the publishers divide the dataset; otherwise None.
+
+    Example:
+        >>> import pandas as pd
+        >>> Table("example", pd.DataFrame({"a": [1.0, 2.0]}), np.array([0, 1]), "a large value", "this page")
+        Table('example', 2 x 1, 50.00% positive: a large value)
     """
 
     name: str
@@ -27,6 +37,6 @@ class Table:
     published_split: NDArray[Any] | None = None
 
     def __repr__(self) -> str:
-        """Name, size and share of positives; never the rows."""
+        """Return the name, the size and the share of positives, without the rows."""
         rows, columns = self.X.shape
         return f"Table({self.name!r}, {rows} x {columns}, {self.y.mean():.2%} positive: {self.positive})"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from metricfit._files import hash_bytes
 from metricfit.data import Table, load
-from metricfit.data.loading import file_of
+from metricfit.data.loading import find_dataset_file
 from metricfit.errors import InvalidValueError
 from metricfit_papers.images.image_tasks import ImageTask
 from metricfit_papers.specs import vocabulary
@@ -61,7 +61,7 @@ def check_dataset_file(dataset: DatasetSpec, folder: str | None, beside: str) ->
     if dataset.file is not None:
         _find_user_file(dataset, folder, beside)
     elif dataset.made is None:
-        file_of(dataset.name, require_folder(folder, dataset))
+        find_dataset_file(dataset.name, require_folder(folder, dataset))
 
 
 def content_key(dataset: DatasetSpec, folder: str | None, beside: str) -> str | None:
