@@ -35,3 +35,9 @@ def test_fit_without_it_says_what_to_install():
         "metricfit.train needs lightning_fabric, which is not installed: pip install metricfit[train]"
         in run(WITHOUT).stderr
     )
+
+
+def test_the_names_of_the_package_are_listed():
+    import metricfit.train
+
+    assert dir(metricfit.train) == sorted(metricfit.train.__all__)
