@@ -34,7 +34,7 @@ def test_no_positives_is_refused_by_name(name):
 
 @pytest.mark.parametrize("curve", ALL)
 def test_wrong_values_are_refused(curve):
-    with pytest.raises(ValueError, match="no scores given"):
+    with pytest.raises(ValueError, match="there are no scores"):
         curve([], [])
     with pytest.raises(ValueError, match="1 of 2 scores are NaN"):
         curve([0.1, math.nan], [0, 1])

@@ -179,7 +179,7 @@ def test_float32_scores_stay_what_they_are():
 @pytest.mark.parametrize(
     ("scores", "labels", "settings", "message"),
     [
-        ([], [], {}, "no scores given"),
+        ([], [], {}, "there are no scores"),
         ([0.1, math.nan], [0, 1], {}, "1 of 2 scores are NaN"),
         ([0.1, math.inf], [0, 1], {}, "1 of 2 scores are infinite"),
         (

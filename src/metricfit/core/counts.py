@@ -1,4 +1,4 @@
-"""Confusion counts: the one thing every metric is a formula over."""
+"""Confusion counts, the value that every metric is a formula over. ``core.counting`` makes them from logits."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Counts:
     The last axis is the class axis; a binary problem has one class, its positive one. Counts add: the counts of two
     batches are the sum of theirs, and ``sum(list_of_counts)`` is the sum of many.
 
-    Two Counts are equal if their four tensors hold the same numbers and they read their classes alike; the type and
-    the device of the tensors do not matter. Counts cannot be hashed, because their tensors can change in place.
+    Two Counts are equal if their four tensors hold the same numbers and ``exclusive`` is the same; the type and the
+    device of the tensors do not matter. Counts cannot be hashed, because their tensors can change in place.
 
     Args:
-        tp: true positives; numbers and sequences become float64 tensors.
-        fp: false positives.
-        fn: false negatives.
-        tn: true negatives.
-        exclusive: whether the classes exclude each other (multiclass), as opposed to several yes-or-no questions about
+        tp: True positives; numbers and sequences become float64 tensors.
+        fp: False positives.
+        fn: False negatives.
+        tn: True negatives.
+        exclusive: Whether the classes exclude each other (multiclass), as opposed to several yes-or-no questions about
             each sample (multilabel). ``Counts.soft``, ``Counts.hard`` and all methods set it. If it is left out, it
             follows from the numbers: exclusive classes have ``positives`` and ``predicted`` that each add up to ``n``
             over the classes. (Under vmap and torch.compile, which hide the numbers, it is then True.)
 
     Raises:
-        ValueError: the four tensors differ in shape.
+        InvalidValueError: The four tensors differ in shape.
 
     Example:
         >>> batches = [Counts(tp=3, fp=1, fn=2, tn=4), Counts(tp=1, fp=0, fn=0, tn=9)]
@@ -55,7 +55,7 @@ class Counts:
     fp: Tensor
     fn: Tensor
     tn: Tensor
-    exclusive: bool = field(default=None, kw_only=True)  # type: ignore[assignment]  # __post_init__ settles it
+    exclusive: bool = field(default=None, kw_only=True)  # type: ignore[assignment]  # __post_init__ sets it
 
     def __post_init__(self) -> None:
         if not all(isinstance(cell, Tensor) for cell in self):
@@ -84,19 +84,19 @@ class Counts:
             return NotImplemented
         if self.tp.shape != other.tp.shape:
             raise InvalidValueError(f"counts of shapes {tuple(self.tp.shape)} and {tuple(other.tp.shape)} do not add")
-        sums = (mine + theirs for mine, theirs in zip(self, other, strict=True))
+        sums = (left + right for left, right in zip(self, other, strict=True))
         return Counts(*sums, exclusive=self.exclusive and other.exclusive)
 
     def __radd__(self, other: int) -> Counts:
-        return self if isinstance(other, int) and other == 0 else NotImplemented  # what sum() starts from
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # sum() starts from 0
 
     @classmethod
     def stack(cls, counts: Iterable[Counts], dim: int = 0) -> Counts:
         """Join counts of one shape along a new axis, as ``torch.stack`` joins tensors.
 
         Args:
-            counts: the counts to join.
-            dim: where the new axis goes. It must stand before the class axis.
+            counts: The counts to join.
+            dim: Position of the new axis, before the class axis.
 
         Returns:
             Counts with one more axis. Their classes are exclusive if those of all parts are.
@@ -117,11 +117,29 @@ class Counts:
         return cls(*cells, exclusive=all(part.exclusive for part in parts))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Counts:
-        """Apply a function to each of the four, as in ``counts.map(torch.detach)``."""
+        """Apply a function to each of the four tensors.
+
+        Args:
+            function: A function of a tensor, such as ``torch.detach``. It must keep the class axis last.
+
+        Returns:
+            The new counts.
+
+        Example:
+            >>> Counts(tp=3, fp=1, fn=2, tn=4).map(torch.neg).tp
+            tensor([-3.], dtype=torch.float64)
+        """
         return Counts(*(function(cell) for cell in self), exclusive=self.exclusive)
 
     def to(self, *args: Any, **kwargs: Any) -> Counts:
-        """The same counts on another device or in another type; the arguments are those of ``Tensor.to``.
+        """Move the counts to another device or another type.
+
+        Args:
+            *args: The arguments of ``Tensor.to``.
+            **kwargs: The arguments of ``Tensor.to``.
+
+        Returns:
+            The new counts.
 
         Example:
             >>> Counts(tp=3, fp=1, fn=2, tn=4).to(torch.float32).tp
@@ -130,31 +148,33 @@ class Counts:
         return self.map(lambda cell: cell.to(*args, **kwargs))
 
     def sum_over_ranks(self) -> Counts:
-        """The sum of the counts of all processes of ``torch.distributed``, by one all-reduce.
+        """Sum the counts of all processes of ``torch.distributed`` by one all-reduce.
 
-        Every process must call it. Outside a distributed run it returns the counts themselves. Its gradient is the one
-        that DistributedDataParallel needs.
+        Every process must call it. Its gradient is the one that DistributedDataParallel needs.
+
+        Returns:
+            The sum; outside a distributed run the counts themselves.
         """
         return Counts(*sum_over_ranks(torch.stack(tuple(self))), exclusive=self.exclusive)
 
     @property
     def positives(self) -> Tensor:
-        """How many samples are of the class: tp + fn."""
+        """Number of samples of the class: tp + fn."""
         return self.tp + self.fn
 
     @property
     def negatives(self) -> Tensor:
-        """How many samples are not of the class: fp + tn."""
+        """Number of samples that are not of the class: fp + tn."""
         return self.fp + self.tn
 
     @property
     def predicted(self) -> Tensor:
-        """How many samples are given to the class: tp + fp."""
+        """Number of samples that are predicted to be of the class: tp + fp."""
         return self.tp + self.fp
 
     @property
     def n(self) -> Tensor:
-        """How many samples there are."""
+        """Number of samples: tp + fp + fn + tn."""
         return self.tp + self.fp + self.fn + self.tn
 
     @classmethod
@@ -173,19 +193,40 @@ class Counts:
         groups: int | None = None,
         validate: bool | None = None,
     ) -> Counts:
-        """Differentiable counts: a sample counts for a class by ``step(probability, threshold)``.
+        """Count soft decisions, differentiably: a sample counts for a class by ``step(probability, threshold)``.
 
-        Binary and multilabel probabilities are sigmoids, the usual threshold 0.5 and the usual step Linear(0.1).
-        Multiclass ones are a softmax, the usual threshold "dynamic" (the mean of a sample's two largest probabilities),
-        the step Linear(0.2), and each sample's decisions are divided by their sum.
+        Binary and multilabel probabilities are sigmoids. Multiclass probabilities are a softmax, and the soft decisions
+        of each sample are divided by their sum.
 
-        Several thresholds give counts with a leading axis, ``(k, c)``; ``per_image=True`` one of images, ``(n, c)``;
-        ``group``, a number from 0 to ``groups - 1`` for each row of the batch, one of groups, ``(groups, c)``.
-        ``target`` may be soft: a sample of 0.3 is three tenths of a positive and seven of a negative.
+        Args:
+            logits: Outputs of the model: ``(n,)`` or ``(n, 1)`` for binary, ``(n, c, ...)`` for several classes or
+                labels.
+            target: Labels. They may be soft: a target of 0.3 is 0.3 of a positive and 0.7 of a negative sample.
+            task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.
+            step: The soft decision; by default ``Linear(0.1)``, for multiclass ``Linear(0.2)``.
+            threshold: One or several probabilities; by default 0.5, for multiclass "dynamic", the mean of the two
+                largest probabilities of a sample.
+            weight: One weight per sample, at least 0.
+            ignore_index: Samples with this label are not counted.
+            per_image: Whether to count each image separately.
+            group: One group number per row of the batch, from 0 to ``groups - 1``; each group is counted separately.
+            groups: Number of groups; by default the largest group number plus 1.
+            validate: Whether to check labels and logits for values out of range and NaN; by default in eager mode on
+                the CPU.
 
-        >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
-        tensor([0.9523])
+        Returns:
+            Counts ``(c,)``. Several thresholds, images or groups add a leading axis: ``(thresholds, c)``, ``(n, c)`` or
+            ``(groups, c)``.
+
+        Raises:
+            InvalidValueError: Shapes, labels, weights or thresholds do not fit; the message says what to do.
+            InvalidTypeError: An argument is not a tensor, or the logits are integers.
+
+        Example:
+            >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
+            tensor([0.9523])
         """
+        # Imported here, because counting needs Counts, and Counts as a value needs no kernels.
         from metricfit.core.counting import count_soft
 
         return count_soft(
@@ -217,15 +258,35 @@ class Counts:
         groups: int | None = None,
         validate: bool | None = None,
     ) -> Counts:
-        """Counts of decisions, exact and without gradient; the arguments are those of ``soft``.
+        """Count hard decisions, exactly and without gradient.
 
         Binary and multilabel decisions are ``sigmoid(logit) >= threshold``, compared in float32 for a threshold that
         float32 can hold and in float64 for any other, so that a threshold chosen by ``curves.best_threshold`` on
         ``logits.sigmoid()``, of any floating type, gives the value that it was chosen for. A multiclass decision is the
         argmax, the first on ties, whatever the threshold.
 
-        >>> Counts.hard(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tn
-        tensor([1.], dtype=torch.float64)
+        Args:
+            logits: As in ``soft``.
+            target: As in ``soft``.
+            task: As in ``soft``.
+            threshold: One or several numbers; by default 0.5.
+            weight: As in ``soft``.
+            ignore_index: As in ``soft``.
+            per_image: As in ``soft``.
+            group: As in ``soft``.
+            groups: As in ``soft``.
+            validate: As in ``soft``.
+
+        Returns:
+            Counts in float64, of the shapes that ``soft`` returns.
+
+        Raises:
+            InvalidValueError: Shapes, labels, weights or thresholds do not fit; the message says what to do.
+            InvalidTypeError: An argument is not a tensor, or the logits are integers.
+
+        Example:
+            >>> Counts.hard(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tn
+            tensor([1.], dtype=torch.float64)
         """
         from metricfit.core.counting import count_hard
 
@@ -251,12 +312,25 @@ class Counts:
         num_classes: int | None = None,
         weight: Tensor | None = None,
     ) -> Counts:
-        """Counts of labels against labels: 0/1 labels give the positive class alone, ``num_classes`` one entry a class.
+        """Count predicted labels against true labels.
 
-        >>> Counts.from_labels(torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0])).fp
-        tensor([1.], dtype=torch.float64)
-        >>> Counts.from_labels(torch.tensor([2, 1, 0]), torch.tensor([2, 0, 0]), num_classes=3).tp
-        tensor([1., 0., 1.], dtype=torch.float64)
+        Args:
+            predicted: Predicted labels, ``(n,)`` or ``(n, 1)``.
+            target: True labels of the same length.
+            num_classes: Number of classes; without it labels are 0 and 1.
+            weight: One weight per sample, at least 0.
+
+        Returns:
+            Counts ``(num_classes,)``, or ``(1,)`` of the positive class alone for 0/1 labels.
+
+        Raises:
+            InvalidValueError: The lengths differ, or labels or weights are out of range.
+
+        Example:
+            >>> Counts.from_labels(torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0])).fp
+            tensor([1.], dtype=torch.float64)
+            >>> Counts.from_labels(torch.tensor([2, 1, 0]), torch.tensor([2, 0, 0]), num_classes=3).tp
+            tensor([1., 0., 1.], dtype=torch.float64)
         """
         from metricfit.core.counting import count_labels
 
@@ -264,7 +338,7 @@ class Counts:
 
 
 def _can_be_exclusive(counts: Counts) -> bool:
-    """Whether the numbers allow exclusive classes: positives, and predictions, that add up to n over the classes."""
+    """Return whether the classes can be exclusive: positives and predictions each add up to n over the classes."""
     if torch.compiler.is_compiling():
         return True
     exact = exact_dtype(counts.tp.device)
@@ -272,5 +346,5 @@ def _can_be_exclusive(counts: Counts) -> bool:
     rounding = math.sqrt(torch.finfo(counts.tp.dtype).eps) if counts.tp.is_floating_point() else 0.0
     total = n.amax(-1, keepdim=True)
     differences = (n - total, positives.sum(-1, keepdim=True) - total, predicted.sum(-1, keepdim=True) - total)
-    agree = torch.stack([(each.abs() <= rounding * total).all() for each in differences]).all()
+    agree = torch.stack([(difference.abs() <= rounding * total).all() for difference in differences]).all()
     return not is_false(agree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -29,10 +30,18 @@ SMALLEST_DIVISOR = {
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """``numerator / denominator``, and 0 with zero gradient where the denominator is 0 (or below 5e-31 in float32).
+    """Divide, with value 0 and gradient 0 where the denominator is 0 (or below 5e-31 in float32).
 
-    >>> ratio(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]))
-    tensor([0.2500, 0.0000])
+    Args:
+        numerator: A tensor.
+        denominator: A tensor that broadcasts with it.
+
+    Returns:
+        ``numerator / denominator``, or 0.
+
+    Example:
+        >>> ratio(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 0.0]))
+        tensor([0.2500, 0.0000])
     """
     return _divide(numerator, denominator, denominator.abs() < SMALLEST_DIVISOR.get(denominator.dtype, 1.0))
 
@@ -50,8 +59,16 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
     The gradient by ``part`` is rest / total²; a plain division forms it as 1/total - part/total², which in float32
     loses all of it where rest is small. Dividing the smaller of the two cancels nothing.
 
-    >>> share(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([3.0, 1.0, 0.0]))
-    tensor([0.2500, 0.7500, 0.0000])
+    Args:
+        part: An amount of at least 0.
+        rest: The rest of the total, at least 0.
+
+    Returns:
+        The share of ``part`` in the total, from 0 to 1.
+
+    Example:
+        >>> share(torch.tensor([1.0, 3.0, 0.0]), torch.tensor([3.0, 1.0, 0.0]))
+        tensor([0.2500, 0.7500, 0.0000])
     """
     least = SMALLEST_DIVISOR.get(rest.dtype, 1.0)
     total = part + rest
@@ -61,22 +78,29 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
 
 
 def root(x: Tensor) -> Tensor:
-    """Square root of ``x >= 0``; 0 with gradient 0, instead of a huge or infinite one, where x is below 5e-31.
+    """Take the square root, with value 0 and gradient 0, instead of an infinite one, where x is below 5e-31.
 
-    >>> root(torch.tensor([4.0, 0.0]))
-    tensor([2., 0.])
+    Args:
+        x: Numbers of at least 0.
+
+    Returns:
+        The square roots.
+
+    Example:
+        >>> root(torch.tensor([4.0, 0.0]))
+        tensor([2., 0.])
     """
     empty = x < SMALLEST_DIVISOR[x.dtype]  # 0, or a difference of counts that rounds to -1e-9
     return torch.sqrt(x.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 
 
 def counting_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type counts of such logits are summed in: at least float32, for 2**18 fp16 ones overflow fp16."""
+    """Return the type that counts of such logits are summed in: at least float32, because float16 overflows at 65,504."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:
-    """The type hard counts are kept in: float64, exact to 2**53, where the device has it."""
+    """Return the type of hard counts: float64, exact up to 2**53, if the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -149,23 +173,35 @@ def stable_sigmoid(x: Tensor) -> Tensor:
     return torch.exp(torch.nn.functional.logsigmoid(x))
 
 
-def has_storage(given: Tensor) -> bool:
-    """Whether kernels can read and write the tensor: not if it is what vmap or a tracer puts in its place."""
+def has_storage(tensor: Tensor) -> bool:
+    """Return whether kernels can read and write the tensor; not if vmap or a tracer has put something in its place."""
     try:
-        given.data_ptr()
+        tensor.data_ptr()
     except RuntimeError:
         return False
     return True
 
 
-def leading(given: Tensor | None, axis: int | None, size: int) -> Tensor | None:
-    """A tensor with its vmapped axis in front, made where there is none; what a Function's vmap rule is given."""
-    if given is None:
+def leading(tensor: Tensor | None, axis: int | None, size: int) -> Tensor | None:
+    """Return a tensor with its vmapped axis in front; the axis is added if there is none."""
+    if tensor is None:
         return None
-    return given.expand(size, *given.shape) if axis is None else given.movedim(axis, 0)
+    return tensor.expand(size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[None]:
     """Switch autocast off, because sums over samples need full precision."""
     is_on = device.type in ("cpu", "cuda", "xpu", "mps") and torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if is_on else nullcontext()
+
+
+def smallest_rounded_to(number: float, dtype: torch.dtype) -> float:
+    """Return the smallest float32 number, at least 0 if the number is, that is rounded to a half-precision number."""
+    if number == 0 or math.isinf(number):
+        return number
+    this = torch.tensor(number, dtype=dtype)
+    below = (this.view(torch.int16) + (-1 if number > 0 else 1)).view(dtype)  # the next lower number of the type
+    middle = (this.float() + below.float()) / 2
+    if middle.to(dtype) != this:  # ties are rounded to the number with an even last bit
+        middle = torch.nextafter(middle, this.float())
+    return float(middle)

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.offsets import best_offsets
-from metricfit.metrics.curves import best_or_nearest, sweep
+from metricfit.metrics.curves import best_or_nearest
 from metricfit.metrics.feasibility import InfeasibleError, RequirementValue, what_is_reachable
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
+from metricfit.metrics.sweep import sweep
 from metricfit.stats import bootstrap
 
 #: Total number of scores that the bootstrap draws, which limits its time to some seconds.

@@ -16,17 +16,9 @@ import torch
 from torch import Tensor
 
 from metricfit.core.numerics import is_positive
-from metricfit.metrics.curves import (
-    Array,
-    BestThreshold,
-    Requirements,
-    Sweep,
-    as_requirements,
-    best_of_sweep,
-    column,
-    sweep,
-)
+from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.sweep import Array, Sweep, column, sweep
 
 
 def best_probability_threshold(

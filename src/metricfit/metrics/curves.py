@@ -1,35 +1,39 @@
 """Exact curves and the best threshold, for any metric, from one sort.
 
-Sorting the scores once and summing labels along the order gives the counts at every threshold; a metric is then its
-ordinary formula over them, so all n + 1 thresholds cost O(n log n). Inside everything is float64. Scores may be logits
-or probabilities, torch or anything torch.as_tensor takes; curves come back as the kind of array that was given.
-A sample is positive where its score is at least the threshold.
+Sorting the scores once and summing the labels in that order gives the counts at every threshold. A metric is then its
+usual formula over them, so that all n + 1 thresholds cost O(n log n). Everything is computed in float64. A sample is
+positive if its score is at least the threshold.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING, exact_dtype, ratio
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.core.numerics import ROUNDING, ratio, smallest_rounded_to
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
+from metricfit.metrics.sweep import LARGEST, Array, Sweep, one_class, sweep
 
-Array = Any
-LARGEST = torch.finfo(torch.float64).max
 Requirements = str | Requirement | Sequence[str | Requirement]
 
 
 class RocCurve(NamedTuple):
-    """Points of the ROC curve, thresholds falling from infinity, as scikit-learn's with ``drop_intermediate=False``."""
+    """Points of the ROC curve, by falling threshold from infinity on, as in scikit-learn without ``drop_intermediate``.
+
+    Attributes:
+        fpr: False positive rates.
+        tpr: True positive rates.
+        thresholds: Thresholds.
+    """
 
     fpr: Array
     tpr: Array
@@ -37,7 +41,13 @@ class RocCurve(NamedTuple):
 
 
 class PrecisionRecallCurve(NamedTuple):
-    """Points of the precision-recall curve, thresholds rising; the last point, (1, 0), has none, as in scikit-learn."""
+    """Points of the precision-recall curve, by rising threshold; the last point, (1, 0), has none, as in scikit-learn.
+
+    Attributes:
+        precision: Precisions, one more than thresholds.
+        recall: Recalls, one more than thresholds.
+        thresholds: Thresholds.
+    """
 
     precision: Array
     recall: Array
@@ -45,36 +55,58 @@ class PrecisionRecallCurve(NamedTuple):
 
 
 class BestThreshold(NamedTuple):
-    """The chosen threshold and the metric's value there."""
+    """A threshold and the value of the metric there.
+
+    Attributes:
+        threshold: The threshold; a score of at least this is positive.
+        value: The value of the metric.
+    """
 
     threshold: float
     value: float
 
 
-class Sweep(NamedTuple):
-    """Thresholds, falling from infinity, and the counts at each."""
-
-    thresholds: Tensor
-    counts: Counts
-
-
 def roc(scores: Array, target: Array, weight: Array | None = None) -> RocCurve:
-    """The ROC curve.
+    """Compute the ROC curve.
 
-    >>> roc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]).tpr
-    array([0. , 0.5, 1. , 1. ])
+    Args:
+        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
+        target: One label per sample, 0 or 1.
+        weight: One weight per sample, at least 0; by default all are 1.
+
+    Returns:
+        The points of the curve, as arrays of the kind of ``scores``.
+
+    Raises:
+        InvalidValueError: The arrays differ in length, hold NaN, or lack a class.
+
+    Example:
+        >>> roc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]).tpr
+        array([0. , 0.5, 1. , 1. ])
     """
     thresholds, counts = sweep(scores, target, weight, both_classes_for="the ROC curve")
     points = (ratio(counts.fp, counts.fp[-1]), ratio(counts.tp, counts.tp[-1]))
-    fpr, tpr = (_like(scores, given.squeeze(-1)) for given in points)
+    fpr, tpr = (_like(scores, rate.squeeze(-1)) for rate in points)
     return RocCurve(fpr, tpr, _like(scores, thresholds))
 
 
 def auroc(scores: Array, target: Array, weight: Array | None = None) -> float:
-    """The area under the ROC curve: the share of (positive, negative) pairs in the right order, ties by half.
+    """The area under the ROC curve: the share of (positive, negative) pairs that are ranked correctly; ties count half.
 
-    >>> auroc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0])
-    0.875
+    Args:
+        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
+        target: One label per sample, 0 or 1.
+        weight: One weight per sample, at least 0; by default all are 1.
+
+    Returns:
+        The area, from 0 to 1.
+
+    Raises:
+        InvalidValueError: The arrays differ in length, hold NaN, or lack a class.
+
+    Example:
+        >>> auroc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0])
+        0.875
     """
     _, counts = sweep(scores, target, weight, both_classes_for="the AUROC")
     tp, fp = counts.tp.squeeze(-1), counts.fp.squeeze(-1)
@@ -82,23 +114,47 @@ def auroc(scores: Array, target: Array, weight: Array | None = None) -> float:
 
 
 def precision_recall(scores: Array, target: Array, weight: Array | None = None) -> PrecisionRecallCurve:
-    """The precision-recall curve.
+    """Compute the precision-recall curve.
 
-    >>> precision_recall([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]).recall
-    array([1. , 1. , 0.5, 0. ])
+    Args:
+        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
+        target: One label per sample, 0 or 1.
+        weight: One weight per sample, at least 0; by default all are 1.
+
+    Returns:
+        The points of the curve, as arrays of the kind of ``scores``.
+
+    Raises:
+        InvalidValueError: The arrays differ in length, hold NaN, or lack positives.
+
+    Example:
+        >>> precision_recall([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0]).recall
+        array([1. , 1. , 0.5, 0. ])
     """
     thresholds, counts = sweep(scores, target, weight, positives_for="the precision-recall curve")
     precision = ratio(counts.tp, counts.predicted).squeeze(-1)
     precision[0] = 1.0
     recall = ratio(counts.tp, counts.tp[-1]).squeeze(-1)
-    return PrecisionRecallCurve(*(_like(scores, given.flip(0)) for given in (precision, recall, thresholds[1:])))
+    return PrecisionRecallCurve(*(_like(scores, column.flip(0)) for column in (precision, recall, thresholds[1:])))
 
 
 def average_precision(scores: Array, target: Array, weight: Array | None = None) -> float:
-    """The sum over thresholds of the gain in recall times the precision; not interpolated.
+    """The sum over thresholds of the gain in recall times the precision, not interpolated.
 
-    >>> average_precision([0.9, 0.4, 0.4, 0.1], [1, 0, 1, 0])
-    0.8333333333333333
+    Args:
+        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
+        target: One label per sample, 0 or 1.
+        weight: One weight per sample, at least 0; by default all are 1.
+
+    Returns:
+        The average precision, from 0 to 1.
+
+    Raises:
+        InvalidValueError: The arrays differ in length, hold NaN, or lack positives.
+
+    Example:
+        >>> average_precision([0.9, 0.4, 0.4, 0.1], [1, 0, 1, 0])
+        0.8333333333333333
     """
     _, counts = sweep(scores, target, weight, positives_for="average precision")
     precision = ratio(counts.tp, counts.predicted)[1:]
@@ -106,10 +162,23 @@ def average_precision(scores: Array, target: Array, weight: Array | None = None)
 
 
 def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = None) -> float:
-    """The smallest false positive rate at which the true positive rate is at least ``tpr``; not interpolated.
+    """The smallest false positive rate at which the true positive rate is at least ``tpr``, not interpolated.
 
-    >>> fpr_at_tpr([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0], tpr=0.9)
-    0.5
+    Args:
+        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
+        target: One label per sample, 0 or 1.
+        tpr: The true positive rate to reach, in (0, 1].
+        weight: One weight per sample, at least 0; by default all are 1.
+
+    Returns:
+        The false positive rate.
+
+    Raises:
+        InvalidValueError: The arrays differ in length, hold NaN, or lack a class; or ``tpr`` is out of range.
+
+    Example:
+        >>> fpr_at_tpr([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0], tpr=0.9)
+        0.5
     """
     if not 0 < tpr <= 1:
         hint = f"; did you mean {tpr / 100:g}?" if 2 <= tpr <= 100 else ""
@@ -121,8 +190,21 @@ def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = 
 def fpr_at_fn(scores: Array, target: Array, fn: float = 0, weight: Array | None = None) -> float:
     """The smallest false positive rate with at most ``fn`` false negatives.
 
-    >>> fpr_at_fn([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0], fn=1)
-    0.0
+    Args:
+        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
+        target: One label per sample, 0 or 1.
+        fn: Maximum number of false negatives; with weights, their maximum weight.
+        weight: One weight per sample, at least 0; by default all are 1.
+
+    Returns:
+        The false positive rate.
+
+    Raises:
+        InvalidValueError: The arrays differ in length, hold NaN, or lack a class; or ``fn`` is negative.
+
+    Example:
+        >>> fpr_at_fn([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0], fn=1)
+        0.0
     """
     if not fn >= 0:
         raise InvalidValueError(f"fn is a number of false negatives, at least 0, got {fn}")
@@ -138,31 +220,46 @@ def best_threshold(
     *,
     weight: Array | None = None,
 ) -> BestThreshold:
-    """The threshold with the best value of a metric, among those that meet all requirements. Exact, in one sort.
+    """Find the threshold with the best value of a metric among those that meet all requirements. Exact, by one sort.
 
-    Candidates are the distinct scores and infinity (nothing positive); ties go to the largest threshold. Best is
-    lowest for a metric to be minimised. If no threshold meets the requirements, InfeasibleError is raised; it says
-    what is reachable, and holds the nearest threshold.
+    Candidates are the distinct scores and infinity (nothing is positive); of equally good thresholds the largest is
+    taken. Best is lowest for a metric to be minimised.
 
-    A score of type bfloat16 or float16 stands for all the numbers that are rounded to it, and the threshold is then the
+    A score of type bfloat16 or float16 stands for all numbers that are rounded to it, and the threshold is then the
     smallest of these, a float32 number. It makes the same decisions on the scores as on the scores before rounding; so
     ``Counts.hard(logits, target, threshold=best_threshold(logits.sigmoid(), target, "f1").threshold)`` gives the
     promised value for logits of any floating type.
 
-    >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "f1")
-    BestThreshold(threshold=0.4, value=0.8)
-    >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "recall", subject_to="precision >= 0.9")
-    BestThreshold(threshold=0.9, value=0.5)
+    Args:
+        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
+        target: One label per sample, 0 or 1.
+        metric: A Metric, its name or a function of Counts.
+        subject_to: One or several requirements, such as ``"precision >= 0.9"``.
+        weight: One weight per sample, at least 0; by default all are 1.
+
+    Returns:
+        The threshold and the value of the metric there. A sample is positive if its score is at least the threshold.
+
+    Raises:
+        InfeasibleError: No threshold meets the requirements. The message says what is reachable; ``nearest`` holds the
+            threshold that comes nearest.
+        InvalidValueError: The arrays differ in length or hold NaN, or the metric or a requirement is unknown.
+
+    Example:
+        >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "f1")
+        BestThreshold(threshold=0.4, value=0.8)
+        >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "recall", subject_to="precision >= 0.9")
+        BestThreshold(threshold=0.9, value=0.5)
     """
     best = best_of_sweep(sweep(scores, target, weight), get_metric(metric), as_requirements(subject_to))
     dtype = scores.dtype if isinstance(scores, Tensor) else None
     if dtype not in (torch.bfloat16, torch.float16):
         return best
-    return best._replace(threshold=_smallest_rounded_to(best.threshold, dtype))
+    return best._replace(threshold=smallest_rounded_to(best.threshold, dtype))
 
 
 def best_of_sweep(candidates: Sweep, metric: Metric, requirements: list[Requirement]) -> BestThreshold:
-    """The best of these thresholds, as described in ``best_threshold``."""
+    """Return the best of these thresholds, as described in ``best_threshold``."""
     chosen = best_or_nearest(candidates, metric, requirements)
     nearest = BestThreshold(chosen.threshold, chosen.value)
     if not chosen.feasible:
@@ -172,7 +269,7 @@ def best_of_sweep(candidates: Sweep, metric: Metric, requirements: list[Requirem
 
 
 def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Requirement]) -> ChosenThreshold:
-    """The best threshold that meets all requirements, or if none does, the one that comes nearest.
+    """Return the best threshold that meets all requirements, or if none does, the one that comes nearest.
 
     Args:
         candidates: The thresholds to choose from, falling, and the counts at each.
@@ -188,9 +285,9 @@ def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Re
     better = -value if metric.minimize else value
     allowed, feasible = torch.ones_like(better, dtype=torch.bool), True
     if requirements:
-        violations = [one_class(each, counts) for each in requirements]
+        violations = [one_class(requirement, counts) for requirement in requirements]
         pairs = zip(requirements, violations, strict=True)
-        allowed = torch.stack([each.forgives(violation) for each, violation in pairs]).all(0)
+        allowed = torch.stack([requirement.forgives(violation) for requirement, violation in pairs]).all(0)
         feasible = bool(allowed.any())
         if not feasible:
             largest = torch.stack(violations).amax(0)
@@ -200,121 +297,25 @@ def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Re
 
 
 def _best_allowed(thresholds: Tensor, value: Tensor, better: Tensor, allowed: Tensor) -> BestThreshold:
-    """The best of the allowed thresholds; of equally good ones the largest."""
+    """Return the best of the allowed thresholds; of equally good ones the largest."""
     thresholds, value, better = thresholds[allowed], value[allowed], better[allowed]
     highest = better.max()
     # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
-    at = int((better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST)).int().argmax())
-    return BestThreshold(float(thresholds[at]), float(value[at]))
+    index = int((better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST)).int().argmax())
+    return BestThreshold(float(thresholds[index]), float(value[index]))
 
 
-def _smallest_rounded_to(number: float, dtype: torch.dtype) -> float:
-    """The smallest float32 number, at least 0 if the number is, that is rounded to a half-precision number."""
-    if number == 0 or math.isinf(number):
-        return number
-    this = torch.tensor(number, dtype=dtype)
-    below = (this.view(torch.int16) + (-1 if number > 0 else 1)).view(dtype)  # the next lower number of the type
-    middle = (this.float() + below.float()) / 2
-    if middle.to(dtype) != this:  # ties are rounded to the number with an even last bit
-        middle = torch.nextafter(middle, this.float())
-    return float(middle)
-
-
-def sweep(
-    scores: Array,
-    target: Array,
-    weight: Array | None,
-    *,
-    positives_for: str | None = None,
-    both_classes_for: str | None = None,
-) -> Sweep:
-    """Counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
-    s, y, w = checked(scores, target, weight)
-    exact = exact_dtype(s.device)
-    falling, order = torch.sort(s, descending=True)
-    y = y[order].to(exact)
-    tp = y.cumsum(0) if w is None else (w[order] * y).cumsum(0)
-    fp = torch.arange(1, len(y) + 1, dtype=exact, device=y.device) - tp if w is None else (w[order] * (1 - y)).cumsum(0)
-    last_of_ties = falling[1:] != falling[:-1]
-    if not bool(last_of_ties.all()):
-        kept = torch.cat([last_of_ties, last_of_ties.new_ones(1)])
-        falling, tp, fp = falling[kept], tp[kept], fp[kept]
-    tp, fp = (torch.cat([given.new_zeros(1), given]).unsqueeze(-1) for given in (tp, fp))
-    positives, negatives = tp[-1], fp[-1]
-    if both_classes_for and (float(positives) == 0 or float(negatives) == 0):
-        only = "positives" if float(negatives) == 0 else "negatives"
-        raise InvalidValueError(f"{both_classes_for} needs positives and negatives, but target holds only {only}")
-    if positives_for and float(positives) == 0:
-        raise InvalidValueError(f"{positives_for} needs positives, but target holds none")
-    thresholds = torch.cat([falling.new_full((1,), math.inf, dtype=exact), falling.to(exact)])
-    return Sweep(thresholds, Counts(tp, fp, positives - tp, negatives - fp))
-
-
-def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Scores, targets and weights as tensors, without the samples of weight 0; an error where they are none."""
-    s = column(scores, "scores").detach()
-    y = column(target, "target").detach().to(s.device)
-    w = None if weight is None else column(weight, "weight").detach().to(s.device).to(exact_dtype(s.device))
-    for name, given in (("target", y), ("weight", w)):
-        if given is not None and given.shape != s.shape:
-            raise InvalidValueError(f"{s.numel()} scores, but {given.numel()} values of {name}")
-    if s.numel() == 0:
-        raise InvalidValueError("no scores given")
-    if not s.is_floating_point():
-        s = s.to(exact_dtype(s.device))
-    if not bool(s.isfinite().all()):
-        what, bad = ("NaN", s.isnan()) if bool(s.isnan().any()) else ("infinite", s.isinf())
-        raise InvalidValueError(f"{int(bad.sum())} of {s.numel()} scores are {what}")
-    if not bool(((y == 0) | (y == 1)).all()):
-        raise InvalidValueError(
-            f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}"
-        )
-    if w is not None and not bool(((w >= 0) & (w < math.inf)).all()):
-        raise InvalidValueError("weights must be finite and at least 0")
-    if w is not None and not bool((w > 0).all()):
-        s, y, w = s[w > 0], y[w > 0], w[w > 0]  # no point of a curve is theirs
-        if len(s) == 0:
-            raise InvalidValueError("all weights are 0")
-    return s, y, w
-
-
-def column(given: Array, name: str) -> Tensor:
-    """One number a sample, as a tensor ``(n,)``."""
-    try:
-        if not isinstance(given, Tensor) and hasattr(given, "__array__"):
-            given = given.__array__().copy()  # torch takes neither read-only nor reversed arrays
-        tensor = torch.as_tensor(given, dtype=torch.float64 if isinstance(given, (list, tuple)) else None)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(given).__name__}: {error}") from None
-    if tensor.dim() == 2 and tensor.shape[1] == 1:
-        tensor = tensor.squeeze(1)
-    if tensor.dim() != 1:
-        hint = "; pass the positive class's column" if name == "scores" and tensor.dim() == 2 else ""
-        raise InvalidValueError(f"{name} must have shape (n,) or (n, 1), got {tuple(tensor.shape)}{hint}")
-    return tensor
-
-
-def _like(given: Array, result: Tensor) -> Array:
-    return result if isinstance(given, Tensor) else result.numpy()
-
-
-def one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
-    """The metric's values, or the requirement's violations, at every threshold of a binary sweep."""
-    value = formula(counts) if isinstance(formula, Metric) else formula.violation(counts)
-    if value.shape != counts.tp.shape:
-        raise InvalidValueError(
-            f"{formula} must give one value a threshold, shape {tuple(counts.tp.shape)}; got {tuple(value.shape)}"
-        )
-    return value.squeeze(-1)
+def _like(scores: Array, result: Tensor) -> Array:
+    return result if isinstance(scores, Tensor) else result.numpy()
 
 
 def as_requirements(subject_to: Requirements | None) -> list[Requirement]:
-    """One, several or none, as a list."""
+    """Parse one requirement, several or none, into a list."""
     if subject_to is None:
         return []
     if isinstance(subject_to, (str, Requirement)):
         return [parse_requirement(subject_to)]
-    return [parse_requirement(given) for given in subject_to]
+    return [parse_requirement(requirement) for requirement in subject_to]
 
 
 def _fpr_where(counts: Counts, allowed: Tensor) -> float:
@@ -325,7 +326,7 @@ def _fpr_where(counts: Counts, allowed: Tensor) -> float:
 def judge_requirements(
     requirements: Sequence[Requirement], candidates: Sweep, threshold: float
 ) -> dict[str, RequirementValue]:
-    """Whether requirements hold at a threshold, and the best value that each can have.
+    """Return whether requirements hold at a threshold, and the best value that each can have.
 
     Args:
         requirements: The requirements.
@@ -335,10 +336,10 @@ def judge_requirements(
     Returns:
         The results by the requirement as text.
     """
-    at = max(int((candidates.thresholds >= threshold).sum()) - 1, 0)
+    index = max(int((candidates.thresholds >= threshold).sum()) - 1, 0)
     results = {}
     for requirement in requirements:
         values, violation = one_class(requirement.metric, candidates.counts), one_class(requirement, candidates.counts)
-        met = bool(requirement.forgives(violation[at]))
-        results[str(requirement)] = RequirementValue(float(values[at]), met, float(values[int(violation.argmin())]))
+        met = bool(requirement.forgives(violation[index]))
+        results[str(requirement)] = RequirementValue(float(values[index]), met, float(values[int(violation.argmin())]))
     return results

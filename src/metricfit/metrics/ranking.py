@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from metricfit.metrics import curves, registry
-from metricfit.metrics.curves import Array
 from metricfit.metrics.metric import Bounds, Formula, Metric, get_metric
 from metricfit.metrics.parameters import first_paragraph
+from metricfit.metrics.sweep import Array
 
 
 class RankingMetric:

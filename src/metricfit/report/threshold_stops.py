@@ -18,9 +18,10 @@ import torch
 
 from metricfit.core.counts import Counts
 from metricfit.metrics import Metric, Requirement, fbeta, get_metric, names
-from metricfit.metrics.curves import InfeasibleError, best_threshold, one_class, sweep
+from metricfit.metrics.curves import InfeasibleError, best_threshold
 from metricfit.metrics.metric import MetricFactory
 from metricfit.metrics.registry import find
+from metricfit.metrics.sweep import one_class, sweep
 from metricfit.report import formatting as words
 
 Floats = npt.NDArray[np.float64]

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import curves
-from metricfit.metrics.curves import Requirements, as_requirements, checked, column
+from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, MetricFactory, get_metric
 from metricfit.metrics.ranking import get_ranking
+from metricfit.metrics.sweep import checked, column
 from metricfit.stats.resampling import Floats, Integers, Table
 from metricfit.stats.statistics import (
     AtBest,

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy.stats import norm, rankdata
 
 from metricfit.errors import InvalidValueError
-from metricfit.metrics.curves import checked
+from metricfit.metrics.sweep import checked
 from metricfit.stats.results import Interval, Readable, check_level, warn_of_no_variance
 
 Array = Any

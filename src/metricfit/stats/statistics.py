@@ -11,9 +11,9 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
-from metricfit.metrics.curves import LARGEST, one_class
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
+from metricfit.metrics.sweep import LARGEST, one_class
 from metricfit.stats.resampling import Floats, Integers, Table
 
 

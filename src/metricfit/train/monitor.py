@@ -20,11 +20,12 @@ from metricfit.core.validation import check_nan_logits
 from metricfit.decide.probability_thresholds import probability_sweep
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.curves import InfeasibleError, Sweep, best_of_sweep, one_class
+from metricfit.metrics.curves import InfeasibleError, best_of_sweep
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
+from metricfit.metrics.sweep import Sweep, one_class
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, get_metric
-from metricfit.metrics.curves import Requirements, as_requirements, auroc, average_precision, checked
+from metricfit.metrics.curves import Requirements, as_requirements, auroc, average_precision
+from metricfit.metrics.sweep import checked
 from metricfit.report.charts import scores as score_charts
 from metricfit.report.charts.drawing import Chart
 from metricfit.report.page import Section

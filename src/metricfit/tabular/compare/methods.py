@@ -16,8 +16,9 @@ from sklearn.linear_model import LogisticRegression
 import metricfit.train as engine  # its fit_folds is loaded when first used
 from metricfit.data import folds
 from metricfit.metrics import get_metric
-from metricfit.metrics.curves import as_requirements, best_or_nearest, sweep
+from metricfit.metrics.curves import as_requirements, best_or_nearest
 from metricfit.metrics.feasibility import InfeasibleWarning, what_is_reachable
+from metricfit.metrics.sweep import sweep
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.encoding.columns import Category, Number
 from metricfit.tabular.encoding.encoder import TableEncoder

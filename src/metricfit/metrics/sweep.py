@@ -1,0 +1,116 @@
+"""Counts at every threshold, from one sort of the scores."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import exact_dtype
+from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
+
+#: Numbers as torch, NumPy or lists hold them.
+Array = Any
+
+#: The largest finite number of float64.
+LARGEST = torch.finfo(torch.float64).max
+
+
+class Sweep(NamedTuple):
+    """Thresholds, falling from infinity on, and the counts at each."""
+
+    thresholds: Tensor
+    counts: Counts
+
+
+def sweep(
+    scores: Array,
+    target: Array,
+    weight: Array | None,
+    *,
+    positives_for: str | None = None,
+    both_classes_for: str | None = None,
+) -> Sweep:
+    """Return the counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
+    s, y, w = checked(scores, target, weight)
+    exact = exact_dtype(s.device)
+    falling, order = torch.sort(s, descending=True)
+    y = y[order].to(exact)
+    tp = y.cumsum(0) if w is None else (w[order] * y).cumsum(0)
+    fp = torch.arange(1, len(y) + 1, dtype=exact, device=y.device) - tp if w is None else (w[order] * (1 - y)).cumsum(0)
+    last_of_ties = falling[1:] != falling[:-1]
+    if not bool(last_of_ties.all()):
+        kept = torch.cat([last_of_ties, last_of_ties.new_ones(1)])
+        falling, tp, fp = falling[kept], tp[kept], fp[kept]
+    tp, fp = (torch.cat([sums.new_zeros(1), sums]).unsqueeze(-1) for sums in (tp, fp))
+    positives, negatives = tp[-1], fp[-1]
+    if both_classes_for and (float(positives) == 0 or float(negatives) == 0):
+        only = "positives" if float(negatives) == 0 else "negatives"
+        raise InvalidValueError(f"{both_classes_for} needs positives and negatives, but target holds only {only}")
+    if positives_for and float(positives) == 0:
+        raise InvalidValueError(f"{positives_for} needs positives, but target holds none")
+    thresholds = torch.cat([falling.new_full((1,), math.inf, dtype=exact), falling.to(exact)])
+    return Sweep(thresholds, Counts(tp, fp, positives - tp, negatives - fp))
+
+
+def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return scores, targets and weights as tensors, without the samples of weight 0.
+
+    Raises:
+        InvalidValueError: The arrays differ in length, are empty, or hold values that are not allowed.
+    """
+    s = column(scores, "scores").detach()
+    y = column(target, "target").detach().to(s.device)
+    w = None if weight is None else column(weight, "weight").detach().to(s.device).to(exact_dtype(s.device))
+    for name, values in (("target", y), ("weight", w)):
+        if values is not None and values.shape != s.shape:
+            raise InvalidValueError(f"{s.numel()} scores, but {values.numel()} values of {name}")
+    if s.numel() == 0:
+        raise InvalidValueError("there are no scores")
+    if not s.is_floating_point():
+        s = s.to(exact_dtype(s.device))
+    if not bool(s.isfinite().all()):
+        what, bad = ("NaN", s.isnan()) if bool(s.isnan().any()) else ("infinite", s.isinf())
+        raise InvalidValueError(f"{int(bad.sum())} of {s.numel()} scores are {what}")
+    if not bool(((y == 0) | (y == 1)).all()):
+        raise InvalidValueError(
+            f"target must hold 0 and 1 only, got values from {float(y.min()):g} to {float(y.max()):g}"
+        )
+    if w is not None and not bool(((w >= 0) & (w < math.inf)).all()):
+        raise InvalidValueError("weights must be finite and at least 0")
+    if w is not None and not bool((w > 0).all()):
+        s, y, w = s[w > 0], y[w > 0], w[w > 0]  # they would add points to the curves
+        if len(s) == 0:
+            raise InvalidValueError("all weights are 0")
+    return s, y, w
+
+
+def column(values: Array, name: str) -> Tensor:
+    """Return one number per sample, as a tensor ``(n,)``."""
+    try:
+        if not isinstance(values, Tensor) and hasattr(values, "__array__"):
+            values = values.__array__().copy()  # torch takes neither read-only nor reversed arrays
+        tensor = torch.as_tensor(values, dtype=torch.float64 if isinstance(values, (list, tuple)) else None)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from None
+    if tensor.dim() == 2 and tensor.shape[1] == 1:
+        tensor = tensor.squeeze(1)
+    if tensor.dim() != 1:
+        hint = "; pass the positive class's column" if name == "scores" and tensor.dim() == 2 else ""
+        raise InvalidValueError(f"{name} must have shape (n,) or (n, 1), got {tuple(tensor.shape)}{hint}")
+    return tensor
+
+
+def one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
+    """Return the metric's values, or the requirement's violations, at every threshold of a binary sweep."""
+    value = formula(counts) if isinstance(formula, Metric) else formula.violation(counts)
+    if value.shape != counts.tp.shape:
+        raise InvalidValueError(
+            f"{formula} must give one value per threshold, shape {tuple(counts.tp.shape)}; got {tuple(value.shape)}"
+        )
+    return value.squeeze(-1)
