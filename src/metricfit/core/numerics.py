@@ -95,7 +95,7 @@ def root(x: Tensor) -> Tensor:
 
 
 def counting_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the type that counts of such logits are summed in: at least float32, because float16 overflows at 65,504."""
+    """Return the type for sums over such logits: at least float32, because float16 overflows at 65,504."""
     return torch.promote_types(dtype, torch.float32)
 
 
