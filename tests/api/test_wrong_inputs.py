@@ -102,13 +102,13 @@ def test_weights(entry):
         with pytest.raises(ValueError, match="weights must be finite and at least 0, got values from"):
             entry(X, Y, torch.tensor([1.0, 1.0, bad, 1.0]))
     for shape in ((3,), (5,), (1,), (), (4, 4), (4, 1, 1)):
-        with pytest.raises(ValueError, match=r"weight needs one number a sample, shape \(4,\), got \("):
+        with pytest.raises(ValueError, match=r"weight needs one number per sample, shape \(4,\), got \("):
             entry(X, Y, torch.ones(shape))
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (1, 4)])
 def test_a_weight_of_the_right_number_in_the_wrong_shape(shape):
-    with pytest.raises(ValueError, match=r"weight needs one number a sample, shape \(4,\), got \("):
+    with pytest.raises(ValueError, match=r"weight needs one number per sample, shape \(4,\), got \("):
         MetricLoss("f1")(X, Y, torch.ones(shape))
 
 

@@ -348,7 +348,7 @@ def test_a_class_number_out_of_range_is_refused_with_a_remedy():
     [
         (torch.tensor([0, 3]), None, ValueError, "3 classes need labels 0 to 2"),
         (torch.tensor([0, -1]), None, ValueError, "3 classes need labels 0 to 2"),
-        (torch.tensor([0, 1]), torch.ones(3), ValueError, "weight needs one number a sample"),
+        (torch.tensor([0, 1]), torch.ones(3), ValueError, "weight needs one number per sample"),
         (torch.tensor([0, 1]), -torch.ones(2), ValueError, "weights must be finite and at least 0"),
         (torch.tensor([0, 1]), [1.0, 1.0], TypeError, "weight must be a torch tensor"),
         ([0, 1], None, TypeError, "target must be a torch tensor"),

@@ -45,28 +45,28 @@ def gather_over_ranks(local: Tensor, dim: int = 0) -> Tensor:
 
 
 def number_of_ranks() -> int:
-    """How many processes train together; 1 outside a distributed run."""
+    """Return the number of processes; 1 outside a distributed run."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _lengths(local: Tensor, dim: int, ranks: int) -> list[int]:
-    """Every rank's size along the axis; an error on all ranks alike where they differ along another."""
+    """Return the size of every rank's tensor along the axis; raise the same error on all ranks if other axes differ."""
     here = torch.tensor(local.shape, device=local.device)
     shapes = [torch.empty_like(here) for _ in range(ranks)]
     dist.all_gather(shapes, here)
-    found = torch.stack(shapes).tolist()
-    lengths = [shape.pop(dim) for shape in found]
-    if any(shape != found[0] for shape in found):
-        told = ", ".join(str(tuple(shape.tolist())) for shape in shapes)
+    sizes = torch.stack(shapes).tolist()
+    lengths = [shape.pop(dim) for shape in sizes]
+    if any(shape != sizes[0] for shape in sizes):
+        shown = ", ".join(str(tuple(shape.tolist())) for shape in shapes)
         raise InvalidValueError(
-            f"tensors of the ranks are joined along axis {dim} and must agree along the others, got {told}"
+            f"tensors of the ranks are joined along axis {dim} and must agree along the others, got {shown}"
         )
     return lengths
 
 
-def _gradient_times(given: Tensor, factor: int) -> Tensor:
-    """The same values to the bit, infinite ones too, and so many times the gradient."""
-    same = given.view_as(given)
+def _gradient_times(tensor: Tensor, factor: int) -> Tensor:
+    """Return the same values, exactly, with the gradient multiplied by a factor."""
+    same = tensor.view_as(tensor)
     if same.requires_grad:
         same.register_hook(lambda grad: grad * factor)  # type: ignore[no-untyped-call]
     return same

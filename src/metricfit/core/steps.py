@@ -1,12 +1,12 @@
-"""Differentiable stand-ins for the decision "is the probability at least the threshold?".
+"""Differentiable replacements of the decision "is the probability at least the threshold?".
 
 A step is called as ``step(p, threshold)``, with ``p`` probabilities and the threshold a number or a tensor that
 broadcasts against them. Every closed-form step is odd about its threshold,
 
     1 - step(p, t) = step(1 - p, 1 - t),
 
-so that its complement never has to be formed by subtraction: where ``step(p, t)`` is within rounding of 1, what
-is left to learn from sits in the complement's small tail.
+so that its complement is never computed by subtraction: where ``step(p, t)`` rounds to 1, the complement still has an
+accurate small value and a gradient.
 """
 
 from __future__ import annotations
@@ -21,15 +21,31 @@ from metricfit.core.numerics import counting_dtype
 from metricfit.core.step_formulas import SLOPE, VALUE, StepFunction, Threshold, both_ends
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
-#: Bound of the steps' parameters: float32 has no room for the gradients of steeper steps or of flatter outer pieces.
+#: Bound of the parameters of steps: float32 cannot hold the gradients of steeper steps or of flatter outer pieces.
 STEEPEST = 1e6
 
 
 class Step(nn.Module):
-    """Base of the steps; a step of your own needs only ``forward(p, threshold)``, in ordinary torch operations."""
+    """Base class of the steps. A user-defined step needs only ``forward(p, threshold)``, in torch operations.
+
+    Example:
+        >>> class Squared(Step):
+        ...     def forward(self, p, threshold=0.5):
+        ...         return p**2
+        >>> Squared()(torch.tensor([0.5]))
+        tensor([0.2500])
+    """
 
     def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
-        """The soft decision for probabilities ``p``, in [0, 1]."""
+        """Return the soft decision for probabilities ``p``, in [0, 1].
+
+        Args:
+            p: Probabilities of any shape.
+            threshold: A number strictly between 0 and 1, or a tensor that broadcasts with ``p``.
+
+        Returns:
+            Numbers in [0, 1], of the shape of ``p``.
+        """
         raise InvalidTypeError(f"{type(self).__name__} must define forward(p, threshold)")
 
 
@@ -70,11 +86,18 @@ class Linear(ClosedFormStep):
     r"""Piecewise linear through (0, 0), (a, delta), (t, 1/2), (b, 1 - delta), (1, 1). Tsoi et al. 2022, Eq. 5.
 
     With :math:`t_m = \min(t, 1-t)`, :math:`a = t - t_m/2` and :math:`b = t + t_m/2`. Lipschitz with the largest
-    of its three slopes (Theorem 4.1). ``delta`` is how much of the step is left to the outer pieces: the gradient
-    of a confidently wrong sample is proportional to it.
+    of its three slopes (Theorem 4.1).
 
-    >>> Linear(delta=0.1)(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
-    tensor([0.0000, 0.1000, 0.5000, 0.9000, 1.0000])
+    Args:
+        delta: The share of each outer piece, from 1e-6 to below 0.5. The gradient of a confidently wrong sample is
+            proportional to it.
+
+    Raises:
+        InvalidValueError: ``delta`` is out of range.
+
+    Example:
+        >>> Linear(delta=0.1)(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
+        tensor([0.0000, 0.1000, 0.5000, 0.9000, 1.0000])
     """
 
     kind = "linear"
@@ -91,18 +114,24 @@ class Linear(ClosedFormStep):
         return self.delta
 
     def extra_repr(self) -> str:
-        """The constructor's arguments."""
+        """Return the arguments of the constructor."""
         return f"delta={self.delta:g}"
 
 
 class Sigmoid(ClosedFormStep):
     r"""The logistic curve :math:`1/(1+e^{-k(p-t)})`. Tsoi et al. 2022; Han et al. 2024 (AnyLoss) with k = 73.
 
-    Gradients come from both tails, so that k = 73 does not die in float32. Above about 50 training often
-    collapses all the same: 10 to 30 is a good range.
+    Gradients are computed from both tails, so that they do not vanish in float32 at k = 73.
 
-    >>> Sigmoid(k=10)(torch.tensor([0.5]))
-    tensor([0.5000])
+    Args:
+        k: The steepness, above 0 and at most 1e6. Above about 50 training often collapses; 10 to 30 is a good range.
+
+    Raises:
+        InvalidValueError: ``k`` is out of range.
+
+    Example:
+        >>> Sigmoid(k=10)(torch.tensor([0.5]))
+        tensor([0.5000])
     """
 
     kind = "sigmoid"
@@ -119,15 +148,16 @@ class Sigmoid(ClosedFormStep):
         return self.k
 
     def extra_repr(self) -> str:
-        """The constructor's arguments."""
+        """Return the arguments of the constructor."""
         return f"k={self.k:g}"
 
 
 class Identity(ClosedFormStep):
     """The probability itself, whatever the threshold: soft Dice, macro soft F-beta (Lee et al. 2021, Eq. 24).
 
-    >>> Identity()(torch.tensor([0.3]))
-    tensor([0.3000])
+    Example:
+        >>> Identity()(torch.tensor([0.3]))
+        tensor([0.3000])
     """
 
     kind = "identity"
@@ -138,10 +168,17 @@ class RaisedCosine(ClosedFormStep):
     r"""0 below t - width, 1 above t + width, and between them, with u = (p - t)/width,
     :math:`\frac12(1 + u + \sin(\pi u)/\pi)`. The score-oriented loss of Marchetti et al. 2022.
 
-    Its gradient is exactly 0 outside the window: start from a model whose scores reach it, or anneal towards it.
+    The gradient is exactly 0 outside the window. Start from a model whose scores lie inside it, or anneal towards it.
 
-    >>> RaisedCosine(width=0.1)(torch.tensor([0.3, 0.5, 0.7]))
-    tensor([0.0000, 0.5000, 1.0000])
+    Args:
+        width: Half the width of the window, at least 1e-6.
+
+    Raises:
+        InvalidValueError: ``width`` is out of range.
+
+    Example:
+        >>> RaisedCosine(width=0.1)(torch.tensor([0.3, 0.5, 0.7]))
+        tensor([0.0000, 0.5000, 1.0000])
     """
 
     kind = "raised_cosine"
@@ -158,15 +195,22 @@ class RaisedCosine(ClosedFormStep):
         return self.width
 
     def extra_repr(self) -> str:
-        """The constructor's arguments."""
+        """Return the arguments of the constructor."""
         return f"width={self.width:g}"
 
 
 class StraightThrough(Step):
     """The hard decision forward, another step's gradient backward (Bengio et al. 2013).
 
-    >>> StraightThrough(Linear())(torch.tensor([0.3, 0.5]))
-    tensor([0., 1.])
+    Args:
+        step: The step whose gradient is used; by default ``Linear(0.1)``.
+
+    Raises:
+        InvalidTypeError: ``step`` is not a step.
+
+    Example:
+        >>> StraightThrough(Linear())(torch.tensor([0.3, 0.5]))
+        tensor([0., 1.])
     """
 
     def __init__(self, step: Step | None = None) -> None:
@@ -174,7 +218,7 @@ class StraightThrough(Step):
         self.step = Linear() if step is None else _check_step(step, "StraightThrough")
 
     def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
-        """The hard decision, with the inner step's gradient."""
+        """Return the hard decision, with the gradient of the inner step."""
         soft: Tensor = self.step(p, threshold)
         return (p >= threshold).to(soft.dtype) + (soft - soft.detach())
 
@@ -185,10 +229,18 @@ class Annealed(Step):
     ``a`` is a buffer: it moves with ``.to()``, is saved in ``state_dict`` and can differ between the members of a
     stacked population.
 
-    >>> step = Annealed(Identity(), Sigmoid(k=50))
-    >>> step.advance(0.25)
-    >>> step.a
-    tensor(0.2500)
+    Args:
+        start: The step at the beginning of training.
+        end: The step at the end of training.
+
+    Raises:
+        InvalidTypeError: ``start`` or ``end`` is not a step.
+
+    Example:
+        >>> step = Annealed(Identity(), Sigmoid(k=50))
+        >>> step.advance(0.25)
+        >>> step.a
+        tensor(0.2500)
     """
 
     a: Tensor
@@ -200,18 +252,25 @@ class Annealed(Step):
         self.register_buffer("a", torch.zeros(()))
 
     def advance(self, fraction: float) -> None:
-        """Set how far the training has come, from 0 (all ``start``) to 1 (all ``end``)."""
+        """Set how much of the training is done.
+
+        Args:
+            fraction: From 0 (only ``start``) to 1 (only ``end``).
+
+        Raises:
+            InvalidValueError: ``fraction`` is out of range.
+        """
         if not 0.0 <= fraction <= 1.0:
             raise InvalidValueError(f"advance takes the fraction of training done, from 0 to 1, got {fraction}")
         self.a.fill_(fraction)
 
     def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
-        """The mixture of the two steps."""
+        """Return the mixture of the two steps."""
         return torch.lerp(self.start(p, threshold), self.end(p, threshold), self.a.to(p.dtype))
 
 
 def check_threshold(threshold: Threshold) -> None:
-    """Refuse a number that is not strictly between 0 and 1: no decision is left to make there."""
+    """Raise an error for a number that is not strictly between 0 and 1, where no decision is left to make."""
     if not isinstance(threshold, Tensor) and not 0.0 < threshold < 1.0:
         raise InvalidValueError(
             f"a threshold must lie strictly between 0 and 1, got {threshold}; thresholds apply to probabilities, "

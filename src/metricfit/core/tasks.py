@@ -39,7 +39,7 @@ def canonical(
     groups: int | None = None,
     validate: bool | None = None,
 ) -> Batch:
-    """Settle the task, shapes and types of logits with their target."""
+    """Determine the task, check the arguments, and bring them into the layout that the kernels take."""
     check_tensors(logits, target, weight, group)
     reading = _reading(logits, target, task)
     x = logits.to(counting_dtype(logits.dtype))
@@ -109,13 +109,17 @@ def _classes(x: Tensor, y: Tensor, w: Tensor | None, per_image: bool, group: Ten
 
 
 def check_task(task: str | None) -> None:
-    """Refuse a task there is not."""
+    """Raise an error for an unknown task."""
     if task is not None and task not in TASKS:
         raise InvalidValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {quote(task)}")
 
 
 def _reading(logits: Tensor, target: Tensor, task: Task | None) -> Task:
-    """Which task the shapes mean; an error where they mean none, or two."""
+    """Return which task the shapes mean.
+
+    Raises:
+        InvalidValueError: They fit no task, or two.
+    """
     check_task(task)
     shape, labels = tuple(logits.shape), tuple(logits.shape[:1] + logits.shape[2:])
     same, by_label = tuple(target.shape) == shape, tuple(target.shape) == labels
@@ -142,12 +146,12 @@ def _reading(logits: Tensor, target: Tensor, task: Task | None) -> Task:
 
 
 def _class_target(target: Tensor, logits: Tensor) -> Tensor:
-    """Class numbers as torch's indexing wants them, or class shares of the logits' type."""
+    """Return class numbers as int64, which indexing needs, or class shares of the logits' type."""
     return target.to(logits.dtype) if target.shape == logits.shape else target.long()
 
 
 def _is_squeezed(target: Tensor, logits: Tensor) -> bool:
-    """Whether a target ``(n, 1)`` goes with logits ``(n,)``."""
+    """Return whether a target is ``(n, 1)`` and the logits are ``(n,)``."""
     return logits.dim() == 1 and tuple(target.shape) == (*logits.shape, 1)
 
 
@@ -163,7 +167,7 @@ def _no_reading(logits: Tensor, target: Tensor, what: str, fractional_labels: bo
 def _without(
     ignore_index: int, x: Tensor, y: Tensor, w: Tensor | None, *, class_axis: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Nothing of the ignored samples: weight 0, and harmless logits, since 0 times NaN is NaN."""
+    """Give ignored samples weight 0, and the logit 0, because 0 times NaN is NaN."""
     if class_axis and y.is_floating_point():
         raise InvalidValueError("ignore_index needs labels; with soft targets give the samples to ignore weight 0")
     kept = y != ignore_index
@@ -176,7 +180,7 @@ def spread_weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, .
     """Expand weights per sample, or per row of the batch, to the shape ``wanted`` of all entries.
 
     Raises:
-        ValueError: the shape of the weights is none of these.
+        InvalidValueError: The weights have another shape.
     """
     given, n = tuple(weight.shape), samples[0]
     if given == wanted:
@@ -185,13 +189,13 @@ def spread_weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, .
         return weight.unsqueeze(1).expand(wanted)
     if given in ((n,), (n, 1)):
         return weight.reshape(n, *(1,) * (len(wanted) - 1)).expand(wanted)
-    raise InvalidValueError(f"weight needs one number a sample, shape {samples}, got {given}")
+    raise InvalidValueError(f"weight needs one number per sample, shape {samples}, got {given}")
 
 
 def _groups(
     group: Tensor | None, groups: int | None, per_image: bool, samples: tuple[int, ...], looks: bool
 ) -> tuple[Tensor | None, int]:
-    """Group numbers of all samples in a row, and how many groups there are."""
+    """Return the group numbers of all samples as one row, and the number of groups."""
     if group is None:
         return None, 0
     n = samples[0]
@@ -199,7 +203,7 @@ def _groups(
         raise InvalidValueError("counts are per group or per image, not both")
     if group.is_floating_point() or group.dtype == torch.bool or tuple(group.shape) != (n,):
         raise InvalidValueError(
-            f"group needs one integer a row of the batch, shape ({n},), got {group.dtype} {_shape(group)}"
+            f"group needs one integer per row of the batch, shape ({n},), got {group.dtype} {_shape(group)}"
         )
     if groups is None:
         groups = int(group.max()) + 1 if group.numel() else 0

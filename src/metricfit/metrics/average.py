@@ -1,4 +1,4 @@
-"""One number from a metric's values per class."""
+"""Averages of a metric over classes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,30 @@ AVERAGES: tuple[Average, ...] = ("macro", "micro", "weighted", None)
 
 
 def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, training: bool = False) -> Tensor:
-    """The metric of counts ``(..., c)`` averaged over the classes, ``(...)``; ``(..., c)`` for None.
+    """Average a metric over the classes.
 
-    ``macro`` is the mean over classes, ``micro`` the metric of the summed counts, ``weighted`` the mean weighted by
-    true samples. A binary metric, having one class, is itself under each, and so is a metric of the whole matrix.
+    The macro average has the same classes as in scikit-learn: those with a true or a predicted sample, and for
+    multilabel counts all. In training every class has some soft prediction; classes without a true sample are then left
+    out if the metric needs positives. The average does not change a binary metric, nor a metric of the whole confusion
+    matrix of exclusive classes.
 
-    The classes of a macro average are scikit-learn's, those with a true or a predicted sample, or for multilabel counts
-    all; there a metric of the whole matrix is one of each column's matrix. While training all
-    classes have some soft prediction: then those without a true sample are left out, if the metric needs one.
+    Args:
+        metric: The metric.
+        counts: Counts of shape ``(..., c)``.
+        average: "macro" is the mean over classes, "micro" the metric of the summed counts, "weighted" the mean weighted
+            by true samples, None one value per class.
+        training: Whether the counts are soft counts of a training batch.
 
-    >>> from metricfit.metrics import f1
-    >>> averaged(f1, Counts.from_labels(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), num_classes=3))
-    tensor(0.6667, dtype=torch.float64)
+    Returns:
+        The average, ``(...)``; for None ``(..., c)``.
+
+    Raises:
+        InvalidValueError: There is no such average, or "micro" makes no sense for the metric.
+
+    Example:
+        >>> from metricfit.metrics import f1
+        >>> averaged(f1, Counts.from_labels(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), num_classes=3))
+        tensor(0.6667, dtype=torch.float64)
     """
     check_average(metric, average)
     classes = counts.tp.shape[-1]
@@ -34,7 +46,7 @@ def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, trai
         value = metric(counts)
         return value if value.dim() < counts.tp.dim() else value if average is None else value.squeeze(-1)
     if average == "micro" and classes > 1:
-        return metric(counts.map(lambda given: given.sum(-1, keepdim=True))).squeeze(-1)
+        return metric(counts.map(lambda cell: cell.sum(-1, keepdim=True))).squeeze(-1)
     value = metric(counts)
     if average is None:
         return value
@@ -52,10 +64,10 @@ def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, trai
 
 
 def check_average(metric: Metric, average: str | None) -> None:
-    """Refuse an average that does not exist, or that the metric has no meaning under."""
+    """Raise an error for an average that does not exist or makes no sense for the metric."""
     if average not in AVERAGES:
         raise InvalidValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}")
     if average == "micro" and metric.class_index is not None:
         raise InvalidValueError(f"{metric.name} is of one class, which average='micro' sums with the others")
-    if average == "micro" and any(isinstance(given, tuple) for given in metric.parameters.values()):
+    if average == "micro" and any(isinstance(value, tuple) for value in metric.parameters.values()):
         raise InvalidValueError(f"{metric.name} has a parameter per class, which average='micro' has no classes for")

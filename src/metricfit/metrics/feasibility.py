@@ -84,10 +84,10 @@ def what_is_reachable(
             f"{results[str(requirement)].reachable:.6g}, at threshold {threshold:.6g}"
         )
     alone = " and ".join(
-        f"{each.metric.name} can be as {'high' if each.sense == '>=' else 'low'} as {results[str(each)].reachable:.6g}"
-        for each in requirements
+        f"{item.metric.name} can be as {'high' if item.sense == '>=' else 'low'} as {results[str(item)].reachable:.6g}"
+        for item in requirements
     )
-    there = ", ".join(f"{each.metric.name} = {results[str(each)].value:.6g}" for each in requirements)
+    there = ", ".join(f"{item.metric.name} = {results[str(item)].value:.6g}" for item in requirements)
     return (
         f"no threshold gives {' and '.join(map(str, requirements))} together; each alone, {alone}; the nearest "
         f"threshold is {threshold:.6g}, with {there}"

@@ -1,4 +1,4 @@
-"""The whole confusion matrix, for those who ask: no metric here needs it built."""
+"""The whole confusion matrix of a multiclass problem."""
 
 from __future__ import annotations
 
@@ -24,14 +24,29 @@ def confusion_matrix(
     weight: Tensor | None = None,
     ignore_index: int | None = None,
 ) -> Tensor:
-    """Multiclass decisions by true class, ``(c, c)``: row i, column j holds the samples of class i given to class j.
+    """Count multiclass decisions by true class.
 
-    Hard decisions are the argmax. ``soft=True`` sums the soft decisions that MetricLoss trains on, differentiably; its
-    diagonal and margins are those of Counts.soft.
+    Args:
+        logits: Outputs of the model, ``(n, c, ...)``.
+        target: Class numbers ``(n, ...)``, or class shares of the shape of the logits.
+        soft: Whether to sum the soft decisions that MetricLoss trains on, differentiably. By default the decision is
+            the argmax.
+        step: The soft decision; by default ``Linear(0.2)``.
+        threshold: The threshold of soft decisions; by default "dynamic".
+        weight: One weight per sample, at least 0.
+        ignore_index: Samples with this label are not counted.
 
-    >>> confusion_matrix(torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1, 1]))
-    tensor([[1., 0.],
-            [1., 1.]], dtype=torch.float64)
+    Returns:
+        A matrix ``(c, c)``: row i, column j holds the samples of class i that are predicted to be of class j. The
+        diagonal and the margins are those of ``Counts.hard`` or ``Counts.soft``.
+
+    Raises:
+        InvalidValueError: Shapes, labels, weights or the threshold do not fit.
+
+    Example:
+        >>> confusion_matrix(torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1, 1]))
+        tensor([[1., 0.],
+                [1., 1.]], dtype=torch.float64)
     """
     batch = canonical(logits, target, task="multiclass", weight=weight, ignore_index=ignore_index)
     assert isinstance(batch, Classes)

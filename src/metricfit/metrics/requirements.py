@@ -22,11 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Requirement:
-    """That a metric be at least, or at most, a bound. Made by ``metrics.recall >= 0.9``.
+    """The requirement that a metric is at least, or at most, a bound. Write ``metrics.recall >= 0.9`` to make one.
 
-    >>> from metricfit import Counts, metrics
-    >>> (metrics.recall >= 0.9).violation(Counts(tp=3, fp=1, fn=2, tn=4))
-    tensor([0.3000], dtype=torch.float64)
+    Args:
+        metric: The metric.
+        sense: ">=" or "<=".
+        bound: The bound, within the bounds of the metric.
+
+    Raises:
+        InvalidTypeError: The bound is not a number.
+        InvalidValueError: The metric cannot reach the bound.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> (metrics.recall >= 0.9).violation(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.3000], dtype=torch.float64)
     """
 
     metric: Metric
@@ -47,19 +57,19 @@ class Requirement:
             raise InvalidValueError(f"{self}: {self.metric.name} lies between {low:g} and {high:g}{hint}")
 
     def violation(self, counts: Counts) -> Tensor:
-        """How far the value is on the wrong side of the bound; at most 0 where the requirement holds."""
+        """Return how far the metric of these counts is beyond the bound; at most 0 where the requirement holds."""
         return self.excess(self.metric(counts))
 
     def excess(self, value: Tensor) -> Tensor:
-        """How far a value of the metric is on the wrong side of the bound."""
+        """Return how far a value of the metric is beyond the bound; at most 0 where the requirement holds."""
         return self.bound - value if self.sense == ">=" else value - self.bound
 
     def holds(self, counts: Counts) -> Tensor:
-        """Whether the value, per class, is on the right side of the bound or on it."""
+        """Return whether the requirement holds, per class."""
         return self.forgives(self.violation(counts))
 
     def forgives(self, violation: Tensor) -> Tensor:
-        """Whether a violation is none: at most 0, but for rounding."""
+        """Return whether a violation is at most 0, except for rounding."""
         return violation <= ROUNDING * max(1.0, abs(self.bound))
 
     def __bool__(self) -> bool:
@@ -73,10 +83,22 @@ class Requirement:
 
 
 def parse_requirement(requirement: str | Requirement) -> Requirement:
-    """Read ``"recall >= 0.9"``, ``"recall[2] >= 0.9"`` or ``"0.1 >= fpr"``; a Requirement is returned as it is.
+    """Read a requirement from text, without evaluating it.
 
-    >>> parse_requirement("fbeta(beta=2) >= 0.5").bound
-    0.5
+    Args:
+        requirement: Text such as ``"recall >= 0.9"``, ``"recall[2] >= 0.9"`` or ``"0.1 >= fpr"``, or a Requirement,
+            which is returned as it is.
+
+    Returns:
+        The Requirement.
+
+    Raises:
+        InvalidValueError: The text is not a requirement, the metric is unknown, or it cannot reach the bound.
+        InvalidTypeError: ``requirement`` is neither text nor a Requirement.
+
+    Example:
+        >>> parse_requirement("fbeta(beta=2) >= 0.5").bound
+        0.5
     """
     from metricfit.metrics.metric import metric_of
 
