@@ -180,13 +180,17 @@ WRONG = {
         ValueError,
         "BCEWithLogitsLoss takes none",
     ),
-    "class_weight_name": ({"class_weight": "equal"}, ValueError, "'balanced' or a weight for each class, got 'equal'"),
-    "class_weight_count": ({"class_weight": [1.0]}, ValueError, "class_weight has 1 weights, the labels go to 1"),
-    "class_weight_sign": ({"class_weight": [1.0, -1.0]}, ValueError, "a finite weight of at least 0 for each class"),
+    "class_weight_name": ({"class_weight": "equal"}, ValueError, "'balanced' or one weight per class, got 'equal'"),
+    "class_weight_count": (
+        {"class_weight": [1.0]},
+        ValueError,
+        "class_weight has 1 weights, but the labels go up to 1",
+    ),
+    "class_weight_sign": ({"class_weight": [1.0, -1.0]}, ValueError, "one finite weight of at least 0 per class"),
     "class_weight_labels": (
         {"model": network(3), "train": (X, LABELS), "class_weight": "balanced"},
         ValueError,
-        r"class_weight needs one label a sample, these have shape \(40, 3\)",
+        r"class_weight needs one label per sample, but the labels have shape \(40, 3\)",
     ),
     "class_weight_shares": ({"train": (X, Y * 0.7), "class_weight": "balanced"}, ValueError, "these are fractions"),
     "class_weight_dataset": (
@@ -197,7 +201,7 @@ WRONG = {
     "stratified_labels": (
         {"model": network(3), "train": (X, LABELS), "stratified": True},
         ValueError,
-        r"stratified batches need one label a sample, these have shape \(40, 3\)",
+        r"stratified batches need one label per sample, but the labels have shape \(40, 3\)",
     ),
     "stratified_loader": (
         {"train": DataLoader(TensorDataset(X, Y)), "stratified": True},
@@ -207,7 +211,7 @@ WRONG = {
     "oversample": ({"oversample": 30}, ValueError, "oversample is the share of positives"),
     "epochs": ({"epochs": 0}, ValueError, "epochs must be at least 1"),
     "epochs_and_a_half": ({"epochs": 1.5}, ValueError, r"epochs must be at least 1, a whole number, got 1\.5"),
-    "batch_size_of_fractions": ({"batch_size": 64.0}, ValueError, "batch_size must be at least 1, a whole number"),
+    "batch_size_of_fractions": ({"batch_size": 64.0}, ValueError, "batch_size must be an integer of at least 1"),
     "class_as_objective": ({"objective": WeightedBCELoss}, TypeError, r"call it, WeightedBCELoss\(\.\.\.\)"),
     "recipe_as_objective": ({"objective": recipes.mix}, TypeError, r"call it, mix\(\.\.\.\)"),
     "function_as_objective": (
@@ -235,10 +239,10 @@ WRONG = {
     ),
     "callback": ({"callbacks": [print]}, TypeError, "a class made from metricfit.train.Callback, got <built-in"),
     "frozen": ({"model": network().requires_grad_(False)}, ValueError, "no weights to train: all are frozen"),
-    "class_weight_of_names": ({"class_weight": {"a": 1.0}}, ValueError, "names classes by their numbers"),
-    "class_weight_below_0": ({"class_weight": {0: -1.0}}, ValueError, "a finite weight of at least 0"),
+    "class_weight_of_names": ({"class_weight": {"a": 1.0}}, ValueError, "name classes by their numbers"),
+    "class_weight_below_0": ({"class_weight": {0: -1.0}}, ValueError, "one finite weight of at least 0"),
     "lr": ({"lr": -1.0}, ValueError, "lr must be above 0"),
-    "batch_size": ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+    "batch_size": ({"batch_size": 0}, ValueError, "batch_size must be an integer of at least 1"),
     "accumulate": ({"accumulate": 0}, ValueError, "accumulate must be at least 1"),
     "clip": ({"clip": 0.0}, ValueError, "clip must be above 0"),
     "prior_of_classes": (

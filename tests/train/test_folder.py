@@ -157,7 +157,7 @@ def test_leftovers_of_a_killed_write_are_cleared(folder):
 
 def test_the_lock_is_held_and_let_go(folder):
     other = RunFolder(folder.path)
-    with pytest.raises(BlockingIOError, match="training in this folder now; wait for it, or give another"):
+    with pytest.raises(BlockingIOError, match="training in this folder now; wait for it, or choose another"):
         other.begin({"seed": 1}, resume=True)
     folder.__exit__()
     with other:
@@ -180,7 +180,7 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "lockf", unknown)
-    with pytest.warns(UserWarning, match="cannot be locked .No locks available.: take care"):
+    with pytest.warns(UserWarning, match="cannot be locked .No locks available.: make sure"):
         Lock(tmp_path / "lock").take()
 
 

@@ -88,7 +88,7 @@ def test_the_number_of_batches_can_be_given():
 
 @pytest.mark.parametrize("batch_size", [0, -1])
 def test_a_batch_holds_at_least_one(batch_size):
-    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
         Order(batch_size)
 
 
@@ -101,7 +101,7 @@ def test_a_share_lies_between_0_and_1(share):
 @pytest.mark.parametrize(("option", "given"), [("stratified", True), ("oversample", 0.5)])
 def test_labels_that_an_option_has_no_meaning_for_are_refused(option, given):
     order = Order(10, **{option: given})
-    with pytest.raises(ValueError, match=rf"{option} batches need one label a sample.*\(5, 2\)"):
+    with pytest.raises(ValueError, match=rf"{option} batches need one label per sample.*\(5, 2\)"):
         order.check(torch.zeros(5, 2))
     with pytest.raises(ValueError, match=f"{option} batches need positives and negatives; all labels are 0"):
         order.check(torch.zeros(5))
@@ -126,5 +126,5 @@ def test_a_column_of_labels_is_a_row(order):
 
 
 def test_a_batch_size_is_a_whole_number():
-    with pytest.raises(ValueError, match=r"batch_size must be at least 1, a whole number, got 64\.0"):
+    with pytest.raises(ValueError, match=r"batch_size must be an integer of at least 1, got 64\.0"):
         Order(64.0)

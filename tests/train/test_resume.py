@@ -539,7 +539,7 @@ def test_without_resume_a_run_is_not_touched(tmp_path, step):
 
 def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("...")
-    with pytest.raises(FileExistsError, match="holds other files; give checkpoint_dir a folder of its own"):
+    with pytest.raises(FileExistsError, match="holds other files; use a separate folder as checkpoint_dir"):
         one_model(tmp_path)
     assert contents(tmp_path) == {"thesis.tex": b"..."}
 
@@ -796,7 +796,7 @@ def test_a_full_disk(tmp_path):
     told = json.loads(done.stdout)
     kept = told["kept"]
     assert (
-        f"the last good checkpoint, {kept}, is untouched. Free some space and run again with resume=True"
+        f"the last good checkpoint, {kept}, is unchanged. Free some space and run again with resume=True"
         in told["error"]
     )
     assert "No space left" not in told["error"]

@@ -89,5 +89,5 @@ def test_other_values_than_packed_ones_are_noticed(content, monkeypatch):
 def test_a_damaged_mark_of_the_end_is_noticed(folder, mark):
     folder.finish({"model": torch.ones(2)}, {"best": 0.5})
     (folder.path / "finished").write_bytes(mark)
-    with pytest.raises(CheckpointError, match=r"cannot be relied on, damaged or missing. Delete the file 'finished'"):
+    with pytest.raises(CheckpointError, match=r"cannot be used: damaged or missing. Delete the file 'finished'"):
         folder.result()

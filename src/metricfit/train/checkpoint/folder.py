@@ -1,8 +1,8 @@
-"""A run's folder: what went in, checkpoints that survive a kill, a count of the steps made, and the result.
+"""The folder of a run: its specification, checkpoints, a count of optimizer steps, and the result.
 
-A checkpoint is one safetensors file, written beside its place, synced and moved there, so that it is whole or absent;
-its name holds the step and the content's hash, so that a damaged one is noticed and the one before is taken. Nothing
-is pickled. The file ``steps`` grows by one byte with every optimiser step, repeated ones included.
+A checkpoint is one safetensors file that is written atomically. Its name contains the step and the hash of its content,
+so that a damaged checkpoint is detected and the previous one is used. Nothing is pickled. The file ``steps`` grows by
+one byte with every optimizer step, including repeated ones.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ KEPT = 2
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be read, and an earlier one was taken."""
+    """A checkpoint could not be read, and an earlier one is used."""
 
 
 class RunFolder:
-    """The folder of one run. ``with folder:`` lets go of it at the end; it is taken by ``begin``."""
+    """The folder of one run. ``begin`` locks it, and leaving ``with folder:`` releases it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -51,25 +51,23 @@ class RunFolder:
 
     @property
     def started(self) -> bool:
-        """Whether a run has begun here."""
+        """Whether a run was started in this folder."""
         return (self.path / "run.json").exists()
 
     @property
     def finished(self) -> bool:
-        """Whether a run has come to its end here."""
+        """Whether a run was finished in this folder."""
         return (self.path / "finished").exists()
 
     def begin(self, spec: dict[str, Any], resume: bool) -> None:
-        """Make the folder for a run with this spec, or check that the one there is of the same; hold it if there is
-        training to do.
-        """
+        """Create the folder for a run, or check that it holds the same run; lock it unless the run is finished."""
         self.check(spec, resume)
         if self.finished:
             return
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock.take()
         try:
-            self.check(spec, resume)  # another process may have been here in the meantime
+            self.check(spec, resume)  # another process may have used the folder in the meantime
             for path in self.path.iterdir():
                 if is_unfinished(path):
                     path.unlink()
@@ -80,21 +78,21 @@ class RunFolder:
             raise
 
     def check(self, spec: dict[str, Any], resume: bool) -> None:
-        """Refuse a folder that is not for this run, and change nothing."""
+        """Check that the folder is empty or holds this run; nothing is changed."""
         if not self.started:
             others = list(self.path.iterdir()) if self.path.exists() else []
             if any(path.name != "lock" and not is_unfinished(path) for path in others):
-                raise FileExistsError(f"{self.path} holds other files; give checkpoint_dir a folder of its own")
+                raise FileExistsError(f"{self.path} holds other files; use a separate folder as checkpoint_dir")
             return
         if not resume:
             raise FileExistsError(
-                f"{self.path} holds a run already; resume=True continues it, or give another checkpoint_dir"
+                f"{self.path} holds a run already; resume=True continues it, or choose another checkpoint_dir"
             )
         differences = find_differences(self._spec(), spec)
         if differences:
             raise InvalidValueError(
                 f"{self.path} holds another run ({'; '.join(differences)}); resume with the settings and data it was "
-                "started with, or give another checkpoint_dir"
+                "started with, or choose another checkpoint_dir"
             )
 
     def _spec(self) -> dict[str, Any]:
@@ -111,27 +109,27 @@ class RunFolder:
         )
 
     def count_step(self) -> None:
-        """Note that an optimiser step was made."""
+        """Count one optimizer step."""
         try:
             if self._steps is None:
-                self._steps = open(self.path / "steps", "ab", buffering=0)  # noqa: SIM115 (closed at the end)
+                self._steps = open(self.path / "steps", "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
             self._steps.write(b".")
         except OSError as error:
-            raise self._explained(error, "the count of steps") from error
+            raise self._explain(error, "the count of steps") from error
 
     @property
     def steps_made(self) -> int:
-        """How many optimiser steps were made in this folder, repeated ones included."""
+        """Number of optimizer steps in this folder, including repeated ones."""
         return (self.path / "steps").stat().st_size if (self.path / "steps").exists() else 0
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write a checkpoint, then drop damaged ones and all but the last few."""
+        """Write a checkpoint, then delete damaged ones and all but the newest."""
         content = pack(state)
         name = f"step-{step:010d}-{hash_bytes(content)}.safetensors"
         self.write(name, content)
         written = self.path / name
         for path in self._damaged:
-            if path != written:  # the same step may have been made again, with the same content and name
+            if path != written:  # a repeated step may have the same content and name
                 path.unlink(missing_ok=True)
         self._damaged = []
         for old in self.checkpoints()[KEPT:]:
@@ -174,25 +172,23 @@ class RunFolder:
         return None
 
     def checkpoints(self) -> list[Path]:
-        """The checkpoints there are, newest first."""
+        """List the checkpoints, newest first."""
         files = (path for path in self.path.iterdir() if CHECKPOINT.fullmatch(path.name) and path.is_file())
         return sorted(files, reverse=True)
 
     def finish(self, state: dict[str, Any], report: dict[str, Any]) -> None:
-        """Write the result, a report with the spec for readers without this library, and last the mark that it is all
-        there, with the files' hashes.
-        """
+        """Write the result, a readable report with the spec, and last the file ``finished`` with their hashes."""
         spec = self._spec()
         seed = {name: spec[name] for name in ("seed", "seeds") if name in spec}
-        told = to_json_value({**report, **seed, "versions": spec.pop("versions", None), "spec": spec})
-        report_json = json.dumps(told, indent=2, allow_nan=False).encode()
+        content = to_json_value({**report, **seed, "versions": spec.pop("versions", None), "spec": spec})
+        report_json = json.dumps(content, indent=2, allow_nan=False).encode()
         files = dict(zip(RESULT_FILES, (pack(state), report_json), strict=True))
         for name, content in files.items():
             self.write(name, content)
         self.write("finished", json.dumps({name: hash_bytes(content) for name, content in files.items()}).encode())
 
     def result(self) -> dict[str, Any]:
-        """What ``finish`` was given as state."""
+        """Return the state that was passed to ``finish``."""
         try:
             digests = json.loads((self.path / "finished").read_bytes())
             damaged = [name for name in RESULT_FILES if not _has_digest(self.path / name, digests.get(name))]
@@ -203,28 +199,28 @@ class RunFolder:
         except (ValueError, AttributeError):
             damaged = ["finished"]
         raise CheckpointError(
-            f"{' and '.join(damaged)} in {self.path} cannot be relied on, damaged or missing. Delete the file "
-            "'finished' there and run again with resume=True: the result is then made anew from the last checkpoint"
+            f"{' and '.join(damaged)} in {self.path} cannot be used: damaged or missing. Delete the file "
+            "'finished' there and run again with resume=True: the result is then computed from the last checkpoint"
         )
 
     def write(self, name: str, content: bytes) -> None:
-        """A file that is whole or absent, whatever happens."""
+        """Write a file atomically; errors say what remains and how to continue."""
         try:
             write_file(self.path / name, content)
         except OSError as error:
-            raise self._explained(error, f"{name} ({len(content)} bytes)") from error
+            raise self._explain(error, f"{name} ({len(content)} bytes)") from error
 
-    def _explained(self, error: OSError, what: str) -> OSError:
+    def _explain(self, error: OSError, what: str) -> OSError:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         why = f"no space left for {what}" if full else f"cannot write {what}: {error.strerror}"
-        remedy = "Free some space" if full else "Set that right"
+        remedy = "Free some space" if full else "Correct this"
         kept = self.checkpoints()
-        last = f"the last good checkpoint, {kept[0].name}, is untouched" if kept else "no checkpoint was there yet"
+        last = f"the last good checkpoint, {kept[0].name}, is unchanged" if kept else "there was no checkpoint yet"
         return OSError(error.errno, f"{why}; {last}. {remedy} and run again with resume=True", str(self.path))
 
 
 def _has_digest(path: Path, digest: object) -> bool:
-    """Whether a file can be read and its content has this hash."""
+    """Check that a file can be read and its content has this hash."""
     try:
         return hash_bytes(path.read_bytes()) == digest
     except OSError:
@@ -255,12 +251,12 @@ def _read_checkpoint(path: Path, check: Callable[[dict[str, Any], int], None] | 
 def folder_of(
     checkpoint_dir: str | os.PathLike[str] | None, checkpoint_every: int | None, resume: bool
 ) -> RunFolder | None:
-    """The run's folder, if it has one."""
+    """Return the folder of a run, or None without ``checkpoint_dir``."""
     if checkpoint_every is not None and checkpoint_every < 1:
         raise InvalidValueError(f"checkpoint_every is a number of steps, at least 1; got {checkpoint_every}")
     if checkpoint_dir is None:
         if resume or checkpoint_every is not None:
-            given = "resume" if resume else "checkpoint_every"
-            raise InvalidValueError(f"{given} needs a folder: give checkpoint_dir")
+            argument = "resume" if resume else "checkpoint_every"
+            raise InvalidValueError(f"{argument} needs a folder: give checkpoint_dir")
         return None
     return RunFolder(checkpoint_dir)

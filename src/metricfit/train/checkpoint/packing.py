@@ -1,4 +1,4 @@
-"""Training state as the bytes of one safetensors file: tensors as they are, the rest as JSON."""
+"""Training state as the bytes of one safetensors file: tensors as tensors, everything else as JSON."""
 
 from __future__ import annotations
 
@@ -14,20 +14,28 @@ from metricfit.errors import InvalidTypeError, MetricfitError, shorten
 
 
 class DamagedError(MetricfitError, ValueError):
-    """Bytes that are not the state they should be."""
+    """The content of a checkpoint is damaged."""
 
 
-PLAIN = "plain"  # the JSON, a tensor of bytes: the file's header may hold no more than 100 MB
+PLAIN = "plain"  # the JSON is stored as a tensor of bytes, because the file's header is limited to 100 MB
 
 
 def pack(state: dict[str, Any]) -> bytes:
-    """Nested dictionaries, lists, tuples and plain values with tensors among them, as bytes; nothing is pickled.
+    """Convert a state to bytes without pickling.
 
-    Anything else is a TypeError that says where it is. Tensors come back on the CPU, subclasses of dict, list and tuple
-    as the plain kind.
+    Args:
+        state: Nested dictionaries, lists and tuples of tensors and plain values.
 
-    >>> unpack(pack({"weights": torch.tensor([1.0, 2.0]), 3: ("plain", None)}))
-    {'weights': tensor([1., 2.]), 3: ('plain', None)}
+    Returns:
+        The content of a safetensors file. `unpack` returns tensors on the CPU, and plain dictionaries, lists and tuples
+        instead of their subclasses.
+
+    Raises:
+        TypeError: The state holds another type; the message says where.
+
+    Example:
+        >>> unpack(pack({"weights": torch.tensor([1.0, 2.0]), 3: ("plain", None)}))
+        {'weights': tensor([1., 2.]), 3: ('plain', None)}
     """
     tensors: dict[str, Tensor] = {}
     plain = json.dumps(_without_tensors(state, tensors, "state")).encode()
@@ -36,7 +44,7 @@ def pack(state: dict[str, Any]) -> bytes:
 
 
 def unpack(content: bytes) -> dict[str, Any]:
-    """What ``pack`` was given.
+    """Return the state that `pack` converted.
 
     Raises:
         DamagedError: The content is not what ``pack`` writes.
@@ -53,36 +61,36 @@ def unpack(content: bytes) -> dict[str, Any]:
     return state
 
 
-def _without_tensors(given: Any, tensors: dict[str, Tensor], where: str) -> Any:
-    if isinstance(given, Tensor):
-        if given.layout != torch.strided or given.is_complex() or given.is_quantized:
-            raise InvalidTypeError(f"a checkpoint cannot hold {where}, a tensor of {given.layout}, {given.dtype}")
+def _without_tensors(value: Any, tensors: dict[str, Tensor], path: str) -> Any:
+    if isinstance(value, Tensor):
+        if value.layout != torch.strided or value.is_complex() or value.is_quantized:
+            raise InvalidTypeError(f"a checkpoint cannot hold {path}, a tensor of {value.layout}, {value.dtype}")
         name = str(len(tensors))
-        tensors[name] = given.detach().cpu().clone().contiguous()
+        tensors[name] = value.detach().cpu().clone().contiguous()
         return {"tensor": name}
-    if isinstance(given, dict):
+    if isinstance(value, dict):
         pairs = [
-            [_without_tensors(key, tensors, f"a key of {where}"), _without_tensors(each, tensors, f"{where}[{key!r}]")]
-            for key, each in given.items()
+            [_without_tensors(key, tensors, f"a key of {path}"), _without_tensors(entry, tensors, f"{path}[{key!r}]")]
+            for key, entry in value.items()
         ]
         return {"dict": pairs}
-    if isinstance(given, (list, tuple)):
-        parts = [_without_tensors(each, tensors, f"{where}[{at}]") for at, each in enumerate(given)]
-        return {"tuple" if isinstance(given, tuple) else "list": parts}
-    if given is None or isinstance(given, (bool, int, float, str)):
-        return given
+    if isinstance(value, (list, tuple)):
+        parts = [_without_tensors(entry, tensors, f"{path}[{index}]") for index, entry in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": parts}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
     raise InvalidTypeError(
-        f"a checkpoint holds tensors and plain values, but {where} is {type(given).__name__}: {given!r}"
+        f"a checkpoint holds tensors and plain values, but {path} is {type(value).__name__}: {value!r}"
     )
 
 
 def _with_tensors(plain: Any, tensors: dict[str, Tensor]) -> Any:
     if not isinstance(plain, dict):
         return plain
-    ((kind, inside),) = plain.items()
+    ((kind, content),) = plain.items()
     if kind == "tensor":
-        return tensors[inside]
+        return tensors[content]
     if kind == "dict":
-        return {_with_tensors(key, tensors): _with_tensors(value, tensors) for key, value in inside}
-    parts = [_with_tensors(each, tensors) for each in inside]
+        return {_with_tensors(key, tensors): _with_tensors(value, tensors) for key, value in content}
+    parts = [_with_tensors(entry, tensors) for entry in content]
     return tuple(parts) if kind == "tuple" else parts

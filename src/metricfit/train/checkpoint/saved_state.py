@@ -1,4 +1,4 @@
-"""Reading the state that a run continues from, on every process of it."""
+"""Loading the state from which a run continues, on every process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POSITION = {"stage", "epoch", "batch", "step", "loss_sum", "standings"}
 
 
 def load_state(folder: RunFolder, reads: bool, share: Callable[[Any], Any]) -> dict[str, Any] | None:
-    """The newest intact checkpoint of a folder, on every process.
+    """Load the newest intact checkpoint of a folder on every process.
 
     Args:
         folder: The folder of the run.
@@ -40,7 +40,7 @@ def load_state(folder: RunFolder, reads: bool, share: Callable[[Any], Any]) -> d
 
 
 def check_state(state: dict[str, Any], step: int) -> None:
-    """Refuse a checkpoint that does not hold the state of a run at the step in its name.
+    """Check that a checkpoint holds the state of a run at the step in its name.
 
     Raises:
         DamagedError: Parts are missing, or the state is of another step.

@@ -1,4 +1,4 @@
-"""A batch, read from what a DataLoader gives, and the share of one that a process takes."""
+"""The batch class, and batches from the items of a DataLoader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLES_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs, target, weights and groups where there are any, and the samples' numbers where they are known."""
+    """Inputs and labels of a batch, with weights, sample numbers and groups where they are known."""
 
     x: Any
     y: Tensor
@@ -30,42 +30,46 @@ class Batch:
         return len(self.y)
 
     def without_samples(self) -> Batch:
-        """Inputs for a process that has none of its own to run the model on, since the others wait for it."""
+        """Return the inputs without samples, for a process that must run the model because the others wait for it."""
         rest = (None if part is None else part[:0] for part in (self.weight, self.index, self.group))
         return Batch(self.x, self.y[:0], *rest)
 
 
-def batch_of(given: Any, device: torch.device, dtype: torch.dtype | None = None) -> Batch:
-    """What a DataLoader gives, on the device: ``(x, y)``, ``(x, y, weight)`` or a dictionary.
+def batch_of(item: Any, device: torch.device, dtype: torch.dtype | None = None) -> Batch:
+    """Make a batch from an item of a DataLoader.
 
-    The keys of a dictionary are "x" and "y", and optionally "weight" and "group".
+    Args:
+        item: ``(x, y)``, ``(x, y, weight)``, or a dictionary with "x" and "y" and optionally "weight" and "group".
+        device: The device of the batch.
+        dtype: The type of the inputs, if they are one floating-point tensor.
 
-    Inputs that are one tensor of fractions take the type, if one is given; nested ones are left as they are.
+    Returns:
+        The batch on the device.
     """
-    if isinstance(given, dict):
-        if not {"x", "y"} <= given.keys():
-            raise InvalidValueError(f"a batch that is a dictionary needs 'x' and 'y', got {sorted(map(str, given))}")
-        parts = [given["x"], given["y"], given.get("weight"), given.get("group")]
-    elif isinstance(given, (tuple, list)) and len(given) in (2, 3):
-        parts = [*given, None, None][:4]
+    if isinstance(item, dict):
+        if not {"x", "y"} <= item.keys():
+            raise InvalidValueError(f"a batch that is a dictionary needs 'x' and 'y', got {sorted(map(str, item))}")
+        parts = [item["x"], item["y"], item.get("weight"), item.get("group")]
+    elif isinstance(item, (tuple, list)) and len(item) in (2, 3):
+        parts = [*item, None, None][:4]
     else:
-        raise InvalidTypeError(f"a batch must be (x, y) or (x, y, weight), got {type(given).__name__}")
-    x, y, weight, group = (_moved(part, device) for part in parts)
+        raise InvalidTypeError(f"a batch must be (x, y) or (x, y, weight), got {type(item).__name__}")
+    x, y, weight, group = (_move(part, device) for part in parts)
     if dtype is not None and isinstance(x, Tensor) and x.is_floating_point():
         x = x.to(dtype)
     return Batch(x, y, weight, group=group)
 
 
-def _moved(part: Any, device: torch.device) -> Any:
+def _move(part: Any, device: torch.device) -> Any:
     if isinstance(part, Tensor):
         return part.to(device, non_blocking=True)
     if isinstance(part, (tuple, list)):
-        return type(part)(_moved(each, device) for each in part)
+        return type(part)(_move(entry, device) for entry in part)
     if isinstance(part, dict):
-        return {key: _moved(each, device) for key, each in part.items()}
+        return {key: _move(entry, device) for key, entry in part.items()}
     return part
 
 
 def share_of(batch: Numbers, rank: int, ranks: int) -> Numbers:
-    """The samples of a batch that a rank takes: every so many-th, for a stratified batch is sorted by class."""
+    """Return the samples of a batch for one rank: every n-th, because a stratified batch is sorted by class."""
     return batch[rank::ranks]

@@ -1,4 +1,4 @@
-"""Weights of classes: what class_weight= means."""
+"""Weights of samples from the weights of their classes (class_weight=)."""
 
 from __future__ import annotations
 
@@ -14,31 +14,40 @@ ClassWeight = str | Sequence[float] | Mapping[int, float]
 
 
 def of_classes(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor:
-    """A weight for each class, of at least so many; "balanced" makes all classes of y weigh the same, n in all.
+    """Compute one weight per class.
 
-    Labels below 0 are ignored ones. Classes that a mapping does not name weigh 1.
+    Args:
+        y: The labels; labels below 0 are ignored.
+        class_weight: Weights by class; classes that a mapping does not name have weight 1. "balanced" gives all classes
+            the same total weight, with a sum of n over all samples.
+        classes: Minimum number of classes.
+
+    Returns:
+        The weights in the order of the classes.
     """
     labels = _labels(y)
     labels = labels[labels >= 0]
     counts = labels.bincount(minlength=classes)
     if isinstance(class_weight, str):
         if class_weight != "balanced":
-            raise InvalidValueError(f"class_weight is 'balanced' or a weight for each class, got {quote(class_weight)}")
+            raise InvalidValueError(
+                f"class_weight must be 'balanced' or one weight per class, got {quote(class_weight)}"
+            )
         return len(labels) / (counts.clamp(min=1) * (counts > 0).sum()).to(torch.get_default_dtype())
     if isinstance(class_weight, Mapping):
-        class_weight = _listed(class_weight, len(counts))
-    given = torch.as_tensor(class_weight, dtype=torch.get_default_dtype(), device=y.device)
-    if given.dim() != 1 or not bool((given.isfinite() & (given >= 0)).all()):
+        class_weight = _list_weights(class_weight, len(counts))
+    weights = torch.as_tensor(class_weight, dtype=torch.get_default_dtype(), device=y.device)
+    if weights.dim() != 1 or not bool((weights.isfinite() & (weights >= 0)).all()):
         raise InvalidValueError(
-            f"class_weight is a finite weight of at least 0 for each class, got {quote(class_weight)}"
+            f"class_weight must be one finite weight of at least 0 per class, got {quote(class_weight)}"
         )
-    if len(given) < len(counts):
-        raise InvalidValueError(f"class_weight has {len(given)} weights, the labels go to {len(counts) - 1}")
-    return given
+    if len(weights) < len(counts):
+        raise InvalidValueError(f"class_weight has {len(weights)} weights, but the labels go up to {len(counts) - 1}")
+    return weights
 
 
 def weights_of(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | None) -> Tensor | None:
-    """The samples' weights times their classes'."""
+    """Multiply the weights of the samples by those of their classes."""
     if class_weight is None:
         return weight
     chosen = of_labels(of_classes(y, class_weight), _labels(y))
@@ -46,21 +55,23 @@ def weights_of(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | Non
 
 
 def of_labels(by_class: Tensor, labels: Tensor) -> Tensor:
-    """Each label's weight, 0 for ignored ones, those below 0; of several rows of labels, by the row's own weights."""
+    """Return the weight of each label, 0 for ignored labels (below 0); rows of labels have rows of weights."""
     return torch.where(labels >= 0, by_class.gather(-1, labels.clamp(min=0)), 0.0)
 
 
-def _listed(given: Mapping[int, float], classes: int) -> list[float]:
-    if not given or not all(isinstance(each, Integral) and each >= 0 for each in given):
+def _list_weights(weights: Mapping[int, float], classes: int) -> list[float]:
+    if not weights or not all(isinstance(label, Integral) and label >= 0 for label in weights):
         raise InvalidValueError(
-            f"class_weight names classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {quote(given)}"
+            f"class_weight must name classes by their numbers, as in {{0: 1.0, 1: 5.0}}; got {quote(weights)}"
         )
-    return [float(given.get(each, 1.0)) for each in range(max(classes, max(given) + 1))]
+    return [float(weights.get(label, 1.0)) for label in range(max(classes, max(weights) + 1))]
 
 
 def _labels(y: Tensor) -> Tensor:
     if y.dim() > 1 and y.shape[1:].numel() > 1:
-        raise InvalidValueError(f"class_weight needs one label a sample, these have shape {tuple(y.shape)}")
+        raise InvalidValueError(f"class_weight needs one label per sample, but the labels have shape {tuple(y.shape)}")
     if y.is_floating_point() and bool((y != y.round()).any()):
-        raise InvalidValueError("class_weight needs labels, these are fractions; give (X, y, weight) instead")
+        raise InvalidValueError(
+            "class_weight needs integer labels, but these are fractions; pass (X, y, weight) instead"
+        )
     return y.long().reshape(-1)

@@ -1,6 +1,6 @@
-"""Which samples make up each batch of an epoch: a function of the seed, the stage and the epoch alone.
+"""The samples of each batch, which depend only on the seed, the stage and the epoch.
 
-So a run that resumes, or a member of a population, sees the batches that an uninterrupted run of its own would.
+A run that resumes, or a member of a population, therefore sees the same batches as an uninterrupted run on its own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from metricfit.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class Order:
-    """How an epoch is cut into batches.
+    """How an epoch is divided into batches.
 
-    Batches are of nearly equal size, so that no last one is too small to measure a metric on: 1,025 samples by 1,024
-    are 513 and 512. ``stratified`` deals each class over the batches and gives a positive to those without one;
-    ``oversample`` repeats positives until they are that share of the epoch.
+    Batches have nearly equal sizes, so that the last one is not too small to compute a metric: with a batch size of
+    1,024, 1,025 samples make batches of 513 and 512.
+
+    Args:
+        batch_size: Maximum number of samples per batch.
+        stratified: Distribute each class evenly over the batches, and add a positive to batches without one.
+        oversample: Repeat positives until they are this share of the epoch.
     """
 
     batch_size: int
@@ -30,75 +34,77 @@ class Order:
 
     def __post_init__(self) -> None:
         if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
-            raise InvalidValueError(f"batch_size must be at least 1, a whole number, got {self.batch_size}")
+            raise InvalidValueError(f"batch_size must be an integer of at least 1, got {self.batch_size}")
         if self.oversample is not None and not 0.0 < self.oversample < 1.0:
             raise InvalidValueError(
                 f"oversample is the share of positives to reach, strictly between 0 and 1, got {self.oversample}"
             )
 
     def batches(self, labels: Tensor, seed: int, stage: int, epoch: int, steps: int | None = None) -> list[Tensor]:
-        """The numbers of the samples in each batch of an epoch, of samples with these labels (on the CPU)."""
-        labels = _one_each(labels)
+        """Return the sample numbers of each batch of an epoch, for samples with these labels (on the CPU)."""
+        labels = _as_row(labels)
         generator = torch.Generator().manual_seed(seed_of(seed, stage, epoch))
         chosen = torch.arange(len(labels))
         if self.oversample is not None:
-            chosen = torch.cat([chosen, _extra(labels, self.oversample, generator)])
+            chosen = torch.cat([chosen, _draw_positives(labels, self.oversample, generator)])
         shuffled = chosen[torch.randperm(len(chosen), generator=generator)]
         steps = steps or self.steps(len(chosen))
         if not self.stratified:
             return list(shuffled.tensor_split(steps))
-        by_class = shuffled[labels[shuffled].argsort(stable=True)]  # each class in a row, dealt like cards
-        dealt = [by_class[at::steps] for at in range(steps)]
+        by_class = shuffled[labels[shuffled].argsort(stable=True)]  # sorted by class, then dealt like cards
+        dealt = [by_class[start::steps] for start in range(steps)]
         positives = (labels > 0).nonzero().flatten()
         return [
-            hand if bool((labels[hand] > 0).any()) else torch.cat([hand, _one_of(positives, generator)])
+            hand if bool((labels[hand] > 0).any()) else torch.cat([hand, _draw_one(positives, generator)])
             for hand in dealt
         ]
 
     def steps(self, samples: int) -> int:
-        """How many batches that many samples make."""
+        """Return the number of batches for a number of samples."""
         return max(1, -(-samples // self.batch_size))
 
     def steps_of(self, labels: Tensor) -> int:
-        """How many batches an epoch has, repeated positives included."""
-        extra = 0 if self.oversample is None else _missing(labels, self.oversample)
+        """Return the number of batches per epoch, including repeated positives."""
+        extra = 0 if self.oversample is None else _count_missing(labels, self.oversample)
         return self.steps(len(labels) + extra)
 
     def check(self, labels: Tensor) -> None:
-        """Refuse options that these labels have no meaning under."""
+        """Check that the options make sense for these labels."""
         if not (self.stratified or self.oversample is not None):
             return
-        labels = _one_each(labels)
+        labels = _as_row(labels)
         option = "stratified" if self.stratified else "oversample"
         if labels.dim() != 1:
-            raise InvalidValueError(f"{option} batches need one label a sample, these have shape {tuple(labels.shape)}")
+            raise InvalidValueError(
+                f"{option} batches need one label per sample, but the labels have shape {tuple(labels.shape)}"
+            )
         if not bool((labels > 0).any()) or bool((labels > 0).all()):
             raise InvalidValueError(
                 f"{option} batches need positives and negatives; all labels are {labels[0].item():g}"
             )
 
 
-def _one_each(labels: Tensor) -> Tensor:
-    """A column of labels as a row; others as they are."""
+def _as_row(labels: Tensor) -> Tensor:
+    """Turn a column of labels into a row; other shapes are unchanged."""
     return labels.squeeze(1) if labels.dim() == 2 and labels.shape[1] == 1 else labels
 
 
-def _extra(labels: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Positives to add, drawn with replacement, until they are a share of the whole."""
+def _draw_positives(labels: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Draw positives with replacement until they are the given share of all samples."""
     positives = (labels > 0).nonzero().flatten()
-    return positives[torch.randint(len(positives), (_missing(labels, share),), generator=generator)]
+    return positives[torch.randint(len(positives), (_count_missing(labels, share),), generator=generator)]
 
 
-def _missing(labels: Tensor, share: float) -> int:
+def _count_missing(labels: Tensor, share: float) -> int:
     positives = int((labels > 0).sum())
     return max(0, round(share * (len(labels) - positives) / (1 - share)) - positives)
 
 
-def _one_of(these: Tensor, generator: torch.Generator) -> Tensor:
-    return these[torch.randint(len(these), (1,), generator=generator)]
+def _draw_one(numbers: Tensor, generator: torch.Generator) -> Tensor:
+    return numbers[torch.randint(len(numbers), (1,), generator=generator)]
 
 
 def seed_of(*parts: int | str) -> int:
-    """A seed from several numbers, such that no two lists of them share one but by accident."""
+    """Derive a seed from several values; different values give different seeds, except by accident."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
