@@ -23,7 +23,7 @@ def sample(n, *, seed=0, ties=None, weighted=False):
 def page(s, y, w=None, *, threshold=0.4, metric="f1", requirements=()):
     """What the page would carry; that it does is a test of its own."""
     required = [metrics.parse_requirement(each) for each in requirements]
-    return decoded(module.stops(s, y, w, threshold, get_metric(metric), required).payload())
+    return decoded(module.compute_stops(s, y, w, threshold, get_metric(metric), required).payload())
 
 
 def brute_force(s, y, w, t):
@@ -52,7 +52,7 @@ def test_the_page_carries_it():
     html = report.render(report.Report("t", "h", "v", [report.scores(s, y, weight=w, **settings)]))
     (data,) = carried(html)
     required = [metrics.parse_requirement("recall >= 0.9")]
-    assert data == module.stops(s, y, w, 0.4, get_metric("fbeta(beta=3)"), required).payload()
+    assert data == module.compute_stops(s, y, w, 0.4, get_metric("fbeta(beta=3)"), required).payload()
 
 
 def test_values_are_the_librarys_to_the_bit():
@@ -69,7 +69,7 @@ def test_many_scores_keep_the_thresholds_that_matter():
     required = ["precision >= 0.6", "recall >= 0.5"]
     found = page(s, y, threshold=0.123456, metric="mcc", requirements=required)
     assert not found.complete
-    assert len(found.thresholds) <= module.MOST + 3
+    assert len(found.thresholds) <= module.MAX_STOPS + 3
     best = curves.best_threshold(s, y, "mcc", required)
     at = stop_for(found.thresholds, best.threshold)
     assert found.thresholds[at] == best.threshold
@@ -127,7 +127,9 @@ def test_requirements_are_met_where_the_library_says():
 @pytest.mark.parametrize("required", [["recall >= 0.8"], ["precision >= 0.75"], ["recall >= 0.6", "precision >= 0.5"]])
 def test_the_shaded_stretches_are_where_thresholds_are_feasible(required):
     s, y, _ = sample(150, ties=100)
-    spans = module.stops(s, y, None, 0.5, get_metric("f1"), list(map(metrics.parse_requirement, required))).spans
+    spans = module.compute_stops(
+        s, y, None, 0.5, get_metric("f1"), list(map(metrics.parse_requirement, required))
+    ).spans
     for t in np.linspace(0.0025, 0.9975, 200):
         counts = Counts(*brute_force(s, y, None, t))
         feasible = all(bool(metrics.parse_requirement(each).holds(counts)) for each in required)

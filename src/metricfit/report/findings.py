@@ -1,4 +1,4 @@
-"""What is said about a model in plain words: after training, and on other rows."""
+"""The verdicts about a model, in sentences: after training, and on other rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import RequirementValue
-from metricfit.report import formatting as words
+from metricfit.report import formatting
 from metricfit.tabular import MetricClassifier
 
 Pair = tuple[float, float]
 
 
 def verdict_of_fit(model: MetricClassifier) -> str:
-    """What the out-of-fold value means for new rows, whether requirements are met, and what to do next."""
+    """Say what the out-of-fold value means for new rows, whether requirements are met, and what to do next."""
     lower_is_better = get_metric(model.metric).minimize
     optimism = "slightly higher, which is worse" if lower_is_better else "slightly lower"
     decision = "threshold was" if model.threshold_ is not None else "offsets of the classes were"
@@ -27,10 +27,10 @@ def verdict_of_fit(model: MetricClassifier) -> str:
             "threshold; choose other requirements with MetricClassifier.load(...).rethreshold(subject_to=...).",
         )
     elif model.requirements_:
-        met = "; ".join(f"{text} ({words.value(result.value)})" for text, result in model.requirements_.items())
+        met = "; ".join(f"{text} ({formatting.value(result.value)})" for text, result in model.requirements_.items())
         sentences.append(f"Met on these rows: {met}. A requirement that is met with little room may fail on new rows.")
     if len(model.classes_) == 2:
-        sentences.append("metricfit compare tells whether a simpler method does as well.")
+        sentences.append("metricfit compare shows whether a simpler method does as well.")
     else:
         sentences.append("Check the model on rows that it was not trained on: metricfit evaluate.")
     return " ".join(sentences)
@@ -44,31 +44,34 @@ def verdict_of_evaluation(
     *,
     threshold: float | None = None,
 ) -> str:
-    """What labelled rows say about a model: how it does beside training, and whether requirements hold.
+    """Say how a model does on labelled rows compared with training, and whether its requirements hold there.
 
     Args:
         model: The model.
         counts: The counts of its decisions on the rows.
         value: Its metric on the rows.
         interval: The 95 % interval of the value; None if the rows are of one class.
-        threshold: The threshold, if it was not the model's own.
+        threshold: The threshold, if it was not the model's.
+
+    Returns:
+        A few sentences.
     """
     if interval is None:
-        said = "These rows are all of one class, so they do not say how the model tells classes apart."
+        sentence = "These rows are all of one class, so they do not say how the model tells classes apart."
     elif threshold is not None:
-        said = f"This is at the threshold that was given; the model's own is {model.threshold_:.4g}."
+        sentence = f"This is at the threshold that was given; the model's own is {model.threshold_:.4g}."
     else:
-        said = _beside_training(model, counts, value, interval)
+        sentence = _compare_with_training(model, counts, value, interval)
     results = requirements_on(model, counts)
     held = (
-        f" The requirement {text} {'holds' if result.met else 'does not hold'} here ({words.value(result.value)})."
+        f" The requirement {text} {'holds' if result.met else 'does not hold'} here ({formatting.value(result.value)})."
         for text, result in results.items()
     )
-    return said + "".join(held)
+    return sentence + "".join(held)
 
 
 def requirements_on(model: MetricClassifier, counts: Counts) -> Mapping[str, RequirementValue]:
-    """For each of the model's requirements its value on these counts, and whether that meets the bound."""
+    """Return, for each of the model's requirements, its value on these counts and whether that meets the bound."""
     results = {}
     for requirement in as_requirements(model.subject_to):
         value = float(requirement.metric(counts).squeeze(-1))
@@ -76,23 +79,23 @@ def requirements_on(model: MetricClassifier, counts: Counts) -> Mapping[str, Req
     return results
 
 
-def _beside_training(model: MetricClassifier, counts: Counts, value: float, interval: Pair) -> str:
-    """Whether the value of training is one that these rows allow, and how much they can tell."""
-    before, (low, high) = words.value(model.value_), interval
+def _compare_with_training(model: MetricClassifier, counts: Counts, value: float, interval: Pair) -> str:
+    """Say whether the rows are consistent with the value of training, and how precise they are."""
+    before, (low, high) = formatting.value(model.value_), interval
     if low <= model.value_ <= high:
         return (
-            f"In line with training, where it was {before} out of fold. {_how_much_rows_can_tell(model, counts)} they "
-            f"are consistent with any value from {words.between(interval)}, so a smaller difference would not show."
+            f"In line with training, where it was {before} out of fold. {_describe_rows(model, counts)} they are "
+            f"consistent with any value from {formatting.between(interval)}, so a smaller difference would not show."
         )
     better = (model.value_ < low) != get_metric(model.metric).minimize
     advice = "" if better else " Look for what differs in these rows before relying on the model."
     return (
         f"{'Better' if better else 'Worse'} than in training, where it was {before} out of fold: that is outside the "
-        f"interval of these rows, {words.between(interval)}.{advice}"
+        f"interval of these rows, {formatting.between(interval)}.{advice}"
     )
 
 
-def _how_much_rows_can_tell(model: MetricClassifier, counts: Counts) -> str:
+def _describe_rows(model: MetricClassifier, counts: Counts) -> str:
     rows = int(counts.n.reshape(-1)[0])
     if len(model.classes_) == 2:
         return f"These are {rows:,} rows, {int(counts.positives.reshape(-1)[0]):,} of them “{model.pos_label_}”;"

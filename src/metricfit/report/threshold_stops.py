@@ -1,6 +1,6 @@
-"""Stops: the thresholds that the explorer can stand at, with the counts and every metric's value at each.
+"""The stops of the explorer: the thresholds that it can show, with the counts and all metrics at each of them.
 
-All of it is computed here, by the library's own formulas; the page only looks it up. A threshold t decides as the
+Everything is computed here, with the library's formulas; the page only looks it up. A threshold t decides as the
 smallest stop that is at least t, so with a stop at every distinct score the page is exact everywhere.
 """
 
@@ -22,10 +22,10 @@ from metricfit.metrics.curves import InfeasibleError, best_threshold
 from metricfit.metrics.metric import MetricFactory
 from metricfit.metrics.registry import find
 from metricfit.metrics.sweep import one_class, sweep
-from metricfit.report import formatting as words
+from metricfit.report import formatting
 
 Floats = npt.NDArray[np.float64]
-MOST = 2000
+MAX_STOPS = 2000
 GRID = np.arange(1001) / 1000  # what the slider goes through, and what people type
 NOTED_SPANS = 50
 COUNTS = ("tp", "fp", "fn", "tn")
@@ -51,12 +51,12 @@ class Stops:
     spans: list[tuple[float, float]]
 
     def at(self, threshold: float) -> int:
-        """The number of the stop that decides as this threshold does."""
+        """Return the index of the stop that decides as this threshold does."""
         return int(np.searchsorted(self.thresholds, threshold))
 
     def decides_alike(self, a: int, b: int) -> bool:
-        """Whether no sample's score lies between two stops."""
-        return all(float(each[a, 0]) == float(each[b, 0]) for each in self.counts)
+        """Return whether no sample's score lies between two stops."""
+        return all(float(count[a, 0]) == float(count[b, 0]) for count in self.counts)
 
     def payload(self) -> dict[str, Any]:
         """What the page's script looks up. Numbers are the bytes of little-endian doubles in base64, hence exact."""
@@ -64,14 +64,14 @@ class Stops:
             "thresholds": packed(self.thresholds),
             "labels": self.labels,
             "counts": {name: packed(getattr(self.counts, name).squeeze(-1).numpy()) for name in COUNTS},
-            "metrics": {name: packed(given) for name, given in self.metrics.items()},
-            "met": {name: "".join(map(str, given.astype(int))) for name, given in self.met.items()},
+            "metrics": {name: packed(values) for name, values in self.metrics.items()},
+            "met": {name: "".join(map(str, held.astype(int))) for name, held in self.met.items()},
             "complete": self.complete,
             "chosen": self.chosen,
         }
 
 
-def stops(
+def compute_stops(
     scores: Any,
     labels: Any,
     weight: Any,
@@ -79,17 +79,17 @@ def stops(
     metric: Metric,
     requirements: Sequence[Requirement],
 ) -> Stops:
-    """The stops of a set of scores.
+    """Compute the stops of a set of scores.
 
-    They are all distinct scores, or if there are more than 2,000 a choice of them and every threshold of up to three
-    decimals; always with 0.5, the chosen threshold and the best.
+    These are all distinct scores. If there are more than 2,000, they are a selection of the scores and all thresholds
+    with up to three decimals. 0.5, the chosen threshold and the best one are always among them.
     """
     falling, counts = sweep(scores, labels, weight)
     distinct = falling.flip(0).numpy()
-    counts = counts.map(lambda given: given.flip(0))
+    counts = counts.map(lambda values: values.flip(0))
     feasible = np.ones(len(distinct), dtype=bool)
-    for each in requirements:
-        feasible &= each.forgives(one_class(each, counts)).numpy()
+    for requirement in requirements:
+        feasible &= requirement.forgives(one_class(requirement, counts)).numpy()
     try:
         best = best_threshold(scores, labels, metric, list(requirements), weight=weight).threshold
     except InfeasibleError:
@@ -102,13 +102,16 @@ def stops(
     thresholds = np.unique(np.concatenate([distinct[kept], round_numbers, [threshold, math.inf]]))
     source = np.searchsorted(distinct, thresholds)
     below = [distinct[at - 1] if at else -math.inf for at in source]
-    counts = counts.map(lambda given: given[torch.from_numpy(source)])
+    counts = counts.map(lambda values: values[torch.from_numpy(source)])
     return Stops(
         thresholds=thresholds,
-        labels=[words.threshold(at, above) for at, above in zip(thresholds, below, strict=True)],
+        labels=[formatting.threshold(at, above) for at, above in zip(thresholds, below, strict=True)],
         counts=counts,
-        metrics={each.name: one_class(each, counts).numpy() for each in shown_metrics(metric, requirements)},
-        met={str(each): each.forgives(one_class(each, counts)).numpy() for each in requirements},
+        metrics={shown.name: one_class(shown, counts).numpy() for shown in shown_metrics(metric, requirements)},
+        met={
+            str(requirement): requirement.forgives(one_class(requirement, counts)).numpy()
+            for requirement in requirements
+        },
         distinct=len(distinct) - 1,
         complete=complete,
         chosen=int(np.searchsorted(thresholds, threshold)),
@@ -118,17 +121,17 @@ def stops(
 
 
 def shown_metrics(metric: Metric, requirements: Sequence[Requirement] = ()) -> list[Metric]:
-    """The metrics of a page: the judged one, those required, and every metric of the library. Of those with
-    parameters, F-beta is shown with 2 and 0.5; the others have no usual parameters and are shown if asked for.
+    """Return the metrics of a page: the judged one, the required ones, and all metrics without parameters.
+
+    F-beta is shown with 2 and 0.5; other metrics with parameters are shown only if they are judged or required.
 
     >>> from metricfit import metrics
-    >>> [each.name for each in shown_metrics(metrics.mcc, [metrics.recall >= 0.9])][:3]
+    >>> [metric.name for metric in shown_metrics(metrics.mcc, [metrics.recall >= 0.9])][:3]
     ['mcc', 'recall', 'f1']
     """
+    required = [requirement.metric for requirement in requirements]
     usual = [get_metric(name) for name in names() if not isinstance(find(name), MetricFactory)]
-    return list(
-        dict.fromkeys([metric, *(each.metric for each in requirements), *usual, fbeta(beta=2), fbeta(beta=0.5)])
-    )
+    return list(dict.fromkeys([metric, *required, *usual, fbeta(beta=2), fbeta(beta=0.5)]))
 
 
 def packed(numbers: Floats) -> str:
@@ -141,22 +144,22 @@ def packed(numbers: Floats) -> str:
 
 
 def _kept(distinct: Floats, counts: Counts, needed: Sequence[float]) -> npt.NDArray[np.int64]:
-    """Numbers of the distinct scores to keep.
+    """Return the indices of the distinct scores to keep.
 
     Of too many scores, as many are kept evenly by rank and evenly by the positives found, beside the thresholds of
     three decimals: each of these can miss what the others hold where classes are rare or scores crowd.
     """
-    if len(distinct) <= MOST:
+    if len(distinct) <= MAX_STOPS:
         return np.arange(len(distinct))
-    each = (MOST - len(GRID) - len(needed) - 2) // 2
-    by_rank = np.linspace(0, len(distinct) - 1, each).round().astype(np.int64)
-    found = counts.tp.squeeze(-1).flip(0).numpy()
-    by_positives = len(distinct) - 1 - np.searchsorted(found, np.linspace(0, found[-1], each))
+    share = (MAX_STOPS - len(GRID) - len(needed) - 2) // 2
+    by_rank = np.linspace(0, len(distinct) - 1, share).round().astype(np.int64)
+    positives = counts.tp.squeeze(-1).flip(0).numpy()
+    by_positives = len(distinct) - 1 - np.searchsorted(positives, np.linspace(0, positives[-1], share))
     return np.unique(np.concatenate([by_rank, by_positives, np.searchsorted(distinct, needed)]))
 
 
 def _spans(distinct: Floats, feasible: npt.NDArray[np.bool_]) -> list[tuple[float, float]]:
-    """Stretches of [0, 1] where a threshold is feasible. Gaps that no screen can show are closed."""
+    """Return the ranges of [0, 1] in which thresholds are feasible; gaps too small to show are closed."""
     if feasible.all():
         return [(0.0, 1.0)]
     ends = np.clip(distinct, 0, 1)

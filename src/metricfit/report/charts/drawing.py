@@ -91,13 +91,13 @@ class Chart:
         picture = copy.deepcopy(self.picture)
         prefix = f"chart{number}-"
         for element in picture.iter():
-            for name, given in element.attrib.items():
+            for name, value in element.attrib.items():
                 if name == "id":
-                    element.set(name, prefix + given)
+                    element.set(name, prefix + value)
                 elif name == "href":
-                    element.set(name, f"#{prefix}{given.removeprefix('#')}")
+                    element.set(name, f"#{prefix}{value.removeprefix('#')}")
                 else:
-                    element.set(name, given.replace("url(#", f"url(#{prefix}"))
+                    element.set(name, value.replace("url(#", f"url(#{prefix}"))
         return Markup(ElementTree.tostring(picture, encoding="unicode"))
 
 
@@ -170,10 +170,10 @@ def _clean(root: ElementTree.Element) -> None:
     for element in root.iter():
         if LINK in element.attrib:
             element.set("href", element.attrib.pop(LINK))
-        for name, given in element.attrib.items():
-            used.update(re.findall(r"url\(#([^)]+)\)", given))
+        for name, value in element.attrib.items():
+            used.update(re.findall(r"url\(#([^)]+)\)", value))
             if name == "href":
-                used.add(given.removeprefix("#"))
+                used.add(value.removeprefix("#"))
     for element in root.iter():
         if element.get("id") not in used:
             element.attrib.pop("id", None)

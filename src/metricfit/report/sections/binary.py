@@ -14,7 +14,7 @@ from metricfit.metrics.sweep import checked
 from metricfit.report.charts import scores as score_charts
 from metricfit.report.charts.drawing import Chart
 from metricfit.report.page import Section
-from metricfit.report.threshold_stops import COUNTS, Stops, shown_metrics, stops
+from metricfit.report.threshold_stops import COUNTS, Stops, compute_stops, shown_metrics
 
 
 @dataclass(frozen=True)
@@ -78,45 +78,45 @@ def scores(
         raise InvalidValueError(f"classes names the negative and the positive class, got {len(classes)} names")
     s, y, w = s.cpu(), y.cpu(), None if w is None else w.cpu()
     judged, required = get_metric(metric), as_requirements(requirements)
-    found = stops(s, y, w, float(threshold), judged, required)
+    stops = compute_stops(s, y, w, float(threshold), judged, required)
     both = bool((y == 1).any()) and bool((y == 0).any())
     context = {
-        "stops": found,
-        "counts": {name: float(getattr(found.counts, name)[found.chosen, 0]) for name in COUNTS},
+        "stops": stops,
+        "counts": {name: float(getattr(stops.counts, name)[stops.chosen, 0]) for name in COUNTS},
         "metric": judged.name,
-        "metrics": [(each, _formula(each)) for each in shown_metrics(judged, required)],
-        "requirements": [str(each) for each in required],
+        "metrics": [(shown, _formula(shown)) for shown in shown_metrics(judged, required)],
+        "requirements": [str(requirement) for requirement in required],
         "classes": classes,
-        "n": float(found.counts.n[0, 0]),
-        "positives": float(found.counts.positives[0, 0]),
+        "n": float(stops.counts.n[0, 0]),
+        "positives": float(stops.counts.positives[0, 0]),
         "weighted": w is not None,
-        "sweep": score_charts.sweep(found, judged, required),
+        "sweep": score_charts.sweep(stops, judged, required),
         "beside": [
-            score_charts.histograms(s, y, w, classes, found),
+            score_charts.histograms(s, y, w, classes, stops),
             score_charts.calibration(s, y, w, classes[1]),
         ],
-        "charts": _curves(found, s, y, w) if both else [],
-        "presets": _presets(found),
+        "charts": _curves(stops, s, y, w) if both else [],
+        "presets": _presets(stops),
         "one_class": None if both else classes[int(bool((y == 1).any()))],
     }
     return Section(title, "scores.html", context, lead)
 
 
-def _presets(found: Stops) -> list[Preset]:
-    same = found.best is not None and found.decides_alike(found.best, found.chosen)
-    given = [
-        Preset(f"chosen{' and best here' if same else ''}, {found.labels[found.chosen]}", found.chosen),
-        Preset("0.5", found.at(0.5)),
+def _presets(stops: Stops) -> list[Preset]:
+    same = stops.best is not None and stops.decides_alike(stops.best, stops.chosen)
+    presets = [
+        Preset(f"chosen{' and best here' if same else ''}, {stops.labels[stops.chosen]}", stops.chosen),
+        Preset("0.5", stops.at(0.5)),
     ]
-    if found.best is not None and not same:
-        given.append(Preset(f"best here, {found.labels[found.best]}", found.best))
-    return given
+    if stops.best is not None and not same:
+        presets.append(Preset(f"best here, {stops.labels[stops.best]}", stops.best))
+    return presets
 
 
-def _curves(found: Stops, s: Tensor, y: Tensor, w: Tensor | None) -> list[Chart]:
+def _curves(stops: Stops, s: Tensor, y: Tensor, w: Tensor | None) -> list[Chart]:
     return [
-        score_charts.roc(found, auroc(s, y, w)),
-        score_charts.precision_recall(found, average_precision(s, y, w)),
+        score_charts.roc(stops, auroc(s, y, w)),
+        score_charts.precision_recall(stops, average_precision(s, y, w)),
     ]
 
 
