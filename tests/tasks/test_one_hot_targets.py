@@ -155,11 +155,22 @@ def test_fit_judges_what_a_loader_gives():
         return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=2)
 
     model = nn.Linear(CLASSES, CLASSES)
-    with pytest.raises(ValueError, match="rows of the training labels"):
+    with pytest.raises(ValueError, match=r"rows of the training labels \(24 rows, all that the first epoch gave\)"):
         fit(model, loader(smoothed(one_hot)), MetricLoss("f1"), epochs=1, progress=False)
-    with pytest.warns(OneHotTargetWarning):
+    with pytest.warns(OneHotTargetWarning, match="24 rows"):
         fit(model, loader(one_hot), MetricLoss("f1"), epochs=1, progress=False)
     fit(model, loader(several_labels), MetricLoss("f1"), epochs=1, progress=False)
+
+
+@pytest.mark.parametrize("first_rows", [lambda one_hot: one_hot, smoothed], ids=["one-hot", "shares"])
+def test_fit_does_not_judge_the_first_batches_of_a_loader(first_rows):
+    x, one_hot, _ = data(40)
+    y = several(40)
+    y[:16] = first_rows(one_hot)[:16]
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OneHotTargetWarning)
+        fit(nn.Linear(CLASSES, CLASSES), loader, MetricLoss("f1"), epochs=2, progress=False)
 
 
 def test_a_population_is_judged_as_one_model_is():

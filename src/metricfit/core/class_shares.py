@@ -14,6 +14,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
+from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.types import Task
 from metricfit.core.validation import looks_at_values
 from metricfit.errors import InvalidValueError
@@ -41,29 +42,35 @@ def targets_judged() -> Iterator[None]:
 
 
 class TargetJudge:
-    """Looks at the targets of one loss, or one set, batch by batch, until it is known how to read them.
+    """Looks at the targets of one loss, or of one data set, batch by batch, until it is known how to read them.
 
-    Args:
-        fewest_shares: the number of rows that must be seen before fractions that sum to 1 are refused.
+    Attributes:
+        rows: The number of rows seen.
+        fractions: Whether a row had an entry other than 0 and 1.
+        settled: Whether nothing is left to find: a row did not sum to 1, or the warning was given.
     """
 
-    def __init__(self, fewest_shares: int = 1) -> None:
-        self.fewest_shares = fewest_shares
+    def __init__(self) -> None:
         self.rows = 0
         self.fractions = False
         self.settled = False
 
     def look(self, target: Tensor, ignore_index: int | None = None, name: str = "target") -> None:
-        """Look at another part of the targets.
+        """Look at another part of the targets and judge what was seen so far.
 
         Args:
             target: ``(n, c)``, about to be read as multilabel.
-            ignore_index: rows that hold this label are left out.
-            name: what messages call the target.
+            ignore_index: Rows that hold this label are left out.
+            name: What messages call the target.
 
         Raises:
-            InvalidValueError: all rows so far sum to 1, and not all entries are 0 or 1.
+            InvalidValueError: All rows so far sum to 1, and not all entries are 0 or 1.
         """
+        self.observe(target, ignore_index)
+        self.conclude(f"{name} {tuple(target.shape)}", stacklevel=6)
+
+    def observe(self, target: Tensor, ignore_index: int | None = None) -> None:
+        """Add another part of the targets to what was seen, without judging it. The arguments are those of ``look``."""
         if self.settled or not len(target):
             return
         y = target.detach()
@@ -76,27 +83,42 @@ class TargetJudge:
             rows, all_sum_to_1, fractions = torch.stack([kept.sum(), sums_to_1.all(), has_fractions.any()]).tolist()
         except RuntimeError:  # vmap hides the values
             return
-        if not rows:
-            return
-        if not all_sum_to_1:
-            self.settled = True
-            return
         self.rows += rows
         self.fractions |= bool(fractions)
-        if self.fractions and self.rows >= self.fewest_shares:
+        self.settled = not all_sum_to_1
+
+    def add_other_ranks(self, device: torch.device) -> None:
+        """Add what the other processes of a distributed run have seen; all of them must call this."""
+        facts = torch.tensor([self.rows, int(self.fractions), int(self.settled)], device=device)
+        rows, fractions, settled = sum_over_ranks(facts).tolist()
+        self.rows, self.fractions, self.settled = rows, fractions > 0, settled > 0
+
+    def conclude(self, name: str, stacklevel: int = 2) -> None:
+        """Judge the rows that were seen.
+
+        Args:
+            name: What messages call the target.
+            stacklevel: The frame that a warning is reported for, as in ``warnings.warn``.
+
+        Raises:
+            InvalidValueError: All rows sum to 1, and not all entries are 0 or 1.
+        """
+        if self.settled or not self.rows:
+            return
+        if self.fractions:
             raise InvalidValueError(
-                f"the rows of the {name} {tuple(target.shape)} sum to 1 and are not all 0 or 1: they can be read as "
+                f"the rows of the {name} sum to 1 and are not all 0 or 1: they can be read as "
                 "multiclass with soft targets (class shares that sum to 1) or as multilabel (each class a yes or no); "
                 "say which with task='multiclass' or task='multilabel'"
             )
-        if not self.fractions and self.rows >= FEWEST_ROWS:
+        if self.rows >= FEWEST_ROWS:
             self.settled = True
             warnings.warn(
-                f"each row of the {name} {tuple(target.shape)} has exactly one label, and it is read as multilabel: "
+                f"each row of the {name} has exactly one label, and it is read as multilabel: "
                 "each class a yes or no. If the classes exclude each other, say task='multiclass', or pass class "
                 "numbers (n,), target.argmax(1); if not, task='multilabel' says so and ends this warning",
                 OneHotTargetWarning,
-                stacklevel=5,
+                stacklevel=stacklevel,
             )
 
 

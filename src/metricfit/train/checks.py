@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.constraints import RankingConstraint, RequirementConstraint
-from metricfit.core.class_shares import FEWEST_ROWS, TargetJudge
+from metricfit.core.class_shares import TargetJudge
 from metricfit.core.tasks import READINGS, canonical
 from metricfit.core.validation import check_labels
 from metricfit.errors import InvalidTypeError, InvalidValueError
@@ -129,26 +129,33 @@ def check_validation_target(logits: Tensor, target: Tensor, stages: Sequence[Sta
     check_validation(stages, logits, target, name)
 
 
-def judge_target(
-    logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str, judge: TargetJudge | None = None
-) -> None:
+def judge_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str) -> None:
     """Refuse, or warn about, targets that look like class shares but would be read as multilabel.
 
     Args:
         logits: Outputs for a few samples.
-        target: The labels of the whole set, or of the next batch.
+        target: The labels of the whole set.
         stages: The stages; a stage whose losses all have a ``task`` is not checked.
         name: The name of the labels in messages.
-        judge: Keeps what earlier batches have shown.
 
     Raises:
         InvalidValueError: The labels can be read in two ways.
     """
+    if _reads_by_shape(logits, target, stages):
+        TargetJudge().look(target, _ignored_label(stages), name)
+
+
+def _reads_by_shape(logits: Tensor, target: Tensor, stages: Sequence[Stage]) -> bool:
+    """Whether a stage reads targets ``(n, c)`` as multilabel only because of their shape."""
     if logits.dim() != 2 or logits.shape[1] == 1 or target.shape[1:] != logits.shape[1:]:
-        return
-    if any(_leaves_task_open(stage) for stage in stages):
-        ignored = ignored_by(*(stage.objective for stage in stages))
-        (judge or TargetJudge()).look(target, ignored.pop() if len(ignored) == 1 else None, name)
+        return False
+    return any(_leaves_task_open(stage) for stage in stages)
+
+
+def _ignored_label(stages: Sequence[Stage]) -> int | None:
+    """The label that the objectives ignore, if there is exactly one."""
+    ignored = ignored_by(*(stage.objective for stage in stages))
+    return ignored.pop() if len(ignored) == 1 else None
 
 
 def _leaves_task_open(stage: Stage) -> bool:
@@ -166,7 +173,7 @@ class LoaderCheck:
     def __init__(self, model: nn.Module, stages: Sequence[Stage]) -> None:
         self.model, self.stages = model, stages
         self.logits: Tensor | None = None
-        self.judge = TargetJudge(fewest_shares=FEWEST_ROWS)
+        self.judge = TargetJudge()
 
     def __call__(self, batch: Batch, number: int, expected: int | None) -> Batch:
         """Return the batch if its labels go with the model's outputs.
@@ -186,8 +193,18 @@ class LoaderCheck:
             with randomness.seeded(0):
                 self.logits = sample_logits(self.model, batch.x)
         check_target(self.logits, batch.y, self.stages, _batch_name(number, expected), part=True)
-        judge_target(self.logits, batch.y, self.stages, "training labels", self.judge)
+        if _reads_by_shape(self.logits, batch.y, self.stages):
+            self.judge.observe(batch.y, _ignored_label(self.stages))
         return batch
+
+    def end_epoch(self, device: torch.device) -> None:
+        """Judge the labels of the whole first epoch, of all ranks; every rank must call this.
+
+        Raises:
+            InvalidValueError: The labels can be read in two ways.
+        """
+        self.judge.add_other_ranks(device)
+        self.judge.conclude(f"training labels ({self.judge.rows} rows, all that the first epoch gave)")
 
 
 def _batch_name(number: int, expected: int | None) -> str:

@@ -135,6 +135,8 @@ class SingleRun(TrainingRun):
                 expected = self.train.expected_batches
                 loaded = (self.check_batch(batch, number, expected) for number, batch in enumerate(loaded, first))
             yield from loaded
+            if stage == epoch == first == 0:  # a run that is resumed within the epoch has not seen all of its labels
+                self.check_batch.end_epoch(device)
             return
         assert self.data.labels is not None
         batches = self.order.batches(self.data.labels, self.seed, stage, epoch)[first:]
