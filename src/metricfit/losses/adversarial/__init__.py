@@ -1,4 +1,4 @@
-"""Adversarial prediction: the loss, the zero-sum game behind it, and the solver of that game."""
+"""Adversarial prediction: the loss, the zero-sum game that defines it, and the solver of this game."""
 
 from metricfit.losses.adversarial.adversarial_loss import AdversarialLoss
 

@@ -1,4 +1,4 @@
-"""AdversarialLoss: training against the worst labels that the scores cannot tell from the true ones."""
+"""AdversarialLoss: training against an adversary that chooses the labels of the batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement
 
-#: A metric is tried at this many samples when the loss is made, so that one that cannot be taken is refused there.
+#: The constructor tries the metric on this many samples, so that unsuitable metrics are refused there.
 TRIAL = 12
 
 
@@ -30,42 +30,48 @@ class AdversarialLoss(ColumnLoss):
     .. math:: L(x) = \max_Q \min_P \; E_{\hat y \sim P,\; \check y \sim Q}\big[\ell(\hat y, \check y)
         + x^\top (\check y - y)\big]
 
-    A predictor P and an adversary Q choose label vectors of the whole batch at random; :math:`\ell` is one minus the
-    metric of the predicted against the adversary's labels (the metric itself where lower is better), and the
-    adversary is paid the logits of the labels it changes. L is convex in the logits, at least the loss of the best
-    prediction, and its gradient is :math:`q - y`: the adversary's marginal probabilities less the labels.
+    A predictor P and an adversary Q choose random label vectors of the whole batch. :math:`\ell` is one minus the
+    metric of the predicted labels against the adversary's labels (the metric itself if lower is better), and the
+    adversary gains the logits of the labels it changes. L is convex in the logits and at least the loss of the best
+    prediction. Its gradient is :math:`q - y`, the marginal probabilities of the adversary minus the labels.
 
-    It takes metrics that are affine in tp and tn at fixed numbers of predicted and of true positives, found by probing
-    the formula: accuracy, f1, fbeta, precision, recall, fpr, fnr, specificity, npv, balanced_accuracy, informedness,
-    markedness, mcc, kappa, fowlkes_mallows, cost, tversky with alpha + beta = 1. Others, such as gmean, are refused.
+    The metric must be affine in tp and tn at fixed numbers of predicted and of true positives, which is checked by
+    evaluating the formula: accuracy, f1, fbeta, precision, recall, fpr, fnr, specificity, npv, balanced_accuracy,
+    informedness, markedness, mcc, kappa, fowlkes_mallows, cost, tversky with alpha + beta = 1.
+    Others, such as gmean, are refused.
 
     Args:
-        metric: a Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
-        subject_to: requirements such as ``"recall >= 0.9"``, on metrics of the same kind. As in the paper they bind the
-            predictor: its expected value of the metric against the true labels must reach the bound. One whose
-            metric needs positives (or negatives) is left out of batches that have none.
-        one_class: the value where all labels are of one class and are predicted so. None takes the formula's, which for
-            f1 without positives is 0/0 and so 0. 1.0 is what the package ap-perf does for such batches
-            (``special_case_positive`` and ``special_case_negative``); with small batches of rare positives it teaches
-            more.
-        tol: how far the value may be from the game's. It is checked; a RuntimeWarning says where it was not reached.
-            (The package's 100 steps of ADMM left 0.004 to 0.04 on batches of 6 to 20.)
-        ignore_index: samples with this target are left out of the game.
-        sync: in a distributed run, gather the logits and labels of all ranks, in training mode with gradients enabled,
-            and play one game of the whole batch on every rank, so that the gradient is that of the whole batch. If
-            False, every rank plays a game of its own samples, and DistributedDataParallel averages their gradients.
+        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
+        subject_to: Requirements such as ``"recall >= 0.9"``, on metrics of the same kind. As in the paper they apply to
+            the predictor: its expected value of the metric against the true labels must reach the bound. A requirement
+            whose metric needs positives (or negatives) is ignored in batches that have none.
+        one_class: The value of a batch whose labels are all of one class and are all predicted correctly. None uses the
+            formula, which for f1 without positives is 0/0, that is 0. The package ap-perf uses 1.0 for such batches
+            (``special_case_positive`` and ``special_case_negative``); with small batches of rare positives this gives
+            more useful gradients.
+        tol: Maximum error of the value of the game. It is checked, and a RuntimeWarning reports if it was not reached.
+            (100 steps of ADMM in the package ap-perf left 0.004 to 0.04 on batches of 6 to 20.)
+        ignore_index: Samples with this target are ignored.
+        sync: In a distributed run, gather the logits and labels of all ranks, in training mode with gradients enabled,
+            and solve the game of the whole batch on every rank, so that the gradient is that of the whole batch. If
+            False, every rank solves the game of its own samples, and DistributedDataParallel averages the gradients.
 
-    For binary logits and labels 0 or 1. The loss is not a mean: a batch is one game, whose first part is the metric's
-    and whose second is a sum over samples, so learning rates depend on the batch size. The game is solved on the CPU,
-    in float64, whatever the device. vmap plays the members' games one by one; torch.compile breaks its graph there.
-    ``weight`` is refused. Without samples the loss is 0.
+    Raises:
+        ValueError: If the metric is not affine in this sense, or ``one_class`` or ``tol`` is out of range.
 
-    >>> loss = AdversarialLoss("f1")
-    >>> logits = torch.tensor([0.6, 0.5, -0.9], requires_grad=True)
-    >>> value = loss(logits, torch.tensor([1, 0, 0]))
-    >>> value.backward()
-    >>> print(f"{value.item():.2f}", (logits.grad + 0.0).numpy().round(2) + 0.0)
-    0.50 [0. 1. 0.]
+    Note:
+        The loss is for binary logits and labels 0 or 1, and it does not accept ``weight``. It is not a mean: it is the
+        value of one game per batch plus a sum over samples, so learning rates depend on the batch size. The game is
+        solved on the CPU in float64, whatever the device. vmap solves the games of the members one by one, and
+        torch.compile breaks its graph there. Without samples the loss is 0.
+
+    Example:
+        >>> loss = AdversarialLoss("f1")
+        >>> logits = torch.tensor([0.6, 0.5, -0.9], requires_grad=True)
+        >>> value = loss(logits, torch.tensor([1, 0, 0]))
+        >>> value.backward()
+        >>> print(f"{value.item():.2f}", (logits.grad + 0.0).numpy().round(2) + 0.0)
+        0.50 [0. 1. 0.]
     """
 
     def __init__(
@@ -95,7 +101,19 @@ class AdversarialLoss(ColumnLoss):
         self._tables_of(TRIAL)
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The value of the batch's game."""
+        """Compute the value of the game of the batch.
+
+        Args:
+            logits: Binary logits ``(n,)`` or ``(n, 1)``.
+            target: Labels 0 and 1.
+            weight: Must be None.
+
+        Returns:
+            The loss, a scalar.
+
+        Raises:
+            ValueError: If a weight is passed, the logits are not binary, or the requirements cannot be met.
+        """
         if weight is not None:
             raise InvalidValueError(
                 "AdversarialLoss takes no weights: it counts label vectors of the whole batch, in which a sample is "
@@ -105,24 +123,32 @@ class AdversarialLoss(ColumnLoss):
         if batch.logits.shape[-2] != 1:
             raise InvalidValueError(f"AdversarialLoss is for binary logits, (n,) or (n, 1), got {tuple(logits.shape)}")
         x, y = batch.logits.squeeze(-2), batch.target.squeeze(-2)
-        if batch.weight is not None:  # of ignored samples 0
+        if batch.weight is not None:  # 0 for ignored samples
             kept = batch.weight.squeeze(-2) > 0
             x, y = x[kept], y[kept]
         if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
             x, y = gather_over_ranks(x), gather_over_ranks(y)
         answer = _Adversary.apply
-        if torch.compiler.is_compiling():  # not a decorator, which would load the compiler with this package
+        if torch.compiler.is_compiling():  # not as a decorator, which would import the compiler with this package
             answer = torch.compiler.disable(answer)  # type: ignore[no-untyped-call]
         q, worst = answer(x, y, self)  # type: ignore[no-untyped-call]
-        # By the envelope theorem the adversary is held fixed, and x (q - y) has the loss's gradient.
+        # By the envelope theorem the adversary can be held fixed: x (q - y) has the gradient of the loss.
         loss: Tensor = worst + (x * (q - y)).sum()
         return loss
 
     def adversary(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """The adversary's marginals for binary logits ``(n,)`` and the expected loss it forces; no gradient."""
+        """Compute the optimal strategy of the adversary, without a gradient.
+
+        Args:
+            logits: Binary logits ``(n,)``.
+            target: Labels 0 and 1.
+
+        Returns:
+            The marginal probability of a positive label for each sample, and the expected loss.
+        """
         if not len(logits):
             return torch.zeros_like(logits), logits.new_zeros(())
-        x, y = (given.detach().to("cpu", torch.float64) for given in (logits, target))
+        x, y = (values.detach().to("cpu", torch.float64) for values in (logits, target))
         check_finite(x.sum(), x)
         if not bool(((y == 0) | (y == 1)).all()):
             raise InvalidValueError(
@@ -137,12 +163,12 @@ class AdversarialLoss(ColumnLoss):
         ]
         self._check_reachable(binding, y)
         empty = (x.new_zeros(0, len(x) + 1),) * 2
-        rule_slope, rule_offset = (torch.stack(each) for each in zip(*binding, strict=True)) if binding else empty
-        found = solve(Game(x, y, slope, offset, rule_slope, rule_offset), self.tol)
-        return found.marginal.to(logits), found.loss.to(logits)
+        rule_slope, rule_offset = (torch.stack(tables) for tables in zip(*binding, strict=True)) if binding else empty
+        answer = solve(Game(x, y, slope, offset, rule_slope, rule_offset), self.tol)
+        return answer.marginal.to(logits), answer.loss.to(logits)
 
     def _tables_of(self, n: int) -> list[tuple[Tensor, Tensor]]:
-        """Slope and offset of the loss, then of each requirement's metric, for batches of n; probed once for each n."""
+        """Return slope and offset of the loss, then of the metric of each requirement, for batches of n samples."""
         if n not in self._tables:
             slope, offset = affine_in_tp(self.metric, n)
             if self.one_class is not None:
@@ -161,20 +187,20 @@ class AdversarialLoss(ColumnLoss):
                 )
 
     def extra_repr(self) -> str:
-        """The settings that differ from the defaults."""
-        rules = [f"subject_to={[str(each) for each in self.subject_to]}"] if self.subject_to else []
+        """Return the settings that differ from the defaults."""
+        rules = [f"subject_to={[str(rule) for rule in self.subject_to]}"] if self.subject_to else []
         one_class = [] if self.one_class is None else [f"one_class={self.one_class:g}"]
         return ", ".join([repr(self.metric.name), *rules, *one_class])
 
 
 def _applies(rule: Requirement, y: Tensor) -> bool:
-    """Whether a batch has what a requirement's metric needs."""
-    there = {"positives": bool((y == 1).any()), "negatives": bool((y == 0).any())}
-    return all(there[needed] for needed in rule.metric.needs)
+    """Whether a batch has the positives or negatives that the metric of a requirement needs."""
+    present = {"positives": bool((y == 1).any()), "negatives": bool((y == 0).any())}
+    return all(present[needed] for needed in rule.metric.needs)
 
 
 class _Adversary(torch.autograd.Function):
-    """The adversary's answer, without a gradient; a Function for vmap's sake, which gives it the members' scores."""
+    """The adversary's strategy, without a gradient; a Function, so that vmap can pass the scores of each member."""
 
     @staticmethod
     def forward(logits: Tensor, target: Tensor, loss: AdversarialLoss) -> tuple[Tensor, Tensor]:
@@ -187,11 +213,11 @@ class _Adversary(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        """Each member's game in turn."""
-        *given, loss = inputs
-        x, y = (leading(each, dim, info.batch_size) for each, dim in zip(given, in_dims, strict=False))
+        """Solve the games of the members one after another."""
+        *tensors, loss = inputs
+        x, y = (leading(tensor, dim, info.batch_size) for tensor, dim in zip(tensors, in_dims, strict=False))
         assert x is not None
         assert y is not None
-        answers = [_Adversary.apply(*each, loss) for each in zip(x, y, strict=True)]  # type: ignore[no-untyped-call]
-        q, worst = (torch.stack(each) for each in zip(*answers, strict=True))
+        answers = [_Adversary.apply(*member, loss) for member in zip(x, y, strict=True)]  # type: ignore[no-untyped-call]
+        q, worst = (torch.stack(parts) for parts in zip(*answers, strict=True))
         return (q, worst), (0, 0)

@@ -9,24 +9,35 @@ from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
 
-#: How many numbers of true positives are tried at each pair of margins, at most.
+#: Maximum number of values of tp that are tried at each pair of margins.
 TRIED = 9
-#: How far from a straight line a value may be, as a share of the largest value.
+#: Maximum distance of a value from the straight line, as a share of the largest value.
 STRAIGHT = 1e-9
 
 
 def affine_in_tp(metric: Metric, n: int) -> tuple[Tensor, Tensor]:
-    """``slope`` and ``offset`` ``(n + 1, n + 1)`` with value = slope[k, l] tp + offset[k, l], found by probing.
+    """Find slope and offset of a metric that is affine in tp: value = slope[k, l] tp + offset[k, l].
 
-    Of n samples k are predicted to be positive and l are; the rest of the table follows from tp, since
-    tn = n - k - l + tp. The formula is evaluated at every pair of margins and up to 9 values of tp, all of them for
-    n < 18; one that is no straight line is refused. F1 is one, 2 tp / (k + l), and so are MCC and kappa; the G-mean is
-    not, nor is the Jaccard index. Where k or l is 0 or n there is one tp, and the slope is 0.
+    Of n samples, k are predicted to be positive and l are positive. The other counts follow from tp, because
+    tn = n - k - l + tp. The formula is evaluated at every pair (k, l) and up to 9 values of tp, which are all of them
+    for n < 18. F1, 2 tp / (k + l), is affine, and so are MCC and kappa; the G-mean and the Jaccard index are not.
+    If k or l is 0 or n, only one tp is possible and the slope is 0.
 
-    >>> from metricfit.metrics import f1
-    >>> slope, offset = affine_in_tp(f1, 4)
-    >>> slope[2, 1], offset[2, 1]
-    (tensor(0.6667, dtype=torch.float64), tensor(0., dtype=torch.float64))
+    Args:
+        metric: The metric.
+        n: Number of samples.
+
+    Returns:
+        Slope and offset, both ``(n + 1, n + 1)`` in float64.
+
+    Raises:
+        ValueError: If the metric is not affine in tp, or not finite.
+
+    Example:
+        >>> from metricfit.metrics import f1
+        >>> slope, offset = affine_in_tp(f1, 4)
+        >>> slope[2, 1], offset[2, 1]
+        (tensor(0.6667, dtype=torch.float64), tensor(0., dtype=torch.float64))
     """
     sizes = torch.arange(n + 1, dtype=torch.float64)
     predicted, positive = sizes.unsqueeze(1), sizes
@@ -34,7 +45,7 @@ def affine_in_tp(metric: Metric, n: int) -> tuple[Tensor, Tensor]:
     fewest, most = (-rest).clamp_min(0.0), torch.minimum(predicted, positive)
     fractions = torch.linspace(0.0, 1.0, min(TRIED, n // 2 + 1) if n else 1, dtype=torch.float64)
     tp = (fewest + fractions.reshape(-1, 1, 1) * (most - fewest)).round()
-    tables = Counts(*(each.unsqueeze(-1) for each in (tp, predicted - tp, positive - tp, rest + tp)))
+    tables = Counts(*(cell.unsqueeze(-1) for cell in (tp, predicted - tp, positive - tp, rest + tp)))
     value = metric(tables).reshape(tp.shape)
     if not bool(value.isfinite().all()):
         raise InvalidValueError(
@@ -45,10 +56,10 @@ def affine_in_tp(metric: Metric, n: int) -> tuple[Tensor, Tensor]:
     offset = value[0] - slope * fewest
     bend = (value - slope * tp - offset).abs().amax(0)
     if float(bend.max()) > STRAIGHT * max(1.0, float(value.abs().max())):
-        at = int(bend.argmax())
+        worst = int(bend.argmax())
         raise InvalidValueError(
-            f"{metric.name} is not affine in the true positives at fixed margins: with {at // (n + 1)} predicted and "
-            f"{at % (n + 1)} true positives of {n} samples it is {float(bend.max()):.2g} off a straight line. "
+            f"{metric.name} is not affine in the true positives at fixed margins: with {worst // (n + 1)} predicted "
+            f"and {worst % (n + 1)} true positives of {n} samples it is {float(bend.max()):.2g} off a straight line. "
             "Adversarial prediction is for metrics such as accuracy, f1, fbeta, precision, recall, specificity, "
             "balanced_accuracy, mcc and kappa; MetricLoss takes any"
         )

@@ -1,14 +1,13 @@
-"""A zero-sum game over label vectors: a predictor against an adversary who is paid for high scores.
+"""A zero-sum game over label vectors: a predictor against an adversary that gains the scores of its positives.
 
-Both choose label vectors of n samples at random, the predictor to make the expected loss small, the adversary to make
-it plus the sum of the scores of its positives large. Where the loss is affine in tp at fixed numbers of predicted
-positives k and true ones l, all that matters of a strategy are its marginals for each number of positives, n^2 numbers
-instead of 2^n (Fathony and Kolter 2020, after Wang et al. 2015).
+Both choose random label vectors of n samples. The predictor minimises the expected loss; the adversary maximises the
+loss plus the sum of the scores of its positives. If the loss is affine in tp at fixed numbers k of predicted and l of
+true positives, a strategy is described by its marginals for each number of positives: n^2 numbers instead of 2^n
+(Fathony and Kolter 2020, after Wang et al. 2015).
 
-Few numbers of positives are ever used in an equilibrium. So the game is solved with few, and against the found
-strategies each player's best answer among all label vectors is looked up: for each k the k best samples, by one sort.
-What the two best answers gain is the error of the value, known and not hoped for; while it is too large the
-numbers of positives that gained are let in.
+An equilibrium uses only a few numbers of positives. The game is therefore solved with a few of them. Then the best
+answer of each player among all label vectors is computed: for each k the k best samples, by one sort. What the two best
+answers gain bounds the error of the value. While it is too large, the numbers of positives that gained are added.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from metricfit.losses.adversarial.interior_point import Restricted, Strategies, equilibrium
 
-#: How many numbers of positives come in at a time, for each player, their neighbours not counted.
+#: Maximum number of sizes (numbers of positives) that are added per round and player, without their neighbours.
 NEWCOMERS = 6
 MOST_ROUNDS = 40
 SMALL = 64
