@@ -1,4 +1,4 @@
-"""What the training loop drives: one model, on any device or several, through lightning-fabric."""
+"""The interface between the training loop and the models, and its version for one model, on lightning-fabric."""
 
 from __future__ import annotations
 
@@ -27,73 +27,73 @@ if TYPE_CHECKING:
 
 
 class Learner(ABC):
-    """Members that learn side by side; a single model is one member.
+    """Members that are trained together; a single model is one member.
 
-    ``active`` are those still learning; what goes in and out of ``step`` and ``validate`` is theirs, in that order.
+    ``active`` lists the members that are still trained. The results of ``step`` and ``validate`` are in this order.
     """
 
     active: list[int]
 
     @abstractmethod
     def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
-        """Start a stage: a fresh optimiser and the stage's objective; all members active again.
+        """Start a stage with a new optimizer and the stage's objective; all members are active again.
 
         Args:
             stage: The stage.
             lr: Each member's learning rate.
-            steps: The number of optimiser steps of the whole stage, if it is known.
+            steps: Number of optimizer steps of the whole stage, if it is known.
         """
 
     @abstractmethod
     def step(self, batch: Batch) -> Tensor:
-        """One optimiser step; the members' losses, detached."""
+        """Make one optimizer step and return the members' losses, detached."""
 
     @abstractmethod
     def end_epoch(self) -> None:
-        """Move multipliers and learning rates."""
+        """Update multipliers and learning rates."""
 
     @abstractmethod
     def anneal(self, fraction: float) -> None:
-        """Tell the objective's steps how far the stage has come."""
+        """Set the annealed steps of the objective to the fraction of the stage that is done."""
 
     @abstractmethod
     def validate(self, monitor: Monitor) -> list[Validation]:
-        """Each active member's validation loss and monitored value."""
+        """Return each active member's validation loss and monitored value."""
 
     @abstractmethod
     def observe(self, results: Sequence[Validation]) -> None:
-        """Tell the objectives, and schedulers that wait for it, what validation found."""
+        """Pass the validation results to the objectives and to schedulers that use them."""
 
     @abstractmethod
     def gradient_size(self) -> Tensor:
-        """The sum of absolute gradients of each active member at the last step."""
+        """Return the sum of absolute gradients of each active member at the last step."""
 
     @abstractmethod
     def remember(self, members: Sequence[int]) -> None:
-        """Keep these members' weights as their best."""
+        """Keep the present weights of these members as their best."""
 
     @abstractmethod
     def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The logits of these active members, each of inputs of its own, in eval mode and without gradient."""
+        """Return the logits of these active members, each for its own inputs, in eval mode and without gradient."""
 
     @abstractmethod
     def retire(self, members: Sequence[int]) -> None:
-        """These members stop learning."""
+        """Stop the training of these members."""
 
     @abstractmethod
     def recall(self) -> None:
-        """Take the best weights of all members who have some."""
+        """Restore the best weights of all members that have them."""
 
     def finish(self) -> None:  # noqa: B027 (most learners train the models themselves)
         """Write the final weights into the models, at the end of training."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """All that a checkpoint needs."""
+        """Return everything that a checkpoint needs."""
 
     @abstractmethod
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from there; called after ``begin`` of the same stage."""
+        """Continue from a state; called after ``begin`` of the same stage."""
 
 
 class OneModel(Learner):
@@ -115,7 +115,7 @@ class OneModel(Learner):
         self.active = [0]
 
     def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
-        """A fresh optimiser, and the stage's objective on the device, of all ranks' samples."""
+        """Make a new optimizer, and put the objective, which sees the samples of all ranks, on the device."""
         self.active, self.best, self.stage, self.looked = [0], None, stage, False
         loss = copy.deepcopy(stage.objective).to(self.fabric.device).train()
         self.gathers = over_ranks(loss) if self.fabric.world_size > 1 else False
@@ -127,7 +127,7 @@ class OneModel(Learner):
         self.model.train()
 
     def step(self, batch: Batch) -> Tensor:
-        """Forward, backward, step."""
+        """Make one optimizer step."""
         self.optimizer.zero_grad()
         if self.accumulate == 1:
             loss = self._loss(_counted(self.model(batch.x), batch), batch)
@@ -144,10 +144,10 @@ class OneModel(Learner):
         return self.objective(*gathered(logits, batch)) if self.gathers else self.objective(logits, batch)
 
     def _in_chunks(self, batch: Batch) -> Tensor:
-        """The whole batch's gradient with a part of it in memory at a time, exact for any loss.
+        """Compute the gradient of the whole batch with one part of it in memory at a time, exact for any loss.
 
-        A first pass gives all logits without gradient, the loss its gradient by them, and a second pass
-        takes that back through each part, with the same random numbers.
+        A first pass computes all logits without gradient. The loss gives its gradient with respect to them, and a
+        second pass backpropagates it through each part with the same random numbers.
         """
         rows = torch.arange(max(1, len(batch)), device=batch.y.device)
         parts = rows.tensor_split(min(self.accumulate, len(rows)))
@@ -166,7 +166,7 @@ class OneModel(Learner):
         return loss
 
     def end_epoch(self) -> None:
-        """Move multipliers and the learning rate."""
+        """Update multipliers and the learning rate."""
         self.objective.update()
         self.schedule.epoch_ended()
 
@@ -176,7 +176,7 @@ class OneModel(Learner):
             self.objective.loss.get_submodule(name).advance(fraction)  # type: ignore[operator]
 
     def logits(self, data: Source) -> tuple[Tensor, Batch]:
-        """The logits of all samples, each rank computing its share of them, with labels and weights."""
+        """Return the logits of all samples with labels and weights; each rank computes its share."""
         self.model.eval()
         with torch.no_grad():
             found = [(_counted(self.model(batch.x), batch), batch) for batch in self._share(data)]
@@ -193,7 +193,7 @@ class OneModel(Learner):
         return whole
 
     def _share(self, data: Source) -> Iterator[Batch]:
-        """What this rank evaluates; where there are too few, one that does not count."""
+        """Yield the batches that this rank evaluates; without samples, one batch that does not count."""
         if isinstance(data, FromLoader):
             yield from data.batches(self.fabric.device)
             return
@@ -204,7 +204,7 @@ class OneModel(Learner):
             yield batch if len(mine) else batch.without_samples()
 
     def validate(self, monitor: Monitor) -> list[Validation]:
-        """The comparable loss in eval mode, and what the monitor and the requirements say."""
+        """Compute the comparable loss in eval mode, the monitored value and the requirements."""
         assert self.validation is not None
         logits, whole = self.logits(self.validation)
         if isinstance(self.validation, FromLoader) and not self.looked:  # whose labels were not known before
@@ -215,16 +215,16 @@ class OneModel(Learner):
         with torch.no_grad():
             value = float(self.objective.comparable(logits, whole))
         loss.train()
-        # What stops a run must be the same on all ranks, to the last bit.
+        # Values that stop a run must be identical on all ranks.
         return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, whole))]
 
     def observe(self, results: Sequence[Validation]) -> None:
-        """Tell the objective what was observed, and a ReduceLROnPlateau the monitored value."""
+        """Pass the result to the objective, and the monitored value to a ReduceLROnPlateau."""
         self.objective.observe(torch.tensor(results[0].observed, dtype=torch.float64))
         self.schedule.observe(results[0].measured.value)
 
     def gradient_size(self) -> Tensor:
-        """Over all parameters."""
+        """Return the sum over all parameters."""
         sizes = [given.grad.abs().sum(dtype=torch.float32) for given in self.raw.parameters() if given.grad is not None]
         return torch.stack(sizes).sum().reshape(1)
 
@@ -235,7 +235,7 @@ class OneModel(Learner):
 
     @torch.no_grad()
     def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The model's logits of each of these inputs, in parts."""
+        """Return the logits of each of these inputs, computed in parts."""
         self.raw.eval()
         device = self.fabric.device
         found = [torch.cat([self.raw(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]) for x in inputs]
@@ -243,16 +243,16 @@ class OneModel(Learner):
         return found
 
     def retire(self, members: Sequence[int]) -> None:
-        """Nothing is left to learn."""
+        """Stop the training of the model."""
         self.active = [each for each in self.active if each not in members]
 
     def recall(self) -> None:
-        """Load the copy."""
+        """Restore the copy of the best weights."""
         if self.best is not None:
             self.raw.load_state_dict(self.best)
 
     def state(self) -> dict[str, Any]:
-        """Weights, optimiser, scheduler, loss, scaler, best weights, random numbers of every rank."""
+        """Return the weights, optimizer, scheduler, loss, scaler and best weights."""
         return {
             "model": self.raw.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -264,7 +264,7 @@ class OneModel(Learner):
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a state."""
         self.raw.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["scheduler"])
@@ -275,5 +275,5 @@ class OneModel(Learner):
 
 
 def _counted(logits: Tensor, batch: Batch) -> Tensor:
-    """The logits of the batch's samples, which may be none though the model ran."""
+    """Return the logits of the batch's samples; a batch without samples has none although the model ran."""
     return logits if len(batch) else logits[:0]
