@@ -52,11 +52,11 @@ def check(folder: Path, script: str) -> list[str]:
     path = folder / "script.py"
     path.write_text(script)
     source = str(Path(metricfit.__file__).parents[1])
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", str(path)]
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", path.name]
     result = subprocess.run(
         command, capture_output=True, text=True, timeout=600, cwd=folder, env={"MYPYPATH": source, "PATH": ""}
     )
-    return [line for line in result.stdout.splitlines() if ": error: " in line]
+    return [line for line in result.stdout.splitlines() if line.startswith("script.py:") and ": error: " in line]
 
 
 def test_correct_use_passes_and_mistakes_are_found(tmp_path):
