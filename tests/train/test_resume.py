@@ -808,7 +808,7 @@ def test_a_full_disk(tmp_path):
     assert told["same"]
     assert told["steps_made"] <= STEPS + EVERY
     assert told["no_step_counted"].startswith(
-        "[Errno 28] no space left for the count of steps; no checkpoint was there"
+        "[Errno 28] no space left for the count of steps; there was no checkpoint"
     )
     assert told["not_begun"].startswith("[Errno 28] no space left for run.json")
 
