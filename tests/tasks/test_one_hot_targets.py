@@ -178,3 +178,30 @@ def test_a_population_is_judged_as_one_model_is():
     models = [nn.Linear(CLASSES, CLASSES) for _ in range(2)]
     with pytest.raises(ValueError, match="rows of the training labels"):
         fit_population(models, (x, smoothed(one_hot)), MetricLoss("f1"), epochs=1, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["MetricLoss", "Counts.soft", "Counts.hard", "evaluate"])
+def test_multiclass_shares_that_do_not_sum_to_1_are_refused(name):
+    logits, one_hot, _ = data()
+    reader = READERS[name](task="multiclass")
+    for target in (torch.ones_like(one_hot), torch.ones_like(one_hot).long(), torch.zeros_like(one_hot), several()):
+        with pytest.raises(ValueError, match="task='multilabel'; give samples without a class"):
+            reader(logits, target)
+    with pytest.raises(ValueError, match=r"1 of 24 samples do not; the first sum is 0\.99"):
+        reader(logits, one_hot * torch.where(torch.arange(24) == 3, 0.99, 1.0).unsqueeze(1))
+
+
+def test_rounded_shares_and_samples_of_weight_0_are_taken():
+    logits, one_hot, _ = data()
+    loss = MetricLoss("f1", task="multiclass")
+    wide, soft = torch.randn(6, 1000), torch.softmax(torch.randn(6, 1000), 1)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        loss(logits, smoothed(one_hot).to(dtype))
+        loss(wide, soft.to(dtype))
+        loss(wide, (0.9 * nn.functional.one_hot(torch.arange(6), 1000) + 0.1 / 1000).to(dtype))
+    without = one_hot.clone()
+    without[:4] = 0
+    weight = (torch.arange(24) >= 4).float()
+    torch.testing.assert_close(loss(logits, without, weight=weight), loss(logits[4:], one_hot[4:]))
+    MetricLoss("f1", task="multiclass", validate=False)(logits, torch.ones_like(one_hot))
+    torch.func.vmap(loss)(torch.stack([logits] * 2), torch.stack([one_hot] * 2))

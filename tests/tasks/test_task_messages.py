@@ -36,7 +36,7 @@ def shape_of(counts):
         (X, HOT, "binary", (1,)),
         (IMAGES, MASKS, None, (3,)),
         (IMAGES, IMAGES, "multilabel", (3,)),
-        (IMAGES, IMAGES, "multiclass", (3,)),
+        (IMAGES, IMAGES.softmax(1), "multiclass", (3,)),
         (IMAGES[:, :1], MASKS, None, (1,)),
         (IMAGES[:, :1], MASKS.unsqueeze(1), None, (1,)),
         (X[:, 0], Y > 0, None, (1,)),

@@ -12,7 +12,16 @@ from metricfit.core.canonical_batch import Batch, Classes, Columns
 from metricfit.core.kernels.class_layout import Layout
 from metricfit.core.numerics import counting_dtype
 from metricfit.core.types import Task
-from metricfit.core.validation import check_labels, check_tensors, check_weight, extremes, looks_at_values
+from metricfit.core.validation import (
+    COARSE_SUM,
+    EXACT_SUM,
+    check_labels,
+    check_shares,
+    check_tensors,
+    check_weight,
+    extremes,
+    looks_at_values,
+)
 from metricfit.errors import InvalidValueError, quote
 
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -56,6 +65,8 @@ def canonical(
         check_labels(y, x.shape[1] if reading == "multiclass" else None)
         if w is not None:
             check_weight(w)
+        if reading == "multiclass" and y.is_floating_point():
+            check_shares(y, w, COARSE_SUM if target.dtype in (torch.float16, torch.bfloat16) else EXACT_SUM)
     if per_image and x.dim() < 3:
         raise InvalidValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
     entries = samples if reading != "binary" or x.dim() == 1 or x.shape[1] == 1 else tuple(x.shape)

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError
 
+#: The largest difference from 1 of a sum of class shares that counts as rounding, and that of shares in half precision.
+EXACT_SUM, COARSE_SUM = 1e-3, 1e-2
+
 
 class DivergedError(MetricfitError, ValueError):
     """Logits are NaN or infinite, because the model has diverged or its input holds NaN."""
@@ -126,6 +129,27 @@ def check_labels(target: Tensor, classes: int | None) -> None:
     raise InvalidValueError(
         f"binary labels must be 0 or 1 (or probabilities between), got values from {lowest:g} to {largest:g}{hint}; "
         "ignore_index= leaves out one value"
+    )
+
+
+def check_shares(shares: Tensor, weight: Tensor | None, tolerance: float) -> None:
+    """Raise an error for class shares of a sample that do not sum to 1; samples of weight 0 are not looked at.
+
+    Args:
+        shares: ``(n, c, ...)``, the share of each class.
+        weight: ``(n, ...)``, if there are weights.
+        tolerance: The largest difference from 1 that counts as rounding.
+    """
+    sums = shares.detach().sum(1)
+    wrong = (sums - 1).abs() > tolerance
+    if weight is not None:
+        wrong = wrong & (weight.detach() != 0)
+    if not is_false(~wrong.any()):
+        return
+    raise InvalidValueError(
+        f"task='multiclass' needs class shares that sum to 1, but those of {int(wrong.sum())} of {wrong.numel()} "
+        f"samples do not; the first sum is {float(sums[wrong][0]):.4g}. If each class is a yes or no, say "
+        "task='multilabel'; give samples without a class (shares that are all 0) weight 0"
     )
 
 
