@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from metricfit import metrics
 from metricfit.curves import best_threshold
-from metricfit.losses import WeightedBCELoss
+from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
 from metricfit.train import Evaluation, Monitor, evaluate, fit
 
 
@@ -396,3 +396,18 @@ def test_class_shares_are_refused_without_a_task():
     with pytest.raises(ValueError, match="say which with task='multiclass' or task='multilabel'"):
         evaluate(nn.Identity(), DataLoader(TensorDataset(x, shares), 1))
     assert evaluate(nn.Identity(), (x, shares), "accuracy", task="multiclass")["accuracy"] > 0
+
+
+def test_the_task_of_a_result_is_that_of_its_objective():
+    masks = (torch.rand(4, 2, 3, 3, generator=torch.Generator().manual_seed(0)) < 0.4).float()
+    x = torch.randn(4, 1, 3, 3, generator=torch.Generator().manual_seed(1))
+    result = fit(
+        nn.Conv2d(1, 2, 1),
+        (x, masks),
+        Mix((nn.BCEWithLogitsLoss(), 1.0), (MetricLoss("f1", task="multilabel"), 1.0)),
+        epochs=1,
+        progress=False,
+    )
+    assert evaluate(result, (x, masks))["f1"] == evaluate(result, (x, masks), task="multilabel")["f1"]
+    with pytest.raises(ValueError, match="can be read as multilabel"):
+        evaluate(result.model, (x, masks))

@@ -176,3 +176,21 @@ def test_wrong_settings_are_refused():
         rates_of(ReduceLROnPlateau, scheduler_step="batch", validation=(X, Y))
     with pytest.raises(ValueError, match="members have one each; train them one by one"):
         rates_of(ReduceLROnPlateau, population=True, validation=(X, Y))
+
+
+@pytest.mark.parametrize("population", [False, True])
+def test_a_cycle_that_is_too_short_is_refused_before_training(population):
+    for make in (
+        partial(OneCycleLR, max_lr=0.1, total_steps=11),
+        partial(OneCycleLR, max_lr=0.1, epochs=3, steps_per_epoch=3),
+    ):
+        with pytest.raises(ValueError, match=r"this stage has 12 scheduler steps \(4 epochs of 3 batches\)"):
+            rates_of(make, population=population)
+    with pytest.raises(ValueError, match=r"total_steps=3, but this stage has 4 scheduler steps \(one per epoch\)"):
+        rates_of(partial(OneCycleLR, max_lr=0.1, total_steps=3), scheduler_step="epoch", population=population)
+
+
+@pytest.mark.parametrize("population", [False, True])
+def test_a_scheduler_step_without_a_scheduler_is_refused(population):
+    with pytest.raises(ValueError, match="scheduler_step was given without a scheduler"):
+        rates_of(None, scheduler_step="batch", population=population)

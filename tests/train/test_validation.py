@@ -186,3 +186,16 @@ def test_epochs_of_an_annealed_loss_are_compared_at_the_steps_end(population):
     assert result.best == pytest.approx(expected, abs=1e-5)
     assert result.best == min(result.history["validation_loss"])
     assert float(result.objective.step.a) == 1.0
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["numbers", "shares"])
+def test_the_warning_recommends_no_threshold_for_exclusive_classes(soft):
+    x, _ = data()
+    y = torch.arange(600) % 3
+    constraint = RequirementConstraint("recall >= 0.999", task="multiclass")
+    objective = AugmentedLagrangian(MetricLoss("f1", task="multiclass"), constraint)
+    target = nn.functional.one_hot(y, 3).float() if soft else y
+    with pytest.warns(training.UnmetRequirementWarning, match=r"Train longer.*curves\.best_offsets") as caught:
+        result = fit(nn.Linear(6, 3), (x, target), objective, **{**SETTINGS, "epochs": 1})
+    assert not any("best_threshold" in str(warning.message) for warning in caught)
+    assert result.requirements[0].threshold != result.requirements[0].threshold

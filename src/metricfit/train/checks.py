@@ -28,6 +28,11 @@ from metricfit.train.stage import MakeOptimizer, Stage, ignored_by, matched, wit
 
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
     """Refuse settings that cannot work together."""
+    if any(stage.scheduler_step for stage in stages) and not any(stage.scheduler for stage in stages):
+        raise InvalidValueError(
+            "scheduler_step was given without a scheduler, so there is nothing to step; give scheduler= as well, such "
+            "as functools.partial(OneCycleLR, max_lr=0.01)"
+        )
     for stage in stages:
         monitor = stage.watched
         if not validated and (stage.patience is not None or not monitor.is_loss):
@@ -62,7 +67,10 @@ def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool, s
                 "LBFGS computes the loss several times per step, which fit does not support; use AdamW or SGD"
             )
         total = None if steps is None or stage.epochs is None else steps * stage.epochs
-        scheduler = Schedule(stage.scheduler, stage.scheduler_step, optimizer, total).scheduler
+        schedule = Schedule(stage.scheduler, stage.scheduler_step, optimizer, total)
+        if steps is not None and stage.epochs is not None:
+            schedule.check_length(stage.epochs, steps)
+        scheduler = schedule.scheduler
         if not isinstance(scheduler, ReduceLROnPlateau):
             continue
         if not validated:

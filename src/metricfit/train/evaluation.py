@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import settle_task
 from metricfit.core.counts import Counts
-from metricfit.core.tasks import canonical, check_task
+from metricfit.core.tasks import TASKS, canonical, check_task
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
 from metricfit.decide.label_thresholds import best_label_thresholds
@@ -130,7 +130,7 @@ def evaluate(
             labels under "micro". The default is the threshold of a FitResult, or 0.5.
         average: The average over several classes: "macro", "micro" or "weighted".
         task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings, as for
-            overlapping masks ``(n, c, h, w)``.
+            overlapping masks ``(n, c, h, w)``. The default is the task of a FitResult's objective, if it has one.
         ignore_index: Samples with this label are ignored.
         batch_size: Number of samples per forward pass; a DataLoader has its own.
         workers: Number of processes that read a Dataset.
@@ -153,6 +153,7 @@ def evaluate(
     decision = _checked_threshold(threshold)
     if not isinstance(model, nn.Module):
         decision = _threshold_of(model) if decision is None else decision
+        task = _task_of(model) if task is None else task
         model = getattr(model, "model", model)
         if not isinstance(model, nn.Module):
             raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
@@ -229,6 +230,15 @@ def _threshold_of(result: Any) -> float | None:
     """Return the threshold of a FitResult; None without validation and for several classes."""
     threshold = getattr(result, "threshold", None)
     return threshold if isinstance(threshold, float) and 0 < threshold < 1 else None
+
+
+def _task_of(result: Any) -> Task | None:
+    """The task of a FitResult's objective; None where its parts have none, or several."""
+    objective = getattr(result, "objective", None)
+    if not isinstance(objective, nn.Module):
+        return None
+    tasks = {task for module in objective.modules() if (task := getattr(module, "task", None)) in TASKS}
+    return tasks.pop() if len(tasks) == 1 else None
 
 
 def _outputs(model: nn.Module, data: Source, batch_size: int) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -147,7 +147,9 @@ def check_optimizers(model: nn.Module, stages: Sequence[Stage], rates: Sequence[
                 f"{kind} is not known to move every weight by its own gradient alone, as {known} of torch.optim do, "
                 f"so the members might feel each other; take one of those, or {ALONE}"
             )
-        if Schedule(stage.scheduler, stage.scheduler_step, made, steps * (stage.epochs or 1)).waits:
+        schedule = Schedule(stage.scheduler, stage.scheduler_step, made, steps * (stage.epochs or 1))
+        schedule.check_length(stage.epochs or 1, steps)
+        if schedule.waits:
             raise InvalidValueError(
                 f"ReduceLROnPlateau follows the monitored value of one model, and members have one each; {ALONE}"
             )

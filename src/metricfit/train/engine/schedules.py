@@ -46,6 +46,24 @@ class Schedule:
                 "ReduceLROnPlateau moves once per epoch, after validation; leave scheduler_step out"
             )
 
+    def check_length(self, epochs: int, steps_per_epoch: int) -> None:
+        """Refuse a OneCycleLR whose own number of steps is too small; torch would stop training with an error.
+
+        Args:
+            epochs: The maximum number of epochs of the stage.
+            steps_per_epoch: The number of optimiser steps per epoch.
+
+        Raises:
+            ValueError: The scheduler ends before the stage does.
+        """
+        needed = epochs * steps_per_epoch if self.per_batch else epochs
+        if isinstance(self.scheduler, OneCycleLR) and self.scheduler.total_steps < needed:
+            steps = f"{epochs} epochs of {steps_per_epoch} batches" if self.per_batch else "one per epoch"
+            raise InvalidValueError(
+                f"OneCycleLR has total_steps={self.scheduler.total_steps}, but this stage has {needed} scheduler steps "
+                f"({steps}); leave total_steps out, or set it to at least {needed}"
+            )
+
     @property
     def waits(self) -> bool:
         """Whether the scheduler waits for the monitored value."""

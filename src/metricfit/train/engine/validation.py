@@ -123,7 +123,7 @@ def measure_requirements(
         if str(constraint.requirement) not in watched:
             value, violation = constraint.measure(logits, y, weight=batch.weight, group=batch.group)
             met = value.numel() > 0 and not bool((violation > 0).any())
-            exclusive = logits.dim() > y.dim()
+            exclusive = logits.dim() > y.dim() or constraint.task == "multiclass"
             at = math.nan if exclusive else 0.5 if constraint.threshold is None else constraint.threshold
             results.append(_result(constraint.requirement, value, met, rows, at))
     return tuple(results)
@@ -148,9 +148,14 @@ def warn_of_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel: in
                     f"{each.rows} rows{at}"
                 )
     if lines:
+        thresholds = [each.threshold for requirements in results for each in requirements if not each.met]
+        advice = ["Train longer", "give a larger mu", "relax the requirement"]
+        if not all(map(math.isnan, thresholds)):
+            advice.append("choose a threshold that meets it with best_threshold(..., subject_to=...)")
+        if any(map(math.isnan, thresholds)):
+            advice.append("tune the decisions of exclusive classes, which have no threshold, with curves.best_offsets")
         warnings.warn(
-            "; ".join(lines) + ". Train longer, give a larger mu, relax the requirement, or choose a threshold that "
-            "meets it with best_threshold(..., subject_to=...)",
+            f"{'; '.join(lines)}. {', '.join(advice[:-1])}, or {advice[-1]}",
             UnmetRequirementWarning,
             stacklevel=stacklevel + 1,
         )
