@@ -100,7 +100,7 @@ def test_a_limit_that_is_no_number_is_refused(tmp_path, monkeypatch, value):
 
 @pytest.mark.parametrize("ending", [".csv.gz", ".csv.xz", ".parquet"])
 def test_datasets_by_name_are_checked_too(tmp_path, monkeypatch, ending):
-    path = metricfit.data.loading.file_of
+    path = metricfit.data.loading.find_dataset_file
     frame = pd.DataFrame({"a": np.zeros(100_000), "target": 0})
     place = tmp_path / "tabular" / f"mammography{ending}"
     place.parent.mkdir()

@@ -100,7 +100,7 @@ class WMWAsCoded(PairHingeLoss):
     def __init__(self, gamma: float = 0.2, power: int = 3) -> None:
         super().__init__(gamma, power)
 
-    def chosen(self, score: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def select(self, score: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The positives on both sides."""
         return score, positive, positive
 
