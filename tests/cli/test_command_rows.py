@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from metricfit.cli.command_rows import check_binary_options, choose_positive_label, describe_classes, read_rows
-from metricfit.cli.errors import UserError
+from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 
 THREE = pd.Series(list("aabbcc"))

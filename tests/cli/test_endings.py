@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from metricfit._version import __version__
 from metricfit.cli.app import COMMANDS, app
-from metricfit.cli.errors import UserError, report_errors
+from metricfit.cli.exit_codes import UserError, report_errors
 from metricfit.curves import InfeasibleError
 from metricfit.errors import is_user_error
 from metricfit.metrics import get_metric

@@ -5,7 +5,7 @@ import pytest
 from metricfit import metrics
 from metricfit.losses import MetricLoss
 from metricfit.models import PerMember
-from metricfit.tabular.objectives import RECIPES, Recipe
+from metricfit.tabular.recipe import RECIPES, Recipe
 from metricfit.train import recipes
 
 

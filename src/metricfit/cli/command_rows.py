@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from metricfit.cli.errors import UserError
+from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message, relay_messages
 from metricfit.data.labels import check_classes, quote_label, split_target
 from metricfit.data.table_files import TableWarning, read_table

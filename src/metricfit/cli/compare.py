@@ -10,7 +10,7 @@ from rich.table import Table
 
 from metricfit.cli import options
 from metricfit.cli.command_rows import check_metric_options, choose_positive_label, describe_classes, read_rows
-from metricfit.cli.errors import NOT_MET
+from metricfit.cli.exit_codes import NOT_MET
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_result, progress_bar
 from metricfit.report.pages import write_comparison_page

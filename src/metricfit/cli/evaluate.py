@@ -12,7 +12,7 @@ from rich.table import Table
 
 from metricfit.cli import options
 from metricfit.cli.command_rows import read_table_file
-from metricfit.cli.errors import UserError
+from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import load_model, model_columns
 from metricfit.cli.terminal import command_line, print_message, print_result, status

@@ -17,7 +17,7 @@ from metricfit.cli.command_rows import (
     describe_classes,
     read_rows,
 )
-from metricfit.cli.errors import NOT_MET, UserError
+from metricfit.cli.exit_codes import NOT_MET, UserError
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.metrics.feasibility import InfeasibleWarning

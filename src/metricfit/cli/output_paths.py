@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from metricfit.cli.errors import UserError
+from metricfit.cli.exit_codes import UserError
 
 
 def check_file(path: Path, option: str) -> None:

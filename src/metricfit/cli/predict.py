@@ -11,7 +11,7 @@ import typer
 from metricfit._files import new_file
 from metricfit.cli import options
 from metricfit.cli.command_rows import read_table_file
-from metricfit.cli.errors import UserError
+from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import load_model, model_columns
 from metricfit.cli.terminal import print_result, status

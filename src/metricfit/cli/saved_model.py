@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from metricfit.cli.errors import UserError
+from metricfit.cli.exit_codes import UserError
 from metricfit.errors import quote
 from metricfit.tabular import MetricClassifier
 

@@ -3,7 +3,7 @@
 from metricfit.constraints.augmented_lagrangian import AugmentedLagrangian
 from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.function import FunctionConstraint
-from metricfit.constraints.ranking import RankingConstraint
+from metricfit.constraints.ranking_constraint import RankingConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.constraints.terms import augmented_term, equality_term, next_multiplier
 

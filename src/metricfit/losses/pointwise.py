@@ -17,7 +17,7 @@ from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss
-from metricfit.losses.columns import ColumnLoss
+from metricfit.losses.column_loss import ColumnLoss
 
 
 class PointwiseLoss(ColumnLoss, AdditiveLoss):

@@ -11,7 +11,7 @@ from torch import Tensor
 from metricfit.core.numerics import ratio, tails
 from metricfit.core.types import Task
 from metricfit.losses.base import AdditiveLoss
-from metricfit.losses.columns import ColumnLoss, weights_by_class
+from metricfit.losses.column_loss import ColumnLoss, weights_by_class
 from metricfit.losses.pointwise import PointwiseLoss, check_statistics
 
 

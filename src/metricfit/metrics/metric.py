@@ -15,7 +15,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
 from metricfit.metrics import parsing, registry
-from metricfit.metrics.parameters import Parameter, check_parameters, first_paragraph, format_parameter
+from metricfit.metrics.metric_parameters import Parameter, check_parameters, first_paragraph, format_parameter
 from metricfit.metrics.pickling import call_factory, find_definition, name_in_module
 from metricfit.metrics.requirements import Requirement
 

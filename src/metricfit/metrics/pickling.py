@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from metricfit.metrics.metric import Metric, MetricFactory
-    from metricfit.metrics.parameters import Parameter
+    from metricfit.metrics.metric_parameters import Parameter
 
 
 def name_in_module(entry: Metric | MetricFactory[...]) -> str | None:

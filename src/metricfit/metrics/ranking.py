@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from metricfit.metrics import curves, registry
 from metricfit.metrics.metric import Bounds, Formula, Metric, get_metric
-from metricfit.metrics.parameters import first_paragraph
+from metricfit.metrics.metric_parameters import first_paragraph
 from metricfit.metrics.sweep import Array
 
 

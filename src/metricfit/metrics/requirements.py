@@ -14,7 +14,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import parsing
-from metricfit.metrics.parameters import as_float, format_number
+from metricfit.metrics.metric_parameters import as_float, format_number
 
 if TYPE_CHECKING:
     from metricfit.metrics.metric import Metric

@@ -7,10 +7,10 @@ from metricfit._moved import moved_names
 
 with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matplotlib"), "metricfit[report]"):
     from metricfit.report.page import Report, Section, render, write
-    from metricfit.report.sections.binary import scores
     from metricfit.report.sections.comparison import comparison
     from metricfit.report.sections.learning_curves import learning_curves
     from metricfit.report.sections.multiclass import multiclass
+    from metricfit.report.sections.score_explorer import scores
     from metricfit.tabular.compare.comparison_row import ComparisonRow
 
 __all__ = [

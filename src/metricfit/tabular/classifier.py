@@ -28,8 +28,8 @@ from metricfit.metrics.requirements import Requirement
 from metricfit.tabular import inputs, storage
 from metricfit.tabular.member_training import plan, train
 from metricfit.tabular.networks import OwnNetwork
-from metricfit.tabular.objectives import RecipeName
 from metricfit.tabular.positive_class import shares_of
+from metricfit.tabular.recipe import RecipeName
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.rollback import unchanged_if_it_fails
 from metricfit.tabular.training_rows import prepare_rows

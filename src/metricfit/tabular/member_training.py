@@ -17,7 +17,7 @@ from metricfit.data import folds
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.budget import Effort, affordable, seconds_per_step
 from metricfit.tabular.networks import Network, OwnNetwork, edges_of, network_named
-from metricfit.tabular.objectives import Recipe
+from metricfit.tabular.recipe import Recipe
 
 log = logging.getLogger("metricfit.tabular")
 

@@ -12,10 +12,10 @@ import torch
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.average import AVERAGES
 from metricfit.metrics.metric import Metric
-from metricfit.metrics.parameters import as_float
+from metricfit.metrics.metric_parameters import as_float
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.member_training import Settings
-from metricfit.tabular.objectives import Recipe
+from metricfit.tabular.recipe import Recipe
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier

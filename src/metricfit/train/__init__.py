@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from metricfit.train import recipes
     from metricfit.train.callbacks import Callback, Plan, TensorBoard
     from metricfit.train.checkpoint.folder import CheckpointWarning
+    from metricfit.train.engine.epoch_validation import RequirementResult, UnmetRequirementWarning
     from metricfit.train.engine.loop import NotFiniteError
-    from metricfit.train.engine.validation import RequirementResult, UnmetRequirementWarning
     from metricfit.train.evaluation import Evaluation, evaluate
     from metricfit.train.fitting import fit
     from metricfit.train.folds import Ensemble, fit_folds
@@ -37,7 +37,7 @@ _HOMES = {
     "progress": ("ProgressBar",),
     "result": ("FitResult",),
     "stage": ("Stage",),
-    "engine.validation": ("RequirementResult", "UnmetRequirementWarning"),
+    "engine.epoch_validation": ("RequirementResult", "UnmetRequirementWarning"),
 }
 _PACKAGES = ("lightning_fabric", "safetensors", "rich")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

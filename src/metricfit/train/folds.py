@@ -20,7 +20,7 @@ from metricfit.train import checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE
 from metricfit.train.data.order import seed_of
 from metricfit.train.data.samples import InMemory, as_tensor, source, type_of
-from metricfit.train.engine.validation import UnmetRequirementWarning
+from metricfit.train.engine.epoch_validation import UnmetRequirementWarning
 from metricfit.train.population import Split, fit_population, numbers_of
 from metricfit.train.result import FitResult
 from metricfit.train.stage import Stage

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from metricfit.train.engine.epoch_validation import RequirementResult
 from metricfit.train.engine.stacked_objective import with_state
-from metricfit.train.engine.validation import RequirementResult
 from metricfit.train.history import History
 
 

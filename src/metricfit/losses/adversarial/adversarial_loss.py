@@ -15,7 +15,7 @@ from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.adversarial.affine_metrics import affine_in_tp
 from metricfit.losses.adversarial.game import Game, solve
-from metricfit.losses.columns import ColumnLoss
+from metricfit.losses.column_loss import ColumnLoss
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement

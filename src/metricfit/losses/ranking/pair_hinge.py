@@ -12,7 +12,7 @@ from metricfit.core.kernels.pairs import hinge_sums, violations
 from metricfit.core.numerics import exact_dtype, ratio, tails
 from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
-from metricfit.losses.columns import ColumnLoss, weights_by_class
+from metricfit.losses.column_loss import ColumnLoss, weights_by_class
 from metricfit.losses.pointwise import check_statistics
 
 

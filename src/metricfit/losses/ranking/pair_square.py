@@ -12,7 +12,7 @@ from metricfit.core.canonical_batch import Columns
 from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, tails
 from metricfit.core.types import Task
 from metricfit.losses.base import AdditiveLoss
-from metricfit.losses.columns import ColumnLoss, weights_by_class
+from metricfit.losses.column_loss import ColumnLoss, weights_by_class
 from metricfit.losses.pointwise import check_statistics
 from metricfit.losses.ranking.pair_hinge import check_margin
 

@@ -13,7 +13,7 @@ from metricfit.core.steps import Step, check_threshold
 from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.base import AdditiveLoss
-from metricfit.losses.columns import ColumnLoss
+from metricfit.losses.column_loss import ColumnLoss
 
 
 class SoftAUROCLoss(ColumnLoss, AdditiveLoss):

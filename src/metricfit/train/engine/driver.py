@@ -21,9 +21,9 @@ from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.order import seed_of
+from metricfit.train.engine.epoch_validation import RequirementResult, warn_of_unmet
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.loop import Loop, Standing
-from metricfit.train.engine.validation import RequirementResult, warn_of_unmet
 from metricfit.train.history import History, Row
 from metricfit.train.result import FitResult
 from metricfit.train.stage import Stage

@@ -16,9 +16,9 @@ from metricfit.train import checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import Source
+from metricfit.train.engine.epoch_validation import Validation, validate
 from metricfit.train.engine.ranks import gathered, over_ranks
 from metricfit.train.engine.schedules import Schedule
-from metricfit.train.engine.validation import Validation, validate
 from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Objective, Stage
 

@@ -24,8 +24,8 @@ from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.saved_state import load_state
 from metricfit.train.data.batches import Batch
+from metricfit.train.engine.epoch_validation import Validation, has_requirements
 from metricfit.train.engine.learner import Learner
-from metricfit.train.engine.validation import Validation, has_requirements
 from metricfit.train.history import Row
 from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.stage import Stage

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.samples import InMemory
 from metricfit.train.engine.cuda_graphs import Graphs, capturable
+from metricfit.train.engine.epoch_validation import Validation, validate
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.schedules import Schedule
 from metricfit.train.engine.stacked_models import StackedModels
 from metricfit.train.engine.stacked_objective import StackedObjective, with_state
 from metricfit.train.engine.stacked_tensors import Stack, Stacked, cloned, filled, moved
-from metricfit.train.engine.validation import Validation, validate
 from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Stage
 

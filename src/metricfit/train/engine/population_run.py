@@ -17,10 +17,10 @@ from metricfit.train.data.class_weight import ClassWeight, of_classes, of_labels
 from metricfit.train.data.order import Order
 from metricfit.train.data.samples import InMemory
 from metricfit.train.engine.driver import RunSettings, TrainingRun
+from metricfit.train.engine.epoch_validation import RequirementResult, has_requirements, measure_requirements
 from metricfit.train.engine.loop import Standing
 from metricfit.train.engine.population_learner import Population
 from metricfit.train.engine.stacked_tensors import Stacked, filled
-from metricfit.train.engine.validation import RequirementResult, has_requirements, measure_requirements
 from metricfit.train.history import History, Row
 from metricfit.train.prior import start_at_prior
 from metricfit.train.result import FitResult, report_of

@@ -18,9 +18,9 @@ from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order, seed_of
 from metricfit.train.data.samples import FromDataset, InMemory, Source
 from metricfit.train.engine.driver import Processes, RunSettings, TrainingRun
+from metricfit.train.engine.epoch_validation import RequirementResult, has_requirements, measure_requirements
 from metricfit.train.engine.learner import OneModel
 from metricfit.train.engine.loop import Standing
-from metricfit.train.engine.validation import RequirementResult, has_requirements, measure_requirements
 from metricfit.train.history import History, Row
 from metricfit.train.prior import start_at_prior
 from metricfit.train.result import FitResult, report_of
