@@ -14,7 +14,7 @@ from metricfit.errors import ModelFileError, quote
 if TYPE_CHECKING:
     from metricfit.tabular.networks import Network
 
-#: Every network of this package has at least so many weights per input number and per output.
+#: The minimum number of weights per input number and per output of every network of this package.
 WEIGHTS_EACH = 64
 SECTIONS: dict[str, type] = {
     "parameters": dict,

@@ -24,12 +24,12 @@ def check_labels(path: Path, labels: Any, images: int, classes: int, remedy: str
     try:
         given = np.asarray(labels)
     except ValueError as error:
-        raise BadImageFile(path, "has labels of different lengths, not one number an image", remedy) from error
+        raise BadImageFile(path, "has labels of different lengths, not one number per image", remedy) from error
     if given.dtype.kind not in "biuf":
         kind = {"U": "text", "S": "bytes"}.get(given.dtype.kind, given.dtype.name)
         raise BadImageFile(path, f"has labels that are {kind}, not numbers", remedy)
     if given.ndim != 1:
-        raise BadImageFile(path, f"has labels of the shape {given.shape}, not one number an image", remedy)
+        raise BadImageFile(path, f"has labels of the shape {given.shape}, not one number per image", remedy)
     if len(given) != images:
         raise BadImageFile(path, f"has {len(given)} labels for {images} images", remedy)
     broken = given[given != np.floor(given)]  # which not-a-number is, too

@@ -112,7 +112,7 @@ class FromLoader:
         shares = self.loader.batch_sampler
         for owner in (self.loader, *_samplers(self.loader)):
             if isinstance(getattr(owner, "generator", None), torch.Generator):
-                owner.generator.manual_seed(seed)  # where it stands after so many epochs, a resumed run cannot know
+                owner.generator.manual_seed(seed)  # a resumed run cannot know its state
         stream = randomness.Stream(seed)
         with stream:
             remaining = iter(self.loader)
