@@ -87,7 +87,7 @@ def columns(
     ignore_index: int | None = None,
     validate: bool | None = None,
 ) -> Columns:
-    """A batch of yes-or-no questions, for losses that are defined for nothing else."""
+    """Return a binary or multilabel batch, for losses that are not defined for exclusive classes."""
     batch = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=validate)
     if isinstance(batch, Columns):
         return batch

@@ -16,7 +16,7 @@ from metricfit.errors import InvalidValueError, TableTooLargeError, quote
 VARIABLE, DEFAULT_GB = "METRICFIT_MAX_TABLE_GB", 4.0
 CHUNK = 2**22
 CELL = 8  # bytes of a number
-#: pandas takes up to twice a table's size while it reads CSV or converts Parquet and Arrow.
+#: pandas needs up to two times the memory of a table while it reads CSV or converts Parquet and Arrow.
 PEAK = 2
 
 

@@ -37,10 +37,10 @@ class Validation:
     meets: bool | None = None
 
     def after_success(self) -> Validation:
-        """The same once an epoch has met the objective's requirements.
+        """Return this result as the objective observes it after an earlier epoch has met the requirements.
 
-        From then on the multipliers alone keep them: epochs that break them by chance are not to raise the penalty,
-        which would grow without end.
+        From then on only the multipliers enforce the requirements. An epoch that breaks them by chance must not raise
+        the penalty, because the penalty would grow without end.
         """
         return replace(self, observed=0.0)
 

@@ -288,7 +288,7 @@ class Loop:
         self.rows_as_json.append(json.dumps(rows))
 
     def _observed(self, results: list[Validation], active: list[int]) -> list[Validation]:
-        """What the objectives are told of these results."""
+        """Return the results as the objectives observe them."""
         for result, member in zip(results, active, strict=True):
             self.at.standings[member].succeeded |= bool(result.meets)
         pairs = zip(results, active, strict=True)
