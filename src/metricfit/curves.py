@@ -1,10 +1,9 @@
 """Exact curves and the best threshold, for any metric, from one sort."""
 
 from metricfit.decide.offsets import BestOffsets, best_offsets
+from metricfit.metrics.curve_points import PrecisionRecallCurve, RocCurve
 from metricfit.metrics.curves import (
     BestThreshold,
-    PrecisionRecallCurve,
-    RocCurve,
     auroc,
     average_precision,
     best_threshold,

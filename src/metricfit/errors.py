@@ -40,6 +40,21 @@ class UnknownNameError(MetricfitError, KeyError):
     __str__ = Exception.__str__  # KeyError would put quotation marks around the message
 
 
+class NotFiniteError(MetricfitError, ArithmeticError):
+    """The loss became NaN or infinite in training.
+
+    Example:
+        >>> from metricfit import fit
+        >>> from metricfit.train import NotFiniteError
+        >>> X, y = torch.ones(4, 1), torch.tensor([0.0, 1.0, 0.0, 1.0])
+        >>> try:
+        ...     fit(torch.nn.Linear(1, 1), (X, y), torch.nn.MSELoss(), lr=1e30, epochs=9)
+        ... except NotFiniteError:
+        ...     print("stopped")
+        stopped
+    """
+
+
 class CheckpointError(MetricfitError, ValueError):
     """A run whose checkpoints are all damaged, or do not belong to it."""
 

@@ -162,7 +162,7 @@ def test_one_memory_for_two_shapes_is_refused():
     memory = RunningCounts()
     MetricLoss("f1", memory=memory)(*batches()[0])
     with pytest.raises(
-        ValueError, match=r"holds 'total' of shape \(4, 1\), the batch's is \(4, 2, 1\); one state serves one"
+        ValueError, match=r"holds 'total' of shape \(4, 1\), but the batch needs \(4, 2, 1\); call reset"
     ):
         MetricLoss("f1", threshold=[0.3, 0.6], memory=memory)(*batches()[0])
 

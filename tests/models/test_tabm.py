@@ -188,7 +188,7 @@ def test_weight_and_index_go_where_they_are_taken():
     index = torch.tensor([3, 4])
     assert PerMember(Weighed(), 3)(logits, target, weight, index) == 2.0
     assert PerMember(Indexed(), 3)(logits, target, index=index) == 8.0
-    with pytest.raises(ValueError, match="Indexed does not take it"):
+    with pytest.raises(ValueError, match="Indexed does not accept it"):
         PerMember(Indexed(), 3)(logits, target, weight=weight)
 
 

@@ -68,6 +68,10 @@ class FunctionConstraint(Constraint):
 
         Returns:
             What the constraint adds to the objective, a scalar.
+
+        Raises:
+            TypeError: If the function does not return a floating-point tensor.
+            ValueError: If the function returns one number per sample.
         """
         if self.over_ranks:
             logits, target = gather_over_ranks(logits), gather_over_ranks(target)

@@ -1,4 +1,4 @@
-"""Buffers that hold sums: some of a shape that only the first batch tells, none in half precision."""
+"""Buffers that hold sums: some have a shape that is known at the first batch only, and none is in half precision."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from metricfit.errors import InvalidStateError, InvalidValueError
 
 
 class LateBuffers(nn.Module):
-    """A module some of whose buffers are None until first used; ``late`` names them.
+    """A module with buffers that are None until they are first used; ``late`` lists their names.
 
-    They are saved and loaded like others: loading takes the saved shape, or the saved absence. ``.half()`` leaves all
-    buffers of the module in float32 at least, for they hold sums.
+    They are saved and loaded like other buffers. Loading takes the saved shape, or None if there was no buffer yet.
+    ``.half()`` leaves all buffers of the module in at least float32, because they hold sums.
     """
 
     late: ClassVar[tuple[str, ...]] = ()
@@ -26,27 +26,39 @@ class LateBuffers(nn.Module):
             self.register_buffer(name, None)
 
     def made(self, name: str, like: Tensor) -> Tensor:
-        """The buffer, made of zeros at its first use; an error if it was made for another shape."""
+        """Return a late buffer; at its first use it is created, filled with zeros.
+
+        Args:
+            name: The name of the buffer.
+            like: A tensor of the shape and on the device that the buffer should have.
+
+        Returns:
+            The buffer, in at least float32.
+
+        Raises:
+            RuntimeError: If the buffer does not exist yet and ``like`` is a tensor under vmap.
+            ValueError: If the buffer was created for another shape.
+        """
         buffer: Tensor | None = getattr(self, name)
         owner = type(self).__name__
         if not has_storage(like) and (buffer is None or has_storage(buffer)):
             raise InvalidStateError(
                 f"{owner} under vmap needs its {name!r} for each member: call the loss once without vmap, stack its "
-                "buffers, and go through torch.func.functional_call"
+                "buffers, and use torch.func.functional_call"
             )
         if buffer is None:
-            with torch.inference_mode(False):  # what is made while validating is used while training
+            with torch.inference_mode(False):  # a buffer created in validation is also used in training
                 buffer = torch.zeros(like.shape, dtype=counting_dtype(like.dtype), device=like.device)
             setattr(self, name, buffer)
         elif buffer.shape != like.shape:
             raise InvalidValueError(
-                f"{owner} holds {name!r} of shape {tuple(buffer.shape)}, the batch's is {tuple(like.shape)}; "
-                "one state serves one loss: call reset() or give each loss its own"
+                f"{owner} holds {name!r} of shape {tuple(buffer.shape)}, but the batch needs {tuple(like.shape)}; "
+                "call reset(), or give each loss its own state"
             )
         return buffer
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Set the late buffers to None, as before their first use."""
         for name in self.late:
             setattr(self, name, None)
 
@@ -65,9 +77,9 @@ class LateBuffers(nn.Module):
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool, *args: Any
     ) -> None:
         for name in self.late:
-            saved, now = state_dict.get(prefix + name), getattr(self, name)
+            saved, buffer = state_dict.get(prefix + name), getattr(self, name)
             if saved is not None:
-                setattr(self, name, torch.zeros_like(saved, device=saved.device if now is None else now.device))
+                setattr(self, name, torch.zeros_like(saved, device=saved.device if buffer is None else buffer.device))
             elif strict:
                 setattr(self, name, None)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, *args)

@@ -1,7 +1,8 @@
-"""Targets ``(n, c)`` that look like class shares, where they are about to be read as several yes-or-no questions.
+"""Detection of targets ``(n, c)`` that look like class shares although they would be read as multilabel.
 
 A target of the logits' shape is multilabel unless ``task="multiclass"`` says that its rows are shares of classes, as
-one-hot labels, label smoothing and mixup give. Shapes cannot tell the two apart, the values nearly always can.
+one-hot labels, label smoothing and mixup produce. The shapes do not distinguish the two, but the values nearly always
+do.
 """
 
 from __future__ import annotations
@@ -21,19 +22,28 @@ from metricfit.errors import InvalidValueError
 
 #: Rows with exactly one label before a warning: a few rows of a multilabel set have one label each by chance.
 FEWEST_ROWS = 8
-#: What a sum of shares can differ from 1 by rounding, in float16 too.
+#: Largest difference of a sum of shares from 1 by rounding, also in float16.
 ROUNDING = 2e-3
 
 _judged: ContextVar[bool] = ContextVar("targets_judged", default=False)
 
 
 class OneHotTargetWarning(UserWarning):
-    """Each row of a target that is read as multilabel has exactly one label."""
+    """Each row of a target that is read as multilabel has exactly one label.
+
+    Example:
+        >>> from metricfit import MetricLoss
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     loss = MetricLoss("f1")(torch.zeros(9, 3), torch.eye(3).repeat(3, 1))
+        >>> caught[0].category.__name__
+        'OneHotTargetWarning'
+    """
 
 
 @contextmanager
 def targets_judged() -> Iterator[None]:
-    """A region in which targets are not looked at, because the whole set was looked at before."""
+    """Skip the inspection of targets inside the block, because the whole set was inspected before."""
     token = _judged.set(True)
     try:
         yield
@@ -42,12 +52,12 @@ def targets_judged() -> Iterator[None]:
 
 
 class TargetJudge:
-    """Looks at the targets of one loss, or of one data set, batch by batch, until it is known how to read them.
+    """Inspects the targets of one loss, or of one data set, batch by batch, until it is known how to read them.
 
     Attributes:
         rows: The number of rows seen.
         fractions: Whether a row had an entry other than 0 and 1.
-        settled: Whether nothing is left to find: a row did not sum to 1, or the warning was given.
+        settled: Whether the inspection is finished: a row did not sum to 1, or the warning was issued.
     """
 
     def __init__(self) -> None:
@@ -56,12 +66,12 @@ class TargetJudge:
         self.settled = False
 
     def look(self, target: Tensor, ignore_index: int | None = None, name: str = "target") -> None:
-        """Look at another part of the targets and judge what was seen so far.
+        """Inspect another part of the targets and judge all parts so far.
 
         Args:
             target: ``(n, c)``, about to be read as multilabel.
-            ignore_index: Rows that hold this label are left out.
-            name: What messages call the target.
+            ignore_index: Rows that contain this label are ignored.
+            name: The name of the target in messages.
 
         Raises:
             InvalidValueError: All rows so far sum to 1, and not all entries are 0 or 1.
@@ -70,7 +80,7 @@ class TargetJudge:
         self.conclude(f"{name} {tuple(target.shape)}", stacklevel=6)
 
     def observe(self, target: Tensor, ignore_index: int | None = None) -> None:
-        """Add another part of the targets to what was seen, without judging it. The arguments are those of ``look``."""
+        """Inspect another part of the targets without judging it. The arguments are those of ``look``."""
         if self.settled or not len(target):
             return
         y = target.detach()
@@ -88,16 +98,16 @@ class TargetJudge:
         self.settled = not all_sum_to_1
 
     def add_other_ranks(self, device: torch.device) -> None:
-        """Add what the other processes of a distributed run have seen; all of them must call this."""
+        """Add the results of the other processes of a distributed run; all of them must call this."""
         facts = torch.tensor([self.rows, int(self.fractions), int(self.settled)], device=device)
         rows, fractions, settled = sum_over_ranks(facts).tolist()
         self.rows, self.fractions, self.settled = rows, fractions > 0, settled > 0
 
     def conclude(self, name: str, stacklevel: int = 2) -> None:
-        """Judge the rows that were seen.
+        """Judge the rows that were inspected.
 
         Args:
-            name: What messages call the target.
+            name: The name of the target in messages.
             stacklevel: The frame that a warning is reported for, as in ``warnings.warn``.
 
         Raises:
@@ -131,18 +141,21 @@ def settle_task(
     validate: bool | None = None,
     judge: TargetJudge | None = None,
 ) -> Task | None:
-    """The task as it was given, or "multilabel" where the values of the target were looked at and allow no doubt.
+    """Return the user's task, or "multilabel" if the values of the target were inspected and leave no doubt.
 
     Args:
-        logits: the model's outputs.
-        target: the labels.
-        task: what the user says; nothing is looked at unless it is None.
-        ignore_index: rows that hold this label are left out.
-        validate: look at values: by default in eager mode on the CPU.
-        judge: what a loss has seen so far; a new one by default.
+        logits: The outputs of the model.
+        target: The labels.
+        task: The user's task; targets are inspected only if it is None.
+        ignore_index: Rows that contain this label are ignored.
+        validate: Whether to inspect values; by default in eager mode on the CPU.
+        judge: The judge of a loss, which remembers earlier batches; by default a new one.
+
+    Returns:
+        The task, or None if it is still open.
 
     Raises:
-        InvalidValueError: the target can be read in two ways.
+        InvalidValueError: The target can be read in two ways.
     """
     if task is not None or not _is_table(logits, target) or torch.compiler.is_compiling() or _judged.get():
         return task
@@ -153,7 +166,7 @@ def settle_task(
 
 
 def _is_table(logits: Tensor, target: Tensor) -> bool:
-    """Whether target and logits are ``(n, c)`` of several classes."""
+    """Return whether target and logits are ``(n, c)`` with several classes."""
     if not (isinstance(logits, Tensor) and isinstance(target, Tensor)):
         return False
     return logits.dim() == 2 and logits.shape[1] > 1 and logits.shape == target.shape

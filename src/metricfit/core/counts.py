@@ -101,6 +101,9 @@ class Counts:
         Returns:
             Counts with one more axis. Their classes are exclusive if those of all parts are.
 
+        Raises:
+            InvalidValueError: There are no counts, or ``dim`` is out of range.
+
         Example:
             >>> Counts.stack([Counts(tp=3, fp=1, fn=2, tn=4), Counts(tp=1, fp=0, fn=0, tn=9)]).tp.shape
             torch.Size([2, 1])
@@ -110,9 +113,7 @@ class Counts:
             raise InvalidValueError("no counts to stack")
         axes = parts[0].tp.dim()
         if not -axes - 1 <= dim < axes or dim == -1:
-            raise InvalidValueError(
-                f"the new axis must stand before the class axis, from 0 to {axes - 1}, got dim={dim}"
-            )
+            raise InvalidValueError(f"dim must be from 0 to {axes - 1}, before the class axis, got {dim}")
         cells = (torch.stack(cell, dim) for cell in zip(*parts, strict=True))
         return cls(*cells, exclusive=all(part.exclusive for part in parts))
 
@@ -199,8 +200,7 @@ class Counts:
         of each sample are divided by their sum.
 
         Args:
-            logits: Outputs of the model: ``(n,)`` or ``(n, 1)`` for binary, ``(n, c, ...)`` for several classes or
-                labels.
+            logits: Outputs of the model: ``(n,)`` or ``(n, 1)`` for binary, else ``(n, c, ...)``, c classes or labels.
             target: Labels. They may be soft: a target of 0.3 is 0.3 of a positive and 0.7 of a negative sample.
             task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.
             step: The soft decision; by default ``Linear(0.1)``, for multiclass ``Linear(0.2)``.

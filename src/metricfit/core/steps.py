@@ -45,6 +45,9 @@ class Step(nn.Module):
 
         Returns:
             Numbers in [0, 1], of the shape of ``p``.
+
+        Raises:
+            InvalidTypeError: A subclass does not define ``forward``.
         """
         raise InvalidTypeError(f"{type(self).__name__} must define forward(p, threshold)")
 
@@ -67,7 +70,15 @@ class ClosedFormStep(Step):
         return self._evaluate(VALUE, p, threshold)
 
     def slope(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
-        """Return the derivative of the step with respect to ``p``."""
+        """Return the derivative of the step with respect to ``p``.
+
+        Args:
+            p: Probabilities of any shape.
+            threshold: A number strictly between 0 and 1, or a tensor that broadcasts with ``p``.
+
+        Returns:
+            Numbers of at least 0, of the shape of ``p``.
+        """
         return self._evaluate(SLOPE, p, threshold)
 
     def _evaluate(self, formulas: dict[str, StepFunction], p: Tensor, threshold: Threshold) -> Tensor:

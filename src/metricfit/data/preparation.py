@@ -48,7 +48,18 @@ class Preparation:
         self.deviation: NDArray[np.float64] | None = None
 
     def fit(self, X: Any) -> Preparation:
-        """Learn categories, means and deviations from the training rows."""
+        """Learn categories, means and deviations from the training rows.
+
+        Args:
+            X: A DataFrame or an array ``(n, columns)``.
+
+        Returns:
+            This object.
+
+        Raises:
+            ValueError: The table is empty, column names repeat, all columns are constant, or a column holds dates or
+                infinite values.
+        """
         frame = _frame(X)
         if frame.empty:
             raise InvalidValueError(f"Preparation needs rows and columns to learn from, got {frame.shape}")
@@ -71,7 +82,18 @@ class Preparation:
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Convert rows to a float32 array ``(n, len(columns))``."""
+        """Convert rows to numbers.
+
+        Args:
+            X: A DataFrame or an array with the columns that ``fit`` saw.
+
+        Returns:
+            A float32 array ``(n, len(columns))``.
+
+        Raises:
+            RuntimeError: ``fit`` was not called.
+            ValueError: A column is missing, or a column of numbers now holds text.
+        """
         if self.mean is None or self.deviation is None:
             raise InvalidStateError("fit the Preparation on the training part before transform")
         frame = _frame(X)
@@ -86,11 +108,25 @@ class Preparation:
         return cut
 
     def fit_transform(self, X: Any) -> NDArray[np.float32]:
-        """Learn from rows and convert them."""
+        """Learn from rows and convert them.
+
+        Args:
+            X: A DataFrame or an array ``(n, columns)``.
+
+        Returns:
+            A float32 array ``(n, len(columns))``.
+        """
         return self.fit(X).transform(X)
 
     def state(self) -> dict[str, Any]:
-        """Return what was learned, as values that JSON can hold."""
+        """Return what was learned, as values that JSON can hold.
+
+        Returns:
+            A dictionary for `from_state`.
+
+        Raises:
+            RuntimeError: ``fit`` was not called.
+        """
         if self.mean is None or self.deviation is None:
             raise InvalidStateError("fit the Preparation before asking for its state")
         return {
@@ -104,7 +140,14 @@ class Preparation:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Preparation:
-        """Make a preparation from what `state` returned."""
+        """Make a preparation from what `state` returned.
+
+        Args:
+            state: What `state` returned.
+
+        Returns:
+            A preparation that converts rows in the same way.
+        """
         preparation = cls(state["clip"])
         preparation.inputs, preparation.categories = state["inputs"], state["categories"]
         preparation.columns = state["columns"]

@@ -85,7 +85,14 @@ class AdditiveLoss(nn.Module, ABC):
         """
 
     def over_ranks(self, statistics: Any) -> Any:
-        """Sum statistics over the ranks if ``sync`` applies; otherwise return them unchanged."""
+        """Sum statistics over the ranks if ``sync`` applies; otherwise return them unchanged.
+
+        Args:
+            statistics: What ``statistics`` returned.
+
+        Returns:
+            Statistics of the same shape.
+        """
         if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
             return statistics.sum_over_ranks() if isinstance(statistics, Counts) else sum_over_ranks(statistics)
         return statistics

@@ -26,6 +26,10 @@ class ColumnLoss(nn.Module):
     def set_target_format(self, task: Task | None, ignore_index: int | None) -> None:
         """Set how targets are read; constructors call it once.
 
+        Args:
+            task: "binary" or "multilabel", if the shapes do not determine it.
+            ignore_index: Samples with this target are ignored.
+
         Raises:
             ValueError: If the task is "multiclass" or unknown.
         """
@@ -38,7 +42,16 @@ class ColumnLoss(nn.Module):
         self.task, self.ignore_index = task, ignore_index
 
     def columns(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Columns:
-        """Return the batch as columns; ignored samples have weight 0."""
+        """Return the batch as columns; ignored samples have weight 0.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            Logits, target and weight of shape ``(c, n)``.
+        """
         return columns(logits, target, weight, type(self).__name__, task=self.task, ignore_index=self.ignore_index)
 
 

@@ -166,7 +166,19 @@ class ClassBalanced(PointwiseLoss):
         self.prior = check_prior("ClassBalanced", prior)
 
     def columns(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Columns:
-        """Return the batch as columns; multilabel logits are refused, because there is only one prior."""
+        """Return the batch as columns; multilabel logits are refused, because there is only one prior.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            Logits, target and weight of shape ``(1, n)``.
+
+        Raises:
+            ValueError: If the logits are multilabel.
+        """
         batch = super().columns(logits, target, weight)
         if not batch.exclusive:
             raise InvalidValueError(

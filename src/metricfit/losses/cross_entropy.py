@@ -91,7 +91,19 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         self.ignore_index = ignore_index
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``."""
+        """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``.
+
+        Args:
+            logits: The outputs of the model, ``(n, classes, ...)``.
+            target: The class numbers, ``(n, ...)``.
+            weight: One weight per sample or per label.
+
+        Returns:
+            The two sums.
+
+        Raises:
+            ValueError: If the shapes of logits and target do not match.
+        """
         check_tensors(logits, target, weight)
         if logits.dim() < 2 or target.shape != logits.shape[:1] + logits.shape[2:]:
             raise InvalidValueError(

@@ -22,11 +22,32 @@ GIVEN_UP = 0.1
 
 
 class DeadGradientWarning(UserWarning):
-    """The loss is far from 0 but its gradient with respect to the logits is nearly 0."""
+    """The loss is far from 0 but its gradient with respect to the logits is nearly 0.
+
+    Example:
+        >>> from metricfit import MetricLoss, steps
+        >>> logits = torch.tensor([-30.0, -31.0], requires_grad=True)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     MetricLoss("f1", step=steps.RaisedCosine())(logits, torch.tensor([1, 0])).backward()
+        >>> caught[0].category.__name__
+        'DeadGradientWarning'
+    """
 
 
 class StalledLossWarning(UserWarning):
-    """A metric loss of several classes has not moved in its first steps, or has given up some of the classes."""
+    """A metric loss of several classes has not moved in its first steps, or has given up some of the classes.
+
+    Example:
+        >>> from metricfit import MetricLoss
+        >>> loss, target = MetricLoss("f1"), torch.tensor([0, 1, 2])
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     for _ in range(128):
+        ...         _ = loss(torch.zeros(3, 3, requires_grad=True), target)  # a model that does not learn
+        >>> caught[0].category.__name__
+        'StalledLossWarning'
+    """
 
 
 class ProgressWatch:

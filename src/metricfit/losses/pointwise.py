@@ -56,11 +56,25 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
 
     @abstractmethod
     def of_positive(self, logits: Tensor) -> Tensor:
-        """Return the loss of each logit if its label is 1."""
+        """Return the loss of each logit if its label is 1.
+
+        Args:
+            logits: Logits of any shape.
+
+        Returns:
+            One loss per logit, of the same shape.
+        """
 
     @abstractmethod
     def of_negative(self, logits: Tensor) -> Tensor:
-        """Return the loss of each logit if its label is 0."""
+        """Return the loss of each logit if its label is 0.
+
+        Args:
+            logits: Logits of any shape.
+
+        Returns:
+            One loss per logit, of the same shape.
+        """
 
 
 def check_statistics(statistics: Tensor, logits: Tensor) -> Tensor:

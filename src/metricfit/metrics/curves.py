@@ -17,6 +17,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, ratio, smallest_rounded_to
 from metricfit.errors import InvalidValueError
+from metricfit.metrics.curve_points import PrecisionRecallCurve, RocCurve
 from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -26,40 +27,17 @@ from metricfit.metrics.sweep import LARGEST, Array, Sweep, one_class, sweep
 Requirements = str | Requirement | Sequence[str | Requirement]
 
 
-class RocCurve(NamedTuple):
-    """Points of the ROC curve, by falling threshold from infinity on, as in scikit-learn without ``drop_intermediate``.
-
-    Attributes:
-        fpr: False positive rates.
-        tpr: True positive rates.
-        thresholds: Thresholds.
-    """
-
-    fpr: Array
-    tpr: Array
-    thresholds: Array
-
-
-class PrecisionRecallCurve(NamedTuple):
-    """Points of the precision-recall curve, by rising threshold; the last point, (1, 0), has none, as in scikit-learn.
-
-    Attributes:
-        precision: Precisions, one more than thresholds.
-        recall: Recalls, one more than thresholds.
-        thresholds: Thresholds.
-    """
-
-    precision: Array
-    recall: Array
-    thresholds: Array
-
-
 class BestThreshold(NamedTuple):
     """A threshold and the value of the metric there.
 
     Attributes:
         threshold: The threshold; a score of at least this is positive.
         value: The value of the metric.
+
+    Example:
+        >>> threshold, value = best_threshold(torch.tensor([0.75, 0.25]), torch.tensor([1, 0]), "f1")
+        >>> threshold, value
+        (0.75, 1.0)
     """
 
     threshold: float

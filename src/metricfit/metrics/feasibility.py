@@ -20,6 +20,10 @@ class RequirementValue(NamedTuple):
         met: Whether it meets the bound.
         reachable: The best value that any threshold gives, whatever other requirements there are: the highest for a
             bound with ``>=``, the lowest for one with ``<=``.
+
+    Example:
+        >>> RequirementValue(value=0.8, met=False, reachable=0.8).met
+        False
     """
 
     value: float
@@ -39,10 +43,23 @@ class ChosenThreshold(NamedTuple):
 class InfeasibleError(MetricfitError, ValueError):
     """No threshold meets the requirements; the message says what is reachable.
 
+    Args:
+        message: What cannot be met, and what is reachable.
+        nearest: The attribute of the same name.
+        requirements: The attribute of the same name.
+
     Attributes:
         nearest: The threshold whose largest violation of a requirement is smallest, and the metric there; of equally
             near ones, the best for the metric. None where the error was not raised by a search for a threshold.
         requirements: The result of each requirement at that threshold, by the requirement as text.
+
+    Example:
+        >>> from metricfit import best_threshold
+        >>> try:
+        ...     best_threshold(torch.tensor([0.2, 0.9]), torch.tensor([1, 0]), "f1", subject_to="precision >= 0.9")
+        ... except InfeasibleError as error:
+        ...     error.requirements["precision >= 0.9"].reachable
+        0.5
     """
 
     def __init__(
@@ -57,7 +74,12 @@ class InfeasibleError(MetricfitError, ValueError):
 
 
 class InfeasibleWarning(UserWarning):
-    """A requirement cannot be met; decisions are made at the threshold that comes nearest to it."""
+    """A requirement cannot be met; decisions are made at the threshold that comes nearest to it.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", InfeasibleWarning)  # stop instead
+    """
 
 
 def what_is_reachable(

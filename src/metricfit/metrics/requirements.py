@@ -57,19 +57,47 @@ class Requirement:
             raise InvalidValueError(f"{self}: {self.metric.name} lies between {low:g} and {high:g}{hint}")
 
     def violation(self, counts: Counts) -> Tensor:
-        """Return how far the metric of these counts is beyond the bound; at most 0 where the requirement holds."""
+        """Return how far the metric of these counts is beyond the bound.
+
+        Args:
+            counts: Counts of shape ``(..., c)``.
+
+        Returns:
+            One number per class; at most 0 where the requirement holds.
+        """
         return self.excess(self.metric(counts))
 
     def excess(self, value: Tensor) -> Tensor:
-        """Return how far a value of the metric is beyond the bound; at most 0 where the requirement holds."""
+        """Return how far a value of the metric is beyond the bound.
+
+        Args:
+            value: Values of the metric, of any shape.
+
+        Returns:
+            Numbers of the same shape; at most 0 where the requirement holds.
+        """
         return self.bound - value if self.sense == ">=" else value - self.bound
 
     def holds(self, counts: Counts) -> Tensor:
-        """Return whether the requirement holds, per class."""
+        """Return whether the requirement holds.
+
+        Args:
+            counts: Counts of shape ``(..., c)``.
+
+        Returns:
+            True or False for each class.
+        """
         return self.forgives(self.violation(counts))
 
     def forgives(self, violation: Tensor) -> Tensor:
-        """Return whether a violation is at most 0, except for rounding."""
+        """Return whether a violation is at most 0, except for rounding.
+
+        Args:
+            violation: What ``violation`` or ``excess`` returned.
+
+        Returns:
+            True or False for each number.
+        """
         return violation <= ROUNDING * max(1.0, abs(self.bound))
 
     def __bool__(self) -> bool:

@@ -33,6 +33,13 @@ class Blend(nn.Module):
         self.parts = nn.ModuleList(parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logits of all parts in training, and their mean in eval mode."""
+        """Return the logits of all parts in training, and their mean in eval mode.
+
+        Args:
+            x: The inputs of the parts.
+
+        Returns:
+            ``(n, out_features, parts)`` in training, ``(n, out_features)`` in eval mode.
+        """
         logits = torch.stack([part(x) for part in self.parts], dim=-1)
         return logits if self.training else logits.mean(-1)

@@ -1,4 +1,4 @@
-"""A loss for each member of an ensemble that is one module."""
+"""PerMember: a separate loss for each member of an ensemble that is one module."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ class PerMember(nn.Module):
     :math:`\frac1k \sum_j \mathrm{objective}_j(x_{\cdot\cdot j}, y)` for logits ``(n, c, k)``, k the number of
     ``members``. Logits ``(n, c)``, which `TabM` gives in eval mode, go to one objective alone.
 
-    An objective with state (buffers, as running counts and multipliers are, or parameters) is copied for each member,
-    so that its state is that of one member, and the copies are called in turn. One without is called once, under
-    ``vmap``: a tenth of the time with 32 members.
+    An objective with state (parameters, or buffers such as running counts and multipliers) is copied for each member,
+    so that its state is that of one member, and the copies are called in turn. An objective without state is called
+    once, under ``vmap``, which takes a tenth of the time with 32 members.
 
-    ``weight`` and ``index`` go to objectives that take them; ``weight`` is an error for one that does not.
+    Args:
+        objective: The loss of one member, called as ``objective(logits, target)``.
+        members: Number of members.
 
-    >>> loss = PerMember(nn.BCEWithLogitsLoss(), members=4)
-    >>> target = torch.tensor([[1.0], [0.0]])
-    >>> loss(torch.zeros(2, 1, 4), target), loss(torch.zeros(2, 1), target)
-    (tensor(0.6931), tensor(0.6931))
+    Raises:
+        ValueError: If ``members`` is below 1.
+
+    Example:
+        >>> loss = PerMember(nn.BCEWithLogitsLoss(), members=4)
+        >>> target = torch.tensor([[1.0], [0.0]])
+        >>> loss(torch.zeros(2, 1, 4), target), loss(torch.zeros(2, 1), target)
+        (tensor(0.6931), tensor(0.6931))
     """
 
     def __init__(self, objective: nn.Module, members: int) -> None:
@@ -37,20 +43,31 @@ class PerMember(nn.Module):
         # A buffer that is still None counts: RunningCounts makes its own at first use.
         stateful = any(module._buffers or module._parameters for module in objective.modules())
         self.objectives = nn.ModuleList(copy.deepcopy(objective) for _ in range(members if stateful else 1))
-        parameters = inspect.signature(objective.forward).parameters.values()
-        open_ended = any(given.kind is given.VAR_KEYWORD for given in parameters)
-        self._takes = {
-            name for name in ("weight", "index") if open_ended or name in {given.name for given in parameters}
-        }
+        parameters = inspect.signature(objective.forward).parameters
+        open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        self._accepted = {name for name in ("weight", "index") if open_ended or name in parameters}
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, index: Tensor | None = None
     ) -> Tensor:
-        """The mean over members."""
-        if weight is not None and "weight" not in self._takes:
-            raise InvalidValueError(f"weight was given, but {type(self.objectives[0]).__name__} does not take it")
-        given = {"weight": weight, "index": index}
-        extra = {name: value for name, value in given.items() if value is not None and name in self._takes}
+        """Compute the mean over members of their losses.
+
+        Args:
+            logits: The outputs of the model, ``(n, c, members)``, or ``(n, c)`` in eval mode.
+            target: The labels.
+            weight: One weight per sample, for objectives that accept it.
+            index: The positions of the samples in the training set, for objectives that accept them.
+
+        Returns:
+            The loss, a scalar.
+
+        Raises:
+            ValueError: If the logits have another shape, or ``weight`` was passed and the objective does not accept it.
+        """
+        if weight is not None and "weight" not in self._accepted:
+            raise InvalidValueError(f"weight was passed, but {type(self.objectives[0]).__name__} does not accept it")
+        arguments = {"weight": weight, "index": index}
+        extra = {name: value for name, value in arguments.items() if value is not None and name in self._accepted}
         if logits.dim() < 3:
             value: Tensor = self.objectives[0](logits, target, **extra)
             return value
@@ -60,11 +77,11 @@ class PerMember(nn.Module):
                 f"got {tuple(logits.shape)}"
             )
         if len(self.objectives) == 1:
-            values: Tensor = torch.vmap(lambda own: self.objectives[0](own, target, **extra), in_dims=-1)(logits)
+            values: Tensor = torch.vmap(lambda column: self.objectives[0](column, target, **extra), in_dims=-1)(logits)
             return values.mean()
         members = zip(self.objectives, logits.unbind(-1), strict=True)
-        return torch.stack([objective(own, target, **extra) for objective, own in members]).mean()
+        return torch.stack([objective(column, target, **extra) for objective, column in members]).mean()
 
     def extra_repr(self) -> str:
-        """The number of members."""
+        """Return the number of members."""
         return f"members={self.members}"

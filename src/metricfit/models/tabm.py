@@ -84,17 +84,31 @@ class TabM(nn.Module):
         self.output = tabm.LinearEnsemble(width, out_features, k=k)
 
     def members(self, x: Tensor) -> Tensor:
-        """Return the logits of every member, ``(n, out_features, k)``, in either mode."""
+        """Return the logits of every member, in either mode.
+
+        Args:
+            x: The inputs, ``(n, in_features)``.
+
+        Returns:
+            ``(n, out_features, k)``.
+        """
         if self.embedding is not None:
             x = self.embedding(x).flatten(1)
         logits: Tensor = self.output(self.backbone(self.view(x)))
         return logits.transpose(1, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logits of all members in training, and their mean in eval mode."""
+        """Return the logits of all members in training, and their mean in eval mode.
+
+        Args:
+            x: The inputs, ``(n, in_features)``.
+
+        Returns:
+            ``(n, out_features, k)`` in training, ``(n, out_features)`` in eval mode.
+        """
         logits = self.members(x)
         return logits if self.training else logits.mean(-1)
 
     def extra_repr(self) -> str:
-        """The number of members."""
+        """Return the number of members."""
         return f"k={self.k}"

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from metricfit._extras import explain_missing
+from metricfit.errors import NotFiniteError
 from metricfit.train.prior import start_at_prior
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from metricfit.train.callbacks import Callback, Plan, TensorBoard
     from metricfit.train.checkpoint.folder import CheckpointWarning
     from metricfit.train.engine.epoch_validation import RequirementResult, UnmetRequirementWarning
-    from metricfit.train.engine.loop import NotFiniteError
     from metricfit.train.evaluation import Evaluation, evaluate
     from metricfit.train.fitting import fit
     from metricfit.train.folds import Ensemble, fit_folds
@@ -31,7 +31,6 @@ _HOMES = {
     "checkpoint.folder": ("CheckpointWarning",),
     "folds": ("Ensemble", "fit_folds"),
     "history": ("History",),
-    "engine.loop": ("NotFiniteError",),
     "population": ("fit_population",),
     "monitor": ("Measured", "Monitor"),
     "progress": ("ProgressBar",),

@@ -57,7 +57,11 @@ class History(Sequence[Row]):
         return list(dict.fromkeys(name for row in self.rows for name in row))
 
     def to_pandas(self) -> Any:
-        """Return the table as a pandas DataFrame."""
+        """Return the table as a pandas DataFrame.
+
+        Returns:
+            A DataFrame with one row per epoch.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.rows)

@@ -40,7 +40,11 @@ class FitResult:
     requirements: tuple[RequirementResult, ...] = ()
 
     def state(self) -> dict[str, Any]:
-        """Return what ``from_state`` needs to restore the result."""
+        """Return what ``from_state`` needs to restore the result.
+
+        Returns:
+            A dictionary of tensors, numbers, text and lists.
+        """
         return {
             "model": self.model.state_dict(),
             "objective": None if self.objective is None else self.objective.state_dict(),

@@ -94,7 +94,14 @@ class Stage:
             raise InvalidValueError(f"lr must be above 0, got {self.lr}")
 
     def filled(self, **defaults: Any) -> Stage:
-        """Return the stage with these settings wherever its own are None."""
+        """Return the stage with these settings wherever its own are None.
+
+        Args:
+            defaults: Settings of a stage, by name.
+
+        Returns:
+            A new stage.
+        """
         return replace(self, **{key: value for key, value in defaults.items() if getattr(self, key) is None})
 
     @property

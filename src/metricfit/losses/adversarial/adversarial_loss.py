@@ -145,6 +145,9 @@ class AdversarialLoss(ColumnLoss):
 
         Returns:
             The marginal probability of a positive label for each sample, and the expected loss.
+
+        Raises:
+            ValueError: If a label is neither 0 nor 1.
         """
         if not len(logits):
             return torch.zeros_like(logits), logits.new_zeros(())

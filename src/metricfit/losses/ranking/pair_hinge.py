@@ -52,11 +52,27 @@ class _PairLoss(ColumnLoss):
         return ratio((positive * sums).sum(-1), positive.sum(-1) * negative.sum(-1)).mean()
 
     def score(self, logits: Tensor) -> Tensor:
-        """Return what is compared: the logits, or an increasing function of them."""
+        """Return what is compared: the logits, or an increasing function of them.
+
+        Args:
+            logits: Logits of any shape.
+
+        Returns:
+            One score per logit, of the same shape.
+        """
         return logits
 
     def select(self, score: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores and the weight of each sample as a positive and as a negative; subclasses may select."""
+        """Select the samples to compare, by setting the weights of the others to 0; by default all are kept.
+
+        Args:
+            score: The scores, ``(c, n)``.
+            positive: The weight of each sample as a positive, ``(c, n)``.
+            negative: The weight of each sample as a negative, ``(c, n)``.
+
+        Returns:
+            The scores and the two weights.
+        """
         return score, positive, negative
 
 

@@ -45,10 +45,24 @@ class _SquareLoss(ColumnLoss, AdditiveLoss):
 
     @abstractmethod
     def errors(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the error of each sample as a positive and as a negative."""
+        """Return the error of each sample as a positive and as a negative.
+
+        Args:
+            logits: Logits of any shape.
+
+        Returns:
+            Two tensors of the same shape.
+        """
 
     def center(self, batch: Columns) -> Columns:
-        """Subtract an offset from the logits if that changes nothing but rounding."""
+        """Subtract an offset from the logits if that changes nothing but rounding.
+
+        Args:
+            batch: Logits, target and weight of shape ``(c, n)``.
+
+        Returns:
+            The batch with other logits, or the same batch.
+        """
         return batch
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -60,7 +74,14 @@ class _SquareLoss(ColumnLoss, AdditiveLoss):
         return self.sums(self.columns(logits, target, weight))
 
     def sums(self, batch: Columns) -> Tensor:
-        """Return the six sums of a batch."""
+        """Return the six sums of a batch.
+
+        Args:
+            batch: Logits, target and weight of shape ``(c, n)``.
+
+        Returns:
+            The statistics, ``(6, c)``.
+        """
         exact = exact_dtype(batch.logits.device)
         errors = self.errors(batch.logits.to(exact))
         classes = zip((weight.to(exact) for weight in weights_by_class(batch)), errors, strict=True)

@@ -28,7 +28,12 @@ KEPT = 2
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be read, and an earlier one is used."""
+    """A checkpoint could not be read, and an earlier one is used.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", CheckpointWarning)  # stop instead
+    """
 
 
 class RunFolder:

@@ -17,7 +17,11 @@ from metricfit.train.stage import Objective, Stage, matched
 
 
 class UnmetRequirementWarning(UserWarning):
-    """Training ended with weights that break a requirement."""
+    """Training ended with weights that break a requirement.
+
+    Example:
+        >>> warnings.simplefilter("error", UnmetRequirementWarning)  # stop instead
+    """
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ class RequirementResult:
         met: Whether the requirement holds.
         rows: What it was measured on: "validation", or "train" where there is no validation set.
         threshold: The threshold of the decisions; NaN where the largest logit decides.
+
+    Example:
+        >>> result = RequirementResult("recall >= 0.9", 0.92, 0.9, met=True, rows="validation", threshold=0.4)
+        >>> result.met
+        True
     """
 
     requirement: str

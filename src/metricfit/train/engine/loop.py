@@ -17,7 +17,7 @@ from torch import Tensor
 from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.class_shares import targets_judged
 from metricfit.core.validation import DivergedError
-from metricfit.errors import CheckpointError, InvalidValueError, MetricfitError, shorten
+from metricfit.errors import CheckpointError, InvalidValueError, NotFiniteError, shorten
 from metricfit.losses.gradient_watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train.callbacks import Callback, Plan
 from metricfit.train.checkpoint import randomness
@@ -36,10 +36,6 @@ _NO_BATCH_AGAIN = (
     "the DataLoader gives no batches, although an earlier epoch had some; its IterableDataset must start anew in every "
     "call of __iter__"
 )
-
-
-class NotFiniteError(MetricfitError, ArithmeticError):
-    """The loss became NaN or infinite."""
 
 
 @dataclass
