@@ -1,8 +1,10 @@
-"""The experiments of version 0.1.0, which are in metricfit.runs and metricfit_papers now."""
+"""The experiments of version 0.1.0, which are in metricfit.runs, metricfit.tabular and metricfit_papers now."""
 
 from metricfit._moved import moved_message
 
-raise ImportError(
-    moved_message(__name__, "metricfit.runs for cells, metricfit.compare, or metricfit_papers for the papers' tables"),
-    name=__name__,
+SUCCESSORS = (
+    "metricfit.runs (Cell, CellError, Progress, run), metricfit.compare, metricfit.tabular (Comparison, ComparisonRow) "
+    "or metricfit_papers (find_table, table_names, run_table, copy_finished, CopyReport, TableResult, TableSpec, "
+    "SpecError, UnfinishedCellsError; pip install metricfit-papers)"
 )
+raise ImportError(moved_message(__name__, SUCCESSORS), name=__name__)

@@ -7,15 +7,22 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec
 
 import torch
 from torch import Tensor
 
+from metricfit._moved import RenamedAttribute, renamed_parameters
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
 from metricfit.metrics import parsing, registry
-from metricfit.metrics.metric_parameters import Parameter, check_parameters, first_paragraph, format_parameter
+from metricfit.metrics.metric_parameters import (
+    Parameter,
+    check_parameters,
+    expand_parameter,
+    first_paragraph,
+    format_parameter,
+)
 from metricfit.metrics.pickling import call_factory, find_definition, name_in_module
 from metricfit.metrics.requirements import Requirement
 
@@ -52,7 +59,10 @@ class Metric:
 
     #: Whether it is measured on scores (``metrics.auroc``) instead of on counts of decisions.
     is_ranking: ClassVar[bool] = False
+    if not TYPE_CHECKING:  # type checkers report earlier names as unknown
+        own = RenamedAttribute("user_defined")
 
+    @renamed_parameters(own="user_defined")
     def __init__(
         self,
         name: str,
@@ -108,19 +118,9 @@ class Metric:
             raise InvalidTypeError(f"a metric is called on Counts, got {type(counts).__name__}; see Counts.hard")
         if self.whole_matrix and not counts.exclusive:  # each label has its own 2 x 2 matrix
             return self(replace(counts.map(lambda cell: cell.unsqueeze(-1)), exclusive=True)).squeeze(-1)
-        parameters = {key: self._parameter(key, value, counts) for key, value in self.parameters.items()}
+        parameters = {key: expand_parameter(self, key, value, counts.tp) for key, value in self.parameters.items()}
         value = self._finite(counts, parameters) if self.user_defined else self.formula(counts, **parameters)
         return value if self.class_index is None else self._of_class(value)
-
-    def _parameter(self, key: str, value: Parameter, counts: Counts) -> float | Tensor:
-        if not isinstance(value, tuple):
-            return value
-        classes = counts.tp.shape[-1]
-        if len(value) != classes:
-            raise InvalidValueError(f"{self.name} has {len(value)} values of {key}, the counts have {classes} classes")
-        largest = torch.finfo(counts.tp.dtype).max if counts.tp.is_floating_point() else math.inf
-        columns = [torch.full_like(counts.tp[..., k], min(number, largest)) for k, number in enumerate(value)]
-        return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU
 
     def _finite(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
         """Compute a user's formula, which may divide by 0: the value and the gradient are 0 where it gives NaN."""

@@ -7,6 +7,9 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 
+import torch
+from torch import Tensor
+
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 #: One number, or one number per class.
@@ -48,6 +51,28 @@ def _check_number(metric: str, key: str, value: object, user_defined: bool) -> f
         return number
     positive = "at least 0" + (f" and at most {largest:g}" if largest < math.inf else "")
     raise InvalidValueError(f"{metric}: {key} must be {'finite' if user_defined else positive}, got {value}")
+
+
+def expand_parameter(metric: object, key: str, value: Parameter, cell: Tensor) -> float | Tensor:
+    """Make a tensor of a parameter with one number per class; a single number is returned as it is.
+
+    Args:
+        metric: The metric, for the message.
+        key: Name of the parameter.
+        value: The parameter.
+        cell: One of the counts, ``(..., c)``, for shape, type and device.
+
+    Raises:
+        InvalidValueError: The number of values is not the number of classes.
+    """
+    if not isinstance(value, tuple):
+        return value
+    classes = cell.shape[-1]
+    if len(value) != classes:
+        raise InvalidValueError(f"{metric!r} has {len(value)} values of {key}, the counts have {classes} classes")
+    largest = torch.finfo(cell.dtype).max if cell.is_floating_point() else math.inf
+    columns = [torch.full_like(cell[..., k], min(number, largest)) for k, number in enumerate(value)]
+    return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU
 
 
 def format_parameter(value: Parameter) -> str:

@@ -25,6 +25,6 @@ MOVED = {
         *("Centred", "CropAndFlip", "ResNet", "TinyDarknet", "btg_mlp", "multiclass_mlp", "perceptron"),
         *("resnet18", "resnet34", "small_cnn", "study_mlp"),
     )
-} | {"periodic": "rtdl_num_embeddings.PeriodicEmbeddings"}
+} | {"norms": "metricfit_papers.models.normalisation", "periodic": "rtdl_num_embeddings.PeriodicEmbeddings"}
 if not TYPE_CHECKING:  # type checkers report moved names as unknown
     __getattr__ = moved_names(__name__, MOVED)

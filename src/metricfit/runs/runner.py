@@ -13,11 +13,12 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import torch
 
+from metricfit._moved import RenamedAttribute
 from metricfit._version import __version__
 from metricfit.errors import InvalidValueError, is_user_error
 from metricfit.runs.backends import check_backend, ignore_interrupts_in_children, start_backend, threads_per_job
@@ -51,6 +52,8 @@ class Progress:
     reused: int
     seconds_left: float | None
     last: str
+    if not TYPE_CHECKING:  # type checkers report earlier names as unknown
+        found = RenamedAttribute("reused")
 
 
 def run(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from metricfit._moved import renamed_parameters
 from metricfit.core.canonical_batch import Batch as SettledBatch
 from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_shares import settle_task
@@ -116,6 +117,7 @@ class Monitor:
         """Whether lower is better."""
         return self.is_loss or (self._metric is not None and self._metric.minimize)
 
+    @renamed_parameters(value="measured")
     def better(self, measured: Measured | float, than: Measured | float) -> bool:
         """Whether a measurement improves on another.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from metricfit._moved import renamed_method
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.kernels.pairs import hinge_sums, violations
 from metricfit.core.numerics import exact_dtype, ratio, tails
@@ -74,6 +76,9 @@ class _PairLoss(ColumnLoss):
             The scores and the two weights.
         """
         return score, positive, negative
+
+    if not TYPE_CHECKING:  # type checkers report earlier names as unknown
+        chosen = renamed_method("chosen", "select")
 
 
 class PairHingeLoss(_PairLoss):
