@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from metricfit import constraints, curves, losses, metrics, steps
+from metricfit._extras import explain_missing
 from metricfit._version import __version__
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.core.counts import Counts
@@ -64,7 +65,11 @@ def __getattr__(name: str) -> Any:
     home = _LATER.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"metricfit.{name}") if home == "metricfit" else getattr(import_module(home), name)
+    if home == "metricfit":
+        return import_module(f"metricfit.{name}")
+    packages = ("numpy", "pandas", "scipy", "sklearn", "baycomp", "joblib", "safetensors") if name == "compare" else ()
+    with explain_missing(f"metricfit.{name}", packages, "metricfit[cli]"):  # the others explain themselves
+        return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -58,10 +58,11 @@ def renamed_method(old: str, new: str) -> Callable[..., NoReturn]:
         new: Present name of the method.
     """
 
-    def raise_renamed(self: object, *args: object, **kwargs: object) -> NoReturn:
+    def raise_renamed(self: object, *_args: object, **_kwargs: object) -> NoReturn:
         owner = type(self).__qualname__
         raise AttributeError(moved_message(f"{owner}.{old}", f"{owner}.{new}"))
 
+    raise_renamed.__doc__ = f"Raise an error: the method is called {new} now.\n\nRaises:\n    AttributeError: Always."
     return raise_renamed
 
 

@@ -137,7 +137,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; the entry point ``metricfit``."""
+    """Run the command line."""
     app()
 
 

@@ -2,12 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+from metricfit._extras import explain_missing
 from metricfit._moved import moved_names
-from metricfit.data.catalogue import STUDY, names
-from metricfit.data.loading import fetch, load
-from metricfit.data.preparation import Preparation
-from metricfit.data.splits import folds, split
-from metricfit.data.table import Table
+
+with explain_missing("metricfit.data", ("numpy", "pandas", "scipy", "sklearn"), "metricfit[data]"):
+    from metricfit.data.catalogue import STUDY, names
+    from metricfit.data.loading import fetch, load
+    from metricfit.data.preparation import Preparation
+    from metricfit.data.splits import folds, split
+    from metricfit.data.table import Table
 
 __all__ = ["STUDY", "Preparation", "Table", "fetch", "folds", "load", "names", "split"]
 

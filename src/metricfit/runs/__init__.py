@@ -1,6 +1,9 @@
 """Cells of a study: independent runs, executed in parallel and kept in one folder each."""
 
-from metricfit.runs.cells import Cell, CellError
-from metricfit.runs.runner import Progress, run
+from metricfit._extras import explain_missing
+
+with explain_missing("metricfit.runs", ("joblib",), "metricfit[cli]"):
+    from metricfit.runs.cells import Cell, CellError
+    from metricfit.runs.runner import Progress, run
 
 __all__ = ["Cell", "CellError", "Progress", "run"]
