@@ -1,0 +1,1 @@
+"""Families of models: boosted trees, forests, linear models, kernels, networks and the user's own classifiers."""

@@ -1,0 +1,118 @@
+"""Boosted trees by LightGBM: on the cross-entropy, or on the cross-entropy plus the loss of a metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import lightgbm
+import numpy as np
+
+from metricfit.boosting import objective
+from metricfit.core.types import ScalarAverage
+from metricfit.metrics.metric import Metric
+from metricfit.tabular.families.family import (
+    Deadline,
+    Family,
+    Features,
+    FittedModel,
+    Floats,
+    TrainingRows,
+    prior_logits,
+)
+
+MAXIMUM_ROUNDS = 1000
+ROUNDS_WITHOUT_PROGRESS = 30
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """Trees and the logits that they start from, ``(1,)`` or ``(c,)``."""
+
+    trees: lightgbm.Booster
+    start: Floats
+
+    def logits(self, features: Features) -> Floats:
+        """Return the sum of the trees plus the start."""
+        raw = self.trees.predict(features.encoded, raw_score=True, num_threads=1)
+        return np.asarray(raw, dtype=np.float64).reshape(len(features), -1) + self.start
+
+
+class Boosting(Family):
+    """Small boosted trees, stopped where the cross-entropy of the held-out fold is lowest.
+
+    Args:
+        metric: If given, the trees are trained for this metric as well, and the family is called "boosting_metric".
+        average: The metric's average over several classes.
+        parameters: Parameters of LightGBM that replace the usual ones.
+    """
+
+    def __init__(
+        self, metric: Metric | None = None, average: ScalarAverage = "macro", parameters: dict[str, Any] | None = None
+    ) -> None:
+        self.name = "boosting" if metric is None else "boosting_metric"
+        self.metric, self.average = metric, average
+        self.parameters = parameters or {}
+
+    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
+        """Add trees until the cross-entropy of the held-out fold has not fallen for 30 rounds."""
+        start = prior_logits(train.y, train.weight, train.classes)
+        data = self._dataset(train, start)
+        trees = lightgbm.train(
+            self._settings(train, seed),
+            data,
+            num_boost_round=MAXIMUM_ROUNDS,
+            valid_sets=[self._dataset(held_out, start, reference=data)],
+            feval=_cross_entropy,
+            callbacks=[lightgbm.early_stopping(ROUNDS_WITHOUT_PROGRESS, verbose=False), lambda _: deadline.check()],
+        )
+        return BoostedTrees(trees, start)
+
+    def _dataset(
+        self, rows: TrainingRows, start: Floats, reference: lightgbm.Dataset | None = None
+    ) -> lightgbm.Dataset:
+        init = np.tile(start, (len(rows), 1)).ravel(order="F")
+        return lightgbm.Dataset(
+            rows.x,
+            rows.y,
+            weight=rows.weight,
+            init_score=init,
+            reference=reference,
+            params={"verbose": -1, "num_threads": 1},
+            free_raw_data=True,
+        )
+
+    def _settings(self, rows: TrainingRows, seed: int) -> dict[str, Any]:
+        plain = "binary" if rows.classes == 2 else "multiclass"
+        settings = {
+            "objective": plain if self.metric is None else objective(self.metric, average=self.average),
+            "num_class": rows.outputs,
+            "metric": "none",
+            "boost_from_average": False,
+            "learning_rate": 0.05,
+            "num_leaves": 7,
+            "min_child_samples": 5,
+            "feature_fraction": 0.6,
+            "bagging_fraction": 0.8,
+            "bagging_freq": 1,
+            "lambda_l2": 1.0,
+            "verbose": -1,
+            "num_threads": 1,
+            "deterministic": True,
+            "force_col_wise": True,
+            "seed": seed % 2**31,
+        }
+        return settings | self.parameters
+
+
+def _cross_entropy(scores: Floats, rows: lightgbm.Dataset) -> tuple[str, float, bool]:
+    """Return the mean cross-entropy of raw scores, as LightGBM expects an evaluation."""
+    y = np.asarray(rows.get_label(), dtype=np.int64)
+    weight = rows.get_weight()
+    if scores.ndim == 1:
+        losses = np.logaddexp(0.0, np.where(y == 1, -scores, scores))
+    else:
+        highest = scores.max(axis=1)
+        normalisers = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
+        losses = normalisers - scores[np.arange(len(y)), y]
+    return "cross_entropy", float(np.average(losses, weights=None if weight is None else np.asarray(weight))), False

@@ -1,0 +1,86 @@
+"""Logistic regression by scikit-learn, with the penalty chosen on the held-out fold."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
+
+PENALTIES = (0.01, 0.1, 1.0, 10.0)
+ITERATIONS = 200
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Logits that are linear in the columns.
+
+    Attributes:
+        coefficients: One row per logit.
+        intercepts: One number per logit.
+    """
+
+    coefficients: Floats
+    intercepts: Floats
+
+    def logits(self, features: Features) -> Floats:
+        """Return the logits."""
+        return np.asarray(features.encoded.astype(np.float64) @ self.coefficients.T + self.intercepts)
+
+
+class Linear(Family):
+    """Logistic regression; of four penalties, the one with the lowest cross-entropy on the held-out fold."""
+
+    name = "linear"
+
+    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
+        """Fit from the strongest penalty to the weakest, each from the solution before."""
+        model = LogisticRegression(max_iter=ITERATIONS, warm_start=True)
+        x = train.x.astype(np.float64)
+        best, lowest = None, np.inf
+        for penalty in PENALTIES:
+            deadline.check()
+            model.set_params(C=penalty)
+            with warnings.catch_warnings():
+                # A solution that is not exact to the last digits is as good here.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.fit(x, train.y, sample_weight=train.weight)
+            candidate = LinearModel(*_all_classes(model, train.classes))
+            loss = cross_entropy(candidate.logits(held_out.features), held_out)
+            if loss < lowest:
+                best, lowest = candidate, loss
+        assert best is not None
+        return best
+
+    def combine(self, models: Sequence[FittedModel]) -> FittedModel:
+        """Average the coefficients, which averages the logits."""
+        linear = [model for model in models if isinstance(model, LinearModel)]
+        return LinearModel(
+            np.mean([model.coefficients for model in linear], axis=0),
+            np.mean([model.intercepts for model in linear], axis=0),
+        )
+
+
+def cross_entropy(logits: Floats, rows: TrainingRows) -> float:
+    """Return the mean cross-entropy of logits ``(n, 1)`` or ``(n, c)``."""
+    by_class = np.concatenate([np.zeros_like(logits), logits], axis=1) if rows.classes == 2 else logits
+    losses = -log_softmax(by_class, axis=1)[np.arange(len(rows)), rows.y]
+    return float(np.average(losses, weights=rows.weight))
+
+
+def _all_classes(model: LogisticRegression, classes: int) -> tuple[Floats, Floats]:
+    """Return coefficients and intercepts of every class; classes without a row get a very low logit."""
+    if classes == 2:
+        return model.coef_, model.intercept_
+    coefficients, intercepts = np.zeros((classes, model.coef_.shape[1])), np.full(classes, -20.0)
+    if len(model.classes_) == 2:
+        coefficients[model.classes_[1]], intercepts[model.classes_] = model.coef_[0], [0.0, model.intercept_[0]]
+    else:
+        coefficients[model.classes_], intercepts[model.classes_] = model.coef_, model.intercept_
+    return coefficients, intercepts

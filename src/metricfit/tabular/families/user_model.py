@@ -1,0 +1,111 @@
+"""The user's own scikit-learn classifier or pipeline as a family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows, to_logits
+
+#: Probabilities of 0 and 1 have no logits.
+SMALLEST_PROBABILITY = 1e-6
+
+
+@dataclass(frozen=True)
+class FittedUserModel:
+    """A fitted classifier of the user.
+
+    Attributes:
+        model: The classifier.
+        classes: The number of classes of the whole table.
+        takes_table: Whether it gets the table as the user passed it, and not the encoded columns.
+    """
+
+    model: Any
+    classes: int
+    takes_table: bool
+
+    def logits(self, features: Features) -> Floats:
+        """Return log-odds of ``predict_proba``, or else ``decision_function``."""
+        x = features.table if self.takes_table else features.encoded
+        known = np.asarray(self.model.classes_, dtype=np.int64)
+        if hasattr(self.model, "predict_proba"):
+            probabilities = np.zeros((len(features), self.classes))
+            probabilities[:, known] = self.model.predict_proba(x)
+            probabilities = np.clip(probabilities, SMALLEST_PROBABILITY, None)
+            return to_logits(probabilities / probabilities.sum(axis=1, keepdims=True), self.classes)
+        scores = np.asarray(self.model.decision_function(x), dtype=np.float64)
+        if self.classes == 2:
+            return scores.reshape(len(features), 1)
+        logits = np.full((len(features), self.classes), scores.min() - 1.0)
+        logits[:, known] = scores if scores.ndim == 2 else np.stack([-scores, scores], axis=1)
+        return logits
+
+
+class UserModel(Family):
+    """A scikit-learn classifier of the user.
+
+    A Pipeline gets the table as the user passed it, because it encodes the table itself. Other classifiers get the
+    encoded columns: numbers without missing values.
+
+    Args:
+        name: Its name in ``models_``.
+        model: The classifier; it is cloned for every fold.
+
+    Raises:
+        InvalidTypeError: It has no ``fit``, or neither ``predict_proba`` nor ``decision_function``.
+    """
+
+    def __init__(self, name: str, model: Any) -> None:
+        if not hasattr(model, "fit") or not (hasattr(model, "predict_proba") or hasattr(model, "decision_function")):
+            raise InvalidTypeError(
+                "a model is the name of a family, tabular.Network(...), or a scikit-learn classifier with "
+                f"predict_proba or decision_function; got {quote(model)}"
+            )
+        self.name, self.model = name, model
+
+    @property
+    def takes_table(self) -> bool:
+        """Whether the classifier encodes the table itself."""
+        return isinstance(self.model, Pipeline)
+
+    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
+        """Fit a clone of the classifier; it is told the weights of the rows if it takes them."""
+        deadline.check()
+        model = clone(self.model)
+        _set_random_state(model, seed)
+        weights: dict[str, Any] = {}
+        if train.weight is not None:
+            parameter = _weight_parameter(model)
+            if parameter is None:
+                raise InvalidValueError(
+                    f"the model {self.name!r} takes no sample_weight; fit without sample_weight and class_weight, or "
+                    "use another model"
+                )
+            weights = {parameter: train.weight}
+        model.fit(train.features.table if self.takes_table else train.x, train.y, **weights)
+        return FittedUserModel(model, train.classes, self.takes_table)
+
+
+def _weight_parameter(model: Any) -> str | None:
+    """Return the keyword under which ``fit`` takes weights; None if it takes none."""
+    if isinstance(model, Pipeline):
+        name, last = model.steps[-1]
+        return f"{name}__sample_weight" if has_fit_parameter(last, "sample_weight") else None
+    return "sample_weight" if has_fit_parameter(model, "sample_weight") else None
+
+
+def _set_random_state(model: Any, seed: int) -> None:
+    """Seed every part of the classifier whose ``random_state`` the user left at None."""
+    unset = {
+        name: seed % 2**31
+        for name, value in model.get_params().items()
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    model.set_params(**unset)

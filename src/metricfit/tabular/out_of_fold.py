@@ -1,0 +1,174 @@
+"""Families on the folds of a table: out-of-fold logits of each, within a time budget."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metricfit.errors import InvalidValueError
+from metricfit.tabular.families.family import (
+    Deadline,
+    Family,
+    FittedModel,
+    Floats,
+    Integers,
+    OutOfTime,
+    TrainingRows,
+)
+
+log = logging.getLogger("metricfit.tabular")
+
+Splits = Sequence[tuple[Integers, Integers]]
+
+#: Rows of the sample on which the cost of a family is timed; smaller tables are not worth an estimate.
+SAMPLE_ROWS = 1000
+#: The estimate of a family's cost is used from this many rows on; below, training is as quick as estimating.
+ESTIMATE_FROM = 4000
+
+
+@dataclass(frozen=True)
+class FamilyResult:
+    """A family that was fitted on all folds.
+
+    Attributes:
+        name: The name of the family.
+        model: The models of the folds, combined.
+        logits: The logits of each row by the model that did not train on it, NaN where all did.
+        seconds: The time that fitting took.
+    """
+
+    name: str
+    model: FittedModel
+    logits: Floats
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A family that was not fitted, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What happens while families are fitted, for callbacks.
+
+    Attributes:
+        family: The name of the family that has begun or ended.
+        finished: Whether it has ended.
+        number: Its number, from 1 on.
+        families: The number of families.
+        seconds: The seconds that it took.
+    """
+
+    family: str
+    finished: bool
+    number: int
+    families: int
+    seconds: float = 0.0
+
+
+def fit_families(
+    families: Sequence[Family],
+    rows: TrainingRows,
+    splits: Splits,
+    *,
+    seed: int,
+    jobs: int,
+    deadline: Deadline,
+    last_fold_only: bool = False,
+    watch: Callable[[Progress], None] = lambda _: None,
+) -> tuple[list[FamilyResult], list[LeftOut]]:
+    """Fit every family on the same folds, in the given order, as far as the time allows.
+
+    A family whose estimated time does not fit into the time that is left is left out, and so is one that is still
+    training at the deadline. The first family that is for the table is always fitted.
+
+    Args:
+        families: The families, cheap ones first.
+        rows: The rows of the table.
+        splits: For each fold, the rows to train on and the rows that are held out.
+        seed: Seed of every model.
+        jobs: Number of folds that are fitted at a time, each in a thread.
+        deadline: When training has to end.
+        last_fold_only: Whether the model of the last fold predicts new rows, as is right for rows in the order of
+            time, and not all folds together.
+        watch: Called when a family begins and when it ends.
+
+    Returns:
+        The families that were fitted, and those that were not.
+
+    Raises:
+        InvalidValueError: No family is for this table.
+    """
+    results: list[FamilyResult] = []
+    left_out: list[LeftOut] = []
+    for number, family in enumerate(families, start=1):
+        reason = family.reason_to_skip(rows)
+        if reason is None:
+            watch(Progress(family.name, False, number, len(families)))
+            start = time.monotonic()
+            limit = Deadline(deadline.at if results else None)
+            result = _fit_in_time(family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only)
+            watch(Progress(family.name, True, number, len(families), time.monotonic() - start))
+            if isinstance(result, FamilyResult):
+                log.info("%s: %.1f s", family.name, result.seconds)
+                results.append(result)
+                continue
+            reason = result
+        log.warning("%s is left out: %s", family.name, reason)
+        left_out.append(LeftOut(family.name, reason))
+    if not results:
+        reasons = "; ".join(f"{family.name}: {family.reason}" for family in left_out)
+        raise InvalidValueError(f"none of the models is for this table ({reasons})")
+    return results, left_out
+
+
+def _fit_in_time(
+    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline, last_only: bool
+) -> FamilyResult | str:
+    """Fit a family, or return why it was not fitted."""
+    start = time.monotonic()
+    try:
+        family = family.prepare(rows)
+        estimate = estimate_seconds(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+        if estimate > deadline.seconds_left:
+            return f"would take about {estimate:.0f} s, {max(0.0, deadline.seconds_left):.0f} s are left"
+        models = family.fit_folds(rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+    except OutOfTime:
+        return f"the time budget ended after {time.monotonic() - start:.0f} s of its training"
+    logits = np.full((len(rows), rows.outputs), np.nan)
+    for model, (_, held_out) in zip(models, splits, strict=True):
+        logits[held_out] = model.logits(rows.features.take(held_out))
+    combined = models[-1] if last_only else family.combine(models)
+    return FamilyResult(family.name, combined, logits, time.monotonic() - start)
+
+
+def estimate_seconds(
+    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
+) -> float:
+    """Estimate the seconds of all folds from the time of a fit on a sample; 0 if the table is small."""
+    if deadline.at is None or len(rows) < ESTIMATE_FROM:
+        return 0.0
+    sample, held_out = _sample(rows, seed)
+    start = time.monotonic()
+    family.fit(sample, held_out, seed=seed, deadline=deadline)
+    seconds = time.monotonic() - start
+    rounds = -(-len(splits) // jobs)
+    train_rows = float(np.mean([len(train) for train, _ in splits]))
+    return float(seconds * (train_rows / len(sample)) ** family.growth * rounds)
+
+
+def _sample(rows: TrainingRows, seed: int) -> tuple[TrainingRows, TrainingRows]:
+    """Draw rows to fit on and rows to hold out; two rows of every class are among the first."""
+    order = np.random.default_rng(seed).permutation(len(rows))
+    first = [order[rows.y[order] == label][:2] for label in range(rows.classes)]
+    order = np.concatenate([*first, np.setdiff1d(order, np.concatenate(first), assume_unique=True)])
+    rest = np.random.default_rng(seed).permutation(order[SAMPLE_ROWS:])[: SAMPLE_ROWS // 4]
+    return rows.take(order[:SAMPLE_ROWS]), rows.take(np.sort(rest))
