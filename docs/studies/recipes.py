@@ -30,7 +30,7 @@ from metricfit.curves import best_threshold
 from metricfit.losses import MetricLoss, Mix, WeightedBCELoss
 from metricfit.metrics import f1
 from metricfit.train import FitResult, Stage, fit_population
-from metricfit.train.data.order import seed_of
+from metricfit.train.data.order import derive_seed
 from metricfit.train.folds import stratified_folds
 from metricfit_papers.models import study_mlp
 
@@ -82,7 +82,7 @@ def standardised(x: Tensor, train: Tensor) -> Tensor:
 
 def splits_of(y: Tensor, first: int) -> list[tuple[Tensor, Tensor]]:
     """Ten stratified 80/20 splits, from a number on."""
-    return [stratified_folds(y, 5, seed_of("split", at))[0] for at in range(first, first + AT_ONCE)]
+    return [stratified_folds(y, 5, derive_seed("split", at))[0] for at in range(first, first + AT_ONCE)]
 
 
 def settings(samples: int) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Cells:
         self.splits = splits_of(y, first)
         for at, (train, _) in enumerate(self.splits):
             self.inputs.append(standardised(x, train))
-            inner = stratified_folds(y[train], MEMBERS, seed_of("folds", first + at))
+            inner = stratified_folds(y[train], MEMBERS, derive_seed("folds", first + at))
             self.folds.append([(train[inside], train[outside]) for inside, outside in inner])
 
     def groups(self) -> Iterator[list[int]]:
@@ -119,7 +119,7 @@ def train(
     n = len(cells.y)
     x, y = torch.cat([cells.inputs[at] for at in group]), cells.y.repeat(len(group))
     parts = [(a + k * n, b + k * n) for k, at in enumerate(group) for a, b in cells.folds[at]]
-    seeds = [seed_of("member", at, fold) for at in group for fold in range(MEMBERS)]
+    seeds = [derive_seed("member", at, fold) for at in group for fold in range(MEMBERS)]
     return fit_population(
         models,
         (x, y),
@@ -172,7 +172,7 @@ def networks(cells: Cells, **where: Any) -> dict[str, list[dict[str, float]]]:
             made = []
             for at in group:
                 for fold in range(MEMBERS):
-                    torch.manual_seed(seed_of("weights", at, fold))
+                    torch.manual_seed(derive_seed("weights", at, fold))
                     made.append(study_mlp(width))
             return made
 

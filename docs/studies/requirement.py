@@ -28,7 +28,7 @@ from metricfit.core.counts import Counts
 from metricfit.curves import best_threshold
 from metricfit.train import Stage, fit_population
 from metricfit.train import recipes as ready
-from metricfit.train.data.order import seed_of
+from metricfit.train.data.order import derive_seed
 from metricfit_papers.models import study_mlp
 
 HERE = Path(__file__).resolve().parent
@@ -78,7 +78,7 @@ def train(splits: Splits, group: list[int], stages: list[Stage], **settings: Any
     n = len(splits.y)
     models = []
     for at in group:
-        torch.manual_seed(seed_of("weights", at))
+        torch.manual_seed(derive_seed("weights", at))
         models.append(study_mlp(splits.inputs[at].shape[1]))
     x, y = torch.cat([splits.inputs[at] for at in group]), splits.y.repeat(len(group))
     parts = [(splits.parts[at][0] + k * n, splits.parts[at][1] + k * n) for k, at in enumerate(group)]

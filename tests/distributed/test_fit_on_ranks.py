@@ -108,7 +108,7 @@ def test_errors_reach_every_rank(ranks):
         assert "nan at step 5 (stage 0, epoch 1, batch 1 of 3)" in of_rank["not finite"]
         assert of_rank["cannot"].startswith("2 processes cannot share the batches of this OwnLoader; give it a Distri")
         assert of_rank["wrongly told"].startswith(
-            "torchrun has started 2 processes a machine on 1 machines, but devices=3"
+            "torchrun has started 2 processes per machine on 1 machines, but devices=3"
         )
 
 
@@ -121,7 +121,7 @@ def test_streams_of_different_lengths_are_read_to_the_end_on_every_rank(ranks):
     for of_rank in ranks:
         same(of_rank["uneven"], fit_script.uneven(), 1e-10)
         same(of_rank["uneven, broken off"], fit_script.uneven(objective=fit_script.WeightedBCELoss()), 1e-10)
-        assert of_rank["nothing for rank 1"].startswith("the IterableDataset gives batches to 1 of 2 processes only")
+        assert of_rank["nothing for rank 1"].startswith("the IterableDataset gives batches to only 1 of 2 processes")
 
 
 def test_a_distributed_sampler_is_left_to_share_out(ranks):

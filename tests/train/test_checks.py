@@ -209,8 +209,8 @@ WRONG = {
         "a DataLoader makes its own batches; for stratified or oversampled batches pass a Dataset",
     ),
     "oversample": ({"oversample": 30}, ValueError, "oversample is the share of positives"),
-    "epochs": ({"epochs": 0}, ValueError, "epochs must be at least 1"),
-    "epochs_and_a_half": ({"epochs": 1.5}, ValueError, r"epochs must be at least 1, a whole number, got 1\.5"),
+    "epochs": ({"epochs": 0}, ValueError, "epochs must be an integer of at least 1"),
+    "epochs_and_a_half": ({"epochs": 1.5}, ValueError, r"epochs must be an integer of at least 1, got 1\.5"),
     "batch_size_of_fractions": ({"batch_size": 64.0}, ValueError, "batch_size must be an integer of at least 1"),
     "class_as_objective": ({"objective": WeightedBCELoss}, TypeError, r"call it, WeightedBCELoss\(\.\.\.\)"),
     "recipe_as_objective": ({"objective": recipes.mix}, TypeError, r"call it, mix\(\.\.\.\)"),
@@ -223,12 +223,12 @@ WRONG = {
     "optimizer_made": (
         {"optimizer": torch.optim.SGD(network().parameters(), lr=0.1)},
         TypeError,
-        "give the class, such as torch.optim.AdamW, or a function, not a SGD that is made already",
+        "give the class, such as torch.optim.AdamW, or a function, not a finished SGD",
     ),
     "scheduler_made": (
         {"scheduler": ExponentialLR(torch.optim.SGD(network().parameters(), lr=0.1), 0.9)},
         TypeError,
-        "give a function.*not a ExponentialLR that is made already",
+        "give a function.*not a finished ExponentialLR",
     ),
     "lbfgs": ({"optimizer": torch.optim.LBFGS}, ValueError, "LBFGS computes the loss several times per step"),
     "plateau_without_validation": ({"scheduler": ReduceLROnPlateau}, ValueError, r"give validation=\(X, y\)"),
@@ -315,7 +315,7 @@ def test_nan_logits_stop_with_step_batch_and_likely_cause(objective):
     message = (
         r"the loss (is nan|could not be computed).*at step 6 \(stage 0, epoch 1, batch 1 of 4\).*Likely causes: a "
     )
-    message += r"learning rate that is too high \(this stage: 0.001\).*lower lr, give clip=1.0"
+    message += r"learning rate that is too high \(this stage: 0.001\).*lower lr, pass clip=1.0"
     with pytest.raises(NotFiniteError, match=message):
         fit(NanAt(6), (X, Y), objective(), batch_size=10, epochs=5, progress=False)
 

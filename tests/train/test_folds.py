@@ -8,7 +8,7 @@ from torch import nn
 from metricfit.curves import best_threshold
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import fit, fit_folds, recipes
-from metricfit.train.data.order import seed_of
+from metricfit.train.data.order import derive_seed
 from metricfit.train.folds import stratified_folds
 
 N = 200
@@ -70,7 +70,7 @@ def test_out_of_fold_logits_are_those_of_the_member_that_held_the_sample_out(ens
 def test_a_member_is_what_fit_makes_of_all_folds_but_one(ensemble):
     x, y = data()
     outside, inside = stratified_folds(y, 5, seed=3)[2]
-    seed = seed_of(3, "member", 2)
+    seed = derive_seed(3, "member", 2)
     torch.manual_seed(seed)
     alone = fit(
         network(), (x[outside], y[outside]), WeightedBCELoss(), validation=(x[inside], y[inside]), seed=seed, **SETTINGS

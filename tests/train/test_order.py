@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from metricfit.train.data.order import Order, seed_of
+from metricfit.train.data.order import Order, derive_seed
 
 LABELS = (torch.arange(1025) % 40 == 0).long()  # 26 positives
 
@@ -78,7 +78,7 @@ def test_a_share_that_is_there_already_adds_nothing():
 
 @pytest.mark.parametrize("order", [Order(100), Order(100, oversample=0.4), Order(1000, stratified=True)])
 def test_steps_of_is_the_number_of_batches(order):
-    assert order.steps_of(LABELS) == len(of_epoch(order))
+    assert order.steps_per_epoch(LABELS) == len(of_epoch(order))
 
 
 def test_the_number_of_batches_can_be_given():
@@ -111,16 +111,16 @@ def test_labels_that_an_option_has_no_meaning_for_are_refused(option, given):
 
 def test_seeds_of_different_parts_differ_and_fit_in_63_bits():
     parts = [(0,), (0, 0), (1, 0), (0, 1), (10, 1), (1, 1), ("noise", 0), (101,), (1, "noise")]
-    seeds = [seed_of(*given) for given in parts]
+    seeds = [derive_seed(*given) for given in parts]
     assert len(set(seeds)) == len(parts)
     assert all(0 <= seed < 2**63 for seed in seeds)
-    assert seed_of(3, "folds") == seed_of(3, "folds")
+    assert derive_seed(3, "folds") == derive_seed(3, "folds")
 
 
 @pytest.mark.parametrize("order", [Order(10, stratified=True), Order(10, oversample=0.5)])
 def test_a_column_of_labels_is_a_row(order):
     order.check(LABELS[:, None])
-    assert order.steps_of(LABELS[:, None]) == order.steps_of(LABELS)
+    assert order.steps_per_epoch(LABELS[:, None]) == order.steps_per_epoch(LABELS)
     pairs = zip(of_epoch(order, LABELS[:, None]), of_epoch(order), strict=True)
     assert all(torch.equal(*pair) for pair in pairs)
 

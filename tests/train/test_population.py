@@ -245,7 +245,9 @@ def test_batch_normalisation_with_members_of_one_size():
 
 
 def test_batch_normalisation_would_see_what_fills_up_shorter_batches():
-    with pytest.raises(ValueError, match=r"200 to 206 samples in step 0.* BatchNorm1d would see.*as many samples"):
+    with pytest.raises(
+        ValueError, match=r"200 to 206 samples in step 0.* BatchNorm1d would see.*same number of samples"
+    ):
         fit_population(networks(3, layers=[nn.BatchNorm1d(8)]), data(), BCE(), splits=splits_of(3))
 
 
@@ -256,7 +258,7 @@ def test_members_of_one_size_with_other_positives_have_batches_of_other_lengths(
     splits = [(torch.cat([positives[:few], negatives[: 100 - few]]), negatives[150:]) for few in (5, 30)]
     models = networks(2, layers=[nn.BatchNorm1d(8)])
     before = copy.deepcopy(models[0].state_dict())
-    with pytest.raises(ValueError, match=r"batches differ in length.*as many of each class"):
+    with pytest.raises(ValueError, match=r"batches differ in length.*of samples per class"):
         fit_population(models, (x, y), BCE(), splits=splits, epochs=1, progress=False, **settings)
     assert all(torch.equal(given, before[name]) for name, given in models[0].state_dict().items())
     fit_population(models, (x, y), BCE(), splits=splits[:1] * 2, epochs=1, progress=False, **settings)
@@ -264,7 +266,7 @@ def test_members_of_one_size_with_other_positives_have_batches_of_other_lengths(
 
 def test_shorter_batches_are_filled_with_the_members_own_samples(monkeypatch):
     seen = {"train": [], "validation": []}
-    take, hold = InMemory.take, Population._held_out
+    take, hold = InMemory.take, Population._get_validation_batch
 
     def take_and_note(self, index):
         seen["train"].append(index)
@@ -276,7 +278,7 @@ def test_shorter_batches_are_filled_with_the_members_own_samples(monkeypatch):
         return found
 
     monkeypatch.setattr(InMemory, "take", take_and_note)
-    monkeypatch.setattr(Population, "_held_out", hold_and_note)
+    monkeypatch.setattr(Population, "_get_validation_batch", hold_and_note)
     splits = splits_of(3)
     fit_population(networks(3), data(), BCE(), splits=splits, epochs=1, batch_size=64, progress=False)
     for at, part in enumerate(seen):
@@ -403,11 +405,11 @@ def frozen():
 
 WRONG = {
     "none": (lambda: {"models": []}, "at least one model"),
-    "twice": (lambda: {"models": networks(1) * 2}, "one model several times; make each"),
+    "twice": (lambda: {"models": networks(1) * 2}, "same model occurs several times.*make a new model for each"),
     "rates": (lambda: {"lr": [0.1]}, "3 models, but lr has 1 entries"),
     "seeds": (lambda: {"seeds": [1, 2]}, "3 models, but seeds has 2 entries"),
     "splits": (lambda: {"splits": splits_of(2)}, "3 models, but splits has 2 entries"),
-    "both": (lambda: {"splits": splits_of(3), "validation": data()}, "give one of splits and validation"),
+    "both": (lambda: {"splits": splits_of(3), "validation": data()}, "give either splits or validation"),
     "other_shapes": (lambda: {"models": [*networks(2), *networks(1, outputs=2)]}, "one architecture.*member 2 has 2"),
     "other_dropout": (
         lambda: {"models": [*networks(2, layers=[nn.Dropout(0.0)]), *networks(1, layers=[nn.Dropout(0.9)])]},
@@ -418,7 +420,10 @@ WRONG = {
         r"member 2 has \(1\): Tanh\(\) where member 0 has \(1\): ReLU\(\)",
     ),
     "frozen_here": (lambda: {"models": [*networks(2), frozen()]}, r"member 2 has 0.weight of shape .*, frozen where"),
-    "tied": (lambda: {"models": [Tied(), Tied(), Tied()]}, "first.weight and second.weight are one weight.*with fit"),
+    "tied": (
+        lambda: {"models": [Tied(), Tied(), Tied()]},
+        "first.weight and second.weight are the same.*with fit",
+    ),
     "negative_rate": (lambda: {"lr": [0.1, -0.1, 0.01]}, "lr must be finite and above 0, got -0.1 for member 1"),
     "no_rate": (lambda: {"lr": [0.0, 0.1, 0.01]}, "lr must be finite and above 0, got 0.0 for member 0"),
     "endless_rate": (lambda: {"lr": math.inf}, "lr must be finite and above 0, got inf"),

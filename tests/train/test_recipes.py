@@ -7,7 +7,7 @@ from torch import nn
 from metricfit import AugmentedLagrangian, MetricLoss, losses, metrics
 from metricfit.constraints import RankingConstraint
 from metricfit.train import Monitor, Stage, evaluate, fit, fit_population, recipes
-from metricfit.train.stage import stages_of
+from metricfit.train.stage import make_stages
 
 ALL = {
     "bce": lambda **given: recipes.bce(**given),
@@ -114,16 +114,16 @@ def test_a_second_stage_starts_from_the_best_weights_of_the_first():
 
 
 def test_stages_of_one_name_are_told_apart():
-    stages = stages_of(recipes.bce() + recipes.two_stage("f1") + recipes.bce(), epochs=1)
+    stages = make_stages(recipes.bce() + recipes.two_stage("f1") + recipes.bce(), epochs=1)
     assert [stage.name for stage in stages] == ["bce", "bce (2)", "metric", "bce (3)"]
-    assert [stage.name for stage in stages_of([Stage(nn.BCEWithLogitsLoss())] * 2)] == ["stage 0", "stage 1"]
+    assert [stage.name for stage in make_stages([Stage(nn.BCEWithLogitsLoss())] * 2)] == ["stage 0", "stage 1"]
 
 
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
         ({"objective": "f1"}, TypeError, "a stage's objective is a loss module, got 'f1'"),
-        ({"epochs": 0}, ValueError, "epochs must be at least 1"),
+        ({"epochs": 0}, ValueError, "epochs must be an integer of at least 1"),
         ({"patience": 0}, ValueError, "patience must be at least 1 epoch"),
         ({"lr": 0.0}, ValueError, "lr must be above 0"),
     ],
@@ -136,7 +136,7 @@ def test_a_stage_with_wrong_settings_is_refused(given, error, message):
 @pytest.mark.parametrize("objective", ["f1", [], [nn.BCEWithLogitsLoss()], 5])
 def test_an_objective_is_a_loss_a_stage_or_stages(objective):
     with pytest.raises(TypeError, match=r"a loss, a Stage or a list of Stages such as recipes.mix\('f1'\)|iterable"):
-        stages_of(objective)
+        make_stages(objective)
 
 
 def spoiled(**settings):

@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import evaluate, fit
-from metricfit.train.data.batches import batch_of
+from metricfit.train.data.batches import make_batch
 from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.samples import FromDataset, InMemory, source, type_of
+from metricfit.train.data.samples import FromDataset, InMemory, as_source, get_weight_dtype
 
 CPU = torch.device("cpu")
 X = torch.arange(20.0).reshape(10, 2)
@@ -46,7 +46,7 @@ KINDS = {
 
 @pytest.mark.parametrize("given", KINDS.values(), ids=KINDS)
 def test_arrays_tables_and_lists_are_tensors(given):
-    data = source(given, "train").typed(torch.float32)
+    data = as_source(given, "train").with_dtype(torch.float32)
     assert isinstance(data, InMemory)
     assert torch.equal(data.x, X)
     assert torch.equal(data.y.long(), Y)
@@ -54,25 +54,25 @@ def test_arrays_tables_and_lists_are_tensors(given):
 
 
 def test_inputs_take_the_type_asked_for_and_whole_numbers_stay():
-    assert source((X.double().numpy(), Y), "train").x.dtype == torch.float64
-    assert source((X, Y), "train").typed(torch.float64).x.dtype == torch.float64
-    assert source((X.long(), Y), "train").typed(torch.float64).x.dtype == torch.int64
-    assert type_of(nn.Linear(2, 1).double()) == torch.float64
-    assert type_of(nn.ReLU()) == torch.get_default_dtype()
+    assert as_source((X.double().numpy(), Y), "train").x.dtype == torch.float64
+    assert as_source((X, Y), "train").with_dtype(torch.float64).x.dtype == torch.float64
+    assert as_source((X.long(), Y), "train").with_dtype(torch.float64).x.dtype == torch.int64
+    assert get_weight_dtype(nn.Linear(2, 1).double()) == torch.float64
+    assert get_weight_dtype(nn.ReLU()) == torch.get_default_dtype()
 
 
 def test_weights_are_of_the_inputs_type():
     weight = np.linspace(0.1, 1.0, 10)
-    data = source((X.double(), Y, weight), "train")
+    data = as_source((X.double(), Y, weight), "train")
     assert data.weight.dtype == torch.float64
     assert data.weight.tolist() == weight.tolist()
-    assert source((X, Y, weight), "train").weight.dtype == torch.float32
-    assert source((X.long(), Y, torch.ones(10, dtype=torch.long)), "train").weight.dtype == torch.get_default_dtype()
+    assert as_source((X, Y, weight), "train").weight.dtype == torch.float32
+    assert as_source((X.long(), Y, torch.ones(10, dtype=torch.long)), "train").weight.dtype == torch.get_default_dtype()
 
 
 def test_batches_in_memory_hold_the_samples_asked_for_and_their_numbers():
     weight = torch.arange(10.0)
-    batches = list(source((X, Y, weight), "train").batches([torch.tensor([3, 1]), torch.tensor([0])], CPU))
+    batches = list(as_source((X, Y, weight), "train").batches([torch.tensor([3, 1]), torch.tensor([0])], CPU))
     assert torch.equal(batches[0].x, X[[3, 1]])
     assert torch.equal(batches[0].y, Y[[3, 1]])
     assert batches[0].weight.tolist() == [3.0, 1.0]
@@ -81,7 +81,7 @@ def test_batches_in_memory_hold_the_samples_asked_for_and_their_numbers():
 
 
 def test_one_axis_more_of_numbers_is_one_axis_more_of_samples():
-    batch = source((X, Y), "train").take(torch.tensor([[0, 1], [2, 3]]))
+    batch = as_source((X, Y), "train").take(torch.tensor([[0, 1], [2, 3]]))
     assert batch.x.shape == (2, 2, 2)
     assert batch.y.shape == (2, 2)
 
@@ -179,7 +179,7 @@ def test_dictionaries_carry_weights():
 
 
 def test_a_loader_gives_its_own_batches_shuffled_by_the_seed():
-    data = source(DataLoader(TensorDataset(X, Y), batch_size=3, shuffle=True), "train")
+    data = as_source(DataLoader(TensorDataset(X, Y), batch_size=3, shuffle=True), "train")
     assert isinstance(data, FromLoader)
     assert data.expected_batches == 4
 
@@ -197,7 +197,7 @@ def test_a_loader_gives_its_own_batches_shuffled_by_the_seed():
 
 def test_nested_inputs_go_to_the_device_as_they_are():
     nested = {"a": torch.ones(2), "b": [torch.zeros(2), "text"]}
-    batch = batch_of((nested, torch.tensor([0, 1])), torch.device("meta"))
+    batch = make_batch((nested, torch.tensor([0, 1])), torch.device("meta"))
     assert batch.x["a"].device.type == "meta"
     assert batch.x["b"][0].device.type == "meta"
     assert batch.x["b"][1] == "text"
@@ -232,7 +232,7 @@ WRONG = {
 @pytest.mark.parametrize(("given", "error", "message"), WRONG.values(), ids=WRONG)
 def test_what_cannot_be_trained_on_is_refused_with_the_reason(given, error, message):
     with pytest.raises(error, match=message):
-        source(given, "train").target  # noqa: B018 (a property that reads the labels)
+        as_source(given, "train").target  # noqa: B018 (a property that reads the labels)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_what_cannot_be_trained_on_is_refused_with_the_reason(given, error, mess
 )
 def test_a_batch_of_another_form_is_refused(given, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        batch_of(given, CPU)
+        make_batch(given, CPU)
 
 
 @pytest.mark.parametrize("kind", ["dataset", "loader"])

@@ -174,7 +174,7 @@ def test_wrong_settings_are_refused():
         rates_of(partial(ExponentialLR, gamma=0.5), scheduler_step="step")
     with pytest.raises(ValueError, match="ReduceLROnPlateau moves once per epoch"):
         rates_of(ReduceLROnPlateau, scheduler_step="batch", validation=(X, Y))
-    with pytest.raises(ValueError, match="members have one each; train them one by one"):
+    with pytest.raises(ValueError, match="each member has its own; train them one by one"):
         rates_of(ReduceLROnPlateau, population=True, validation=(X, Y))
 
 

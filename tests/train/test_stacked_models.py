@@ -51,16 +51,16 @@ def test_large_samples_are_evaluated_few_at_a_time(monkeypatch):
     numbers = torch.stack([torch.arange(50), torch.arange(50).flip(0)])
     expected = torch.stack([model.eval()(x[row]) for model, row in zip(models, numbers, strict=True)])
     sizes: list[int] = []
-    monkeypatch.setattr(stacked_models, "EVALUATED", 2 * 7 * 3 * 8 * 8)
+    monkeypatch.setattr(stacked_models, "VALUES_AT_ONCE", 2 * 7 * 3 * 8 * 8)
     monkeypatch.setattr(
-        stack, "_all", lambda x, shared: sizes.append(x.shape[1]) or StackedModels._all(stack, x, shared)
+        stack, "_forward", lambda x, shared: sizes.append(x.shape[1]) or StackedModels._forward(stack, x, shared)
     )
-    assert torch.allclose(stack.evaluated(x, numbers, shared=False), expected, atol=1e-5)
+    assert torch.allclose(stack.evaluate(x, numbers, shared=False), expected, atol=1e-5)
     assert sizes == [7] * 7 + [1]
     both = stack.outputs([0, 1], [x[row] for row in numbers])
     assert torch.allclose(torch.stack(both), expected, atol=1e-5)
     monkeypatch.setattr(stacked_models, "SAMPLES_AT_ONCE", 20)
     sizes.clear()
-    monkeypatch.setattr(stacked_models, "EVALUATED", 2**24)
-    stack.evaluated(x, numbers, shared=False)
+    monkeypatch.setattr(stacked_models, "VALUES_AT_ONCE", 2**24)
+    stack.evaluate(x, numbers, shared=False)
     assert sizes == [20, 20, 10]

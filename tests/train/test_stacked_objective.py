@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
-from metricfit.train.engine.stacked_objective import StackedObjective, weighs_all, with_state
-from metricfit.train.engine.stacked_tensors import Stacked, filled
+from metricfit.train.engine.stacked_objective import StackedObjective, copy_with_state, ignores_zero_weights
+from metricfit.train.engine.stacked_tensors import StackedBatch, pad_positions
 
 SAMPLES, LENGTHS = 40, (20, 17, 20)
 CPU = torch.device("cpu")
@@ -37,11 +37,11 @@ def batches(lengths=LENGTHS, steps=3):
     """Each member's own logits, labels and numbers, and the same stacked, filled up with samples that would show."""
     generator = torch.Generator().manual_seed(len(lengths))
     for _ in range(steps):
-        index, _ = filled([torch.randperm(SAMPLES, generator=generator)[:length] for length in lengths])
+        index, _ = pad_positions([torch.randperm(SAMPLES, generator=generator)[:length] for length in lengths])
         logits = 3 * torch.randn(index.shape, generator=generator, dtype=torch.float64)
         y = (torch.rand(index.shape, generator=generator) < 0.4).long()
         own = [[each[at, :length] for each in (logits, y, index)] for at, length in enumerate(lengths)]
-        yield own, logits, Stacked(None, y, None, index, lengths=tuple(lengths))
+        yield own, logits, StackedBatch(None, y, None, index, lengths=tuple(lengths))
 
 
 class Copies:
@@ -91,7 +91,7 @@ def test_losses_and_what_is_learned_are_those_of_a_copy_each(make, lengths):
         end_epoch(objective, values)
         twin.end_epoch(values)
         for row, loss in enumerate(twin.losses):
-            assert_equal(with_state(make(), objective.learned(row)).state_dict(), loss.state_dict())
+            assert_equal(copy_with_state(make(), objective.copy_state(row)).state_dict(), loss.state_dict())
 
 
 @pytest.mark.parametrize("make", [constrained, LOSSES["mix"], LOSSES["a_function_constraint"]])
@@ -102,7 +102,7 @@ def test_the_state_stays_where_it_is_as_a_captured_graph_needs_it_to(make):
     placed, before = dict(objective.state), {name: given.clone() for name, given in objective.state.items()}
     for _, logits, batch in rest:
         objective(logits, batch)
-    objective.compared(logits, batch)
+    objective.comparable(logits, batch)
     for values in ([0.5, 0.6, 0.7], [0.4, 0.7, 0.6]):
         end_epoch(objective, values)
     assert objective.state.keys() == placed.keys()
@@ -125,7 +125,7 @@ def test_before_its_first_batch_it_has_learned_nothing():
     objective = StackedObjective(constrained(), CPU)
     end_epoch(objective, [0.5])
     assert objective.state is None
-    assert objective.learned(0) is None
+    assert objective.copy_state(0) is None
     objective.load(None)
     assert objective.state is None
 
@@ -137,7 +137,7 @@ def test_the_loss_given_is_left_as_it_was_and_evaluation_teaches_nothing():
     (_, logits, batch), (_, others, later), _ = batches()
     objective(logits, batch)
     learned = copy.deepcopy(objective.state)
-    objective.compared(others, later)
+    objective.comparable(others, later)
     assert objective.loss.training
     assert not loss.training
     assert all(torch.equal(given, learned[name]) for name, given in objective.state.items())
@@ -148,10 +148,10 @@ def test_the_loss_given_is_left_as_it_was_and_evaluation_teaches_nothing():
 @pytest.mark.parametrize("name", LOSSES)
 def test_which_losses_can_be_told_what_fills_up_a_batch(name):
     weighs = name in ("f1", "mix", "constrained")
-    assert weighs_all(LOSSES[name]()) is weighs
+    assert ignores_zero_weights(LOSSES[name]()) is weighs
     (_, _, batch), *_ = batches()
-    masked = StackedObjective(LOSSES[name](), CPU).masked(batch)
-    assert masked.alike is weighs
+    masked = StackedObjective(LOSSES[name](), CPU).weigh_padding(batch)
+    assert masked.equal_lengths is weighs
     if weighs:
         assert masked.weight.sum(1).tolist() == list(LENGTHS)
     else:

@@ -15,7 +15,7 @@ from metricfit.losses import MarginLoss
 from metricfit.runs import CellError
 from metricfit.stats import delong_test
 from metricfit.train import fit_population
-from metricfit.train.data.order import seed_of
+from metricfit.train.data.order import derive_seed
 from metricfit_papers.datasets.trials import make_trials
 from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import CifarPair
@@ -116,7 +116,7 @@ def twin(trials):
             (x, y),
             objective,
             splits=[(each.train, each.validation) for each in trials],
-            seeds=[seed_of("order", number) for number in range(3)],
+            seeds=[derive_seed("order", number) for number in range(3)],
             lr=0.01,
             epochs=3,
             batch_size=8,

@@ -118,7 +118,7 @@ class TensorBoard(Callback):
         self.writer.close()
 
 
-def callbacks_shown(callbacks: Sequence[Callback], progress: bool | None) -> list[Callback]:
+def add_progress_bar(callbacks: Sequence[Callback], progress: bool | None) -> list[Callback]:
     """Return the user's callbacks, and a progress bar if one is wanted."""
     for callback in callbacks:
         if not isinstance(callback, Callback):

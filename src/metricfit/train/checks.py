@@ -20,10 +20,10 @@ from metricfit.metrics.metric import Metric
 from metricfit.metrics.ranking import get_measure
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch
-from metricfit.train.data.samples import type_of
+from metricfit.train.data.samples import get_weight_dtype
 from metricfit.train.engine.schedules import Schedule
 from metricfit.train.monitor import Monitor
-from metricfit.train.stage import MakeOptimizer, Stage, ignored_by, matched, without_ignored
+from metricfit.train.stage import MakeOptimizer, Stage, find_ignored_labels, mask_ignored_labels, match_shapes
 
 
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
@@ -110,7 +110,7 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     exclusive = is_exclusive(logits, target)
     if exclusive and target.is_floating_point():
         raise InvalidValueError(f"{name}: multiclass labels must be integers, got {target.dtype}; use y.long()")
-    ignored = ignored_by(*(stage.objective for stage in stages))
+    ignored = find_ignored_labels(*(stage.objective for stage in stages))
     counted = target.flatten() if exclusive or logits.dim() == 1 or outputs[0] == 1 else target
     for label in ignored:
         counted = counted[counted != label]
@@ -162,7 +162,7 @@ def _reads_by_shape(logits: Tensor, target: Tensor, stages: Sequence[Stage]) -> 
 
 def _ignored_label(stages: Sequence[Stage]) -> int | None:
     """The label that the objectives ignore, if there is exactly one."""
-    ignored = ignored_by(*(stage.objective for stage in stages))
+    ignored = find_ignored_labels(*(stage.objective for stage in stages))
     return ignored.pop() if len(ignored) == 1 else None
 
 
@@ -247,7 +247,7 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
         labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
         for metric, measured in _measured_metrics(monitor):
             if metric is not None and metric.class_index is not None:
-                _check_class(metric, logits, without_ignored(target, [stage]), f"{name}, for {measured}")
+                _check_class(metric, logits, mask_ignored_labels(target, [stage]), f"{name}, for {measured}")
             elif columns == 1:
                 _check_sides(metric, labels, measured, name)
 
@@ -256,7 +256,7 @@ def _check_reading(monitor: Monitor, logits: Tensor, target: Tensor, name: str) 
     """Refuse shapes that allow no task or several tasks, such as overlapping masks without ``task``."""
     first = min(len(logits), len(target), 1)
     try:
-        canonical(*matched(logits[:first], target[:first]), task=monitor.task, validate=False)
+        canonical(*match_shapes(logits[:first], target[:first]), task=monitor.task, validate=False)
     except ValueError as error:
         raise InvalidValueError(f"{name}, for {monitor.name}: {error}. Give monitor=Monitor(..., task=...)") from None
 
@@ -293,7 +293,7 @@ def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) 
             elif isinstance(module, MetricLoss):
                 metric, name = module.metric, module.metric.name
             if metric is not None and metric.class_index is not None:
-                _check_class(metric, logits, without_ignored(target, [stage]), f"the training set, for {name}")
+                _check_class(metric, logits, mask_ignored_labels(target, [stage]), f"the training set, for {name}")
 
 
 def _check_class(metric: Metric, logits: Tensor, target: Tensor, name: str) -> None:
@@ -316,7 +316,7 @@ def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
     parameter = next(model.parameters(), None)
     if isinstance(x, Tensor):
         x = x[:2].to(x.device if parameter is None else parameter.device)
-        x = x.to(type_of(model)) if x.is_floating_point() else x
+        x = x.to(get_weight_dtype(model)) if x.is_floating_point() else x
     try:
         logits = model.eval()(x)
     except Exception as error:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import settle_task
 from metricfit.core.counts import Counts
-from metricfit.core.tasks import TASKS, canonical, check_task
+from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
 from metricfit.decide.label_thresholds import best_label_thresholds
@@ -24,8 +24,8 @@ from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.samples import Source, source, type_of
-from metricfit.train.stage import matched
+from metricfit.train.data.samples import Source, as_source, get_weight_dtype
+from metricfit.train.stage import find_tasks, match_shapes
 
 if TYPE_CHECKING:
     from metricfit.train.result import FitResult
@@ -47,7 +47,7 @@ class Evaluation:
         values: The value of each metric, by its name.
         logits: The model's outputs, on the CPU.
         target: The labels, on the CPU.
-        threshold: The threshold of all decisions: a number, or a tensor with one number per label; NaN where the
+        threshold: The threshold of all decisions: a number, or a tensor with one number per label; NaN if the
             largest logit decides.
         best_thresholds: For metrics asked for as ``"best f1"``, which are measured at a threshold of their own, that
             threshold.
@@ -83,13 +83,13 @@ class Evaluation:
     def __repr__(self) -> str:
         parts = []
         for name, value in self.values.items():
-            threshold = f" at {_shown(self.best_thresholds[name])}" if name in self.best_thresholds else ""
+            threshold = f" at {_format_threshold(self.best_thresholds[name])}" if name in self.best_thresholds else ""
             parts.append(f"{name}={value:.4g}{threshold}")
         setting = f"n={len(self.target)}"
         if isinstance(self.threshold, Tensor):
-            setting += f", thresholds={_shown(self.threshold)}"
+            setting += f", thresholds={_format_threshold(self.threshold)}"
         elif not math.isnan(self.threshold):
-            setting += f", threshold={_shown(self.threshold)}"
+            setting += f", threshold={_format_threshold(self.threshold)}"
         chosen = "" if self.tuned_for is None else f", the best for {self.tuned_for}"
         return f"Evaluation({', '.join(parts)}; {setting}{chosen})"
 
@@ -129,7 +129,7 @@ def evaluate(
             For several labels it is one threshold per label under the averages "macro" and "weighted", and one for all
             labels under "micro". The default is the threshold of a FitResult, or 0.5.
         average: The average over several classes: "macro", "micro" or "weighted".
-        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings, as for
+        task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings, as for
             overlapping masks ``(n, c, h, w)``. The default is the task of a FitResult's objective, if it has one.
         ignore_index: Samples with this label are ignored.
         batch_size: Number of samples per forward pass; a DataLoader has its own.
@@ -148,24 +148,25 @@ def evaluate(
         >>> evaluate(nn.Identity(), (x, torch.tensor([1, 0, 1])), ["f1", "auroc"])
         Evaluation(f1=1, auroc=1; n=3, threshold=0.5)
     """
-    requests = _requests(metrics, average)
+    requests = _parse_requests(metrics, average)
     check_task(task)
-    decision = _checked_threshold(threshold)
+    decision = _check_threshold(threshold)
     if not isinstance(model, nn.Module):
-        decision = _threshold_of(model) if decision is None else decision
-        task = _task_of(model) if task is None else task
+        decision = _get_threshold(model) if decision is None else decision
+        task = _get_task(model) if task is None else task
         model = getattr(model, "model", model)
         if not isinstance(model, nn.Module):
             raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
-    outputs, labels, weight = _outputs(model, source(data, "data", workers).typed(type_of(model)), batch_size)
+    source = as_source(data, "data", workers).with_dtype(get_weight_dtype(model))
+    outputs, labels, weight = _compute_outputs(model, source, batch_size)
     check_nan_logits(outputs)
-    logits, target = matched(outputs, labels)
+    logits, target = match_shapes(outputs, labels)
     task = settle_task(logits, target, task, ignore_index=ignore_index, validate=True)
     samples = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=True)
     decided = [request for request in requests if request.metric is not None and not request.own_threshold]
     tuned_for = decided[0] if decided and isinstance(decision, str) else None
-    shared_threshold = _decision(samples, decision, None if tuned_for is None else tuned_for.metric, average)
-    counts = _counts(samples, shared_threshold)
+    shared_threshold = _choose_threshold(samples, decision, None if tuned_for is None else tuned_for.metric, average)
+    counts = _count(samples, shared_threshold)
     values: dict[str, float] = {}
     best_thresholds: dict[str, Threshold] = {}
     for request in requests:
@@ -174,24 +175,24 @@ def evaluate(
             continue
         assert request.metric is not None
         if request.own_threshold:
-            best_thresholds[request.name] = best = _decision(samples, BEST, request.metric, average)
-            values[request.name] = float(averaged(request.metric, _counts(samples, best), average))
+            best_thresholds[request.name] = best = _choose_threshold(samples, BEST, request.metric, average)
+            values[request.name] = float(averaged(request.metric, _count(samples, best), average))
         else:
             values[request.name] = float(averaged(request.metric, counts, average))
     tuned_name = None if tuned_for is None else tuned_for.name
     return Evaluation(values, outputs, labels, shared_threshold, best_thresholds, tuned_name)
 
 
-def _requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> list[_Request]:
+def _parse_requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> list[_Request]:
     several = [metrics] if isinstance(metrics, (str, Metric, RankingMetric)) or callable(metrics) else list(metrics)
     if not several:
         raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
     if average is None:
         raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
-    return [_request(metric, average) for metric in several]
+    return [_parse_request(metric, average) for metric in several]
 
 
-def _request(metric: Measure, average: ScalarAverage) -> _Request:
+def _parse_request(metric: Measure, average: ScalarAverage) -> _Request:
     text = metric.strip() if isinstance(metric, str) else ""
     if text == "loss":
         raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
@@ -211,37 +212,37 @@ def _request(metric: Measure, average: ScalarAverage) -> _Request:
     return _Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold)
 
 
-def _checked_threshold(threshold: Any) -> Threshold | str | None:
+def _check_threshold(threshold: Any) -> Threshold | str | None:
     """Return the threshold as a number, a float64 tensor ``(labels,)``, "best" or None, and refuse anything else."""
     if threshold is None or (isinstance(threshold, str) and threshold == BEST):
         return threshold
-    wanted = "threshold must be strictly between 0 and 1: a number, one number per label, or 'best'"
+    expected = "threshold must be strictly between 0 and 1: a number, one number per label, or 'best'"
     try:
         plain = threshold.tolist() if hasattr(threshold, "tolist") else threshold  # tensors and arrays
         numbers = torch.as_tensor(plain, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
-        raise InvalidValueError(f"{wanted}; got {quote(threshold)}") from None
+        raise InvalidValueError(f"{expected}; got {quote(threshold)}") from None
     if numbers.dim() > 1 or not numbers.numel() or not bool(((numbers > 0) & (numbers < 1)).all()):
-        raise InvalidValueError(f"{wanted}; got {quote(threshold)}")
+        raise InvalidValueError(f"{expected}; got {quote(threshold)}")
     return numbers.item() if numbers.dim() == 0 else numbers
 
 
-def _threshold_of(result: Any) -> float | None:
+def _get_threshold(result: Any) -> float | None:
     """Return the threshold of a FitResult; None without validation and for several classes."""
     threshold = getattr(result, "threshold", None)
     return threshold if isinstance(threshold, float) and 0 < threshold < 1 else None
 
 
-def _task_of(result: Any) -> Task | None:
-    """The task of a FitResult's objective; None where its parts have none, or several."""
+def _get_task(result: Any) -> Task | None:
+    """Return the task of a FitResult's objective; None if its parts have none, or several."""
     objective = getattr(result, "objective", None)
     if not isinstance(objective, nn.Module):
         return None
-    tasks = {task for module in objective.modules() if (task := getattr(module, "task", None)) in TASKS}
+    tasks = find_tasks(objective)
     return tasks.pop() if len(tasks) == 1 else None
 
 
-def _outputs(model: nn.Module, data: Source, batch_size: int) -> tuple[Tensor, Tensor, Tensor | None]:
+def _compute_outputs(model: nn.Module, data: Source, batch_size: int) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the logits, labels and weights of all samples on the CPU, because metrics need them together."""
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
@@ -277,7 +278,7 @@ def _batches(data: Source, batch_size: int, device: torch.device) -> Iterator[Ba
     return data.batches(torch.split(torch.arange(len(data)), batch_size), device)
 
 
-def _decision(
+def _choose_threshold(
     samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: ScalarAverage
 ) -> Threshold:
     """Return the threshold; "best" is chosen for the metric. It is NaN if the largest logit decides."""
@@ -296,7 +297,7 @@ def _decision(
     return 0.5 if threshold is None else threshold
 
 
-def _counts(samples: Columns | Classes, threshold: Threshold) -> Counts:
+def _count(samples: Columns | Classes, threshold: Threshold) -> Counts:
     """Count the decisions at a threshold, or at one threshold per label."""
     per_label = threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
     return Counts(*samples.hard(per_label), exclusive=samples.exclusive)
@@ -312,7 +313,7 @@ def _measure_ranking(ranking: RankingMetric, samples: Columns | Classes) -> floa
     return ranking.measure(samples.logits[0], samples.target[0], weight)
 
 
-def _shown(threshold: Threshold) -> str:
+def _format_threshold(threshold: Threshold) -> str:
     """Format a threshold, or the first and last of many, with a few digits."""
     if not isinstance(threshold, Tensor):
         return f"{threshold:g}"

@@ -14,20 +14,20 @@ from metricfit._extras import explain_missing
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.train import checks
-from metricfit.train.callbacks import Callback, callbacks_shown
-from metricfit.train.checkpoint.folder import folder_of
-from metricfit.train.data.class_weight import ClassWeight, weights_of
+from metricfit.train.callbacks import Callback, add_progress_bar
+from metricfit.train.checkpoint.folder import make_run_folder
+from metricfit.train.data.class_weight import ClassWeight, weigh_samples
 from metricfit.train.data.groups import with_groups
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order
-from metricfit.train.data.samples import FromDataset, InMemory, Source, source, type_of
+from metricfit.train.data.samples import FromDataset, InMemory, Source, as_source, get_weight_dtype
 from metricfit.train.engine.driver import RunSettings
-from metricfit.train.engine.ranks import join_after_restart, processes
+from metricfit.train.engine.ranks import find_processes, join_after_restart
 from metricfit.train.engine.schedules import MakeScheduler, SchedulerStep
 from metricfit.train.engine.single_run import SingleRun, SingleRunData, first_inputs
 from metricfit.train.monitor import Monitor
 from metricfit.train.result import FitResult
-from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, stages_of, without_ignored
+from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, make_stages, mask_ignored_labels
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -137,7 +137,7 @@ def fit(
     """
     started = time.perf_counter()
     order = Order(batch_size, stratified, oversample)
-    stages = stages_of(
+    stages = make_stages(
         objective,
         epochs=epochs,
         lr=lr,
@@ -149,25 +149,25 @@ def fit(
     )
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model must be a torch module, got {type(model).__name__}")
-    samples = with_groups(source(train, "train", workers), groups, stages, "train", "groups")
-    held_out = None if validation is None else source(validation, "validation", workers)
+    samples = with_groups(as_source(train, "train", workers), groups, stages, "train", "groups")
+    held_out = None if validation is None else as_source(validation, "validation", workers)
     if held_out is not None:
         held_out = with_groups(held_out, validation_groups, stages, "validation", "validation_groups")
     checks.check_numbers(accumulate, clip)
     checks.check_stages(stages, held_out is not None, class_weight is not None or _has_weights(samples, held_out))
-    shown = callbacks_shown(callbacks, progress)
+    shown = add_progress_bar(callbacks, progress)
     prior = _check_data(model, samples, held_out, stages, order)
     labels: Tensor | None = None
     if isinstance(samples, FromLoader):
         steps = samples.expected_batches
     else:
-        labels = without_ignored(_labels(samples), stages)
-        steps = order.steps_of(labels)
+        labels = mask_ignored_labels(_labels(samples), stages)
+        steps = order.steps_per_epoch(labels)
     checks.check_learning(model, stages, held_out is not None, steps)
     if start_at_prior and prior is None:
         raise InvalidValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
-    data = _typed_data(model, samples, held_out, stages, class_weight, labels, prior)
-    folder = folder_of(checkpoint_dir, checkpoint_every, resume)
+    data = _prepare_data(model, samples, held_out, stages, class_weight, labels, prior)
+    folder = make_run_folder(checkpoint_dir, checkpoint_every, resume)
     fabric = _launch_fabric(model, accelerator, devices, num_nodes, strategy, precision)
     settings = RunSettings(
         stages=stages,
@@ -216,7 +216,7 @@ def _check_data(
             )
     else:
         target = _labels(train)
-        order.check(without_ignored(target, stages))
+        order.check(mask_ignored_labels(target, stages))
         logits = checks.sample_logits(model, first_inputs(train))
         counted = checks.check_training_target(logits, target, stages)
         checks.judge_target(logits, target, stages, "training labels")
@@ -231,7 +231,7 @@ def _check_data(
     return float(counted.double().mean())
 
 
-def _typed_data(
+def _prepare_data(
     model: nn.Module,
     train: Source,
     validation: Source | None,
@@ -241,14 +241,14 @@ def _typed_data(
     prior: float | None,
 ) -> SingleRunData:
     """Give the data the model's type, and the training samples the weights of their classes."""
-    dtype = type_of(model)
+    dtype = get_weight_dtype(model)
     weighted = train
     if isinstance(train, InMemory):
-        weighted = train.weighted(weights_of(without_ignored(train.y, stages), train.weight, class_weight))
+        weighted = train.with_weight(weigh_samples(mask_ignored_labels(train.y, stages), train.weight, class_weight))
     elif class_weight is not None:
         raise InvalidValueError("class_weight needs data in memory; let your Dataset return (x, y, weight)")
-    held_out = None if validation is None else validation.typed(dtype)
-    return SingleRunData(weighted.typed(dtype), train.typed(dtype), held_out, labels, prior)
+    held_out = None if validation is None else validation.with_dtype(dtype)
+    return SingleRunData(weighted.with_dtype(dtype), train.with_dtype(dtype), held_out, labels, prior)
 
 
 def _launch_fabric(
@@ -259,7 +259,7 @@ def _launch_fabric(
     strategy: str,
     precision: str | None,
 ) -> Fabric:
-    devices, num_nodes = processes(devices, num_nodes)
+    devices, num_nodes = find_processes(devices, num_nodes)
     with explain_missing("metricfit.train", ["lightning_fabric"], "metricfit[train]"):
         from lightning_fabric import Fabric  # imported here because it takes seconds, and fit_population needs none
     fabric = Fabric(

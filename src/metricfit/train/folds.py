@@ -18,10 +18,10 @@ from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.train import checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE
-from metricfit.train.data.order import seed_of
-from metricfit.train.data.samples import InMemory, as_tensor, source, type_of
+from metricfit.train.data.order import derive_seed
+from metricfit.train.data.samples import InMemory, as_source, as_tensor, get_weight_dtype
 from metricfit.train.engine.epoch_validation import UnmetRequirementWarning
-from metricfit.train.population import Split, fit_population, numbers_of
+from metricfit.train.population import Split, as_sample_numbers, fit_population
 from metricfit.train.result import FitResult
 from metricfit.train.stage import Stage
 
@@ -63,8 +63,8 @@ class Ensemble:
             The logits, one row per sample.
         """
         first = self.members[0].model
-        inputs = as_tensor(x, "x", keep=True)
-        inputs = inputs.to(type_of(first)) if inputs.is_floating_point() else inputs
+        inputs = as_tensor(x, "x", keep_dtype=True)
+        inputs = inputs.to(get_weight_dtype(first)) if inputs.is_floating_point() else inputs
         device = next(first.parameters()).device
         parts = [
             torch.stack([member.model(part.to(device)) for member in self.members]).mean(0)
@@ -136,11 +136,11 @@ def fit_folds(
         )
     if subject_to is not None and metric is None:
         raise InvalidValueError("subject_to restricts the threshold that metric= tunes; pass metric= as well")
-    data = source(train, "train")
+    data = as_source(train, "train")
     if not isinstance(data, InMemory):
         raise InvalidTypeError("fit_folds needs data in memory: (X, y) or (X, y, weight)")
     splits = stratified_folds(data.y, int(folds), seed) if isinstance(folds, (int, Integral)) else list(folds)
-    models, seeds = [], [seed_of(seed, "member", member) for member in range(len(splits))]
+    models, seeds = [], [derive_seed(seed, "member", member) for member in range(len(splits))]
     for member_seed in seeds:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(member_seed)
@@ -161,7 +161,7 @@ def fit_folds(
         return Ensemble(members, logits, None, None, exclusive)
     has_logits = torch.zeros(len(data), dtype=torch.bool)
     for _, held_out in splits:
-        has_logits[numbers_of(held_out)] = True
+        has_logits[as_sample_numbers(held_out)] = True
     weight = None if data.weight is None else data.weight.cpu()[has_logits]
     labels = data.y.cpu()[has_logits].reshape(-1)
     best = best_probability_threshold(logits.reshape(-1)[has_logits], labels, metric, subject_to, weight=weight)
@@ -183,7 +183,7 @@ def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Ten
         raise InvalidValueError(
             f"{folds} folds need {folds} samples of each class; the rarest has {fewest}. Give fewer folds"
         )
-    generator = torch.Generator().manual_seed(seed_of(seed, "folds"))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "folds"))
     shuffled = torch.randperm(len(labels), generator=generator)
     by_class = shuffled[labels[shuffled].argsort(stable=True)]
     fold = torch.empty(len(labels), dtype=torch.long)
@@ -198,9 +198,9 @@ def _out_of_fold(members: Sequence[FitResult], data: InMemory, splits: Sequence[
     times = torch.zeros(len(data))
     for member, (_, held_out) in zip(members, splits, strict=True):
         device = next(member.model.parameters()).device
-        index = numbers_of(held_out)
+        index = as_sample_numbers(held_out)
         x = data.x[index.to(data.x.device)]
-        x = x.to(type_of(member.model)) if x.is_floating_point() else x
+        x = x.to(get_weight_dtype(member.model)) if x.is_floating_point() else x
         logits = torch.cat([member.model(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]).cpu()
         if total is None:
             total = logits.new_zeros(len(data), *logits.shape[1:])

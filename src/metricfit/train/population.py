@@ -13,19 +13,25 @@ from torch import Tensor, nn
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.train import checks
-from metricfit.train.callbacks import Callback, callbacks_shown
-from metricfit.train.checkpoint.folder import folder_of
+from metricfit.train.callbacks import Callback, add_progress_bar
+from metricfit.train.checkpoint.folder import make_run_folder
 from metricfit.train.data.class_weight import ClassWeight
 from metricfit.train.data.groups import with_groups
 from metricfit.train.data.order import Order
-from metricfit.train.data.samples import InMemory, as_tensor, source, type_of
+from metricfit.train.data.samples import InMemory, as_source, as_tensor, get_weight_dtype
 from metricfit.train.engine.driver import RunSettings
-from metricfit.train.engine.member_checks import check_members, check_norms, check_optimizers, check_splits, rates_of
+from metricfit.train.engine.member_checks import (
+    check_members,
+    check_norms,
+    check_optimizers,
+    check_splits,
+    list_learning_rates,
+)
 from metricfit.train.engine.population_run import PopulationData, PopulationRun
 from metricfit.train.engine.schedules import MakeScheduler, SchedulerStep
 from metricfit.train.monitor import Monitor
 from metricfit.train.result import FitResult
-from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, stages_of, without_ignored
+from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, make_stages, mask_ignored_labels
 
 Split = tuple[Any, Any]
 
@@ -120,10 +126,10 @@ def fit_population(
     """
     started = time.perf_counter()
     order = Order(batch_size, stratified, oversample)
-    rates = rates_of(lr, len(models))
+    rates = list_learning_rates(lr, len(models))
     seeds = list(range(len(models))) if seeds is None else list(seeds)
     check_members(models, rates, seeds, splits, validation)
-    stages = stages_of(
+    stages = make_stages(
         objective,
         epochs=epochs,
         optimizer=optimizer,
@@ -132,26 +138,26 @@ def fit_population(
         monitor=monitor,
         patience=patience,
     )
-    lr_of_stages = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
+    stage_rates = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
     stages = [stage.filled(lr=max(rates)) for stage in stages]
     samples, trained, held_out = _read_samples(train, splits, validation, len(models))
-    groups = _joined_groups(groups, validation_groups, validation is not None)
+    groups = _join_groups(groups, validation_groups, validation is not None)
     samples = _in_memory(with_groups(samples, groups, stages, "train", "groups"))
     checks.check_numbers(1, clip)
     checks.check_stages(stages, held_out is not None, samples.weight is not None or class_weight is not None)
-    shown = callbacks_shown(callbacks, progress)
+    shown = add_progress_bar(callbacks, progress)
     data = _check_data(models[0], samples, trained, held_out, stages, order, start_at_prior)
-    labels_of_members = [data.labels[numbers] for numbers in trained]
-    steps = max(map(order.steps_of, labels_of_members))
-    check_optimizers(models[0], stages, lr_of_stages, steps)
-    check_norms(models[0], labels_of_members, order, steps)
+    member_labels = [data.labels[numbers] for numbers in trained]
+    steps = max(map(order.steps_per_epoch, member_labels))
+    check_optimizers(models[0], stages, stage_rates, steps)
+    check_norms(models[0], member_labels, order, steps)
     settings = RunSettings(
         stages=stages,
-        lr=lr_of_stages,
+        lr=stage_rates,
         steps=steps,
         noise=(*seeds, "noise"),
         device=torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")),
-        folder=folder_of(checkpoint_dir, checkpoint_every, resume),
+        folder=make_run_folder(checkpoint_dir, checkpoint_every, resume),
         resume=resume,
         checkpoint_every=checkpoint_every,
         start_at_prior=start_at_prior,
@@ -178,15 +184,15 @@ def _read_samples(
     train: Any, splits: Sequence[Split] | None, validation: Any, members: int
 ) -> tuple[InMemory, list[Tensor], list[Tensor] | None]:
     """Return all samples in one source, and the numbers of each member's training and validation samples in it."""
-    data = _in_memory(source(train, "train"))
+    data = _in_memory(as_source(train, "train"))
     if splits is not None:
-        parts = [[numbers_of(samples) for samples in split] for split in splits]
+        parts = [[as_sample_numbers(samples) for samples in split] for split in splits]
         check_splits(parts, len(data))
         return data, [part[0] for part in parts], [part[1] for part in parts]
     everything = torch.arange(len(data))
     if validation is None:
         return data, [everything] * members, None
-    held_out = source(validation, "validation")
+    held_out = as_source(validation, "validation")
     if not isinstance(held_out, InMemory) or (held_out.weight is None) != (data.weight is None):
         raise InvalidTypeError("validation must be like train: (X, y), or (X, y, weight) for both")
     weight = None if data.weight is None or held_out.weight is None else torch.cat([data.weight, held_out.weight])
@@ -200,7 +206,7 @@ def _in_memory(data: Any) -> InMemory:
     return data
 
 
-def _joined_groups(groups: Any, validation_groups: Any, validated: bool) -> Any:
+def _join_groups(groups: Any, validation_groups: Any, validated: bool) -> Any:
     """Return the groups of training and validation samples in one tensor, as their samples are."""
     if not validated:
         return groups
@@ -222,13 +228,13 @@ def _check_data(
 ) -> PopulationData:
     """Check every member's labels; return the data in the model's type, with each member's share of positives."""
     target = samples.y.detach().cpu()
-    labels = without_ignored(target, stages)
+    labels = mask_ignored_labels(target, stages)
     logits = checks.sample_logits(model, samples.x)
     one_output = logits.dim() == 1 or logits.shape[1] == 1
     if start_at_prior and not one_output:
         raise InvalidValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
     checks.judge_target(logits, target, stages, "training labels")
-    typed = samples.typed(type_of(model))
+    typed = samples.with_dtype(get_weight_dtype(model))
     priors = []
     for member, numbers in enumerate(trained):
         order.check(labels[numbers])
@@ -240,7 +246,7 @@ def _check_data(
     return PopulationData(typed, labels, trained, held_out, priors if one_output else None)
 
 
-def numbers_of(samples: Any) -> Tensor:
+def as_sample_numbers(samples: Any) -> Tensor:
     """Return the numbers of samples that are given as numbers or as a mask."""
     numbers = torch.as_tensor(samples).cpu()
     return numbers.nonzero().flatten() if numbers.dtype == torch.bool else numbers.long()

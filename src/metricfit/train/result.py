@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from metricfit.train.engine.epoch_validation import RequirementResult
-from metricfit.train.engine.stacked_objective import with_state
+from metricfit.train.engine.stacked_objective import copy_with_state
 from metricfit.train.history import History
 
 
@@ -68,12 +68,12 @@ class FitResult:
         """
         model.load_state_dict(state["model"])
         requirements = tuple(RequirementResult(**fields) for fields in state.get("requirements", ()))
-        learned = with_state(objective, state["objective"])
+        learned = copy_with_state(objective, state["objective"])
         history = History(state["history"])
         return cls(model.eval(), history, state["best"], state["threshold"], 0.0, learned, requirements)
 
 
-def report_of(results: list[FitResult]) -> dict[str, Any]:
+def make_report(results: list[FitResult]) -> dict[str, Any]:
     """Return the content of a run's report: a list with one entry per member for each quantity."""
     columns = {
         "best": [result.best for result in results],

@@ -72,19 +72,19 @@ class Stage:
     def __post_init__(self) -> None:
         if not isinstance(self.objective, nn.Module):
             raise InvalidTypeError(
-                f"a stage's objective is a loss module, got {quote(self.objective)}{_uncalled(self.objective)}"
+                f"a stage's objective is a loss module, got {quote(self.objective)}{_suggest_call(self.objective)}"
             )
         if self.epochs is not None and (not isinstance(self.epochs, Integral) or self.epochs < 1):
-            raise InvalidValueError(f"epochs must be at least 1, a whole number, got {self.epochs}")
+            raise InvalidValueError(f"epochs must be an integer of at least 1, got {self.epochs}")
         if isinstance(self.optimizer, Optimizer):
             raise InvalidTypeError(
                 "optimizer is called as optimizer(parameters, lr=lr): give the class, such as torch.optim.AdamW, or a "
-                f"function, not a {type(self.optimizer).__name__} that is made already"
+                f"function, not a finished {type(self.optimizer).__name__}"
             )
         if isinstance(self.scheduler, LRScheduler):
             raise InvalidTypeError(
                 "scheduler is called as scheduler(optimizer): give a function, such as lambda optimizer: "
-                f"ExponentialLR(optimizer, 0.9), not a {type(self.scheduler).__name__} that is made already"
+                f"ExponentialLR(optimizer, 0.9), not a finished {type(self.scheduler).__name__}"
             )
         if self.scheduler_step is not None and self.scheduler_step not in STEPS:
             raise InvalidValueError(f"scheduler_step is 'epoch', 'batch' or None, got {quote(self.scheduler_step)}")
@@ -110,7 +110,7 @@ class Stage:
         monitor = as_monitor("loss" if self.monitor is None else self.monitor)
         if monitor.is_loss:
             return monitor
-        ignored, tasks = ignored_by(self.objective), tasks_of(self.objective)
+        ignored, tasks = find_ignored_labels(self.objective), find_tasks(self.objective)
         if monitor.ignore_index is None and len(ignored) == 1:
             monitor = replace(monitor, ignore_index=ignored.pop())
         if monitor.task is None and len(tasks) == 1:
@@ -118,22 +118,22 @@ class Stage:
         return monitor
 
 
-def tasks_of(objective: nn.Module) -> set[Task]:
+def find_tasks(objective: nn.Module) -> set[Task]:
     """Return the tasks that the parts of an objective name."""
     tasks = (getattr(module, "task", None) for module in objective.modules())
     return {task for task in tasks if task in TASKS}
 
 
-def ignored_by(*objectives: nn.Module) -> set[int]:
+def find_ignored_labels(*objectives: nn.Module) -> set[int]:
     """Return the labels that these objectives, or parts of them, ignore."""
     modules = (module for objective in objectives for module in objective.modules())
     labels = (getattr(module, "ignore_index", None) for module in modules)
     return {label for label in labels if label is not None}
 
 
-def without_ignored(y: Tensor, stages: Iterable[Stage]) -> Tensor:
+def mask_ignored_labels(y: Tensor, stages: Iterable[Stage]) -> Tensor:
     """Replace the labels that the stages' objectives ignore by -1, which is no class."""
-    ignored = ignored_by(*(stage.objective for stage in stages))
+    ignored = find_ignored_labels(*(stage.objective for stage in stages))
     if not ignored or y.dtype == torch.bool:
         return y
     labels = y if y.is_floating_point() else y.long()
@@ -142,7 +142,7 @@ def without_ignored(y: Tensor, stages: Iterable[Stage]) -> Tensor:
     return labels
 
 
-def stages_of(objective: nn.Module | Stage | Iterable[Stage], **defaults: Any) -> list[Stage]:
+def make_stages(objective: nn.Module | Stage | Iterable[Stage], **defaults: Any) -> list[Stage]:
     """Return the objective of ``fit`` as a list of stages with these defaults and distinct names."""
     if isinstance(objective, nn.Module):
         stages = [Stage(objective)]
@@ -153,7 +153,7 @@ def stages_of(objective: nn.Module | Stage | Iterable[Stage], **defaults: Any) -
     if not stages or not all(isinstance(stage, Stage) for stage in stages):
         raise InvalidTypeError(
             f"the objective is a loss, a Stage or a list of Stages such as recipes.mix('f1'); got {quote(objective)}"
-            f"{_uncalled(objective)}"
+            f"{_suggest_call(objective)}"
         )
     filled = [stage.filled(**defaults, name=f"stage {number}") for number, stage in enumerate(stages)]
     names = [str(stage.name) for stage in filled]
@@ -164,7 +164,7 @@ def stages_of(objective: nn.Module | Stage | Iterable[Stage], **defaults: Any) -
     ]
 
 
-def _uncalled(objective: Any) -> str:
+def _suggest_call(objective: Any) -> str:
     """Return the remedy for a class, a recipe or a function that was passed as objective."""
     if isinstance(objective, type) or getattr(objective, "__module__", None) == "metricfit.train.recipes":
         return f": call it, {objective.__name__}(...)"
@@ -180,14 +180,14 @@ class Objective:
 
     def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the loss of a batch."""
-        return self.of(self.loss, logits, batch)
+        return self.call(self.loss, logits, batch)
 
-    def of(self, call: Callable[..., Tensor], logits: Tensor, batch: Batch) -> Tensor:
+    def call(self, loss: Callable[..., Tensor], logits: Tensor, batch: Batch) -> Tensor:
         """Call the loss, or another callable of its signature, with logits and labels in matching shapes."""
-        logits, y = matched(logits, batch.y)
+        logits, y = match_shapes(logits, batch.y)
         if batch.weight is not None and not self.accepts.weight:
             raise InvalidValueError(f"weights were given, but {type(self.loss).__name__} takes none")
-        return call_loss(call, logits, y, self.accepts, weight=batch.weight, index=batch.index, group=batch.group)
+        return call_loss(loss, logits, y, self.accepts, weight=batch.weight, index=batch.index, group=batch.group)
 
     def update(self) -> None:
         """Move the multipliers, at the end of an epoch."""
@@ -208,36 +208,36 @@ class Objective:
         return "unconstrained" if isinstance(self.loss, AugmentedLagrangian) else "forward"
 
     @contextmanager
-    def finally_annealed(self) -> Iterator[None]:
+    def annealed_to_end(self) -> Iterator[None]:
         """Put all annealed steps at their end for a while, so that losses of different epochs can be compared."""
         steps = [self.loss.get_submodule(name) for name in self.annealed()]
-        before = [step.a.clone() for step in steps]  # type: ignore[operator]
+        positions = [step.a.clone() for step in steps]  # type: ignore[operator]
         for step in steps:
             step.advance(1.0)  # type: ignore[operator]
         try:
             yield
         finally:
-            for step, a in zip(steps, before, strict=True):
-                step.a.copy_(a)  # type: ignore[operator]
+            for step, position in zip(steps, positions, strict=True):
+                step.a.copy_(position)  # type: ignore[operator]
 
     def comparable(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the loss of samples in a form that is the same in all epochs of a stage."""
-        with self.finally_annealed():
-            call = getattr(self.loss, self.comparison) if self.comparison != "forward" else self.loss
-            return self.of(call, logits, batch)
+        with self.annealed_to_end():
+            loss = self.loss if self.comparison == "forward" else getattr(self.loss, self.comparison)
+            return self.call(loss, logits, batch)
 
     def requirements(self) -> list[RequirementConstraint]:
         """Return the requirements of the loss, which can be measured on any samples."""
         if not isinstance(self.loss, AugmentedLagrangian):
             return []
-        return [item for item in self.loss.constraints if isinstance(item, RequirementConstraint)]
+        return [constraint for constraint in self.loss.constraints if isinstance(constraint, RequirementConstraint)]
 
     def annealed(self) -> list[str]:
         """Return the names of annealed steps."""
         return [name for name, module in self.loss.named_modules() if isinstance(module, Annealed)]
 
 
-def matched(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def match_shapes(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return logits and labels in the shapes and types that torch's losses expect.
 
     A single column is squeezed, binary labels take the logits' type, and class numbers become int64.

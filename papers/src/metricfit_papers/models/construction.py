@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from metricfit.train.data.order import seed_of
+from metricfit.train.data.order import derive_seed
 from metricfit_papers.specs import vocabulary
 from metricfit_papers.specs.expressions import build_object
 
@@ -27,7 +27,7 @@ class UniformDropout(nn.Dropout):
 def build_network(text: str, in_features: int, trial: int) -> nn.Module:
     """Build the network of a trial; its first weights depend only on the number of the trial."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of("weights", trial))
+        torch.manual_seed(derive_seed("weights", trial))
         model: nn.Module = build_object(text, vocabulary.NETWORKS, in_features=in_features)
     for parent in list(model.modules()):
         for name, child in parent.named_children():

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from metricfit.errors import InvalidValueError
 from metricfit.losses import MetricLoss
 from metricfit.losses.pointwise import PointwiseLoss
-from metricfit.train.engine.cuda_graphs import Graphs, capturable
+from metricfit.train.engine.cuda_graphs import StepGraphs, make_capturable
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob, TrialResult
@@ -67,9 +67,9 @@ class Stack:
     def descend(self, steps: int) -> None:
         """Take this many steps; on a GPU they are replayed from a CUDA graph."""
         weights = list(self.weights.values())
-        graphs = Graphs(self.step) if self.x.is_cuda else None
+        graphs = StepGraphs(self.step) if self.x.is_cuda else None
         if graphs is not None:
-            capturable(self.optimizer)
+            make_capturable(self.optimizer)
         for _ in range(steps):
             if graphs is None:
                 self.step()

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from metricfit.losses import DeadGradientWarning
 from metricfit.train import Callback, FitResult, fit_population
-from metricfit.train.data.class_weight import of_classes
-from metricfit.train.data.order import seed_of
+from metricfit.train.data.class_weight import compute_class_weights
+from metricfit.train.data.order import derive_seed
 from metricfit_papers.datasets.trials import Trial
 from metricfit_papers.models.construction import build_network
 from metricfit_papers.rows.job import RowJob
@@ -68,7 +68,7 @@ def fit_trials(
             (x, y, *weights),
             build_object(job.loss, vocabulary.LOSSES) if objective is None else objective,
             splits=[(trial.train + at, trial.validation + at) for trial, at in zip(trials, offsets, strict=True)],
-            seeds=[seed_of("order", trial.number) for trial in trials],
+            seeds=[derive_seed("order", trial.number) for trial in trials],
             lr=training.lr if lr is None else lr,
             epochs=training.epochs,
             batch_size=training.batch_size or max(len(trial.train) for trial in trials),
@@ -130,7 +130,7 @@ def _class_weights(wanted: str, y: Tensor, trials: Sequence[Trial], offsets: Seq
     """One weight per row, from the training rows of its trial: the validation loss is weighted as the training loss."""
     weight = torch.ones(len(y))
     for trial, at in zip(trials, offsets, strict=True):
-        of_class = of_classes(trial.y[trial.train], wanted, classes=2)
+        of_class = compute_class_weights(trial.y[trial.train], wanted, classes=2)
         weight[at : at + len(trial.y)] = of_class[trial.y]
     return weight
 

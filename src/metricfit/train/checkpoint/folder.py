@@ -253,7 +253,7 @@ def _read_checkpoint(path: Path, check: Callable[[dict[str, Any], int], None] | 
     return state
 
 
-def folder_of(
+def make_run_folder(
     checkpoint_dir: str | os.PathLike[str] | None, checkpoint_every: int | None, resume: bool
 ) -> RunFolder | None:
     """Return the folder of a run, or None without ``checkpoint_dir``."""

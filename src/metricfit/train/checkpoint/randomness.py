@@ -49,7 +49,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def of_run(seed: int, device: torch.device) -> Iterator[None]:
+def seeded_run(seed: int, device: torch.device) -> Iterator[None]:
     """Seed the random numbers of a run, including those of its device."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), seeded(seed):
         torch.manual_seed(seed)

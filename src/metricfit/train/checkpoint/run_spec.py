@@ -21,7 +21,7 @@ ROWS = 1024  # rows of the inputs that are hashed
 NOT_COMPARED = ("versions", "threads", "checkpoint_every")
 
 
-def spec_of(
+def describe_run(
     model: nn.Module,
     stages: Sequence[Stage],
     data: Source,

@@ -35,7 +35,7 @@ class Batch:
         return Batch(self.x, self.y[:0], *rest)
 
 
-def batch_of(item: Any, device: torch.device, dtype: torch.dtype | None = None) -> Batch:
+def make_batch(item: Any, device: torch.device, dtype: torch.dtype | None = None) -> Batch:
     """Make a batch from an item of a DataLoader.
 
     Args:
@@ -70,6 +70,6 @@ def _move(part: Any, device: torch.device) -> Any:
     return part
 
 
-def share_of(batch: Numbers, rank: int, ranks: int) -> Numbers:
+def take_share(batch: Numbers, rank: int, ranks: int) -> Numbers:
     """Return the samples of a batch for one rank: every n-th, because a stratified batch is sorted by class."""
     return batch[rank::ranks]

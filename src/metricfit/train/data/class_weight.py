@@ -13,7 +13,7 @@ from metricfit.errors import InvalidValueError, quote
 ClassWeight = str | Sequence[float] | Mapping[int, float]
 
 
-def of_classes(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor:
+def compute_class_weights(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor:
     """Compute one weight per class.
 
     Args:
@@ -46,15 +46,15 @@ def of_classes(y: Tensor, class_weight: ClassWeight, classes: int = 0) -> Tensor
     return weights
 
 
-def weights_of(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | None) -> Tensor | None:
+def weigh_samples(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | None) -> Tensor | None:
     """Multiply the weights of the samples by those of their classes."""
     if class_weight is None:
         return weight
-    chosen = of_labels(of_classes(y, class_weight), _labels(y))
+    chosen = look_up_weights(compute_class_weights(y, class_weight), _labels(y))
     return chosen if weight is None else chosen * weight.reshape(-1)
 
 
-def of_labels(by_class: Tensor, labels: Tensor) -> Tensor:
+def look_up_weights(by_class: Tensor, labels: Tensor) -> Tensor:
     """Return the weight of each label, 0 for ignored labels (below 0); rows of labels have rows of weights."""
     return torch.where(labels >= 0, by_class.gather(-1, labels.clamp(min=0)), 0.0)
 

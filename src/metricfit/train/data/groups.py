@@ -44,7 +44,7 @@ def with_groups(data: Source, groups: Any, stages: Sequence[Stage], name: str, a
         raise InvalidValueError(
             f"{argument} are for (X, y) and a Dataset; let the DataLoader give dictionaries with 'group'"
         )
-    return data.grouped(_checked(groups, len(data), _number_of_groups(objectives), argument))
+    return data.with_group(_checked(groups, len(data), _number_of_groups(objectives), argument))
 
 
 def _number_of_groups(objectives: Sequence[Objective]) -> int | None:

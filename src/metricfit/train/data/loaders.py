@@ -1,4 +1,4 @@
-"""A user's DataLoader as a source of batches, shuffled by the run's seed and shared out over processes."""
+"""A user's DataLoader as a source of batches, shuffled by the run's seed and divided among processes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from metricfit.errors import InvalidValueError
 from metricfit.train.checkpoint import randomness
-from metricfit.train.data.batches import Batch, batch_of, share_of
+from metricfit.train.data.batches import Batch, make_batch, take_share
 
 _END: Any = object()
 
 
 class FromLoader:
-    """A user's DataLoader as it is: its own batches and order, and no sample numbers.
+    """A user's DataLoader, with its own batches and order, and without sample numbers.
 
     Args:
-        loader: the DataLoader.
-        dtype: the type that floating point inputs are converted to.
-        uneven: whether this is one of several processes, whose loaders may differ in their number of batches.
+        loader: The DataLoader.
+        dtype: The type that floating-point inputs are converted to.
+        uneven: Whether this is one of several processes whose loaders may have different numbers of batches.
     """
 
     def __init__(self, loader: DataLoader[Any], dtype: torch.dtype | None = None, uneven: bool = False) -> None:
@@ -33,71 +33,71 @@ class FromLoader:
     def expected_batches(self) -> int | None:
         """The number of batches that the loader announces, or None if it announces none.
 
-        This is a hint: an IterableDataset may give more samples than its ``__len__`` says, or fewer, and workers that
-        read a share each end in a smaller batch each. Only reading to the end gives the number.
+        This is only a hint. An IterableDataset may give more or fewer samples than its ``__len__`` says, and each of
+        several workers ends with a smaller batch. Only reading to the end gives the actual number.
         """
         loader = self.loader
         try:
             if type(loader) is DataLoader and isinstance(loader.dataset, IterableDataset):
-                # len(loader) would give the same, and make the loader warn of every sample beyond it.
+                # len(loader) would give the same number, but then the loader warns about every sample beyond it.
                 samples, size = len(loader.dataset), loader.batch_size or 1  # type: ignore[arg-type]
                 return samples // size if loader.drop_last else -(-samples // size)
             return len(loader)
         except (TypeError, NotImplementedError):
             return None
 
-    def typed(self, dtype: torch.dtype) -> FromLoader:
-        """The same with inputs, where they are a tensor of fractions, of this type."""
+    def with_dtype(self, dtype: torch.dtype) -> FromLoader:
+        """Return the loader with inputs converted to this type, if they are a floating-point tensor."""
         return FromLoader(self.loader, dtype, self.uneven)
 
-    def of_rank(self, rank: int, ranks: int) -> FromLoader:
-        """A loader that reads this rank's share of each batch.
+    def for_rank(self, rank: int, ranks: int) -> FromLoader:
+        """Return a loader that reads this rank's share of each batch.
 
-        One whose sampler shares out the samples already, such as a DistributedSampler, and one of an IterableDataset,
-        whose samples only it can share out, are taken as they are.
+        A loader whose sampler divides the samples already, such as a DistributedSampler, is used unchanged. So is the
+        loader of an IterableDataset, because only the dataset itself can divide its samples.
         """
-        given = self.loader
-        if ranks == 1 or any(map(_is_shared_out, _samplers(given))):
+        loader = self.loader
+        if ranks == 1 or any(map(_is_distributed, _find_samplers(loader))):
             return self
-        if isinstance(given.dataset, IterableDataset):
-            return FromLoader(given, self.dtype, uneven=True)
-        if type(given) is not DataLoader or given.batch_sampler is None:
+        if isinstance(loader.dataset, IterableDataset):
+            return FromLoader(loader, self.dtype, uneven=True)
+        if type(loader) is not DataLoader or loader.batch_sampler is None:
             raise InvalidValueError(
-                f"{ranks} processes cannot share the batches of this {type(given).__name__}; give it a "
+                f"{ranks} processes cannot share the batches of this {type(loader).__name__}; give it a "
                 "DistributedSampler, or give fit the Dataset"
             )
         return FromLoader(
             DataLoader(
-                given.dataset,
-                batch_sampler=_Shares(given.batch_sampler, rank, ranks),
-                num_workers=given.num_workers,
-                collate_fn=given.collate_fn,
-                pin_memory=given.pin_memory,
-                timeout=given.timeout,
-                worker_init_fn=given.worker_init_fn,
-                multiprocessing_context=given.multiprocessing_context,
-                generator=given.generator,
-                prefetch_factor=given.prefetch_factor,
-                persistent_workers=given.persistent_workers,
+                loader.dataset,
+                batch_sampler=_Shares(loader.batch_sampler, rank, ranks),
+                num_workers=loader.num_workers,
+                collate_fn=loader.collate_fn,
+                pin_memory=loader.pin_memory,
+                timeout=loader.timeout,
+                worker_init_fn=loader.worker_init_fn,
+                multiprocessing_context=loader.multiprocessing_context,
+                generator=loader.generator,
+                prefetch_factor=loader.prefetch_factor,
+                persistent_workers=loader.persistent_workers,
             ),
             self.dtype,
         )
 
     def batches(self, device: torch.device, seed: int = 0, skip: int = 0, epoch: int = 0) -> Iterator[Batch]:
-        """The loader's batches to its end, without the first ``skip``.
+        """Yield the loader's batches to its end, without the first ``skip``.
 
-        The loader shuffles by the seed, and independently of the random numbers that the model draws in between.
+        The order depends only on the seed, and not on random numbers that the model draws in between.
 
         Raises:
-            ValueError: the loader ends before ``skip`` batches, so it is not the one that the checkpoint is from.
+            ValueError: The loader ends before ``skip`` batches, so the checkpoint was written with another loader.
         """
-        pairs = self._read(seed, epoch)
+        items = self._read(seed, epoch)
         number = 0
-        for batch, has_samples in _until_all_end(pairs, device) if self.uneven else pairs:
+        for item, has_samples in _until_all_end(items, device) if self.uneven else items:
             number += 1
             if number > skip:
-                whole = batch_of(batch, device, self.dtype)
-                yield whole if has_samples else whole.without_samples()
+                batch = make_batch(item, device, self.dtype)
+                yield batch if has_samples else batch.without_samples()
         if number < skip:
             raise InvalidValueError(
                 f"the DataLoader ended after {number} batches, but the checkpoint was written after {skip} batches of "
@@ -105,73 +105,75 @@ class FromLoader:
             )
 
     def _read(self, seed: int, epoch: int) -> Iterator[tuple[Any, bool]]:
-        """What the loader gives, and whether it holds samples of this process."""
-        for sampler in _samplers(self.loader):
+        """Yield the loader's items, and whether they have samples of this process."""
+        for sampler in _find_samplers(self.loader):
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
         shares = self.loader.batch_sampler
-        for owner in (self.loader, *_samplers(self.loader)):
+        for owner in (self.loader, *_find_samplers(self.loader)):
             if isinstance(getattr(owner, "generator", None), torch.Generator):
-                owner.generator.manual_seed(seed)  # a resumed run cannot know its state
+                owner.generator.manual_seed(seed)  # its state is not in the checkpoint
         stream = randomness.Stream(seed)
         with stream:
             remaining = iter(self.loader)
         while True:
             with stream:
-                batch = next(remaining, _END)
-            if batch is _END:
+                item = next(remaining, _END)
+            if item is _END:
                 return
-            yield batch, not isinstance(shares, _Shares) or shares.sizes.popleft() > 0
+            yield item, not isinstance(shares, _Shares) or shares.sizes.popleft() > 0
 
 
-def _until_all_end(pairs: Iterator[tuple[Any, bool]], device: torch.device) -> Iterator[tuple[Any, bool]]:
-    """The batches of this process; once it has no more, its last one, marked as empty, until no process has any.
+def _until_all_end(items: Iterator[tuple[Any, bool]], device: torch.device) -> Iterator[tuple[Any, bool]]:
+    """Yield the items of this process, then its last item, marked as empty, until no process has any left.
 
-    The processes of a run wait for each other in every step, but the shares that an IterableDataset gives them need
-    not have the same number of batches.
+    The processes of a run wait for each other in every step, but an IterableDataset may give them different numbers of
+    batches.
 
     Raises:
-        ValueError: on every process, if one of them has no batch at all to run its model on.
+        ValueError: On every process, if one of them has no batch at all to run its model on.
     """
     last: Any = _END
     while True:
-        batch, has_samples = next(pairs, (_END, False))
-        with_batch = torch.tensor(int(batch is not _END), device=device)
-        dist.all_reduce(with_batch)
-        if not int(with_batch):
+        item, has_samples = next(items, (_END, False))
+        processes = torch.tensor(int(item is not _END), device=device)
+        dist.all_reduce(processes)
+        if not int(processes):
             return
-        if last is _END and int(with_batch) < dist.get_world_size():
+        if last is _END and int(processes) < dist.get_world_size():
             raise InvalidValueError(
-                f"the IterableDataset gives batches to {int(with_batch)} of {dist.get_world_size()} processes only; "
-                "every process needs at least one: share the samples out over torch.distributed.get_rank()"
+                f"the IterableDataset gives batches to only {int(processes)} of {dist.get_world_size()} processes; "
+                "every process needs at least one: divide the samples by torch.distributed.get_rank()"
             )
-        last = last if batch is _END else batch
+        last = last if item is _END else item
         yield last, has_samples
 
 
 class _Shares(Sampler[list[int]]):
-    """One rank's share of each batch; of a batch that is too small to share a sample that is not to count."""
+    """One rank's share of each batch; an empty share becomes one sample, which is not counted."""
 
     def __init__(self, batches: Iterable[Any], rank: int, ranks: int) -> None:
-        self.of_all, self.rank, self.ranks = batches, rank, ranks
+        self.batches, self.rank, self.ranks = batches, rank, ranks
         self.sizes: deque[int] = deque()
 
     def __len__(self) -> int:
-        return len(self.of_all)  # type: ignore[arg-type]
+        return len(self.batches)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[list[int]]:
         self.sizes.clear()
-        for batch in self.of_all:
-            mine = share_of(list(batch), self.rank, self.ranks)
-            self.sizes.append(len(mine))
-            yield mine or list(batch)[:1]
+        for batch in self.batches:
+            share = take_share(list(batch), self.rank, self.ranks)
+            self.sizes.append(len(share))
+            yield share or list(batch)[:1]
 
 
-def _samplers(loader: DataLoader[Any]) -> list[Any]:
-    batches: Any = loader.batch_sampler.of_all if isinstance(loader.batch_sampler, _Shares) else loader.batch_sampler
-    found = (batches, getattr(batches, "sampler", None), getattr(loader, "sampler", None))
-    return [each for at, each in enumerate(found) if each is not None and not any(each is one for one in found[:at])]
+def _find_samplers(loader: DataLoader[Any]) -> list[Any]:
+    """Return the batch sampler of a loader and the samplers in it, each of them once."""
+    batches: Any = loader.batch_sampler
+    batches = batches.batches if isinstance(batches, _Shares) else batches
+    samplers = (batches, getattr(batches, "sampler", None), getattr(loader, "sampler", None))
+    return list({id(sampler): sampler for sampler in samplers if sampler is not None}.values())
 
 
-def _is_shared_out(sampler: Any) -> bool:
-    return hasattr(sampler, "num_replicas")  # as torch's DistributedSampler and those made after it have
+def _is_distributed(sampler: Any) -> bool:
+    return hasattr(sampler, "num_replicas")  # an attribute of torch's DistributedSampler and its imitations

@@ -43,7 +43,7 @@ class Order:
     def batches(self, labels: Tensor, seed: int, stage: int, epoch: int, steps: int | None = None) -> list[Tensor]:
         """Return the sample numbers of each batch of an epoch, for samples with these labels (on the CPU)."""
         labels = _as_row(labels)
-        generator = torch.Generator().manual_seed(seed_of(seed, stage, epoch))
+        generator = torch.Generator().manual_seed(derive_seed(seed, stage, epoch))
         chosen = torch.arange(len(labels))
         if self.oversample is not None:
             chosen = torch.cat([chosen, _draw_positives(labels, self.oversample, generator)])
@@ -63,7 +63,7 @@ class Order:
         """Return the number of batches for a number of samples."""
         return max(1, -(-samples // self.batch_size))
 
-    def steps_of(self, labels: Tensor) -> int:
+    def steps_per_epoch(self, labels: Tensor) -> int:
         """Return the number of batches per epoch, including repeated positives."""
         extra = 0 if self.oversample is None else _count_missing(labels, self.oversample)
         return self.steps(len(labels) + extra)
@@ -104,7 +104,7 @@ def _draw_one(numbers: Tensor, generator: torch.Generator) -> Tensor:
     return numbers[torch.randint(len(numbers), (1,), generator=generator)]
 
 
-def seed_of(*parts: int | str) -> int:
+def derive_seed(*parts: int | str) -> int:
     """Derive a seed from several values; different values give different seeds, except by accident."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -1,4 +1,4 @@
-"""What is trained on: tensors in memory, a Dataset or a DataLoader, as batches that say which samples they hold."""
+"""Sources of training data: tensors in memory, a Dataset or a DataLoader, read as batches with sample numbers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from metricfit.core.numerics import counting_dtype
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.train.checkpoint import randomness
-from metricfit.train.data.batches import Batch, batch_of
+from metricfit.train.data.batches import Batch, make_batch
 from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.order import seed_of
+from metricfit.train.data.order import derive_seed
 
-FEW = 16
+COMPARED_LABELS = 16  # labels of a dataset's list that are compared with its items
 
 
 class InMemory:
-    """Tensors indexed where they lie: no collation of single samples."""
+    """Tensors in memory, which are indexed directly, without collating single samples."""
 
     def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None, group: Tensor | None = None) -> None:
         self.x, self.y, self.weight, self.group = x, y, weight, group
@@ -36,36 +36,36 @@ class InMemory:
         return self.y
 
     def to(self, device: torch.device) -> InMemory:
-        """The same on a device."""
+        """Return the data on a device."""
         parts = (self.x, self.y, self.weight, self.group)
         return InMemory(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
 
-    def typed(self, dtype: torch.dtype) -> InMemory:
-        """The same with inputs, where they are fractions, of this type."""
+    def with_dtype(self, dtype: torch.dtype) -> InMemory:
+        """Return the data with floating-point inputs converted to this type."""
         return InMemory(self.x.to(dtype) if self.x.is_floating_point() else self.x, self.y, self.weight, self.group)
 
-    def weighted(self, weight: Tensor | None) -> InMemory:
-        """The same with other weights."""
+    def with_weight(self, weight: Tensor | None) -> InMemory:
+        """Return the data with other weights."""
         return InMemory(self.x, self.y, weight, self.group)
 
-    def grouped(self, group: Tensor) -> InMemory:
-        """The same with a group number for each sample."""
+    def with_group(self, group: Tensor) -> InMemory:
+        """Return the data with one group number per sample."""
         return InMemory(self.x, self.y, self.weight, group)
 
     def take(self, index: Tensor) -> Batch:
-        """The samples of these numbers; of several members' numbers, with an axis of members in front."""
-        at = index.to(self.y.device)
-        weight, group = (None if part is None else part[at] for part in (self.weight, self.group))
-        return Batch(self.x[at], self.y[at], weight, at, group)
+        """Return the samples with these numbers; rows of numbers give a leading axis of rows."""
+        index = index.to(self.y.device)
+        weight, group = (None if part is None else part[index] for part in (self.weight, self.group))
+        return Batch(self.x[index], self.y[index], weight, index, group)
 
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
-        """One batch for each list of numbers."""
+        """Yield one batch per list of sample numbers."""
         for index in order:
             yield self.take(index)
 
 
 class FromDataset:
-    """A map-style Dataset of ``(x, y)`` or ``(x, y, weight)``, read by a DataLoader in the order that is asked for."""
+    """A map-style Dataset of ``(x, y)`` or ``(x, y, weight)``, read by a DataLoader in a chosen order."""
 
     def __init__(self, dataset: Dataset[Any], workers: int = 0, dtype: torch.dtype | None = None) -> None:
         self.dataset, self.workers, self.dtype = dataset, workers, dtype
@@ -76,49 +76,49 @@ class FromDataset:
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
 
-    def typed(self, dtype: torch.dtype) -> FromDataset:
-        """The same with inputs, where they are a tensor of fractions, of this type."""
-        typed = copy.copy(self)
-        typed.dtype = dtype
-        return typed
+    def with_dtype(self, dtype: torch.dtype) -> FromDataset:
+        """Return the data with inputs converted to this type, if they are a floating-point tensor."""
+        copied = copy.copy(self)
+        copied.dtype = dtype
+        return copied
 
-    def grouped(self, group: Tensor) -> FromDataset:
-        """The same with a group number for each sample."""
-        grouped = copy.copy(self)
-        grouped.group = group
-        return grouped
+    def with_group(self, group: Tensor) -> FromDataset:
+        """Return the data with one group number per sample."""
+        copied = copy.copy(self)
+        copied.group = group
+        return copied
 
     @property
     def target(self) -> Tensor:
-        """All labels; read once, from the dataset's ``targets`` or ``tensors[1]`` if its items have the same."""
+        """All labels, read once: from ``targets`` or ``tensors[1]`` of the dataset if its items agree with them."""
         if self._target is None:
-            self._target = _labels_of(self.dataset)
+            self._target = _read_labels(self.dataset)
         return self._target
 
     def first(self) -> Any:
-        """The inputs of a batch of the first sample, read once."""
+        """Return the inputs of a batch of the first sample, which is read once."""
         if self._first is None:
             with randomness.seeded(0):
-                self._first = (batch_of(default_collate([self.dataset[0]]), torch.device("cpu")).x,)
+                self._first = (make_batch(default_collate([self.dataset[0]]), torch.device("cpu")).x,)
         return self._first[0]
 
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
-        """One batch for each list of numbers; what is random in the items is drawn from the seed."""
+        """Yield one batch per list of sample numbers; random augmentation depends on the seed."""
         loader = DataLoader(
             _SeededItems(self.dataset, seed),
             batch_sampler=[index.tolist() for index in order],
             num_workers=self.workers,
             pin_memory=device.type == "cuda",
-            generator=torch.Generator().manual_seed(seed),  # else each iteration draws from the model's
+            generator=torch.Generator().manual_seed(seed),  # not the model's random numbers
         )
-        for index, given in zip(order, loader, strict=True):
-            batch = batch_of(given, device, self.dtype)
+        for index, item in zip(order, loader, strict=True):
+            batch = make_batch(item, device, self.dtype)
             group = batch.group if self.group is None else self.group[index].to(device)
             yield replace(batch, index=index.to(device), group=group)
 
 
 class _SeededItems(Dataset[Any]):
-    """Items whose random augmentation is a function of the seed and the sample alone, whoever reads them and when."""
+    """Items whose random augmentation depends only on the seed and the sample number."""
 
     def __init__(self, dataset: Any, seed: int) -> None:
         self.dataset, self.seed = dataset, seed
@@ -126,25 +126,38 @@ class _SeededItems(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, at: int) -> Any:
-        with randomness.seeded(seed_of(self.seed, at)):
-            return self.dataset[at]
+    def __getitem__(self, number: int) -> Any:
+        with randomness.seeded(derive_seed(self.seed, number)):
+            return self.dataset[number]
 
 
 Source = InMemory | FromDataset | FromLoader
 
 
-def source(given: Any, name: str, workers: int = 0) -> Source:
-    """What fit was given, as one of the three."""
-    if isinstance(given, (InMemory, FromDataset, FromLoader)):
-        return given
-    if isinstance(given, DataLoader):
-        return FromLoader(given)
-    if isinstance(given, (tuple, list)) and len(given) in (2, 3):
-        x, y, weight = (*given, None)[:3]
-        x, y = as_tensor(x, f"{name}'s inputs", keep=True), as_tensor(y, f"{name}'s labels")
+def as_source(data: Any, name: str, workers: int = 0) -> Source:
+    """Make a source from the data that a user passed.
+
+    Args:
+        data: ``(X, y)``, ``(X, y, weight)``, a Dataset or a DataLoader.
+        name: The name of the data in messages.
+        workers: Number of processes that read a Dataset.
+
+    Returns:
+        The source.
+
+    Raises:
+        ValueError: The data are empty, of different lengths, or not finite.
+        TypeError: The data are of another type.
+    """
+    if isinstance(data, (InMemory, FromDataset, FromLoader)):
+        return data
+    if isinstance(data, DataLoader):
+        return FromLoader(data)
+    if isinstance(data, (tuple, list)) and len(data) in (2, 3):
+        x, y, weight = (*data, None)[:3]
+        x, y = as_tensor(x, f"{name}'s inputs", keep_dtype=True), as_tensor(y, f"{name}'s labels")
         if weight is not None:
-            weight = as_tensor(weight, f"{name}'s weights", keep=True)
+            weight = as_tensor(weight, f"{name}'s weights", keep_dtype=True)
             weight = weight.to(counting_dtype(x.dtype) if x.is_floating_point() else torch.get_default_dtype())
         if len(x) != len(y) or (weight is not None and len(weight) != len(y)):
             sizes = [len(part) for part in (x, y, weight) if part is not None]
@@ -154,74 +167,76 @@ def source(given: Any, name: str, workers: int = 0) -> Source:
         _check_inputs(x, name)
         _check_weights(weight, name)
         return InMemory(x, y, weight)
-    if isinstance(given, IterableDataset):
+    if isinstance(data, IterableDataset):
         raise InvalidTypeError(f"{name} is an IterableDataset, whose samples have no numbers; wrap it in a DataLoader")
-    if isinstance(given, Dataset) or (hasattr(given, "__getitem__") and hasattr(given, "__len__")):
-        if not len(given):
+    if isinstance(data, Dataset) or (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+        if not len(data):
             raise InvalidValueError(f"{name} is empty")
-        return FromDataset(given, workers)
+        return FromDataset(data, workers)
     raise InvalidTypeError(
-        f"{name} must be (X, y), (X, y, weight), a Dataset or a DataLoader; got {type(given).__name__}"
+        f"{name} must be (X, y), (X, y, weight), a Dataset or a DataLoader; got {type(data).__name__}"
     )
 
 
-def as_tensor(given: Any, name: str, *, keep: bool = False) -> Tensor:
-    """A tensor of an array, a table or a list; fractions in torch's default type, or with ``keep`` as they are."""
-    if isinstance(given, Tensor):
-        return given
-    if hasattr(given, "to_numpy"):  # pandas and polars
-        given = given.to_numpy()
-    flags = getattr(
-        given, "flags", None
-    )  # an array's, which torch would share: not one it may not write to, or reversed
-    if flags is not None and not (flags.writeable and all(stride >= 0 for stride in given.strides)):
-        given = given.copy()
+def as_tensor(values: Any, name: str, *, keep_dtype: bool = False) -> Tensor:
+    """Make a tensor from an array, a table or a list.
+
+    Floating-point numbers get torch's default type, unless ``keep_dtype`` is true.
+    """
+    if isinstance(values, Tensor):
+        return values
+    if hasattr(values, "to_numpy"):  # pandas and polars
+        values = values.to_numpy()
+    # torch cannot share the memory of a NumPy array that is read-only or has negative strides.
+    flags = getattr(values, "flags", None)
+    if flags is not None and not (flags.writeable and all(stride >= 0 for stride in values.strides)):
+        values = values.copy()
     try:
-        made = torch.as_tensor(given)
+        tensor = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidTypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
-    return made.to(torch.get_default_dtype()) if made.is_floating_point() and not keep else made
+    return tensor.to(torch.get_default_dtype()) if tensor.is_floating_point() and not keep_dtype else tensor
 
 
-def type_of(model: nn.Module) -> torch.dtype:
-    """The type of a model's weights."""
-    kinds = [given.dtype for given in model.parameters() if given.is_floating_point()]
-    return kinds[0] if kinds else torch.get_default_dtype()
+def get_weight_dtype(model: nn.Module) -> torch.dtype:
+    """Return the type of a model's weights."""
+    dtypes = [weight.dtype for weight in model.parameters() if weight.is_floating_point()]
+    return dtypes[0] if dtypes else torch.get_default_dtype()
 
 
-def _labels_of(dataset: Any) -> Tensor:
+def _read_labels(dataset: Any) -> Tensor:
     tensors: Any = getattr(dataset, "tensors", ())
     for labels in (getattr(dataset, "targets", None), tensors[1] if len(tensors) in (2, 3) else None):
         if labels is not None and len(labels) == len(dataset):
             known = torch.as_tensor(labels)
-            if _same(known[:FEW], _labels_in_items(dataset, min(FEW, len(dataset)))):
+            if _agree(known[:COMPARED_LABELS], _read_labels_of_items(dataset, min(COMPARED_LABELS, len(dataset)))):
                 return known
-    return _labels_in_items(dataset, len(dataset))
+    return _read_labels_of_items(dataset, len(dataset))
 
 
-def _labels_in_items(dataset: Any, first: int) -> Tensor:
-    with randomness.seeded(0):  # items may be augmented at random
-        return torch.as_tensor(default_collate([_label_in(dataset[at]) for at in range(first)]))
+def _read_labels_of_items(dataset: Any, count: int) -> Tensor:
+    with randomness.seeded(0):  # items may be augmented randomly
+        return torch.as_tensor(default_collate([_get_label(dataset[number]) for number in range(count)]))
 
 
-def _same(known: Tensor, read: Tensor) -> bool:
-    """Whether a dataset's own list of labels says what its items do, which a target_transform may change."""
+def _agree(known: Tensor, read: Tensor) -> bool:
+    """Check whether a dataset's list of labels agrees with its items, whose labels a target_transform may change."""
     return known.shape == read.shape and torch.equal(known.double(), read.double())
 
 
-def _label_in(item: Any) -> Any:
+def _get_label(item: Any) -> Any:
     if isinstance(item, dict) and "y" in item:
         return item["y"]
     if isinstance(item, (tuple, list)) and len(item) in (2, 3):
         return item[1]
     raise InvalidTypeError(
-        f"a Dataset's items must be (x, y), (x, y, weight) or a dictionary of them; got {_brief(item)}"
+        f"a Dataset's items must be (x, y), (x, y, weight) or a dictionary of them; got {_describe_item(item)}"
     )
 
 
-def _brief(given: Any) -> str:
-    size = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
-    return f"a {type(given).__name__}{size}"
+def _describe_item(item: Any) -> str:
+    size = f" of {len(item)}" if isinstance(item, (tuple, list)) else ""
+    return f"a {type(item).__name__}{size}"
 
 
 def _check_inputs(x: Tensor, name: str) -> None:

@@ -1,6 +1,7 @@
-"""Steps as CUDA graphs: what a step starts on the GPU is written down once and started as a whole from then on.
+"""Optimiser steps as CUDA graphs: the kernels of a step are recorded once and then launched together.
 
-A step of small networks is a few hundred short kernels, and Python takes longer to start each than the GPU to run it.
+A step of small networks consists of a few hundred short kernels, and Python takes longer to launch each of them than
+the GPU takes to run it.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from torch import Tensor
 
 from metricfit.errors import InvalidStateError
 
-Given = Sequence[Tensor | None]
+Inputs = Sequence[Tensor | None]
 Step = Callable[..., Tensor]
 
 
-class Graphs:
-    """Runs a step on batches, of each shape once as it is, then from a graph.
+class StepGraphs:
+    """Runs a step on batches: the first batch of each shape directly, later ones from a captured graph.
 
-    A step gets the same tensors each time, filled with the batch's values; all else that it reads and writes must stay
-    where it is, and ``clear`` is called when it does not.
+    A captured step reads its batch from fixed tensors, into which the values of each batch are copied. All other
+    tensors that the step reads and writes must keep their memory; when they do not, call ``clear``.
 
     Args:
-        step: takes a batch's tensors, sets the gradients of the weights, moves the weights, returns the losses.
+        step: Takes the tensors of a batch, sets the gradients of the weights, moves the weights, and returns the
+            losses.
     """
 
     def __init__(self, step: Step) -> None:
@@ -34,47 +36,47 @@ class Graphs:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all graphs: weights, the state of the optimiser or settings are others now.
+        """Drop all graphs, because the weights, the optimiser's state or the settings were replaced.
 
-        The next step of each shape is made as it is again: what an optimiser or a loss creates at its first step would
-        be created anew at each replay, if it were part of a graph.
+        The next step of each shape then runs directly again. Tensors that an optimiser or a loss creates in its first
+        step would be created anew in every replay if they were part of a graph.
         """
         self.seen: set[tuple[torch.Size | None, ...]] = set()
-        self.captured: dict[tuple[torch.Size | None, ...], Captured] = {}
-        self.pool = torch.cuda.graph_pool_handle()  # the last one is gone with its last graph
+        self.captured: dict[tuple[torch.Size | None, ...], CapturedStep] = {}
+        self.pool = torch.cuda.graph_pool_handle()  # the old pool is freed with its last graph
 
-    def __call__(self, given: Given, weights: Sequence[Tensor]) -> Tensor:
-        """The losses; weights and their gradients as after the step."""
-        shapes = tuple(None if each is None else each.shape for each in given)
+    def __call__(self, inputs: Inputs, weights: Sequence[Tensor]) -> Tensor:
+        """Make a step, and return the losses; the gradients of the weights are set."""
+        shapes = tuple(None if tensor is None else tensor.shape for tensor in inputs)
         if shapes not in self.seen:
             self.seen.add(shapes)
-            return self.step(*given)
+            return self.step(*inputs)
         if shapes not in self.captured:
-            self.captured[shapes] = Captured(self.step, given, weights, self.pool)
-        return self.captured[shapes].replay(given)
+            self.captured[shapes] = CapturedStep(self.step, inputs, weights, self.pool)
+        return self.captured[shapes].replay(inputs)
 
 
-class Captured:
+class CapturedStep:
     """One graph: a step for batches of one shape."""
 
-    def __init__(self, step: Step, given: Given, weights: Sequence[Tensor], pool: Any) -> None:
-        self.given = [None if each is None else each.clone() for each in given]
+    def __init__(self, step: Step, inputs: Inputs, weights: Sequence[Tensor], pool: Any) -> None:
+        self.inputs = [None if tensor is None else tensor.clone() for tensor in inputs]
         self.weights = list(weights)
         self.graph = torch.cuda.CUDAGraph()
         try:
-            with _without_collection(), torch.cuda.graph(self.graph, pool=pool):
-                self.losses = step(*self.given)
+            with _without_garbage_collection(), torch.cuda.graph(self.graph, pool=pool):
+                self.losses = step(*self.inputs)
         except RuntimeError as error:
             raise InvalidStateError(
                 f"this step cannot be captured as a CUDA graph; train with cuda_graphs=False. The reason: {error}"
             ) from error
         self.gradients = [weight.grad for weight in self.weights]
 
-    def replay(self, given: Given) -> Tensor:
-        """The step, made for this batch."""
-        for mine, each in zip(self.given, given, strict=True):
-            if mine is not None and each is not None:
-                mine.copy_(each)
+    def replay(self, inputs: Inputs) -> Tensor:
+        """Make the step for this batch, and return the losses."""
+        for captured, tensor in zip(self.inputs, inputs, strict=True):
+            if captured is not None and tensor is not None:
+                captured.copy_(tensor)
         self.graph.replay()
         for weight, gradient in zip(self.weights, self.gradients, strict=True):
             weight.grad = gradient
@@ -82,8 +84,8 @@ class Captured:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """No garbage collection for the while: it might free an older graph, which breaks the one that is captured."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Pause garbage collection, which could free an older graph and so invalidate the capture."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -93,13 +95,13 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def capturable(optimizer: torch.optim.Optimizer) -> None:
-    """On a GPU make the optimiser's steps capturable, its count of steps a tensor there; on a CPU make them not so.
+def make_capturable(optimizer: torch.optim.Optimizer) -> None:
+    """Make an optimiser's steps capturable if its weights are on a GPU, and not capturable otherwise.
 
-    A checkpoint keeps an optimiser's settings, and one that was written on a GPU may go on on a CPU, where torch
-    refuses such steps.
+    A checkpoint keeps the optimiser's settings. One that was written on a GPU may be loaded on a CPU, where torch
+    refuses capturable steps.
     """
-    optimizer._warned_capturable_if_run_uncaptured = True  # a shape's first step is
+    optimizer._warned_capturable_if_run_uncaptured = True  # the first step of each shape runs uncaptured on purpose
     for group in optimizer.param_groups:
         if "capturable" in group:
             group["capturable"] = all(weight.is_cuda for weight in group["params"])

@@ -1,4 +1,4 @@
-"""The steps that ``fit`` and ``fit_population`` share once data and settings are checked.
+"""The steps that ``fit`` and ``fit_population`` have in common, after data and settings are checked.
 
 A run takes its folder, sets the first biases, trains, measures the requirements, and writes and returns its results.
 The two kinds of runs differ in their learner and in their batches: see single_run and population_run.
@@ -20,10 +20,11 @@ from metricfit.train.callbacks import Callback
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.data.batches import Batch
-from metricfit.train.data.order import seed_of
-from metricfit.train.engine.epoch_validation import RequirementResult, warn_of_unmet
+from metricfit.train.data.order import derive_seed
+from metricfit.train.engine.epoch_validation import RequirementResult, warn_about_unmet
 from metricfit.train.engine.learner import Learner
-from metricfit.train.engine.loop import Loop, Standing
+from metricfit.train.engine.loop import Loop
+from metricfit.train.engine.position import Standing
 from metricfit.train.history import History, Row
 from metricfit.train.result import FitResult
 from metricfit.train.stage import Stage
@@ -49,7 +50,7 @@ class RunSettings:
     """What every run needs besides its models and data.
 
     Attributes:
-        stages: The stages, with nothing left open.
+        stages: The stages, with all settings filled in.
         lr: For each stage, the learning rate of each member.
         steps: The expected number of optimiser steps per epoch, if it is known.
         noise: Numbers that seed dropout and random augmentation.
@@ -147,13 +148,13 @@ class TrainingRun(ABC):
                 results = self._train()
                 self._save(results)
             if self.processes.writes:
-                warn_of_unmet([result.requirements for result in results])
+                warn_about_unmet([result.requirements for result in results])
             return results
 
     def _begin(self) -> dict[str, Any] | None:
         """Take the folder, and return its result if the run there is finished.
 
-        Only rank 0 reads the folder, because other machines may not see it, and shares what it found.
+        Only rank 0 reads the folder, because other machines may not see it, and shares the result.
         """
         folder = self.settings.folder
         if folder is None:
@@ -195,15 +196,17 @@ class TrainingRun(ABC):
             callbacks=settings.callbacks if self.processes.writes else [],
             share=self.processes.share,
         )
-        with randomness.of_run(seed_of(*settings.noise), settings.device), self.training_context():
+        with randomness.seeded_run(derive_seed(*settings.noise), settings.device), self.training_context():
             rows = loop.run()
             learner.finish()
-            requirements = self.measure_requirements(loop.at.standings)
+            requirements = self.measure_requirements(loop.position.standings)
         seconds = time.perf_counter() - settings.started
-        parts = zip(self.models, self.histories(rows), loop.at.standings, self.objectives(), requirements, strict=True)
+        parts = zip(
+            self.models, self.histories(rows), loop.position.standings, self.objectives(), requirements, strict=True
+        )
         return [
-            FitResult(model.eval(), history, standing.best, standing.threshold, seconds, objective, held)
-            for model, history, standing, objective, held in parts
+            FitResult(model.eval(), history, standing.best, standing.threshold, seconds, objective, measured)
+            for model, history, standing, objective, measured in parts
         ]
 
     def _save(self, results: Sequence[FitResult]) -> None:

@@ -1,4 +1,4 @@
-"""What validation says about a model: its loss, the monitored value, and whether requirements hold."""
+"""The results of validation: the loss, the monitored value, and whether requirements hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metricfit.core.counts import Counts
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.data.batches import Batch
 from metricfit.train.monitor import Measured, Monitor
-from metricfit.train.stage import Objective, Stage, matched
+from metricfit.train.stage import Objective, Stage, match_shapes
 
 
 class UnmetRequirementWarning(UserWarning):
@@ -31,7 +31,7 @@ class Validation:
     Attributes:
         loss: The loss that epochs are compared by.
         measured: The monitored value, and how far requirements are broken.
-        observed: What the objective's ``observe`` is called with; higher is better.
+        observed: The value for the objective's ``observe``; higher is better.
         meets: Whether the objective's requirements hold; None if it has none.
     """
 
@@ -54,12 +54,12 @@ class RequirementResult:
     """Whether a requirement holds for the weights that training returned.
 
     Attributes:
-        requirement: Its text, such as "recall >= 0.9".
-        value: The metric's value; of several classes or groups the worst. NaN if there was nothing to measure it on.
+        requirement: The text of the requirement, such as "recall >= 0.9".
+        value: The metric's value; with several classes or groups, the worst. NaN if there were no samples for it.
         bound: The bound.
         met: Whether the requirement holds.
-        rows: What it was measured on: "validation", or "train" where there is no validation set.
-        threshold: The threshold of the decisions; NaN where the largest logit decides.
+        rows: The samples it was measured on: "validation", or "train" without a validation set.
+        threshold: The threshold of the decisions; NaN if the largest logit decides.
 
     Example:
         >>> result = RequirementResult("recall >= 0.9", 0.92, 0.9, met=True, rows="validation", threshold=0.4)
@@ -76,7 +76,7 @@ class RequirementResult:
 
 
 def validate(monitor: Monitor, objective: Objective, loss: float, logits: Tensor, batch: Batch) -> Validation:
-    """Measure what is monitored, and the objective's requirements.
+    """Measure the monitored value and the objective's requirements.
 
     An epoch is feasible if it meets the requirements of the monitor or, if the monitor has none, those of the
     objective, each at its own threshold. ``observed`` is minus the violation of the objective's requirements, so that
@@ -84,19 +84,22 @@ def validate(monitor: Monitor, objective: Objective, loss: float, logits: Tensor
     without requirements it is the monitored value.
 
     Args:
-        monitor: What is monitored.
-        objective: The stage's objective.
+        monitor: The monitor of the stage.
+        objective: The objective of the stage.
         loss: Its comparable loss on these samples.
         logits: The model's outputs for the validation samples.
         batch: Their labels, weights and groups.
+
+    Returns:
+        The results.
     """
-    logits, y = matched(logits, batch.y)
+    logits, y = match_shapes(logits, batch.y)
     measured = Measured(loss, math.nan) if monitor.is_loss else monitor.measure(logits, y, batch.weight)
     requirements = objective.requirements()
     if not requirements:
         return Validation(loss, measured, -measured.value if monitor.minimize else measured.value)
-    measure = [each.measure(logits, y, weight=batch.weight, group=batch.group) for each in requirements]
-    violation = sum(float(excess.sum()) for _, excess in measure)
+    excesses = [item.measure(logits, y, weight=batch.weight, group=batch.group)[1] for item in requirements]
+    violation = sum(float(excess.sum()) for excess in excesses)
     if not monitor.requirements:
         measured = replace(measured, feasible=violation == 0, violation=violation)
     return Validation(loss, measured, -violation, meets=violation == 0)
@@ -105,59 +108,66 @@ def validate(monitor: Monitor, objective: Objective, loss: float, logits: Tensor
 def measure_requirements(
     stage: Stage, threshold: float, logits: Tensor, batch: Batch, rows: str
 ) -> tuple[RequirementResult, ...]:
-    """Whether the requirements of a stage's monitor and of its objective hold.
+    """Measure the requirements of a stage's monitor and of its objective.
 
-    A requirement of the objective that the monitor has as well is measured at the monitor's threshold alone.
+    A requirement that both have is measured only at the monitor's threshold.
 
     Args:
         stage: The last stage of the training.
-        threshold: The monitor's threshold for the weights returned; NaN if there is none.
+        threshold: The monitor's threshold for the returned weights; NaN if there is none.
         logits: The outputs of the model for some samples.
         batch: Their labels, weights and groups.
-        rows: What to call these samples, "validation" or "train".
+        rows: The name of these samples, "validation" or "train".
+
+    Returns:
+        One result per requirement.
     """
     monitor, objective = stage.watched, Objective(stage.objective)
-    logits, y = matched(logits, batch.y)
+    logits, y = match_shapes(logits, batch.y)
     results = []
     if monitor.requirements:
-        at = None if math.isnan(threshold) else threshold
         counts = Counts.hard(
-            logits, y, task=monitor.task, threshold=at, weight=batch.weight, ignore_index=monitor.ignore_index
+            logits,
+            y,
+            task=monitor.task,
+            threshold=None if math.isnan(threshold) else threshold,
+            weight=batch.weight,
+            ignore_index=monitor.ignore_index,
         )
         for requirement in monitor.requirements:
             value = requirement.metric(counts)
-            results.append(_result(requirement, value, bool(requirement.holds(counts).all()), rows, threshold))
-    watched = {result.requirement for result in results}
+            results.append(_make_result(requirement, value, bool(requirement.holds(counts).all()), rows, threshold))
+    monitored = {result.requirement for result in results}
     for constraint in objective.requirements():
-        if str(constraint.requirement) not in watched:
+        if str(constraint.requirement) not in monitored:
             value, violation = constraint.measure(logits, y, weight=batch.weight, group=batch.group)
             met = value.numel() > 0 and not bool((violation > 0).any())
             exclusive = logits.dim() > y.dim() or constraint.task == "multiclass"
-            at = math.nan if exclusive else 0.5 if constraint.threshold is None else constraint.threshold
-            results.append(_result(constraint.requirement, value, met, rows, at))
+            decision = 0.5 if constraint.threshold is None else constraint.threshold
+            results.append(_make_result(constraint.requirement, value, met, rows, math.nan if exclusive else decision))
     return tuple(results)
 
 
 def has_requirements(stage: Stage) -> bool:
-    """Whether a stage's monitor or objective has requirements."""
+    """Check whether a stage's monitor or objective has requirements."""
     return bool(stage.watched.requirements or Objective(stage.objective).requirements())
 
 
-def warn_of_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel: int = 3) -> None:
-    """Raise one warning for all requirements that do not hold; of several members, with their numbers."""
-    lines = []
+def warn_about_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel: int = 3) -> None:
+    """Issue one warning about all requirements that do not hold; several members are named by their numbers."""
+    lines, thresholds = [], []
     for member, requirements in enumerate(results):
-        of_member = f"member {member}: " if len(results) > 1 else ""
-        for each in requirements:
-            if not each.met:
-                name = each.requirement.split()[0]
-                at = "" if math.isnan(each.threshold) else f" at threshold {each.threshold:.4g}"
+        prefix = f"member {member}: " if len(results) > 1 else ""
+        for result in requirements:
+            if not result.met:
+                name = result.requirement.split()[0]
+                decision = "" if math.isnan(result.threshold) else f" at threshold {result.threshold:.4g}"
+                thresholds.append(result.threshold)
                 lines.append(
-                    f"{of_member}{each.requirement} does not hold: {name} is {each.value:.4g} on the "
-                    f"{each.rows} rows{at}"
+                    f"{prefix}{result.requirement} does not hold: {name} is {result.value:.4g} on the "
+                    f"{result.rows} rows{decision}"
                 )
     if lines:
-        thresholds = [each.threshold for requirements in results for each in requirements if not each.met]
         advice = ["Train longer", "give a larger mu", "relax the requirement"]
         if not all(map(math.isnan, thresholds)):
             advice.append("choose a threshold that meets it with best_threshold(..., subject_to=...)")
@@ -170,6 +180,6 @@ def warn_of_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel: in
         )
 
 
-def _result(requirement: Requirement, value: Tensor, met: bool, rows: str, threshold: float) -> RequirementResult:
+def _make_result(requirement: Requirement, value: Tensor, met: bool, rows: str, threshold: float) -> RequirementResult:
     worst = math.nan if not value.numel() else float(value.min() if requirement.sense == ">=" else value.max())
     return RequirementResult(str(requirement), worst, requirement.bound, met, rows, threshold)

@@ -17,7 +17,7 @@ from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import Source
 from metricfit.train.engine.epoch_validation import Validation, validate
-from metricfit.train.engine.ranks import gathered, over_ranks
+from metricfit.train.engine.ranks import gather_batch, sync_over_ranks
 from metricfit.train.engine.schedules import Schedule
 from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Objective, Stage
@@ -108,7 +108,7 @@ class OneModel(Learner):
         accumulate: int = 1,
         clip: float | None = None,
     ) -> None:
-        self.fabric, self.raw = fabric, model
+        self.fabric, self.plain_model = fabric, model
         self.model = fabric.setup(model)
         self.validation, self.accumulate, self.clip = validation, accumulate, clip
         self.best: dict[str, Tensor] | None = None
@@ -116,12 +116,12 @@ class OneModel(Learner):
 
     def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
         """Make a new optimizer, and put the objective, which sees the samples of all ranks, on the device."""
-        self.active, self.best, self.stage, self.looked = [0], None, stage, False
+        self.active, self.best, self.stage, self.labels_checked = [0], None, stage, False
         loss = copy.deepcopy(stage.objective).to(self.fabric.device).train()
-        self.gathers = over_ranks(loss) if self.fabric.world_size > 1 else False
+        self.gathers = sync_over_ranks(loss) if self.fabric.world_size > 1 else False
         self.objective = Objective(loss)
         make = stage.optimizer or torch.optim.AdamW
-        optimizer: Any = self.fabric.setup_optimizers(make(self.raw.parameters(), lr=lr[0]))
+        optimizer: Any = self.fabric.setup_optimizers(make(self.plain_model.parameters(), lr=lr[0]))
         self.optimizer = optimizer
         self.schedule = Schedule(stage.scheduler, stage.scheduler_step, self.optimizer, steps)
         self.model.train()
@@ -130,10 +130,10 @@ class OneModel(Learner):
         """Make one optimizer step."""
         self.optimizer.zero_grad()
         if self.accumulate == 1:
-            loss = self._loss(_counted(self.model(batch.x), batch), batch)
+            loss = self._loss(_drop_uncounted(self.model(batch.x), batch), batch)
             self.fabric.backward(loss)
         else:
-            loss = self._in_chunks(batch)
+            loss = self._backward_in_parts(batch)
         if self.clip is not None:
             self.fabric.clip_gradients(self.model, self.optimizer, max_norm=self.clip, error_if_nonfinite=False)
         self.optimizer.step()
@@ -141,9 +141,9 @@ class OneModel(Learner):
         return loss.detach().reshape(1)
 
     def _loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        return self.objective(*gathered(logits, batch)) if self.gathers else self.objective(logits, batch)
+        return self.objective(*gather_batch(logits, batch)) if self.gathers else self.objective(logits, batch)
 
-    def _in_chunks(self, batch: Batch) -> Tensor:
+    def _backward_in_parts(self, batch: Batch) -> Tensor:
         """Compute the gradient of the whole batch with one part of it in memory at a time, exact for any loss.
 
         A first pass computes all logits without gradient. The loss gives its gradient with respect to them, and a
@@ -156,13 +156,12 @@ class OneModel(Learner):
             for part in parts:
                 states.append(random_state())
                 logits.append(self.model(batch.x[part]))
-        whole = torch.cat(logits).requires_grad_()
-        loss = self._loss(_counted(whole, batch), batch)
-        (slope,) = torch.autograd.grad(loss, whole)
-        for at, (part, state) in enumerate(zip(parts, states, strict=True)):
-            waits = at < len(parts) - 1
-            with self.fabric.no_backward_sync(self.model, enabled=waits), replayed(state):
-                self.fabric.backward((self.model(batch.x[part]) * slope[part]).sum())
+        all_logits = torch.cat(logits).requires_grad_()
+        loss = self._loss(_drop_uncounted(all_logits, batch), batch)
+        (gradient,) = torch.autograd.grad(loss, all_logits)
+        for number, (part, state) in enumerate(zip(parts, states, strict=True), start=1):
+            with self.fabric.no_backward_sync(self.model, enabled=number < len(parts)), replayed(state):
+                self.fabric.backward((self.model(batch.x[part]) * gradient[part]).sum())
         return loss
 
     def end_epoch(self) -> None:
@@ -179,44 +178,44 @@ class OneModel(Learner):
         """Return the logits of all samples with labels and weights; each rank computes its share."""
         self.model.eval()
         with torch.no_grad():
-            found = [(_counted(self.model(batch.x), batch), batch) for batch in self._share(data)]
-            if not found:
+            outputs = [(_drop_uncounted(self.model(batch.x), batch), batch) for batch in self._share(data)]
+            if not outputs:
                 raise InvalidValueError("the validation DataLoader gives no batches, so there is nothing to measure on")
-            logits = torch.cat([each for each, _ in found])
-            y = torch.cat([batch.y for _, batch in found])
-            extra: dict[str, Tensor] = {}
+            logits = torch.cat([part for part, _ in outputs])
+            y = torch.cat([batch.y for _, batch in outputs])
+            optional: dict[str, Tensor] = {}
             for name in ("weight", "group"):
-                parts = [part for _, batch in found if (part := getattr(batch, name)) is not None]
-                extra |= {name: torch.cat(parts)} if parts else {}
-            whole = gathered(logits, Batch(None, y, **extra))
+                parts = [part for _, batch in outputs if (part := getattr(batch, name)) is not None]
+                optional |= {name: torch.cat(parts)} if parts else {}
+            gathered = gather_batch(logits, Batch(None, y, **optional))
         self.model.train()
-        return whole
+        return gathered
 
     def _share(self, data: Source) -> Iterator[Batch]:
         """Yield the batches that this rank evaluates; without samples, one batch that does not count."""
         if isinstance(data, FromLoader):
             yield from data.batches(self.fabric.device)
             return
-        every = torch.arange(len(data))
-        mine = every.tensor_split(self.fabric.world_size)[self.fabric.global_rank]
-        order = torch.split(mine if len(mine) else every[:1], SAMPLES_AT_ONCE)
+        numbers = torch.arange(len(data))
+        share = numbers.tensor_split(self.fabric.world_size)[self.fabric.global_rank]
+        order = torch.split(share if len(share) else numbers[:1], SAMPLES_AT_ONCE)
         for batch in data.batches(order, self.fabric.device):
-            yield batch if len(mine) else batch.without_samples()
+            yield batch if len(share) else batch.without_samples()
 
     def validate(self, monitor: Monitor) -> list[Validation]:
         """Compute the comparable loss in eval mode, the monitored value and the requirements."""
         assert self.validation is not None
-        logits, whole = self.logits(self.validation)
-        if isinstance(self.validation, FromLoader) and not self.looked:  # whose labels were not known before
-            checks.check_target(logits, whole.y, [self.stage], "validation")
-            checks.check_validation([self.stage], logits, whole.y)
-            self.looked = True
+        logits, batch = self.logits(self.validation)
+        if isinstance(self.validation, FromLoader) and not self.labels_checked:  # its labels are known only now
+            checks.check_target(logits, batch.y, [self.stage], "validation")
+            checks.check_validation([self.stage], logits, batch.y)
+            self.labels_checked = True
         loss = self.objective.loss.eval()
         with torch.no_grad():
-            value = float(self.objective.comparable(logits, whole))
+            value = float(self.objective.comparable(logits, batch))
         loss.train()
         # Values that stop a run must be identical on all ranks.
-        return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, whole))]
+        return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, batch))]
 
     def observe(self, results: Sequence[Validation]) -> None:
         """Pass the result to the objective, and the monitored value to a ReduceLROnPlateau."""
@@ -225,36 +224,39 @@ class OneModel(Learner):
 
     def gradient_size(self) -> Tensor:
         """Return the sum over all parameters."""
-        sizes = [given.grad.abs().sum(dtype=torch.float32) for given in self.raw.parameters() if given.grad is not None]
+        gradients = [weight.grad for weight in self.plain_model.parameters() if weight.grad is not None]
+        sizes = [gradient.abs().sum(dtype=torch.float32) for gradient in gradients]
         return torch.stack(sizes).sum().reshape(1)
 
     def remember(self, members: Sequence[int]) -> None:
         """Copy the weights."""
         if members:
-            self.best = {name: given.detach().clone() for name, given in self.raw.state_dict().items()}
+            self.best = {name: tensor.detach().clone() for name, tensor in self.plain_model.state_dict().items()}
 
     @torch.no_grad()
     def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the logits of each of these inputs, computed in parts."""
-        self.raw.eval()
+        self.plain_model.eval()
         device = self.fabric.device
-        found = [torch.cat([self.raw(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]) for x in inputs]
-        self.raw.train()
-        return found
+        logits = [
+            torch.cat([self.plain_model(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]) for x in inputs
+        ]
+        self.plain_model.train()
+        return logits
 
     def retire(self, members: Sequence[int]) -> None:
         """Stop the training of the model."""
-        self.active = [each for each in self.active if each not in members]
+        self.active = [member for member in self.active if member not in members]
 
     def recall(self) -> None:
         """Restore the copy of the best weights."""
         if self.best is not None:
-            self.raw.load_state_dict(self.best)
+            self.plain_model.load_state_dict(self.best)
 
     def state(self) -> dict[str, Any]:
         """Return the weights, optimizer, scheduler, loss, scaler and best weights."""
         return {
-            "model": self.raw.state_dict(),
+            "model": self.plain_model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.schedule.state_dict(),
             "objective": self.objective.loss.state_dict(),
@@ -265,15 +267,16 @@ class OneModel(Learner):
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
-        self.raw.load_state_dict(state["model"])
+        self.plain_model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["scheduler"])
         self.objective.loss.load_state_dict(state["objective"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
-        self.best = state["best"] and {name: given.to(self.fabric.device) for name, given in state["best"].items()}
+        best, device = state["best"], self.fabric.device
+        self.best = best and {name: tensor.to(device) for name, tensor in best.items()}
         self.active = state["active"]
 
 
-def _counted(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the logits of the batch's samples; a batch without samples has none although the model ran."""
+def _drop_uncounted(logits: Tensor, batch: Batch) -> Tensor:
+    """Return the logits of the batch's samples; a batch without samples has none, although the model ran."""
     return logits if len(batch) else logits[:0]

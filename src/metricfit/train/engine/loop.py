@@ -1,13 +1,12 @@
-"""The training loop: stages, epochs, batches, checkpoints and stopping, for one model or many side by side."""
+"""The training loop: stages, epochs, batches, checkpoints and stopping, for one model or several side by side."""
 
 from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -18,77 +17,44 @@ from metricfit.constraints import AugmentedLagrangian
 from metricfit.core.class_shares import targets_judged
 from metricfit.core.validation import DivergedError
 from metricfit.errors import CheckpointError, InvalidValueError, NotFiniteError, shorten
-from metricfit.losses.gradient_watch import DEAD_GRADIENT, DeadGradientWarning
 from metricfit.train.callbacks import Callback, Plan
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.saved_state import load_state
 from metricfit.train.data.batches import Batch
+from metricfit.train.engine.divergence import describe_not_finite, is_watched, warn_about_dead_gradients
 from metricfit.train.engine.epoch_validation import Validation, has_requirements
 from metricfit.train.engine.learner import Learner
+from metricfit.train.engine.position import Position, Standing
 from metricfit.train.history import Row
-from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Stage
 
-LOOK_EVERY = 32
+#: Steps on a GPU between two readings of the losses, each of which waits for the GPU.
+READ_EVERY = 32
 _NO_BATCH = "the DataLoader gives no batches, so there is nothing to train on"
 _NO_BATCH_AGAIN = (
-    "the DataLoader gives no batches, although an earlier epoch had some; its IterableDataset must start anew in every "
-    "call of __iter__"
+    "the DataLoader gives no batches, although an earlier epoch had some; its IterableDataset must start again in "
+    "every call of __iter__"
 )
-
-
-@dataclass
-class Standing:
-    """The best measurement of a member in a stage so far, and for how many epochs nothing was better."""
-
-    best: float = math.nan
-    best_epoch: int = -1
-    threshold: float = math.nan
-    waited: int = 0
-    feasible: bool = True
-    violation: float = 0.0
-    succeeded: bool = False  # whether an epoch has met the objective's requirements
-
-    @property
-    def measured(self) -> Measured:
-        """The best measurement; its value is NaN before the first."""
-        return Measured(self.best, self.threshold, self.feasible, self.violation)
-
-    def improve(self, measured: Measured, epoch: int) -> None:
-        """Make this measurement the best."""
-        self.best, self.threshold = measured.value, measured.threshold
-        self.feasible, self.violation = measured.feasible, measured.violation
-        self.best_epoch, self.waited = epoch, 0
-
-
-@dataclass
-class Position:
-    """Where a run is: all that the loop itself needs to go on."""
-
-    stage: int = 0
-    epoch: int = 0
-    batch: int = 0
-    step: int = 0
-    loss_sum: list[float] = field(default_factory=list)
-    standings: list[Standing] = field(default_factory=list)
 
 
 class Loop:
     """Drives a learner through its stages.
 
     Args:
-        learner: what learns.
-        stages: with nothing left open.
-        batches: the batches of an epoch from one on, for the active members: ``batches(stage, epoch, first)``.
-        steps: the expected number of batches per epoch, for callbacks and messages; None if it is not known. An epoch
-            ends where ``batches`` ends.
-        lr: for each stage the members' learning rates; by default the stages' own, of one member.
-        validated: whether there is a validation set.
-        folder: where checkpoints go, if anywhere; ``writes`` is whether this process writes them.
-        checkpoint_every: in steps; None is every epoch.
-        callbacks: called on rank 0.
-        share: gives rank 0's value to all ranks.
+        learner: The models with their optimiser.
+        stages: The stages, with all settings filled in.
+        batches: ``batches(stage, epoch, first)`` yields the batches of an epoch for the active members, starting with
+            the batch number ``first``. The epoch ends where it ends.
+        steps: The expected number of batches per epoch, for callbacks and messages; None if it is not known.
+        lr: For each stage, the members' learning rates. The default is the stages' own rates, for one member.
+        validated: Whether there is a validation set.
+        folder: The folder of checkpoints, if there is one.
+        writes: Whether this process writes the checkpoints.
+        checkpoint_every: Optimiser steps between checkpoints; None for one per epoch.
+        callbacks: Called on rank 0.
+        share: Returns rank 0's value on all ranks.
     """
 
     def __init__(
@@ -104,175 +70,130 @@ class Loop:
         writes: bool = True,
         checkpoint_every: int | None = None,
         callbacks: Sequence[Callback] = (),
-        share: Callable[[Any], Any] = lambda given: given,
+        share: Callable[[Any], Any] = lambda value: value,
     ) -> None:
         self.learner, self.stages, self.batches, self.steps = learner, stages, batches, steps
         self.lr = [[stage.lr or 0.0] for stage in stages] if lr is None else lr
         self.validated, self.folder, self.writes = validated, folder, writes
         self.checkpoint_every, self.callbacks, self.share = checkpoint_every, callbacks, share
         self.members = len(self.lr[0])
-        self.at = Position()
+        self.position = Position()
         self.rows: list[Row] = []
-        self.rows_as_json: list[str] = []  # an epoch's each, since every checkpoint holds all that were
+        self.rows_as_json: list[str] = []  # one text per epoch, encoded once, because every checkpoint holds all rows
 
     def run(self) -> list[Row]:
-        """Train to the end; the history."""
+        """Train to the end, and return the rows of the history."""
         saved = None if self.folder is None else load_state(self.folder, self.writes, self.share)
         if saved is not None:
-            self._restore(saved)
+            self._restore_position(saved)
         plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
         try:
             for callback in self.callbacks:
-                callback.started(plan, self.at.step)
+                callback.started(plan, self.position.step)
             with targets_judged():
-                self._stages(saved)
+                self._run_stages(saved)
         finally:
-            with ExitStack() as every:  # all hear of the end, though one fails
+            with ExitStack() as stack:  # calls every callback, even if one of them fails
                 for callback in reversed(self.callbacks):
-                    every.callback(callback.finished)
+                    stack.callback(callback.finished)
         return self.rows
 
-    def _stages(self, saved: dict[str, Any] | None) -> None:
-        """All that are left; of one that the user interrupts, the best so far."""
+    def _run_stages(self, saved: dict[str, Any] | None) -> None:
+        """Run the remaining stages; if the user interrupts one, its best weights so far are restored."""
         try:
-            for number in range(self.at.stage, len(self.stages)):
-                self._stage(number, saved)
+            for number in range(self.position.stage, len(self.stages)):
+                self._run_stage(number, saved)
                 saved = None
         except KeyboardInterrupt:
             self.learner.recall()
             raise
 
-    def _stage(self, number: int, saved: dict[str, Any] | None) -> None:
-        stage, at = self.stages[number], self.at
+    def _run_stage(self, number: int, saved: dict[str, Any] | None) -> None:
+        stage, position = self.stages[number], self.position
         assert stage.epochs is not None
         steps = None if self.steps is None else self.steps * stage.epochs
         self.learner.begin(stage, self.lr[number], steps)
         if saved is None:
-            at.stage, at.epoch, at.batch = number, 0, 0
-            at.standings = [Standing() for _ in range(self.members)]
-            at.loss_sum = [0.0] * self.members
+            position.begin_stage(number, self.members)
             if number and self.validated:
                 self._measure_start(stage)
             self._save()
         else:
-            self._continue_from(saved)
-        while at.epoch < stage.epochs and self.learner.active:
-            self.learner.anneal(at.epoch / max(1, stage.epochs - 1))
-            self._epoch(stage)
-            at.epoch, at.batch, at.loss_sum = at.epoch + 1, 0, [0.0] * self.members
-            if self.checkpoint_every is None or at.step % self.checkpoint_every == 0:
+            self._restore_learner(saved)
+        while position.epoch < stage.epochs and self.learner.active:
+            self.learner.anneal(position.epoch / max(1, stage.epochs - 1))
+            self._run_epoch(stage)
+            position.next_epoch()
+            if self.checkpoint_every is None or position.step % self.checkpoint_every == 0:
                 self._save()
         self.learner.recall()
 
-    def _epoch(self, stage: Stage) -> None:
-        at, active = self.at, list(self.learner.active)
-        pending: list[Tensor] = []
-        looks, largest = self._looks_at_gradient(), None
+    def _run_epoch(self, stage: Stage) -> None:
+        position, active = self.position, list(self.learner.active)
+        unread: list[Tensor] = []
+        watches_gradient, largest_gradient = self.writes and is_watched(position.epoch), None
         save_is_due = False
-        for batch in self.batches(at.stage, at.epoch, at.batch):
-            if save_is_due:  # only now is it known that the epoch goes on, and that its end will not save this step
-                self._settle(pending, active)
+        for batch in self.batches(position.stage, position.epoch, position.batch):
+            if save_is_due:  # only now is it certain that the epoch continues, so that its end does not save this step
+                self._read_losses(unread, active)
                 self._save()
             try:
                 losses = self.learner.step(batch)
             except DivergedError as error:
-                self._settle(pending, active)
-                raise NotFiniteError(self._not_finite(at.step + 1, f"could not be computed ({error})")) from error
-            if looks:
+                self._read_losses(unread, active)
+                raise self._not_finite(f"could not be computed ({error})", position.step + 1) from error
+            if watches_gradient:
                 size = self.learner.gradient_size()
-                largest = size if largest is None else torch.maximum(largest, size)
-            at.step, at.batch = at.step + 1, at.batch + 1
-            pending.append(losses)
-            if losses.device.type == "cpu" or len(pending) == LOOK_EVERY:
-                self._settle(pending, active)
+                largest_gradient = size if largest_gradient is None else torch.maximum(largest_gradient, size)
+            position.step, position.batch = position.step + 1, position.batch + 1
+            unread.append(losses)
+            if losses.device.type == "cpu" or len(unread) == READ_EVERY:
+                self._read_losses(unread, active)
             if self.folder is not None and self.writes:
                 self.folder.count_step()
             for callback in self.callbacks:
-                callback.stepped(at.step, losses)
-            save_is_due = bool(self.checkpoint_every) and at.step % (self.checkpoint_every or 1) == 0
-        self._settle(pending, active)
-        if not at.batch:
+                callback.stepped(position.step, losses)
+            save_is_due = bool(self.checkpoint_every) and position.step % (self.checkpoint_every or 1) == 0
+        self._read_losses(unread, active)
+        if not position.batch:
             raise InvalidValueError(
-                _NO_BATCH if not at.step else f"epoch {at.epoch} of {stage.name}: {_NO_BATCH_AGAIN}"
+                f"epoch {position.epoch} of {stage.name}: {_NO_BATCH_AGAIN}" if position.step else _NO_BATCH
             )
-        if largest is not None:
-            self._watch_gradient(stage, active, largest)
+        if largest_gradient is not None:
+            warn_about_dead_gradients(stage.name, position, active, largest_gradient, self.members > 1)
         self.learner.end_epoch()
         self._end_epoch(stage, active)
 
-    def _settle(self, pending: list[Tensor], active: list[int]) -> None:
-        """Look at the losses of the last few steps, which on a GPU means to wait for them."""
-        first = self.at.step - len(pending) + 1
-        for offset, values in enumerate(torch.stack(pending).tolist() if pending else []):
+    def _read_losses(self, unread: list[Tensor], active: list[int]) -> None:
+        """Add up and check the losses of the last steps, which on a GPU means waiting for them."""
+        first = self.position.step - len(unread) + 1
+        for offset, values in enumerate(torch.stack(unread).tolist() if unread else []):
             for member, value in zip(active, values, strict=True):
                 if not math.isfinite(value):
-                    raise NotFiniteError(self._not_finite(first + offset, f"is {value}", member))
-                self.at.loss_sum[member] += value
-        pending.clear()
+                    raise self._not_finite(f"is {value}", first + offset, member)
+                self.position.loss_sum[member] += value
+        unread.clear()
 
-    def _not_finite(self, step: int, what: str, member: int = 0, where: str = "") -> str:
-        who = f" of member {member}" if self.members > 1 else ""
-        batch = self.at.batch + step - self.at.step - 1
-        position = f"stage {self.at.stage}, epoch {self.at.epoch}"
-        if batch >= 0:
-            position += f", batch {batch}" + (f" of {self.steps}" if self.steps is not None else "")
-        causes = "NaN or infinity in the validation inputs, " if where else ""
-        kept = "" if self.folder is None else f" The checkpoints in {self.folder.path} are from before it."
-        return (
-            f"the {where}loss{who} {what} at step {step} ({position}). Likely causes: {causes}a learning rate that is "
-            f"too high (this stage: "
-            f"{self.lr[self.at.stage][member]:g}), inputs of very large values, or fp16 overflow; lower lr, give "
-            f"clip=1.0, standardise the inputs, or use bf16.{kept}"
+    def _not_finite(self, problem: str, step: int, member: int = 0, *, in_validation: bool = False) -> NotFiniteError:
+        message = describe_not_finite(
+            problem,
+            self.position,
+            step,
+            self.steps,
+            lr=self.lr[self.position.stage][member],
+            member=member if self.members > 1 else None,
+            in_validation=in_validation,
+            checkpoints=None if self.folder is None else self.folder.path,
         )
-
-    def _looks_at_gradient(self) -> bool:
-        """Whether this epoch's gradients are looked at: those of epochs 1, 2, 4, 8 and so on, counted from 1."""
-        epoch = self.at.epoch + 1
-        return self.writes and epoch & (epoch - 1) == 0
-
-    def _watch_gradient(self, stage: Stage, active: list[int], largest: Tensor) -> None:
-        """Warn of members whose gradient was gone in every batch of the epoch though their loss is not.
-
-        One batch tells nothing: where it holds no positives, the gradient of F1 is 0.
-        """
-        for member, size in zip(active, largest.tolist(), strict=True):
-            loss = self.at.loss_sum[member] / self.at.batch
-            if size < DEAD_GRADIENT and loss > 0.05:
-                who = f" of member {member}" if self.members > 1 else ""
-                warnings.warn(
-                    f"{stage.name}, epoch {self.at.epoch}: the gradient{who} has died. The loss is {loss:.3g}, but the "
-                    f"gradients of all weights add up to at most {size:.1g} in every batch. Take a step that is "
-                    "flat nowhere, such as steps.Linear(), or train with cross-entropy first, recipes.two_stage; see "
-                    "'Start well'.",
-                    DeadGradientWarning,
-                    stacklevel=2,
-                )
+        return NotFiniteError(message)
 
     def _end_epoch(self, stage: Stage, active: list[int]) -> None:
-        at, monitor = self.at, stage.watched
-        rows = []
-        for member in active:
-            row: Row = {"stage": stage.name, "epoch": at.epoch, "step": at.step}
-            row |= {"member": member} if self.members > 1 else {}
-            row["train_loss"] = at.loss_sum[member] / at.batch
-            rows.append(row)
+        """Validate, and add the rows of the epoch to the history."""
+        rows = [self._make_row(stage, member) for member in active]
         if self.validated:
-            found = self._validated(monitor, active)
-            self.learner.observe(self._observed(found, active))
-            improved, stopped = [], []
-            for row, member, result in zip(rows, active, found, strict=True):
-                standing, measured = at.standings[member], result.measured
-                if monitor.better(measured, standing.measured):
-                    standing.improve(measured, at.epoch)
-                    improved.append(member)
-                else:
-                    standing.waited += 1
-                    if stage.patience is not None and standing.waited >= stage.patience:
-                        stopped.append(member)
-                row |= {"validation_loss": result.loss, "monitor": monitor.name, "value": measured.value}
-                row |= {"threshold": measured.threshold, "best": standing.best}
-                if has_requirements(stage):
-                    row |= {"feasible": measured.feasible, "violation": measured.violation}
+            results = self._validate(stage.watched, active)
+            self.learner.observe(self._mark_successes(results, active))
+            improved, stopped = self._compare(stage, active, results, rows)
             self.learner.remember(improved)
             if improved:
                 for callback in self.callbacks:
@@ -283,62 +204,95 @@ class Loop:
             callback.epoch_ended(rows)
         self.rows_as_json.append(json.dumps(rows))
 
-    def _observed(self, results: list[Validation], active: list[int]) -> list[Validation]:
-        """Return the results as the objectives observe them."""
-        for result, member in zip(results, active, strict=True):
-            self.at.standings[member].succeeded |= bool(result.meets)
-        pairs = zip(results, active, strict=True)
-        return [each.after_success() if self.at.standings[member].succeeded else each for each, member in pairs]
+    def _make_row(self, stage: Stage, member: int) -> Row:
+        position = self.position
+        row: Row = {"stage": stage.name, "epoch": position.epoch, "step": position.step}
+        row |= {"member": member} if self.members > 1 else {}
+        return row | {"train_loss": position.loss_sum[member] / position.batch}
 
-    def _validated(self, monitor: Monitor, active: list[int]) -> list[Validation]:
-        """What the learner finds on the validation set; an error where a loss is not finite."""
+    def _compare(
+        self, stage: Stage, active: list[int], results: list[Validation], rows: list[Row]
+    ) -> tuple[list[int], list[int]]:
+        """Compare the results with the best so far; return the members that improved, and those that stop.
+
+        The results are added to the members' rows.
+        """
+        monitor, with_requirements = stage.watched, has_requirements(stage)
+        improved, stopped = [], []
+        for row, member, result in zip(rows, active, results, strict=True):
+            standing, measured = self.position.standings[member], result.measured
+            if monitor.better(measured, standing.measured):
+                standing.improve(measured, self.position.epoch)
+                improved.append(member)
+            else:
+                standing.waited += 1
+                if stage.patience is not None and standing.waited >= stage.patience:
+                    stopped.append(member)
+            row |= {"validation_loss": result.loss, "monitor": monitor.name, "value": measured.value}
+            row |= {"threshold": measured.threshold, "best": standing.best}
+            if with_requirements:
+                row |= {"feasible": measured.feasible, "violation": measured.violation}
+        return improved, stopped
+
+    def _mark_successes(self, results: list[Validation], active: list[int]) -> list[Validation]:
+        """Note which members have met their requirements, and return the results as the objectives observe them."""
+        observed = []
+        for result, member in zip(results, active, strict=True):
+            standing = self.position.standings[member]
+            standing.succeeded |= bool(result.meets)
+            observed.append(result.after_success() if standing.succeeded else result)
+        return observed
+
+    def _validate(self, monitor: Monitor, active: list[int]) -> list[Validation]:
+        """Validate the active members, and refuse losses that are not finite."""
+        step = self.position.step
         try:
-            found = self.learner.validate(monitor)
+            results = self.learner.validate(monitor)
         except DivergedError as error:
-            what = f"could not be computed ({error})"
-            raise NotFiniteError(self._not_finite(self.at.step, what, where="validation ")) from error
-        for member, result in zip(active, found, strict=True):
+            raise self._not_finite(f"could not be computed ({error})", step, in_validation=True) from error
+        for member, result in zip(active, results, strict=True):
             if not math.isfinite(result.loss):
-                raise NotFiniteError(self._not_finite(self.at.step, f"is {result.loss}", member, where="validation "))
-        return found
+                raise self._not_finite(f"is {result.loss}", step, member, in_validation=True)
+        return results
 
     def _measure_start(self, stage: Stage) -> None:
-        """Count the weights a stage starts from as its first best, so that it returns none that are worse.
+        """Count the initial weights of a stage as its first best, so that the stage never returns worse ones.
 
-        Not under constraints that cannot be measured on the validation set, such as a RankingConstraint: there the
-        start may have a better value and yet break them.
+        This is not done with constraints that cannot be measured on the validation set, such as a RankingConstraint:
+        the initial weights may have a better value but violate them.
         """
-        under = any(isinstance(module, AugmentedLagrangian) for module in stage.objective.modules())
-        if under and not has_requirements(stage):
+        constrained = any(isinstance(module, AugmentedLagrangian) for module in stage.objective.modules())
+        if constrained and not has_requirements(stage):
             return
         active = list(self.learner.active)
-        for member, result in zip(active, self._validated(stage.watched, active), strict=True):
-            self.at.standings[member].improve(result.measured, epoch=-1)
-            self.at.standings[member].succeeded = bool(result.meets)
+        for member, result in zip(active, self._validate(stage.watched, active), strict=True):
+            self.position.standings[member].improve(result.measured, epoch=-1)
+            self.position.standings[member].succeeded = bool(result.meets)
         self.learner.remember(active)
 
     def _save(self) -> None:
         if self.folder is None:
             return
-        random_numbers = randomness.capture()  # of every rank, so by every rank
+        random_states = randomness.capture()  # every rank must call it
         if self.writes:
-            so_far = {"loop": asdict(self.at), "history": self.rows_as_json}
-            self.folder.save(self.at.step, {**so_far, "learner": self.learner.state(), "random": random_numbers})
+            progress = {"loop": asdict(self.position), "history": self.rows_as_json}
+            state = {**progress, "learner": self.learner.state(), "random": random_states}
+            self.folder.save(self.position.step, state)
 
-    def _continue_from(self, saved: dict[str, Any]) -> None:
+    def _restore_learner(self, saved: dict[str, Any]) -> None:
         try:
             self.learner.load(saved["learner"])
             randomness.restore(saved["random"])
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             assert self.folder is not None
             raise CheckpointError(
-                f"the checkpoint of step {self.at.step} in {self.folder.path} does not fit this model: "
+                f"the checkpoint of step {self.position.step} in {self.folder.path} does not fit this model: "
                 f"{shorten(error)}. If it was copied from another run, delete it and run again with resume=True: the "
-                "run then continues from the one before"
+                "run then continues from the previous checkpoint"
             ) from error
 
-    def _restore(self, saved: dict[str, Any]) -> None:
-        standings = [Standing(**each) for each in saved["loop"]["standings"]]
-        self.at = Position(**{**saved["loop"], "standings": standings})
+    def _restore_position(self, saved: dict[str, Any]) -> None:
+        standings = [Standing(**fields) for fields in saved["loop"]["standings"]]
+        self.position = Position(**{**saved["loop"], "standings": standings})
         self.rows_as_json = saved["history"]
         self.rows = [row for epoch in self.rows_as_json for row in json.loads(epoch)]

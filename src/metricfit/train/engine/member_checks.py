@@ -1,4 +1,4 @@
-"""What is looked at before members are trained as one: that they can be, and that none will feel the others."""
+"""Checks before members are trained as one: that this is possible, and that no member affects another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from metricfit.train.stage import Stage
 
 ALONE = "train them one by one with fit"
 
-# Every weight moves by its own gradient alone, and in proportion to the learning rate.
+# These optimisers move every weight by its own gradient alone, and in proportion to the learning rate.
 PROPORTIONAL = (
     torch.optim.SGD,
     torch.optim.Adam,
@@ -33,10 +33,10 @@ PROPORTIONAL = (
 ELEMENTWISE = (*PROPORTIONAL, torch.optim.Rprop, torch.optim.ASGD)
 
 
-def rates_of(lr: Any, members: int) -> list[float]:
-    """Each member's learning rate, of one for all or a list, an array or a tensor of them."""
-    given = lr.tolist() if hasattr(lr, "tolist") else lr
-    rates = [float(each) for each in given] if isinstance(given, Iterable) else [float(given)] * members
+def list_learning_rates(lr: Any, members: int) -> list[float]:
+    """Return each member's learning rate, from one rate for all, or a list, an array or a tensor of rates."""
+    plain = lr.tolist() if hasattr(lr, "tolist") else lr
+    rates = [float(rate) for rate in plain] if isinstance(plain, Iterable) else [float(plain)] * members
     for member, rate in enumerate(rates):
         if not (math.isfinite(rate) and rate > 0):
             raise InvalidValueError(f"lr must be finite and above 0, got {rate} for member {member}")
@@ -50,111 +50,113 @@ def check_members(
     splits: Sequence[Any] | None,
     validation: Any,
 ) -> None:
-    """Refuse members that are not several models of one architecture, with settings for each."""
+    """Refuse members that are not distinct models of one architecture, and settings that are not one per member."""
     if not models:
         raise InvalidValueError("a population needs at least one model")
     if len({id(model) for model in models}) < len(models):
-        raise InvalidValueError("the members are one model several times; make each of them anew")
-    for name, given in (("lr", rates), ("seeds", seeds), ("splits", splits)):
-        if given is not None and len(given) != len(models):
-            raise InvalidValueError(f"{len(models)} models, but {name} has {len(given)} entries")
+        raise InvalidValueError("the same model occurs several times among the members; make a new model for each")
+    for name, setting in (("lr", rates), ("seeds", seeds), ("splits", splits)):
+        if setting is not None and len(setting) != len(models):
+            raise InvalidValueError(f"there are {len(models)} models, but {name} has {len(setting)} entries")
     if splits is not None and validation is not None:
         raise InvalidValueError(
-            "with splits each member has a validation part of its own; give one of splits and validation"
+            "with splits each member has its own validation samples; give either splits or validation"
         )
-    first = _architecture(models[0])
+    first = _describe_architecture(models[0])
     for member, model in enumerate(models):
-        for mine, theirs in zip_longest(_architecture(model), first, fillvalue="nothing"):
-            if mine != theirs:
+        for part, first_part in zip_longest(_describe_architecture(model), first, fillvalue="nothing"):
+            if part != first_part:
                 raise InvalidValueError(
-                    f"the members must be of one architecture, but member {member} has {mine} where member 0 has "
-                    f"{theirs}; {ALONE}"
+                    f"the members must have one architecture, but member {member} has {part} where member 0 has "
+                    f"{first_part}; {ALONE}"
                 )
     _check_ties(models[0])
 
 
-def _architecture(model: nn.Module) -> list[str]:
-    """What all members must have in common: the shapes of their weights, which of them learn, and the layers."""
-    learning = {name for name, given in model.named_parameters() if given.requires_grad}
+def _describe_architecture(model: nn.Module) -> list[str]:
+    """Describe what all members must have in common: weights with shapes, which of them are frozen, and layers."""
+    trainable = {name for name, weight in model.named_parameters() if weight.requires_grad}
     weights = [
-        f"{name} of shape {tuple(given.shape)}, {given.dtype}{'' if name in learning else ', frozen'}"
-        for name, given in model.state_dict().items()
+        f"{name} of shape {tuple(weight.shape)}, {weight.dtype}{'' if name in trainable else ', frozen'}"
+        for name, weight in model.state_dict().items()
     ]
     return [*weights, *(line.strip() for line in repr(model).splitlines())]
 
 
 def _check_ties(model: nn.Module) -> None:
+    """Refuse tied weights, which stacking would separate."""
     names: dict[int, str] = {}
-    for name, given in model.named_parameters(remove_duplicate=False):
-        if id(given) in names:
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if id(weight) in names:
             raise InvalidValueError(
-                f"{names[id(given)]} and {name} are one weight, and a population would train them as two; {ALONE}"
+                f"{names[id(weight)]} and {name} are the same weight, but a population would train them as two; {ALONE}"
             )
-        names[id(given)] = name
+        names[id(weight)] = name
 
 
 def check_splits(parts: Sequence[Sequence[Tensor]], samples: int) -> None:
-    """Refuse splits that are not a training and a validation part of numbers into the data."""
+    """Refuse splits that are not pairs of training and validation samples, given by their numbers."""
     for member, split in enumerate(parts):
         if len(split) != 2:
             raise InvalidValueError(
-                f"splits has for each member (training, validation); member {member} has {len(split)}"
+                f"splits needs a pair (training, validation) per member; member {member} has {len(split)} parts"
             )
         for name, numbers in zip(("training", "validation"), split, strict=True):
             if not len(numbers):
                 raise InvalidValueError(f"splits: member {member} has no {name} samples")
             if numbers.dim() != 1 or int(numbers.min()) < 0 or int(numbers.max()) >= samples:
                 raise InvalidValueError(
-                    f"splits: member {member}'s {name} samples are numbers from 0 to {samples - 1}, got shape "
+                    f"splits: member {member}'s {name} samples must be numbers from 0 to {samples - 1}, got shape "
                     f"{tuple(numbers.shape)} with values from {int(numbers.min())} to {int(numbers.max())}"
                 )
 
 
 def check_norms(model: nn.Module, labels: Sequence[Tensor], order: Order, steps: int) -> None:
-    """The samples that fill up shorter batches have no part in the losses, but would have one in a batch's mean.
+    """Refuse batch normalisation if batches differ in length, because it would see the padding of shorter ones.
 
-    How long batches are follows from how many samples of each class there are, so one epoch stands for all.
+    The lengths depend only on the number of samples per class, so it is enough to check one epoch.
     """
     norms = [type(module).__name__ for module in model.modules() if isinstance(module, BatchNorm)]
     if not norms:
         return
-    lengths = [[len(batch) for batch in order.batches(mine, 0, 0, 0, steps)] for mine in labels]
-    for step, of_step in enumerate(zip(*lengths, strict=True)):
-        if min(of_step) < max(of_step):
+    lengths = [[len(batch) for batch in order.batches(member, 0, 0, 0, steps)] for member in labels]
+    for step, sizes in enumerate(zip(*lengths, strict=True)):
+        if min(sizes) < max(sizes):
             raise InvalidValueError(
-                f"the members' batches differ in length, {min(of_step)} to {max(of_step)} samples in step {step}, so "
-                f"shorter ones are filled up, and {norms[0]} would see what fills them; give every member as many "
-                f"samples (and, with stratified or oversample, as many of each class), take another norm, or {ALONE}"
+                f"the members' batches differ in length, {min(sizes)} to {max(sizes)} samples in step {step}. Shorter "
+                f"batches are padded, and {norms[0]} would see the padding; give every member the same number of "
+                "samples (and, with stratified or oversample, of samples per class), use another normalisation, or "
+                f"{ALONE}"
             )
 
 
 def check_optimizers(model: nn.Module, stages: Sequence[Stage], rates: Sequence[Sequence[float]], steps: int) -> None:
-    """Refuse optimisers under which a member would feel the others, or not have its own learning rate.
+    """Refuse optimisers with which members would affect each other or could not have their own learning rates.
 
     Args:
         model: One of the members.
         stages: The stages.
-        rates: For each stage the members' learning rates.
+        rates: For each stage, the members' learning rates.
         steps: The number of optimiser steps per epoch.
     """
-    learning = [given for given in model.parameters() if given.requires_grad]
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
     for stage, lr in zip(stages, rates, strict=True):
-        made = (stage.optimizer or torch.optim.AdamW)(learning, lr=lr[0])
-        kind = type(made).__name__
-        if type(made) not in ELEMENTWISE:  # not isinstance: a subclass may scale by the norm of a whole layer
-            known = ", ".join(each.__name__ for each in ELEMENTWISE)
+        optimizer = (stage.optimizer or torch.optim.AdamW)(weights, lr=lr[0])
+        kind = type(optimizer).__name__
+        if type(optimizer) not in ELEMENTWISE:  # not isinstance: a subclass may scale by the norm of a whole layer
+            known = ", ".join(known_class.__name__ for known_class in ELEMENTWISE)
             raise InvalidValueError(
                 f"{kind} is not known to move every weight by its own gradient alone, as {known} of torch.optim do, "
-                f"so the members might feel each other; take one of those, or {ALONE}"
+                f"so the members might affect each other; use one of those, or {ALONE}"
             )
-        schedule = Schedule(stage.scheduler, stage.scheduler_step, made, steps * (stage.epochs or 1))
+        schedule = Schedule(stage.scheduler, stage.scheduler_step, optimizer, steps * (stage.epochs or 1))
         schedule.check_length(stage.epochs or 1, steps)
         if schedule.waits:
             raise InvalidValueError(
-                f"ReduceLROnPlateau follows the monitored value of one model, and members have one each; {ALONE}"
+                f"ReduceLROnPlateau follows the monitored value of one model, but each member has its own; {ALONE}"
             )
-        if min(lr) < max(lr) and type(made) not in PROPORTIONAL:
+        if min(lr) < max(lr) and type(optimizer) not in PROPORTIONAL:
             raise InvalidValueError(
-                f"{kind} does not move in proportion to its learning rate, so members cannot each have one of their "
-                f"own; give all the same lr, take another optimiser, or {ALONE}"
+                f"{kind} does not move in proportion to its learning rate, so members cannot have their own "
+                f"rates; give all members the same lr, use another optimiser, or {ALONE}"
             )

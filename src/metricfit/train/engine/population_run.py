@@ -11,19 +11,19 @@ from torch import Tensor, nn
 
 from metricfit.train import checks
 from metricfit.train.checkpoint.provenance import fingerprint
-from metricfit.train.checkpoint.run_spec import spec_of
+from metricfit.train.checkpoint.run_spec import describe_run
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
-from metricfit.train.data.class_weight import ClassWeight, of_classes, of_labels
+from metricfit.train.data.class_weight import ClassWeight, compute_class_weights, look_up_weights
 from metricfit.train.data.order import Order
 from metricfit.train.data.samples import InMemory
 from metricfit.train.engine.driver import RunSettings, TrainingRun
 from metricfit.train.engine.epoch_validation import RequirementResult, has_requirements, measure_requirements
-from metricfit.train.engine.loop import Standing
 from metricfit.train.engine.population_learner import Population
-from metricfit.train.engine.stacked_tensors import Stacked, filled
+from metricfit.train.engine.position import Standing
+from metricfit.train.engine.stacked_tensors import StackedBatch, pad_positions
 from metricfit.train.history import History, Row
 from metricfit.train.prior import start_at_prior
-from metricfit.train.result import FitResult, report_of
+from metricfit.train.result import FitResult, make_report
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PopulationData:
 
     Attributes:
         samples: All samples, of training and validation.
-        labels: Their labels on the CPU, ignored ones as -1.
+        labels: Their labels on the CPU; ignored labels are -1.
         train: For each member, the numbers of its training samples.
         validation: For each member, the numbers of its validation samples; None without validation.
         priors: For each member, its share of positives; None if the models have several outputs.
@@ -94,19 +94,19 @@ class PopulationRun(TrainingRun):
             "start_at_prior": self.settings.start_at_prior,
         }
         settings |= {} if self.precision is None else {"precision": self.precision}
-        return spec_of(self.models[0], self.settings.stages, self.data.samples, None, self.order, **settings)
+        return describe_run(self.models[0], self.settings.stages, self.data.samples, None, self.order, **settings)
 
     def set_priors(self) -> None:
         """Set each member's last bias to its share of positives, if this is wanted."""
-        wanted, inputs = self.settings.start_at_prior, self.data.samples.x[:2]
-        if self.data.priors is None or wanted is False:
+        start, inputs = self.settings.start_at_prior, self.data.samples.x[:2]
+        if self.data.priors is None or start is False:
             return
         for model, prior in zip(self.models, self.data.priors, strict=True):
             start_at_prior(
                 model,
                 prior,
-                strict=wanted is True,
-                fresh_only=wanted is None,
+                strict=start is True,
+                fresh_only=start is None,
                 logits=lambda model=model: checks.sample_logits(model, inputs),  # type: ignore[misc]
             )
 
@@ -114,7 +114,7 @@ class PopulationRun(TrainingRun):
         """Move the samples to the device, and stack the members there."""
         device, validation = self.settings.device, self.data.validation
         self.samples = self.data.samples.to(device)
-        self.weight_of_class = self._class_weights()
+        self.class_weights = self._compute_class_weights()
         self.learner = Population(
             self.models,
             self.samples,
@@ -125,26 +125,26 @@ class PopulationRun(TrainingRun):
         )
         return self.learner
 
-    def _class_weights(self) -> Tensor | None:
+    def _compute_class_weights(self) -> Tensor | None:
         """Return the weight of each class for each member, whose shares of classes differ."""
         if self.class_weight is None:
             return None
         labels = self.data.labels
         classes = int(labels.max()) + 1
-        weights = [of_classes(labels[numbers], self.class_weight, classes) for numbers in self.data.train]
-        self.class_of_sample = labels.long().reshape(-1).to(self.settings.device)
+        weights = [compute_class_weights(labels[numbers], self.class_weight, classes) for numbers in self.data.train]
+        self.sample_classes = labels.long().reshape(-1).to(self.settings.device)
         return torch.stack(weights).to(self.settings.device)
 
     def batches(self, stage: int, epoch: int, first: int) -> Iterator[Batch]:
         """Yield batches with a leading axis of active members; ``index`` counts each member's own samples."""
         active, device, train = list(self.learner.active), self.settings.device, self.data.train
-        positions_of_members = [
+        member_batches = [
             self.order.batches(self.data.labels[train[member]], self.seeds[member], stage, epoch, self.steps)
             for member in active
         ]
         # All numbers of the epoch are copied at once: on a GPU, one copy instead of one per step.
-        parts = [batches[step] for step in range(first, self.steps) for batches in positions_of_members]
-        positions, lengths = filled(parts)
+        parts = [batches[step] for step in range(first, self.steps) for batches in member_batches]
+        positions, lengths = pad_positions(parts)
         numbers = torch.stack(
             [train[active[part % len(active)]][position] for part, position in enumerate(positions)]
         ).to(device)
@@ -154,10 +154,10 @@ class PopulationRun(TrainingRun):
             rows = slice(part, part + len(active)), slice(max(sizes))
             batch = self.samples.take(numbers[rows])
             weight = batch.weight
-            if self.weight_of_class is not None:
-                by_class = of_labels(self.weight_of_class[active], self.class_of_sample[numbers[rows]])
+            if self.class_weights is not None:
+                by_class = look_up_weights(self.class_weights[active], self.sample_classes[numbers[rows]])
                 weight = by_class if weight is None else by_class * weight
-            yield Stacked(batch.x, batch.y, weight, positions[rows], batch.group, sizes)
+            yield StackedBatch(batch.x, batch.y, weight, positions[rows], batch.group, sizes)
 
     @torch.no_grad()
     def measure_requirements(self, standings: Sequence[Standing]) -> list[tuple[RequirementResult, ...]]:
@@ -169,10 +169,10 @@ class PopulationRun(TrainingRun):
         results = []
         for model, numbers, standing in zip(self.models, validation or self.data.train, standings, strict=True):
             device = next(model.parameters()).device
-            whole = samples.take(numbers.to(samples.y.device))
-            outputs = [model.eval()(part.to(device)) for part in torch.split(whole.x, SAMPLES_AT_ONCE)]
+            batch = samples.take(numbers.to(samples.y.device))
+            outputs = [model.eval()(part.to(device)) for part in torch.split(batch.x, SAMPLES_AT_ONCE)]
             logits = torch.cat(outputs).to(samples.y.device)
-            results.append(measure_requirements(stage, standing.threshold, logits, whole, rows))
+            results.append(measure_requirements(stage, standing.threshold, logits, batch, rows))
         return results
 
     def objectives(self) -> list[nn.Module]:
@@ -191,7 +191,7 @@ class PopulationRun(TrainingRun):
     def pack(self, results: Sequence[FitResult]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the results of all members and their report."""
         state = {"members": [result.state() for result in results]}
-        return state, {"members": len(results), **report_of(list(results))}
+        return state, {"members": len(results), **make_report(list(results))}
 
     def unpack(self, saved: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the state of each member."""

@@ -26,7 +26,7 @@ class Schedule:
         make: Called as ``make(optimizer)``, or as ``make(optimizer, total_steps=n)`` if it has a parameter of that name
             that is not set, with the number of optimiser steps of the stage at most; None for a constant rate.
         step: "epoch", "batch", or None: per batch for OneCycleLR and CyclicLR, per epoch for all others.
-        optimizer: The optimizer.
+        optimizer: The optimiser.
         total_steps: The number of optimiser steps of the stage if it is not stopped early; None if it is not known.
 
     Raises:
@@ -36,7 +36,7 @@ class Schedule:
     def __init__(
         self, make: MakeScheduler | None, step: SchedulerStep | None, optimizer: Optimizer, total_steps: int | None
     ) -> None:
-        steps = {} if make is None else _steps_for(make, total_steps)
+        steps = {} if make is None else _step_arguments(make, total_steps)
         self.scheduler = None if make is None else make(optimizer, **steps)
         self.last_step = steps.get("total_steps", math.inf) - 1
         by_default = "batch" if isinstance(self.scheduler, (OneCycleLR, CyclicLR)) else "epoch"
@@ -70,7 +70,7 @@ class Schedule:
         return isinstance(self.scheduler, ReduceLROnPlateau)
 
     def batch_ended(self) -> bool:
-        """Move after an optimiser step; returns whether the rate may have changed.
+        """Move after an optimiser step, and return whether the rate may have changed.
 
         A DataLoader may give more batches than it announced. A scheduler that was made for the announced number then
         keeps its last rate.
@@ -81,19 +81,19 @@ class Schedule:
         return True
 
     def epoch_ended(self) -> bool:
-        """Move at the end of an epoch; returns whether the rate may have changed."""
+        """Move at the end of an epoch, and return whether the rate may have changed."""
         if self.scheduler is None or self.per_batch or self.waits:
             return False
         self.scheduler.step()
         return True
 
     def observe(self, value: float) -> None:
-        """Tell a scheduler that waits for it the monitored value."""
+        """Pass the monitored value to a scheduler that waits for it."""
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step(value)
 
     def state_dict(self) -> dict[str, Any] | None:
-        """The scheduler's state."""
+        """Return the scheduler's state, or None without a scheduler."""
         return None if self.scheduler is None else self.scheduler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
@@ -102,11 +102,11 @@ class Schedule:
             self.scheduler.load_state_dict(state)
 
 
-def _steps_for(make: MakeScheduler, total_steps: int | None) -> dict[str, int]:
-    """The argument ``total_steps`` for those that take it, and have not set it or what it follows from."""
+def _step_arguments(make: MakeScheduler, total_steps: int | None) -> dict[str, int]:
+    """Return the argument ``total_steps`` if the scheduler takes it and the user has not set its length."""
     try:
         parameters = inspect.signature(make).parameters
-    except (TypeError, ValueError):  # of some builtins
+    except (TypeError, ValueError):  # some builtins have no signature
         return {}
 
     def is_open(name: str) -> bool:
@@ -116,7 +116,7 @@ def _steps_for(make: MakeScheduler, total_steps: int | None) -> dict[str, int]:
         return {}
     if total_steps is None:
         raise InvalidValueError(
-            "the scheduler needs total_steps, but the DataLoader does not say how many batches it has; give the number "
+            "the scheduler needs total_steps, but the DataLoader does not say how many batches it has; pass the number "
             "yourself, such as functools.partial(OneCycleLR, max_lr=0.01, total_steps=1000)"
         )
     return {"total_steps": total_steps}

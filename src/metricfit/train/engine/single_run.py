@@ -12,18 +12,18 @@ from torch import Tensor, nn
 
 from metricfit.train import checks
 from metricfit.train.checkpoint import randomness
-from metricfit.train.checkpoint.run_spec import spec_of
-from metricfit.train.data.batches import Batch, share_of
+from metricfit.train.checkpoint.run_spec import describe_run
+from metricfit.train.data.batches import Batch, take_share
 from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.order import Order, seed_of
+from metricfit.train.data.order import Order, derive_seed
 from metricfit.train.data.samples import FromDataset, InMemory, Source
 from metricfit.train.engine.driver import Processes, RunSettings, TrainingRun
 from metricfit.train.engine.epoch_validation import RequirementResult, has_requirements, measure_requirements
 from metricfit.train.engine.learner import OneModel
-from metricfit.train.engine.loop import Standing
+from metricfit.train.engine.position import Standing
 from metricfit.train.history import History, Row
 from metricfit.train.prior import start_at_prior
-from metricfit.train.result import FitResult, report_of
+from metricfit.train.result import FitResult, make_report
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -94,41 +94,41 @@ class SingleRun(TrainingRun):
             "start_at_prior": self.settings.start_at_prior,
         }
         data = self.data
-        return spec_of(self.model, self.settings.stages, data.train, data.validation, self.order, **settings)
+        return describe_run(self.model, self.settings.stages, data.train, data.validation, self.order, **settings)
 
     def set_priors(self) -> None:
         """Set the last bias to the share of positives, if this is wanted and the share is known."""
-        wanted, data = self.settings.start_at_prior, self.data.train
-        if self.data.prior is None or wanted is False:
+        start, data = self.settings.start_at_prior, self.data.train
+        if self.data.prior is None or start is False:
             return
         assert not isinstance(data, FromLoader)
         inputs = first_inputs(data)
         start_at_prior(
             self.model,
             self.data.prior,
-            strict=wanted is True,
-            fresh_only=wanted is None,
+            strict=start is True,
+            fresh_only=start is None,
             logits=lambda: _sample_logits(self.model, inputs),
         )
 
     def place(self) -> OneModel:
         """Move data in memory to the device, take this rank's share of a loader, and set up the model."""
-        self.train, self.unweighted = self._placed(self.data.train), self._placed(self.data.unweighted)
-        validation = None if self.data.validation is None else self._placed(self.data.validation)
+        self.train, self.unweighted = self._move_data(self.data.train), self._move_data(self.data.unweighted)
+        validation = None if self.data.validation is None else self._move_data(self.data.validation)
         self.learner = OneModel(self.fabric, self.model, validation, accumulate=self.accumulate, clip=self.clip)
         return self.learner
 
-    def _placed(self, data: Source) -> Source:
+    def _move_data(self, data: Source) -> Source:
         if isinstance(data, InMemory):
             return data.to(self.fabric.device)
         if isinstance(data, FromLoader):
-            return data.of_rank(self.fabric.global_rank, self.fabric.world_size)
+            return data.for_rank(self.fabric.global_rank, self.fabric.world_size)
         return data
 
     def batches(self, stage: int, epoch: int, first: int) -> Iterator[Batch]:
         """Yield this rank's share of every batch of an epoch; a loader's first epoch is checked on the way."""
         device, ranks = self.fabric.device, self.fabric.world_size
-        item_seed = seed_of(self.seed, "items", stage, epoch)
+        item_seed = derive_seed(self.seed, "items", stage, epoch)
         if isinstance(self.train, FromLoader):
             loaded = self.train.batches(device, item_seed, skip=first, epoch=epoch)
             if stage == epoch == 0:
@@ -140,8 +140,8 @@ class SingleRun(TrainingRun):
             return
         assert self.data.labels is not None
         batches = self.order.batches(self.data.labels, self.seed, stage, epoch)[first:]
-        shares = [share_of(batch, self.fabric.global_rank, ranks) for batch in batches]
-        # A rank without samples reads one all the same, because all ranks take part in the step.
+        shares = [take_share(batch, self.fabric.global_rank, ranks) for batch in batches]
+        # A rank without samples still reads one, because all ranks take part in the step.
         samples = [share if len(share) else batch[:1] for share, batch in zip(shares, batches, strict=True)]
         for share, batch in zip(shares, self.train.batches(samples, device, item_seed), strict=True):
             yield batch if len(share) else batch.without_samples()
@@ -149,13 +149,13 @@ class SingleRun(TrainingRun):
     @contextmanager
     def training_context(self) -> Iterator[None]:
         """Make float64 torch's default in double precision, because Fabric returns outputs in the default type."""
-        before = torch.get_default_dtype()
+        default = torch.get_default_dtype()
         if self.fabric.strategy.precision.precision == "64-true":
             torch.set_default_dtype(torch.float64)
         try:
             yield
         finally:
-            torch.set_default_dtype(before)
+            torch.set_default_dtype(default)
 
     def measure_requirements(self, standings: Sequence[Standing]) -> list[tuple[RequirementResult, ...]]:
         """Measure them on the validation set, or else on the training set with the user's own weights."""
@@ -163,25 +163,25 @@ class SingleRun(TrainingRun):
         if not has_requirements(stage):
             return [()]
         rows = "train" if learner.validation is None else "validation"
-        logits, whole = learner.logits(self.unweighted if learner.validation is None else learner.validation)
-        return [measure_requirements(stage, standings[0].threshold, logits, whole, rows)]
+        logits, batch = learner.logits(self.unweighted if learner.validation is None else learner.validation)
+        return [measure_requirements(stage, standings[0].threshold, logits, batch, rows)]
 
     def objectives(self) -> list[nn.Module]:
         """Return the objective of the last stage."""
         return [self.learner.objective.loss]
 
     def histories(self, rows: Sequence[Row]) -> list[History]:
-        """All rows are of the one model."""
+        """Return all rows as one history."""
         return [History(rows)]
 
     def pack(self, results: Sequence[FitResult]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the one result and its report."""
-        report = report_of(list(results))
+        """Return the only result and its report."""
+        report = make_report(list(results))
         single = {name: value[0] if isinstance(value, list) else value for name, value in report.items()}
         return results[0].state(), single
 
     def unpack(self, saved: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the one state."""
+        """Return the only state."""
         return [saved]
 
 

@@ -1,4 +1,4 @@
-"""Models of one architecture as one function: weights and buffers stacked along a first axis, forward under vmap."""
+"""Models of one architecture as one function: weights and buffers are stacked along a first axis, under vmap."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ from torch.nn.utils.rnn import pad_sequence
 from metricfit.errors import InvalidStateError, InvalidValueError, quote
 from metricfit.train.data.batches import SAMPLES_AT_ONCE
 from metricfit.train.engine.member_checks import ALONE
-from metricfit.train.engine.stacked_tensors import Stack, cloned, rows_of
+from metricfit.train.engine.stacked_tensors import Stack, clone_stack, select_rows
 
-#: How many numbers all members are given at once when they are evaluated: 5,000 images of 32 x 32, or more rows.
-EVALUATED = 2**24
+#: Maximum number of input values of all members in one forward pass of an evaluation: about 5,000 images of 32 x 32.
+VALUES_AT_ONCE = 2**24
 
 
 class StackedModels:
-    """The models' logits, all computed at once, each from its own row of ``weights`` and ``buffers``.
+    """Computes the logits of all members at once, each from its own row of ``weights`` and ``buffers``.
 
-    The stacks are copies: the models themselves stay as they are. ``weights`` and ``buffers`` may be replaced, by
-    stacks of fewer members too. Calling it is a forward pass in training mode, which moves the buffers of norms.
+    The stacks are copies, so the models themselves do not change. ``weights`` and ``buffers`` may be replaced, also by
+    stacks of fewer members. A call is a forward pass in training mode, which updates the buffers of normalisations.
 
     Args:
-        models: of one architecture; moved to the device.
-        device: where.
+        models: Models of one architecture, which are moved to the device.
+        device: The device of the stacks.
         precision: None, or "bf16-mixed" for forward passes under autocast.
 
-    >>> stack = StackedModels([nn.Linear(3, 1) for _ in range(4)], torch.device("cpu"))
-    >>> stack.weights["weight"].shape, stack(torch.randn(4, 8, 3)).shape
-    (torch.Size([4, 1, 3]), torch.Size([4, 8, 1]))
+    Raises:
+        ValueError: The precision is neither of the two.
+
+    Example:
+        >>> stack = StackedModels([nn.Linear(3, 1) for _ in range(4)], torch.device("cpu"))
+        >>> stack.weights["weight"].shape, stack(torch.randn(4, 8, 3)).shape
+        (torch.Size([4, 1, 3]), torch.Size([4, 8, 1]))
     """
 
     def __init__(self, models: Sequence[nn.Module], device: torch.device, precision: str | None = None) -> None:
@@ -45,86 +49,96 @@ class StackedModels:
         self.skeleton = copy.deepcopy(models[0]).to("meta")
         self.skeleton.train()
         if self.mixed:
-            for part in self.skeleton.modules():
-                if isinstance(part, nn.modules.batchnorm._BatchNorm):
-                    part.register_forward_pre_hook(self._as_buffers)
-        self.weights, self.buffers = (cloned(stack) for stack in stack_module_state(list(models)))
-        self.trainable = [name for name, given in models[0].named_parameters() if given.requires_grad]
-        self.untried = True
+            for module in self.skeleton.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.register_forward_pre_hook(self._convert_to_buffer_dtype)
+        self.weights, self.buffers = (clone_stack(stack) for stack in stack_module_state(list(models)))
+        self.trainable = [name for name, weight in models[0].named_parameters() if weight.requires_grad]
+        self.first_call = True
 
     @property
     def members(self) -> int:
-        """How many there are."""
+        """The number of members."""
         return len(next(iter(self.weights.values())))
 
     @property
-    def learning(self) -> list[Tensor]:
+    def trainable_weights(self) -> list[Tensor]:
         """The stacked weights that are trained."""
         return [self.weights[name] for name in self.trainable]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Each member's logits of its own inputs; of models that cannot be stacked, what to do instead."""
-        if not self.untried:
-            return self._all(x)
+        """Return each member's logits for its own inputs; the first call reports models that cannot be stacked."""
+        if not self.first_call:
+            return self._forward(x)
         try:
-            logits = self._all(x)
+            logits = self._forward(x)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             kind = type(self.skeleton).__name__
             raise InvalidStateError(
-                f"a {kind} cannot be trained as one of a population, whose members run under torch.vmap; {ALONE}. The "
-                f"reason: {error}"
+                f"a {kind} cannot be trained as a member of a population, whose members run under torch.vmap; {ALONE}. "
+                f"The reason: {error}"
             ) from error
-        self.untried = False
+        self.first_call = False
         return logits
 
     @torch.no_grad()
-    def evaluated(self, x: Tensor, numbers: Tensor, shared: bool) -> Tensor:
-        """Each member's logits in eval mode of its row of samples, numbers into ``x``; ``shared`` rows are the same."""
+    def evaluate(self, x: Tensor, numbers: Tensor, shared: bool) -> Tensor:
+        """Compute logits in eval mode.
+
+        Args:
+            x: The inputs of all samples.
+            numbers: For each member, one row of sample numbers.
+            shared: Whether all rows are the same.
+
+        Returns:
+            One row of logits per member.
+        """
         self.skeleton.eval()
-        found = []
-        for part in torch.split(numbers, self._at_once(x[0], self.members), dim=1):
-            found.append(self._all(x[part[0] if shared else part], shared))
+        logits = []
+        for part in torch.split(numbers, self._samples_at_once(x[0], self.members), dim=1):
+            logits.append(self._forward(x[part[0] if shared else part], shared))
         self.skeleton.train()
-        return torch.cat(found, dim=1)
+        return torch.cat(logits, dim=1)
 
     @torch.no_grad()
     def outputs(self, rows: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The logits, in eval mode, of these members; inputs of unequal length are filled up for the while."""
-        weights, buffers = rows_of(self.weights, rows), rows_of(self.buffers, rows)
-        lengths, found = [len(x) for x in inputs], []
-        many = self._at_once(inputs[0][0], len(rows))
+        """Return the logits of these members in eval mode; shorter inputs are padded meanwhile."""
+        weights, buffers = select_rows(self.weights, rows), select_rows(self.buffers, rows)
+        lengths, logits = [len(x) for x in inputs], []
+        size = self._samples_at_once(inputs[0][0], len(rows))
         self.skeleton.eval()
-        for first in range(0, max(lengths), many):
-            part = pad_sequence([x[first : first + many] for x in inputs], batch_first=True).to(self.device)
-            found.append(vmap(self._one)(weights, buffers, part))
+        for start in range(0, max(lengths), size):
+            part = pad_sequence([x[start : start + size] for x in inputs], batch_first=True).to(self.device)
+            logits.append(vmap(self._forward_member)(weights, buffers, part))
         self.skeleton.train()
-        return [mine[:length] for mine, length in zip(torch.cat(found, dim=1), lengths, strict=True)]
+        return [padded[:length] for padded, length in zip(torch.cat(logits, dim=1), lengths, strict=True)]
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these members alone."""
-        self.weights = {name: given.detach()[rows] for name, given in self.weights.items()}
-        self.buffers = rows_of(self.buffers, rows)
+        """Keep these members only."""
+        self.weights = {name: weight.detach()[rows] for name, weight in self.weights.items()}
+        self.buffers = select_rows(self.buffers, rows)
 
-    def _at_once(self, sample: Tensor, members: int) -> int:
-        """How many samples of each member are evaluated at once: fewer of large ones."""
-        return max(1, min(SAMPLES_AT_ONCE, EVALUATED // max(1, members * sample.numel())))
+    def _samples_at_once(self, sample: Tensor, members: int) -> int:
+        """Return how many samples per member are evaluated in one pass; fewer if the samples are large."""
+        return max(1, min(SAMPLES_AT_ONCE, VALUES_AT_ONCE // max(1, members * sample.numel())))
 
-    def _as_buffers(self, norm: nn.Module, given: tuple[Tensor]) -> tuple[Tensor]:
-        """What a batch norm is given, in the type of its buffers: torch.vmap on a GPU refuses another."""
-        kept = norm.running_mean
-        return (given[0].to(kept.dtype),) if isinstance(kept, Tensor) and self.members > 1 else given
+    def _convert_to_buffer_dtype(self, norm: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        """Convert the input of a batch norm to the type of its buffers; torch.vmap on a GPU refuses other types."""
+        mean = norm.running_mean
+        return (inputs[0].to(mean.dtype),) if isinstance(mean, Tensor) and self.members > 1 else inputs
 
-    def _all(self, x: Tensor, shared: bool = False) -> Tensor:
-        """All members' logits; one alone needs no vmap, whose layers are not torch's fastest."""
+    def _forward(self, x: Tensor, shared: bool = False) -> Tensor:
+        """Return the logits of all members; a single member runs without vmap, which is faster."""
         if self.members == 1:
-            return self._one(rows_of(self.weights, 0), rows_of(self.buffers, 0), x if shared else x[0]).unsqueeze(0)
+            weights, buffers = select_rows(self.weights, 0), select_rows(self.buffers, 0)
+            return self._forward_member(weights, buffers, x if shared else x[0]).unsqueeze(0)
         axes = (0, 0, None if shared else 0)
-        logits: Tensor = vmap(self._one, axes, randomness="different")(self.weights, self.buffers, x)
+        logits: Tensor = vmap(self._forward_member, axes, randomness="different")(self.weights, self.buffers, x)
         return logits
 
-    def _one(self, weights: Stack, buffers: Stack, x: Tensor) -> Tensor:
+    def _forward_member(self, weights: Stack, buffers: Stack, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, torch.bfloat16) if self.mixed else nullcontext():
             logits: Tensor = functional_call(self.skeleton, {**weights, **buffers}, (x,))
         return logits.to(torch.get_default_dtype()) if self.mixed else logits

@@ -1,4 +1,4 @@
-"""One loss for all members of a population, each with a state of its own: buffers stacked, the loss under vmap."""
+"""One loss for all members of a population: its buffers are stacked, one row per member, and it runs under vmap."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from metricfit.constraints import AugmentedLagrangian, FunctionConstraint
 from metricfit.losses.calling import OPTIONAL_ARGUMENTS, accepted_arguments
 from metricfit.losses.combine import Mix
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine.stacked_tensors import Stack, Stacked, moved, rows_of
+from metricfit.train.engine.stacked_tensors import Stack, StackedBatch, move_stack, select_rows
 from metricfit.train.stage import Objective
 
 
 class StackedObjective:
-    """Each member's loss, as if every member had a copy of it to itself.
+    """Computes each member's loss, as if every member had its own copy of the loss.
 
-    What a loss learns (multipliers, a memory, how far a step has come) is in its buffers. ``state`` holds them stacked,
-    one row a member, and for each call the one loss is lent a member's row. It is None until the first batch, since
-    some losses make buffers at their first use. From then on its tensors stay where they are and change in place, as a
-    captured CUDA graph needs them to; only ``keep`` and ``load`` put others there.
+    The state of a loss (multipliers, running counts, the position of annealed steps) is in its buffers. ``state`` holds
+    them stacked, one row per member, and each call lends a member's row to the loss. ``state`` is None until the first
+    batch, because some losses create buffers at their first use. After that its tensors keep their memory and change
+    in place, which a captured CUDA graph relies on; only ``keep`` and ``load`` replace them.
 
     Args:
-        loss: copied, so that it is left as it was.
-        device: where.
+        loss: The loss, which is copied.
+        device: The device of the state.
 
-    >>> from metricfit.losses import MetricLoss
-    >>> objective = StackedObjective(MetricLoss("f1"), torch.device("cpu"))
-    >>> logits, y = torch.tensor([[9.0, -9.0], [9.0, 9.0]]), torch.tensor([[1, 0], [1, 0]])
-    >>> objective(logits, Stacked(None, y, lengths=(2, 2))).round(decimals=3)
-    tensor([0.0000, 0.3330])
+    Example:
+        >>> from metricfit.losses import MetricLoss
+        >>> objective = StackedObjective(MetricLoss("f1"), torch.device("cpu"))
+        >>> logits, y = torch.tensor([[9.0, -9.0], [9.0, 9.0]]), torch.tensor([[1, 0], [1, 0]])
+        >>> objective(logits, StackedBatch(None, y, lengths=(2, 2))).round(decimals=3)
+        tensor([0.0000, 0.3330])
     """
 
     def __init__(self, loss: nn.Module, device: torch.device) -> None:
@@ -44,66 +45,66 @@ class StackedObjective:
         self.loss = copy.deepcopy(loss).to(device).train()
         self.objective = Objective(self.loss)
         self.methods = _Methods(self.loss)
-        self.weighs_all = weighs_all(self.loss)
+        self.ignores_zero_weights = ignores_zero_weights(self.loss)
         self.state: Stack | None = None
 
-    def masked(self, batch: Stacked) -> Stacked:
-        """Batches that differ in length as alike, their filling of weight 0, if the loss heeds weights."""
-        if batch.alike or not self.weighs_all:
+    def weigh_padding(self, batch: StackedBatch) -> StackedBatch:
+        """Give the padding weight 0, so that all lengths are equal, if the loss ignores samples of weight 0."""
+        if batch.equal_lengths or not self.ignores_zero_weights:
             return batch
-        real = batch.real
-        weight = real.to(torch.get_default_dtype()) if batch.weight is None else batch.weight * real
+        mask = batch.is_sample
+        weight = mask.to(torch.get_default_dtype()) if batch.weight is None else batch.weight * mask
         return replace(batch, weight=weight, lengths=(max(batch.lengths),) * len(batch.lengths))
 
-    def __call__(self, logits: Tensor, batch: Stacked) -> Tensor:
-        """Each member's loss; where batches differ in length, that of its own samples alone."""
-        batch = self.masked(batch)
+    def __call__(self, logits: Tensor, batch: StackedBatch) -> Tensor:
+        """Return each member's loss on its own samples, without the padding."""
+        batch = self.weigh_padding(batch)
         if self.state is None:
-            self.state = self._made(logits, batch)
-        return self._losses(self.state, "forward", logits, batch)
+            self.state = self._initial_state(logits, batch)
+        return self._compute_losses(self.state, "forward", logits, batch)
 
-    def _losses(self, stack: Stack, method: str, logits: Tensor, batch: Stacked) -> Tensor:
-        """Each member's loss by this method."""
-        if not batch.alike:
+    def _compute_losses(self, stack: Stack, method: str, logits: Tensor, batch: StackedBatch) -> Tensor:
+        """Compute each member's loss by calling this method of the loss."""
+        if not batch.equal_lengths:
             members = range(len(batch.lengths))
-            return torch.stack([self._of_member(at, stack, method, logits, batch) for at in members])
-        extra = {name: part for name in OPTIONAL_ARGUMENTS if (part := getattr(batch, name)) is not None}
+            return torch.stack([self._compute_loss(member, stack, method, logits, batch) for member in members])
+        optional = _optional_arguments(batch)
 
-        def of_member(state: Stack, logits: Tensor, y: Tensor, *rest: Tensor) -> Tensor:
-            mine = Batch(None, y, **dict(zip(extra, rest, strict=True)))
-            return self.objective.of(self._bound(state, method), logits, mine)
+        def compute(state: Stack, logits: Tensor, y: Tensor, *arguments: Tensor) -> Tensor:
+            member_batch = Batch(None, y, **dict(zip(optional, arguments, strict=True)))
+            return self.objective.call(self._bind(state, method), logits, member_batch)
 
-        losses: Tensor = vmap(of_member, randomness="different")(stack, logits, batch.y, *extra.values())
+        losses: Tensor = vmap(compute, randomness="different")(stack, logits, batch.y, *optional.values())
         return losses
 
-    def compared(self, logits: Tensor, batch: Stacked) -> Tensor:
-        """Each member's loss in eval mode, by a measure that is the same in all epochs of a stage."""
-        batch, method = self.masked(batch), self.objective.comparison
+    def comparable(self, logits: Tensor, batch: StackedBatch) -> Tensor:
+        """Return each member's loss in eval mode, in a form that is the same in all epochs of a stage."""
+        batch, method = self.weigh_padding(batch), self.objective.comparison
         state = self.state
         if state is None and method == "forward":
-            state = self.state = self._made(logits, batch)
+            state = self.state = self._initial_state(logits, batch)
         annealed = [f"{_Methods.PREFIX}{name}.a" for name in self.objective.annealed()] if state else []
-        before = {name: state[name].clone() for name in annealed} if state else {}
+        positions = {name: state[name].clone() for name in annealed} if state else {}
         self.loss.eval()
         try:
-            with self.objective.finally_annealed():
-                for name in before:
+            with self.objective.annealed_to_end():
+                for name in positions:
                     state[name].fill_(1.0)  # type: ignore[index]
-                return self._losses(state or {}, method, logits, batch)
+                return self._compute_losses(state or {}, method, logits, batch)
         finally:
             self.loss.train()
-            for name, a in before.items():
-                state[name].copy_(a)  # type: ignore[index]
+            for name, position in positions.items():
+                state[name].copy_(position)  # type: ignore[index]
 
     def update(self) -> None:
-        """At the end of an epoch: move each member's multipliers."""
+        """Move each member's multipliers, at the end of an epoch."""
         if self.state and hasattr(self.loss, "update"):
-            self._each(self.state, "update")
+            self._call_for_all(self.state, "update")
 
     def observe(self, values: Sequence[float]) -> None:
-        """After validation: tell each member's objective its value, of which higher is better."""
+        """Pass each member's value to its objective after validation; higher is better."""
         if self.state and hasattr(self.loss, "observe"):
-            self._each(self.state, "observe", torch.tensor(values, dtype=torch.float64, device=self.device))
+            self._call_for_all(self.state, "observe", torch.tensor(values, dtype=torch.float64, device=self.device))
 
     def anneal(self, fraction: float) -> None:
         """Advance the annealed steps of all members."""
@@ -113,74 +114,85 @@ class StackedObjective:
                 self.state[f"{_Methods.PREFIX}{name}.a"].fill_(fraction)
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these members alone."""
+        """Keep these members only."""
         if self.state is not None:
-            self.state = rows_of(self.state, rows)
+            self.state = select_rows(self.state, rows)
 
-    def learned(self, row: int) -> Stack | None:
-        """A copy of what a member's objective has learned, by the loss's own names; None before the first batch."""
+    def copy_state(self, row: int) -> Stack | None:
+        """Copy the state of a member's loss, with the loss's own names; None before the first batch."""
         if self.state is None:
             return None
-        return {name.removeprefix(_Methods.PREFIX): given[row].clone() for name, given in self.state.items()}
+        return {name.removeprefix(_Methods.PREFIX): buffer[row].clone() for name, buffer in self.state.items()}
 
     def load(self, state: Stack | None) -> None:
-        """Go on from a ``state`` that was kept."""
-        self.state = None if state is None else moved(state, self.device)
-        if self.state is not None and all(map(len, self.state.values())):  # else no member's could stand for all
-            self.methods.load_state_dict(rows_of(self.state, 0))
+        """Continue from a ``state`` of a checkpoint."""
+        self.state = None if state is None else move_stack(state, self.device)
+        if self.state is not None and all(map(len, self.state.values())):  # at least one member is left
+            self.methods.load_state_dict(select_rows(self.state, 0))
 
-    def _made(self, logits: Tensor, batch: Stacked) -> Stack:
-        """The state at the start. A first call, of member 0 alone, makes the buffers that are made at first use."""
-        before = {name: given.clone() for name, given in self.methods.state_dict().items()}
-        one = Batch(
-            None,
-            batch.y[0],
-            **{name: part[0] for name in OPTIONAL_ARGUMENTS if (part := getattr(batch, name)) is not None},
-        )
-        self.objective(logits[0].detach(), one)
-        made = {name: before.get(name, torch.zeros_like(given)) for name, given in self.methods.state_dict().items()}
-        return {name: torch.stack([given] * len(batch.lengths)) for name, given in made.items()}
+    def _initial_state(self, logits: Tensor, batch: StackedBatch) -> Stack:
+        """Make the state at the start of training.
 
-    def _of_member(self, at: int, stack: Stack, method: str, logits: Tensor, batch: Stacked) -> Tensor:
-        """One member's loss, for objectives that would count samples of weight 0."""
-        state = rows_of(stack, at)  # views: what changes, changes there
-        real = at, slice(batch.lengths[at])
-        extra = {name: part[real] for name in OPTIONAL_ARGUMENTS if (part := getattr(batch, name)) is not None}
-        return self.objective.of(self._bound(state, method), logits[real], Batch(None, batch.y[real], **extra))
+        The loss is called once for member 0, because some losses create buffers at their first use.
+        """
+        initial = {name: buffer.clone() for name, buffer in self.methods.state_dict().items()}
+        arguments = {name: argument[0] for name, argument in _optional_arguments(batch).items()}
+        self.objective(logits[0].detach(), Batch(None, batch.y[0], **arguments))
+        created = self.methods.state_dict()
+        state = {name: initial.get(name, torch.zeros_like(buffer)) for name, buffer in created.items()}
+        return {name: torch.stack([buffer] * len(batch.lengths)) for name, buffer in state.items()}
 
-    def _each(self, stack: Stack, method: str, *args: Tensor) -> None:
-        def of_member(state: Stack, *args: Tensor) -> Tensor:
-            self._bound(state, method)(*args)
+    def _compute_loss(self, member: int, stack: Stack, method: str, logits: Tensor, batch: StackedBatch) -> Tensor:
+        """Compute one member's loss without its padding, for losses that would count samples of weight 0."""
+        state = select_rows(stack, member)  # views, so that changes reach the stack
+        samples = member, slice(batch.lengths[member])
+        arguments = {name: argument[samples] for name, argument in _optional_arguments(batch).items()}
+        member_batch = Batch(None, batch.y[samples], **arguments)
+        return self.objective.call(self._bind(state, method), logits[samples], member_batch)
+
+    def _call_for_all(self, stack: Stack, method: str, *args: Tensor) -> None:
+        """Call a method of the loss for each member."""
+
+        def call(state: Stack, *args: Tensor) -> Tensor:
+            self._bind(state, method)(*args)
             return torch.zeros(())
 
-        vmap(of_member)(stack, *args)
+        vmap(call)(stack, *args)
 
-    def _bound(self, state: Stack, method: str) -> Callable[..., Any]:
+    def _bind(self, state: Stack, method: str) -> Callable[..., Any]:
+        """Return a method of the loss that uses a member's state."""
         if not state:
             bound: Callable[..., Any] = getattr(self.loss, method)
             return bound
         return lambda *args, **kwargs: functional_call(self.methods, state, (method, *args), kwargs)
 
 
-def with_state(objective: nn.Module, state: Stack | None, device: torch.device | None = None) -> nn.Module:
-    """A copy of an objective that has learned this."""
-    made = copy.deepcopy(objective)
+def copy_with_state(objective: nn.Module, state: Stack | None, device: torch.device | None = None) -> nn.Module:
+    """Copy an objective and give the copy this state."""
+    copied = copy.deepcopy(objective)
     if state:
-        made.load_state_dict(state)
-    return made.to(device)
+        copied.load_state_dict(state)
+    return copied.to(device)
 
 
-def weighs_all(loss: nn.Module) -> bool:
-    """Whether a sample of weight 0 leaves no trace in a loss."""
+def ignores_zero_weights(loss: nn.Module) -> bool:
+    """Check whether a sample of weight 0 has no effect on a loss."""
     if isinstance(loss, Mix):
-        return all(map(weighs_all, loss.losses))
+        return all(map(ignores_zero_weights, loss.losses))
     if isinstance(loss, AugmentedLagrangian):
-        return weighs_all(loss.objective) and not any(isinstance(one, FunctionConstraint) for one in loss.constraints)
-    return accepted_arguments(loss).weight and not any(isinstance(part, TorchLoss) for part in loss.modules())
+        has_functions = any(isinstance(constraint, FunctionConstraint) for constraint in loss.constraints)
+        return ignores_zero_weights(loss.objective) and not has_functions
+    return accepted_arguments(loss).weight and not any(isinstance(module, TorchLoss) for module in loss.modules())
+
+
+def _optional_arguments(batch: StackedBatch) -> dict[str, Tensor]:
+    """Return the optional arguments of a loss that the batch has."""
+    arguments = {name: getattr(batch, name) for name in OPTIONAL_ARGUMENTS}
+    return {name: argument for name, argument in arguments.items() if argument is not None}
 
 
 class _Methods(nn.Module):
-    """Calls a loss's methods by name, so that functional_call can lend it a member's state for any of them."""
+    """Calls a loss's methods by name, so that functional_call can lend a member's state to any of them."""
 
     PREFIX = "loss."  # of the names in its state
 

@@ -1,4 +1,4 @@
-"""What members have side by side, along a first axis: tensors by name, and batches filled up to the longest."""
+"""Tensors of several members along a first axis: named tensors, and batches padded to the longest."""
 
 from __future__ import annotations
 
@@ -14,45 +14,51 @@ from metricfit.train.data.batches import Batch
 Stack = dict[str, Tensor]
 
 
-def rows_of(stack: Stack, rows: int | Sequence[int] | Tensor) -> Stack:
-    """These members' part; of one member, without the axis of members, and in place where the stack is."""
-    return {name: given[rows] for name, given in stack.items()}
+def select_rows(stack: Stack, rows: int | Sequence[int] | Tensor) -> Stack:
+    """Select members; a single number gives views of that member's tensors, without the axis of members."""
+    return {name: tensor[rows] for name, tensor in stack.items()}
 
 
-def cloned(stack: Stack) -> Stack:
-    """A copy without gradient."""
-    return {name: given.detach().clone() for name, given in stack.items()}
+def clone_stack(stack: Stack) -> Stack:
+    """Copy a stack, without gradients."""
+    return {name: tensor.detach().clone() for name, tensor in stack.items()}
 
 
-def moved(stack: Stack, device: torch.device) -> Stack:
-    """The same on a device."""
-    return {name: given.to(device) for name, given in stack.items()}
+def move_stack(stack: Stack, device: torch.device) -> Stack:
+    """Move a stack to a device."""
+    return {name: tensor.to(device) for name, tensor in stack.items()}
 
 
 @dataclass(frozen=True)
-class Stacked(Batch):
-    """The members' batches, an axis of members in front, filled up to the longest; ``lengths`` are their own."""
+class StackedBatch(Batch):
+    """The batches of several members, padded to the longest; ``lengths`` are their lengths without the padding."""
 
     lengths: tuple[int, ...] = ()
 
     @property
-    def alike(self) -> bool:
-        """Whether all are of one length."""
+    def equal_lengths(self) -> bool:
+        """Whether all members' batches have the same length."""
         return min(self.lengths) == max(self.lengths)
 
     @property
-    def real(self) -> Tensor:
-        """Which samples are the members' own."""
+    def is_sample(self) -> Tensor:
+        """A mask that is False where the batch is padded."""
         device = self.y.device
         return torch.arange(self.y.shape[1], device=device) < torch.tensor(self.lengths, device=device).unsqueeze(1)
 
 
-def filled(positions: Sequence[Tensor]) -> tuple[Tensor, tuple[int, ...]]:
-    """Rows of positions among a member's own samples, filled up with its first to the length of the longest, and how
-    long they were.
+def pad_positions(positions: Sequence[Tensor]) -> tuple[Tensor, tuple[int, ...]]:
+    """Pad rows of sample positions with position 0 to the length of the longest.
 
-    >>> filled([torch.tensor([2, 1]), torch.tensor([1])])
-    (tensor([[2, 1],
-            [1, 0]]), (2, 1))
+    Args:
+        positions: For each member, positions among its samples.
+
+    Returns:
+        The padded rows, and their lengths before.
+
+    Example:
+        >>> pad_positions([torch.tensor([2, 1]), torch.tensor([1])])
+        (tensor([[2, 1],
+                [1, 0]]), (2, 1))
     """
-    return pad_sequence(list(positions), batch_first=True), tuple(len(each) for each in positions)
+    return pad_sequence(list(positions), batch_first=True), tuple(map(len, positions))
