@@ -1,26 +1,22 @@
-"""Offsets of several classes: one number per class, added to the logits before the argmax, chosen for a metric.
-
-The offsets are found by coordinate ascent. With the other offsets fixed, sample i is assigned to class k as soon as
-the offset of k exceeds d_i = max_{j != k}(z_ij + o_j) - z_ik. Sorting the d_i and summing in that order gives the
-counts for every choice of the offset, so each coordinate step is exact. It takes O(n log n + n c).
-"""
+"""Offsets of several classes: one number per class, added to the logits before the argmax, chosen for a metric."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING, exact_dtype
+from metricfit.core.numerics import exact_dtype
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.offset_search import OffsetProblem, search_offsets
 from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Formula, Metric, get_metric
 
-#: Maximum number of counts that are held in memory at a time: candidates times classes.
-CANDIDATES_TIMES_CLASSES = 2**22
+#: What the sum of the class shares of a row can differ from 1 by because of rounding.
+SHARES_ROUNDING = 1e-4
 
 
 class BestOffsets(NamedTuple):
@@ -46,13 +42,14 @@ def best_offsets(
 ) -> BestOffsets:
     """Find offsets that improve a metric of the multiclass decisions ``argmax(logits + offsets)``.
 
-    The search starts from offsets of 0 and changes one class at a time until a round brings no improvement. The value
-    is never worse than that of the plain argmax, and no change of a single offset improves it further. Use data that
-    the model was not trained on.
+    The search starts from several offsets and changes one class at a time until a round brings no improvement. The
+    value is never worse than that of the plain argmax, and no change of a single offset improves it further. Use data
+    that the model was not trained on.
 
     Args:
         logits: Logits ``(n, c)`` of at least two classes.
-        target: Class numbers ``(n,)``.
+        target: Class numbers ``(n,)``; or class shares ``(n, c)`` that sum to 1. With the probabilities of a calibrated
+            model as shares, the value is that of the expected counts (the plug-in rule).
         metric: A metric, its name or a function of Counts.
         average: "macro", "micro" or "weighted".
         weight: One weight per sample.
@@ -69,70 +66,9 @@ def best_offsets(
         >>> best_offsets(logits, torch.tensor([1, 1, 0, 0]), "f1").value
         1.0
     """
-    chosen = get_metric(metric)
-    z, y, w = _check_inputs(logits, target, weight, average)
-    offsets = torch.zeros(z.shape[1], dtype=torch.promote_types(z.dtype, torch.float32), device=z.device)
-    sign = -1.0 if chosen.minimize else 1.0
-    best = _value(z.argmax(1), y, w, z.shape[1], chosen, average)
-    for _ in range(rounds):
-        before = best
-        for k in range(z.shape[1]):
-            tried = offsets.clone()
-            tried[k] += _best_offset((z + offsets).to(exact_dtype(z.device)), k, y, w, chosen, average)
-            value = _value((z + tried).argmax(1), y, w, z.shape[1], chosen, average)
-            if sign * (value - best) > ROUNDING:
-                offsets, best = tried, value
-        if best == before:
-            break
-    return BestOffsets(offsets, best)
-
-
-def _best_offset(z: Tensor, k: int, y: Tensor, w: Tensor, metric: Metric, average: ScalarAverage) -> float:
-    """Return the best change of the offset of class k."""
-    others = z.clone()
-    others[:, k] = -torch.inf
-    highest_other, other_class = others.max(1)
-    d, order = torch.sort(highest_other - z[:, k])
-    other_class, true, weights = other_class[order], y[order], w[order]
-    last_of_ties = torch.cat([d[1:] != d[:-1], torch.ones_like(d[:1], dtype=torch.bool)])
-    best_position = -1
-    start = Counts.from_labels(other_class, true, num_classes=z.shape[1], weight=weights)
-    tp, predicted = start.tp, start.predicted
-    rows = max(1, CANDIDATES_TIMES_CLASSES // z.shape[1])
-    sign = -1.0 if metric.minimize else 1.0
-    best = sign * float(averaged(metric, start, average))
-    for first in range(0, len(d), rows):
-        chunk = slice(first, first + rows)
-        moved = torch.zeros(len(d[chunk]), z.shape[1], dtype=tp.dtype, device=z.device)
-        gained = moved.clone()
-        position = torch.arange(len(moved), device=z.device)
-        moved[position, other_class[chunk]] -= weights[chunk]
-        moved[:, k] += weights[chunk]
-        gained[position, true[chunk]] -= weights[chunk] * (other_class[chunk] == true[chunk])
-        gained[:, k] += weights[chunk] * (true[chunk] == k)
-        all_predicted, all_tp = predicted + moved.cumsum(0), tp + gained.cumsum(0)
-        predicted, tp = all_predicted[-1], all_tp[-1]
-        values = sign * averaged(metric, _counts(all_tp, all_predicted, start), average)
-        values = torch.where(last_of_ties[chunk], values, -torch.inf)
-        highest = int(values.argmax())
-        if float(values[highest]) > best:
-            best, best_position = float(values[highest]), first + highest
-    if best_position < 0:
-        return float(d[0]) - 1.0
-    if best_position + 1 == len(d):
-        return float(d[-1]) + 1.0
-    return float(d[best_position] + d[best_position + 1]) / 2
-
-
-def _counts(tp: Tensor, predicted: Tensor, like: Counts) -> Counts:
-    """Return counts from sums; differences that are only rounding errors become 0."""
-    positives, n = like.positives, like.n
-    cells = (tp, predicted - tp, positives - tp, n - predicted - positives + tp)
-    return Counts(*(torch.where(cell > ROUNDING * n, cell, 0.0) for cell in cells), exclusive=True)
-
-
-def _value(decided: Tensor, y: Tensor, w: Tensor, classes: int, metric: Metric, average: ScalarAverage) -> float:
-    return float(averaged(metric, Counts.from_labels(decided, y, num_classes=classes, weight=w), average))
+    z, shares, w = _check_inputs(logits, target, weight, average)
+    found = search_offsets(OffsetProblem(z, shares, w, get_metric(metric), average), rounds)
+    return BestOffsets(*found)
 
 
 def _check_inputs(
@@ -143,14 +79,30 @@ def _check_inputs(
             f"best_offsets maximises one number: average must be 'macro', 'micro' or 'weighted', got {quote(average)}"
         )
     z, y = (torch.as_tensor(values).detach() for values in (logits, target))
-    if z.dim() != 2 or z.shape[1] < 2 or y.shape != z.shape[:1] or len(y) == 0:
+    if z.dim() != 2 or z.shape[1] < 2 or y.shape not in (z.shape[:1], z.shape) or len(y) == 0:
         raise InvalidValueError(
-            f"best_offsets needs logits (n, c) and labels (n,), got {tuple(z.shape)} and {tuple(y.shape)}"
+            "best_offsets needs logits (n, c) and labels (n,) or class shares (n, c), got "
+            f"{tuple(z.shape)} and {tuple(y.shape)}"
         )
     if not bool(z.isfinite().all()):
         raise InvalidValueError(f"{int((~z.isfinite()).sum())} of {z.numel()} logits are NaN or infinite")
-    if y.is_floating_point() and bool((y != y.round()).any()):
-        raise InvalidValueError("the target must contain class numbers, got fractions")
     exact = exact_dtype(z.device)
-    w = torch.ones_like(y, dtype=exact) if weight is None else torch.as_tensor(weight).to(exact)
-    return z, y.long(), w
+    w = torch.ones(len(z), dtype=exact, device=z.device) if weight is None else torch.as_tensor(weight).to(z.device)
+    if w.shape != z.shape[:1] or not bool(((w >= 0) & (w < math.inf)).all()) or not bool((w > 0).any()):
+        raise InvalidValueError("weights must be one finite number of at least 0 per row, and not all 0")
+    return z, _as_shares(y.to(z.device), z.shape[1]).to(exact), w.to(exact)
+
+
+def _as_shares(target: Tensor, classes: int) -> Tensor:
+    """Return the share of each class in each row, 1 and 0 for class numbers."""
+    if target.dim() == 2:
+        if bool((target < 0).any()) or bool(((target.sum(1) - 1).abs() > SHARES_ROUNDING).any()):
+            raise InvalidValueError("class shares (n, c) must be at least 0 and sum to 1 in each row")
+        return target
+    if target.is_floating_point() and bool((target != target.round()).any()):
+        raise InvalidValueError("the target must contain class numbers, got fractions")
+    if not bool(((target >= 0) & (target < classes)).all()):
+        raise InvalidValueError(
+            f"target labels must lie in 0..{classes - 1}, got {int(target.min())} to {int(target.max())}"
+        )
+    return one_hot(target.long(), classes)

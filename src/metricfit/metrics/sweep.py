@@ -38,24 +38,52 @@ def sweep(
 ) -> Sweep:
     """Return the counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
     s, y, w = checked(scores, target, weight)
-    exact = exact_dtype(s.device)
-    falling, order = torch.sort(s, descending=True)
-    y = y[order].to(exact)
-    tp = y.cumsum(0) if w is None else (w[order] * y).cumsum(0)
-    fp = torch.arange(1, len(y) + 1, dtype=exact, device=y.device) - tp if w is None else (w[order] * (1 - y)).cumsum(0)
+    swept = _sum_by_threshold(s, y.to(exact_dtype(s.device)), w)
+    positives, negatives = float(swept.counts.tp[-1]), float(swept.counts.fp[-1])
+    if both_classes_for and (positives == 0 or negatives == 0):
+        only = "positives" if negatives == 0 else "negatives"
+        raise InvalidValueError(f"{both_classes_for} needs positives and negatives, but target holds only {only}")
+    if positives_for and positives == 0:
+        raise InvalidValueError(f"{positives_for} needs positives, but target holds none")
+    return swept
+
+
+def expected_sweep(logits: Array, weight: Array | None) -> Sweep:
+    """Return the expected counts at infinity and at each distinct logit, falling, if the logits are calibrated.
+
+    A row with the probability p counts as p of a positive and 1 - p of a negative. The labels do not matter, so the
+    counts vary less from sample to sample than those of ``sweep``.
+
+    Args:
+        logits: One calibrated logit per sample.
+        weight: One weight per sample, or None.
+
+    Returns:
+        Decreasing thresholds of the logits and the counts ``(m + 1, 1)`` at each.
+
+    Example:
+        >>> expected_sweep([0.0, 0.0], None).counts.fn.squeeze(-1)
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    scores = column(logits, "logits")
+    z, _, w = checked(scores, torch.zeros(len(scores)), weight)
+    return _sum_by_threshold(z, torch.sigmoid(z.to(exact_dtype(z.device))), w)
+
+
+def _sum_by_threshold(scores: Tensor, share: Tensor, weight: Tensor | None) -> Sweep:
+    """Sum the positive share of each row, and the rest of the row, above each threshold."""
+    exact = share.dtype
+    falling, order = torch.sort(scores, descending=True)
+    y, w = share[order], None if weight is None else weight[order]
+    tp = y.cumsum(0) if w is None else (w * y).cumsum(0)
+    fp = torch.arange(1, len(y) + 1, dtype=exact, device=y.device) - tp if w is None else (w * (1 - y)).cumsum(0)
     last_of_ties = falling[1:] != falling[:-1]
     if not bool(last_of_ties.all()):
         kept = torch.cat([last_of_ties, last_of_ties.new_ones(1)])
         falling, tp, fp = falling[kept], tp[kept], fp[kept]
     tp, fp = (torch.cat([sums.new_zeros(1), sums]).unsqueeze(-1) for sums in (tp, fp))
-    positives, negatives = tp[-1], fp[-1]
-    if both_classes_for and (float(positives) == 0 or float(negatives) == 0):
-        only = "positives" if float(negatives) == 0 else "negatives"
-        raise InvalidValueError(f"{both_classes_for} needs positives and negatives, but target holds only {only}")
-    if positives_for and float(positives) == 0:
-        raise InvalidValueError(f"{positives_for} needs positives, but target holds none")
     thresholds = torch.cat([falling.new_full((1,), math.inf, dtype=exact), falling.to(exact)])
-    return Sweep(thresholds, Counts(tp, fp, positives - tp, negatives - fp))
+    return Sweep(thresholds, Counts(tp, fp, tp[-1] - tp, fp[-1] - fp))
 
 
 def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -1,0 +1,218 @@
+"""The search for offsets: coordinate ascent from several starts, on true labels or on class probabilities.
+
+With the other offsets fixed, row i is assigned to class k as soon as the offset of k has grown by more than
+g_i = max_{j != k}(z_ij + o_j) - (z_ik + o_k). Sorting the g_i and summing in that order gives the counts for every
+choice of this one offset. Each row carries a share of each class: 1 and 0 for a true label, or the probabilities of a
+calibrated model, and the counts are then expected counts.
+
+Coordinate ascent stops where no change of a single offset helps, which need not be the best place. So it runs from
+several starts, coarsely: on at most 8,192 rows, with about 256 candidates per offset and then all candidates next to
+the best of these. All starts run for one round, and the plain argmax and the best of the others for some more. The best
+result is improved further on all rows, over all candidates (up to 65,536 divided by the number of classes, and then all
+next to the best of these). A step costs O(n log n + n c).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import ROUNDING
+from metricfit.core.types import ScalarAverage
+from metricfit.metrics.average import averaged
+from metricfit.metrics.metric import Metric
+
+#: Maximum number of counts that are held in memory at a time: candidates times classes.
+CANDIDATES_TIMES_CLASSES = 2**22
+#: Number of candidates per offset in the coarse search; number of candidates times classes in the fine search.
+COARSE_CANDIDATES, FINE_CANDIDATES_TIMES_CLASSES = 256, 2**16
+#: Maximum number of rows in the coarse search.
+COARSE_ROWS = 8192
+#: Number of random starts beside the plain argmax and equal class shares.
+RANDOM_STARTS = 4
+#: Number of starts that are followed beyond the first round, and for how many rounds.
+FOLLOWED_STARTS, FOLLOWED_ROUNDS = 3, 3
+
+
+class Found(NamedTuple):
+    """Offsets and the value of the metric with them."""
+
+    offsets: Tensor
+    value: float
+
+
+class OffsetProblem:
+    """Rows to decide, and the metric to maximise.
+
+    Args:
+        logits: Logits ``(n, c)``.
+        shares: The share of each class in each row, ``(n, c)``, in the type in which counts are exact.
+        weight: One weight per row.
+        metric: The metric.
+        average: The average over the classes.
+    """
+
+    def __init__(self, logits: Tensor, shares: Tensor, weight: Tensor, metric: Metric, average: ScalarAverage) -> None:
+        self.logits, self.weight, self.metric, self.average = logits, weight, metric, average
+        self.exact = logits.to(shares.dtype)
+        self.given_shares, self.shares = shares, shares * weight[:, None]
+        self.positives, self.n = self.shares.sum(0), weight.sum()
+        self.classes = logits.shape[1]
+        self.sign = -1.0 if metric.minimize else 1.0
+
+    def draw(self, rows: int, seed: int) -> OffsetProblem:
+        """Return the problem itself if it has at most this number of rows, and otherwise a random part of it."""
+        if len(self.weight) <= rows:
+            return self
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(len(self.weight), generator=generator)[:rows].to(self.weight.device)
+        shares = self.given_shares[drawn]
+        return OffsetProblem(self.logits[drawn], shares, self.weight[drawn], self.metric, self.average)
+
+    def value(self, decided: Tensor) -> float:
+        """Return the value of the metric for these decisions."""
+        zeros = torch.zeros_like(self.positives)
+        tp = zeros.index_add(0, decided, self.shares.gather(1, decided[:, None]).squeeze(1))
+        return float(self.values(tp, zeros.index_add(0, decided, self.weight)))
+
+    def values(self, tp: Tensor, predicted: Tensor) -> Tensor:
+        """Return the metric of counts; differences of sums that are only rounding errors become 0."""
+        cells = (tp, predicted - tp, self.positives - tp, self.n - predicted - self.positives + tp)
+        counts = Counts(*(torch.where(cell > ROUNDING * self.n, cell, 0.0) for cell in cells), exclusive=True)
+        return averaged(self.metric, counts, self.average)
+
+
+def search_offsets(problem: OffsetProblem, rounds: int, seed: int = 0) -> Found:
+    """Find offsets that no change of a single offset improves, from the best of several starts.
+
+    Args:
+        problem: The rows and the metric.
+        rounds: Maximum number of rounds through the classes.
+        seed: The seed of the random starts.
+
+    Returns:
+        The offsets, in at least float32, and the value of ``argmax(logits + offsets)``; never worse than the argmax.
+    """
+    dtype = torch.promote_types(problem.logits.dtype, torch.float32)
+    zeros = problem.logits.new_zeros(problem.classes, dtype=dtype)
+    best = Found(zeros, problem.value(problem.logits.argmax(1)))
+    few_rows = problem.draw(COARSE_ROWS, seed)
+    plain, *others = (_ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in _starts(few_rows, seed))
+    others.sort(key=lambda found: -problem.sign * found.value)
+    for followed in [plain, *others[: FOLLOWED_STARTS - 1]]:
+        offsets = _ascend(few_rows, followed.offsets, FOLLOWED_ROUNDS, COARSE_CANDIDATES).offsets.to(dtype)
+        value = problem.value((problem.logits + offsets).argmax(1))
+        if problem.sign * (value - best.value) > ROUNDING:
+            best = Found(offsets, value)
+    return _ascend(problem, best.offsets, rounds, max(2, FINE_CANDIDATES_TIMES_CLASSES // problem.classes))
+
+
+def _starts(problem: OffsetProblem, seed: int) -> list[Tensor]:
+    """Return offsets to start from: none, those that give the classes equal shares, and random ones."""
+    prior = problem.positives / problem.n
+    balanced = -prior.clamp(min=1e-6).log()
+    gaps = problem.exact - problem.exact.mean(1, keepdim=True)
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(RANDOM_STARTS, problem.classes, generator=generator, dtype=torch.float64)
+    noise = noise.to(gaps) * gaps.std(0, correction=0)
+    return [torch.zeros_like(balanced), balanced, *(noise + 0.5 * balanced)]
+
+
+def _ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int) -> Found:
+    """Improve one offset after the other until a round brings no improvement."""
+    offsets = start
+    best = problem.value((problem.logits + offsets).argmax(1))
+    for _ in range(rounds):
+        before = best
+        for k in range(problem.classes):
+            tried = offsets.clone()
+            tried[k] += _Line(problem, offsets, k).best_change(candidates)
+            value = problem.value((problem.logits + tried).argmax(1))
+            if problem.sign * (value - best) > ROUNDING:
+                offsets, best = tried, value
+        if best == before:
+            break
+    return Found(offsets, best)
+
+
+class _Line:
+    """All changes of the offset of class k: the rows in the order in which they are assigned to it."""
+
+    def __init__(self, problem: OffsetProblem, offsets: Tensor, k: int) -> None:
+        self.problem, self.k = problem, k
+        z = problem.exact + offsets
+        own = z[:, k].clone()
+        z[:, k] = -torch.inf
+        highest, other = z.max(1)
+        gaps, order = torch.sort(highest - own)
+        self.other, self.weight = other[order], problem.weight[order]
+        self.gained = problem.shares[:, k][order]
+        self.lost = problem.shares.gather(1, other[:, None]).squeeze(1)[order]
+        first_of_ties = torch.cat([gaps.new_ones(1, dtype=torch.bool), gaps[1:] != gaps[:-1]])
+        self.gap_number = first_of_ties.cumsum(0) - 1  # ties have one number
+        self.first_row = first_of_ties.nonzero().squeeze(1)
+        self.gaps = gaps[self.first_row]
+
+    def best_change(self, candidates: int) -> float:
+        """Return the best change of the offset over about this number of candidates, and all next to the best."""
+        zeros = torch.zeros_like(self.problem.positives)
+        tp, predicted = zeros.index_add(0, self.other, self.lost), zeros.index_add(0, self.other, self.weight)
+        distinct = len(self.gaps)
+        stride = max(1, distinct // candidates)
+        best, number = self._best_of(tp, predicted, 0, distinct, stride)
+        if stride > 1:
+            first = max(0, number - stride)
+            tp, predicted = self._after(tp, predicted, 0, first)
+            refined, nearby = self._best_of(tp, predicted, first, min(distinct, number + stride), 1)
+            number = nearby if refined > best else number
+        if number == 0:
+            return float(self.gaps[0]) - 1.0
+        if number == distinct:
+            return float(self.gaps[-1]) + 1.0
+        return float(self.gaps[number - 1] + self.gaps[number]) / 2
+
+    def _best_of(self, tp: Tensor, predicted: Tensor, first: int, last: int, stride: int) -> tuple[float, int]:
+        """Return the best value, and the number of distinct gaps that are passed there, from ``first`` to ``last``.
+
+        Args:
+            tp: True positives where ``first`` gaps are passed.
+            predicted: Predicted rows there.
+            first: The lowest number of gaps.
+            last: The highest number of gaps.
+            stride: Every how many gaps there is a candidate.
+        """
+        problem = self.problem
+        best, number = float(problem.sign * problem.values(tp, predicted)), first
+        chunk = max(1, CANDIDATES_TIMES_CLASSES // problem.classes) * stride
+        for start in range(first, last, chunk):
+            end = min(start + chunk, last)
+            all_tp, all_predicted = self._sums(start, end, stride)
+            all_tp, all_predicted = tp + all_tp.cumsum(0), predicted + all_predicted.cumsum(0)
+            values = problem.sign * problem.values(all_tp, all_predicted)
+            highest = int(values.argmax())
+            if float(values[highest]) > best:
+                best, number = float(values[highest]), min(start + (highest + 1) * stride, end)
+            tp, predicted = all_tp[-1], all_predicted[-1]
+        return best, number
+
+    def _after(self, tp: Tensor, predicted: Tensor, start: int, end: int) -> tuple[Tensor, Tensor]:
+        """Return the counts after the gaps from ``start`` to ``end`` are passed."""
+        if start == end:
+            return tp, predicted
+        tp_change, predicted_change = self._sums(start, end, end - start)
+        return tp + tp_change[0], predicted + predicted_change[0]
+
+    def _sums(self, start: int, end: int, stride: int) -> tuple[Tensor, Tensor]:
+        """Return how true positives and predicted rows change with every ``stride`` of the gaps, ``(m, c)`` each."""
+        c, k = self.problem.classes, self.k
+        rows = slice(int(self.first_row[start]), int(self.first_row[end]) if end < len(self.gaps) else None)
+        block = (self.gap_number[rows] - start) // stride
+        m = (end - start + stride - 1) // stride
+        place, own_place = block * c + self.other[rows], block * c + k
+        places = torch.cat([place, own_place])
+        tp = torch.bincount(places, torch.cat([-self.lost[rows], self.gained[rows]]), minlength=m * c)
+        predicted = torch.bincount(places, torch.cat([-self.weight[rows], self.weight[rows]]), minlength=m * c)
+        return tp.view(m, c), predicted.view(m, c)
