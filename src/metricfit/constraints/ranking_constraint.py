@@ -12,7 +12,7 @@ from torch import Tensor
 from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.terms import equality_term
 from metricfit.core.canonical_batch import Classes, Columns
-from metricfit.core.class_shares import TargetJudge, settle_task
+from metricfit.core.class_shares import TargetJudge
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.kernels.pairs import violations
 from metricfit.core.numerics import has_storage, ratio
@@ -165,11 +165,14 @@ class RankingConstraint(Constraint):
 
     def _sides(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores and the weights of each sample as a positive and as a negative, ``(c, n)`` for c classes."""
-        task = settle_task(
-            logits, target, self.task, ignore_index=self.ignore_index, validate=self.validate, judge=self._judge
-        )
         batch = canonical(
-            logits, target, task=task, weight=weight, ignore_index=self.ignore_index, validate=self.validate
+            logits,
+            target,
+            task=self.task,
+            weight=weight,
+            ignore_index=self.ignore_index,
+            validate=self.validate,
+            judge=self._judge,
         )
         score, share = (
             _columns(batch, self.classes) if isinstance(batch, Columns) else _against_rest(batch, self.classes)

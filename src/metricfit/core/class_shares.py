@@ -81,7 +81,7 @@ class TargetJudge:
 
     def observe(self, target: Tensor, ignore_index: int | None = None) -> None:
         """Inspect another part of the targets without judging it. The arguments are those of ``look``."""
-        if self.settled or not len(target):
+        if self.settled or not target.numel():
             return
         y = target.detach()
         y = y if y.is_floating_point() else y.double()
@@ -139,9 +139,11 @@ def settle_task(
     *,
     ignore_index: int | None = None,
     validate: bool | None = None,
-    judge: TargetJudge | None = None,
+    judge: TargetJudge,
 ) -> Task | None:
     """Return the user's task, or "multilabel" if the values of the target were inspected and leave no doubt.
+
+    This is for callers that count the same batch several times; ``core.tasks.canonical`` does it for one count.
 
     Args:
         logits: The outputs of the model.
@@ -149,7 +151,7 @@ def settle_task(
         task: The user's task; targets are inspected only if it is None.
         ignore_index: Rows that contain this label are ignored.
         validate: Whether to inspect values; by default in eager mode on the CPU.
-        judge: The judge of a loss, which remembers earlier batches; by default a new one.
+        judge: The judge of a loss, which remembers earlier batches.
 
     Returns:
         The task, or None if it is still open.
@@ -157,12 +159,20 @@ def settle_task(
     Raises:
         InvalidValueError: The target can be read in two ways.
     """
-    if task is not None or not _is_table(logits, target) or torch.compiler.is_compiling() or _judged.get():
+    if task is not None or not _is_table(logits, target) or not inspects_targets(logits, validate):
         return task
-    if looks_at_values(logits, validate):
-        (judge or TargetJudge()).look(target, ignore_index)
-        return "multilabel"
-    return None
+    judge.look(target, ignore_index)
+    return "multilabel"
+
+
+def inspects_targets(logits: Tensor, validate: bool | None) -> bool:
+    """Return whether the values of targets are inspected at this point of the program.
+
+    Args:
+        logits: The outputs of the model, for their device.
+        validate: Whether to inspect values; by default in eager mode on the CPU.
+    """
+    return not (torch.compiler.is_compiling() or _judged.get()) and looks_at_values(logits, validate)
 
 
 def _is_table(logits: Tensor, target: Tensor) -> bool:

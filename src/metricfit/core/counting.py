@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from numbers import Real
 
 import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Batch, Columns
-from metricfit.core.class_shares import TargetJudge, settle_task
+from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, exact_dtype, full_precision
 from metricfit.core.steps import Step, check_threshold
@@ -39,7 +38,6 @@ def count_soft(
 
     The arguments are those of ``Counts.soft``, and ``judge``: what a loss has seen of its targets so far.
     """
-    task = settle_task(logits, target, task, ignore_index=ignore_index, validate=validate, judge=judge)
     batch = canonical(
         logits,
         target,
@@ -50,10 +48,15 @@ def count_soft(
         group=group,
         groups=groups,
         validate=validate,
+        judge=judge or TargetJudge(),
     )
-    chosen = batch.default_step if step is None else step
+    step = batch.default_step if step is None else step
+    thresholds = _read_thresholds(threshold, batch, soft=True)
     with full_precision(batch.logits.device):
-        stacked = _at_thresholds(lambda t: batch.soft(chosen, t), threshold, batch)
+        if isinstance(thresholds, list):
+            stacked = torch.stack([batch.soft(step, number) for number in thresholds], dim=1)
+        else:
+            stacked = batch.soft(step, thresholds)
     if looks_at_values(batch.logits, validate):
         check_finite(stacked.detach(), batch.logits)
     return Counts(*stacked, exclusive=batch.exclusive)
@@ -73,7 +76,6 @@ def count_hard(
     validate: bool | None = None,
 ) -> Counts:
     """Count hard decisions, exactly and without gradient. The arguments are those of ``Counts.hard``."""
-    task = settle_task(logits, target, task, ignore_index=ignore_index, validate=validate)
     batch = canonical(
         logits.detach() if isinstance(logits, Tensor) else logits,
         target,
@@ -84,11 +86,16 @@ def count_hard(
         group=group,
         groups=groups,
         validate=validate,
+        judge=TargetJudge(),
     )
     if looks_at_values(batch.logits, validate):
         check_nan_logits(batch.logits)
+    thresholds = _read_thresholds(threshold, batch, soft=False)
     with full_precision(batch.logits.device):
-        stacked = _at_thresholds(batch.hard, threshold, batch, soft=False)
+        if isinstance(thresholds, list):
+            stacked = torch.stack([batch.hard(number) for number in thresholds], dim=1)
+        else:
+            stacked = batch.hard(thresholds)
     return Counts(*stacked, exclusive=batch.exclusive)
 
 
@@ -124,10 +131,16 @@ def count_labels(
     return counts.map(lambda cell: cell[1:]) if num_classes is None else counts
 
 
-def _at_thresholds(
-    count: Callable[[float | Tensor | None], Tensor], threshold: Thresholds, batch: Batch, *, soft: bool = True
-) -> Tensor:
-    """Counts at one threshold, or stacked behind a leading axis at several. Hard ones can be at any number."""
+def _read_thresholds(
+    threshold: Thresholds, batch: Batch, *, soft: bool
+) -> float | Tensor | list[float | Tensor] | None:
+    """Check the threshold and return one number, a list of several, or None for the batch's default.
+
+    Soft counts need a probability; hard counts can be made at any number.
+
+    Raises:
+        InvalidValueError: The threshold is something else.
+    """
     if isinstance(threshold, str):
         if threshold != "dynamic":
             raise InvalidValueError(
@@ -137,19 +150,19 @@ def _at_thresholds(
             raise InvalidValueError(
                 "the dynamic threshold is for multiclass logits; a binary or multilabel one is a number"
             )
-        return count(None)
+        return None
     if threshold is None or (isinstance(threshold, Tensor) and threshold.dim() == 0):
-        return count(threshold)
+        return threshold
     several = [threshold] if isinstance(threshold, Real) else list(threshold)  # type: ignore[arg-type]
     if not several:
         raise InvalidValueError("threshold is empty; omit it to use the default")
-    numbers = [one if isinstance(one, Tensor) else float(one) for one in several]
-    for one in numbers:
+    numbers = [number if isinstance(number, Tensor) else float(number) for number in several]
+    for number in numbers:
         if soft:
-            check_threshold(one)
-        elif not isinstance(one, Tensor) and math.isnan(one):
+            check_threshold(number)
+        elif not isinstance(number, Tensor) and math.isnan(number):
             raise InvalidValueError("a threshold is NaN")
-    return count(numbers[0]) if isinstance(threshold, Real) else torch.stack([count(one) for one in numbers], dim=1)
+    return numbers[0] if isinstance(threshold, Real) else numbers
 
 
 def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Batch, Classes, Columns
+from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.kernels.class_layout import Layout
 from metricfit.core.numerics import counting_dtype
 from metricfit.core.types import Task
@@ -47,10 +48,17 @@ def canonical(
     group: Tensor | None = None,
     groups: int | None = None,
     validate: bool | None = None,
+    judge: TargetJudge | None = None,
 ) -> Batch:
-    """Determine the task, check the arguments, and bring them into the layout that the kernels take."""
+    """Determine the task, check the arguments, and bring them into the layout that the kernels take.
+
+    The arguments are those of ``Counts.soft``, and ``judge``, which inspects targets that could be read in two ways;
+    None to take them as they are.
+    """
     check_tensors(logits, target, weight, group)
-    reading = _reading(logits, target, task)
+    reading = _read_task(logits, target, task)
+    if reading == "multilabel" and task is None and judge is not None and inspects_targets(logits, validate):
+        judge.look(target, ignore_index)
     x = logits.to(counting_dtype(logits.dtype))
     samples = tuple(x.shape[:1] + x.shape[2:])  # a sample is an entry, or a pixel, of the batch
     y = _class_target(target, x) if reading == "multiclass" else target.reshape(x.shape)
@@ -125,7 +133,7 @@ def check_task(task: str | None) -> None:
         raise InvalidValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {quote(task)}")
 
 
-def _reading(logits: Tensor, target: Tensor, task: Task | None) -> Task:
+def _read_task(logits: Tensor, target: Tensor, task: Task | None) -> Task:
     """Return which task the shapes mean.
 
     Raises:

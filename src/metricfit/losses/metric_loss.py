@@ -186,7 +186,8 @@ class MetricLoss(AdditiveLoss):
         )
         if not self.per_image:
             return counts
-        value = self._measure(counts)
+        value = averaged(self.metric, counts, self.average, training=True)
+        self._inspect(counts, value)
         images = value if counts.tp.dim() == 2 else value.mean(0)  # over several thresholds
         total = images.sum(0)
         return torch.stack([total, torch.full_like(total, len(images))])
@@ -210,17 +211,19 @@ class MetricLoss(AdditiveLoss):
                 f"got {type(statistics).__name__}; add the statistics of several batches with sum()"
             )
         if isinstance(statistics, Counts):
-            value = self._measure(statistics if self.memory is None else self.memory(statistics))
-            if statistics.tp.dim() > 1:  # several thresholds
+            counts = statistics if self.memory is None else self.memory(statistics)
+            value = averaged(self.metric, counts, self.average, training=True)
+            self._inspect(counts, value)
+            if counts.tp.dim() > 1:  # several thresholds
                 value = value.mean(0)
         else:
             value = ratio(statistics[0], statistics[1])
         return value if self.metric.minimize else 1 - value
 
-    def _measure(self, counts: Counts) -> Tensor:
+    def _inspect(self, counts: Counts, value: Tensor) -> None:
+        """Remember the counts for ``left_out`` and the watches, and refuse a value that is not finite."""
         if not torch.compiler.is_compiling() and has_storage(counts.tp):
             self._last_counts = counts.map(torch.detach)
-        value = averaged(self.metric, counts, self.average, training=True)
         if (
             self.metric.user_defined
             and looks_at_values(value, self.validate)
@@ -230,7 +233,6 @@ class MetricLoss(AdditiveLoss):
                 f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 if "
                 "the denominator is 0, and take roots with metricfit.metrics.root"
             )
-        return value
 
     def _lacks_a_class(self) -> bool:
         """Whether no class of the last batch had both positives and negatives, which explains a zero gradient."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Classes, Columns
-from metricfit.core.class_shares import settle_task
+from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counts import Counts
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import ScalarAverage, Task
@@ -161,8 +161,9 @@ def evaluate(
     outputs, labels, weight = _compute_outputs(model, source, batch_size)
     check_nan_logits(outputs)
     logits, target = match_shapes(outputs, labels)
-    task = settle_task(logits, target, task, ignore_index=ignore_index, validate=True)
-    samples = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=True)
+    samples = canonical(
+        logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=True, judge=TargetJudge()
+    )
     decided = [request for request in requests if request.metric is not None and not request.own_threshold]
     tuned_for = decided[0] if decided and isinstance(decision, str) else None
     shared_threshold = _choose_threshold(samples, decision, None if tuned_for is None else tuned_for.metric, average)

@@ -12,7 +12,7 @@ from torch import Tensor
 from metricfit._moved import renamed_parameters
 from metricfit.core.canonical_batch import Batch as SettledBatch
 from metricfit.core.canonical_batch import Classes
-from metricfit.core.class_shares import settle_task
+from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.tasks import canonical, check_task
@@ -166,8 +166,9 @@ class Monitor:
         check_nan_logits(logits)
         if self.is_loss:
             raise InvalidValueError("the objective measures the loss, not the monitor")
-        task = settle_task(logits, target, self.task, ignore_index=self.ignore_index)
-        samples = canonical(logits, target, task=task, weight=weight, ignore_index=self.ignore_index)
+        samples = canonical(
+            logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, judge=TargetJudge()
+        )
         if self._ranking is not None:
             return Measured(float(self._ranking.measure(*self._one_output(samples))), math.nan)
         assert self._metric is not None
