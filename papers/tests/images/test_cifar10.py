@@ -144,8 +144,8 @@ def batch_of_one(labels):
         (batch_of_one([None]), "has labels that are object, not numbers"),
         (batch_of_one([[1], [1, 2]]), "has labels of different lengths, not one number per image"),
         (batch_of_one([[1, 2]]), "has labels of the shape (1, 2), not one number per image"),
-        (batch_of_one([0.5]), "has labels that are no whole numbers, such as 0.5"),
-        (batch_of_one([float("nan")]), "has labels that are no whole numbers, such as nan"),
+        (batch_of_one([0.5]), "has labels that are not whole numbers, such as 0.5"),
+        (batch_of_one([float("nan")]), "has labels that are not whole numbers, such as nan"),
         (batch_of_one([float("inf")]), "has labels from inf to inf"),
         (b"c_codecs\nencode\n(Vx\nVrot13\ntR.", "it has bytes written as rot13"),
         (b"c__builtin__\nbytes\n(I9\ntR.", "is not a batch of CIFAR-10"),
@@ -180,19 +180,19 @@ DAMAGED[100:110] = b"x" * 10
     ("content", "says"),
     [
         (b"", "is empty"),
-        (b"PK", "is damaged, or is no file of numpy.savez"),
-        (b"PK\x03\x04 and no more", "is damaged, or is no file of numpy.savez"),
-        (of_500()[:-30], "is damaged, or is no file of numpy.savez"),
-        (pickle.dumps({"y_train": [0]}), "is damaged, or is no file of numpy.savez"),
+        (b"PK", "is damaged, or was not written by numpy.savez"),
+        (b"PK\x03\x04 and no more", "is damaged, or was not written by numpy.savez"),
+        (of_500()[:-30], "is damaged, or was not written by numpy.savez"),
+        (pickle.dumps({"y_train": [0]}), "is damaged, or was not written by numpy.savez"),
         (bytes(DAMAGED), "has an array y_train that is damaged, or holds no numbers"),
         (of_500(y_train=np.array([[0], [0, 1]] * 250, dtype=object)), "has an array y_train that is damaged, or holds"),
         (of_500(y_train=np.full(500, "ship")), "has labels that are text, not numbers"),
-        (of_500(y_train=np.full(500, 0.5)), "has labels that are no whole numbers, such as 0.5"),
+        (of_500(y_train=np.full(500, 0.5)), "has labels that are not whole numbers, such as 0.5"),
         (of_500(y_train=np.zeros((500, 1))), "has labels of the shape (100, 1), not one number per image"),
         (of_500(y_train=np.zeros(502)), "has y_train of the shape (502,), which is not 5 batches of one length"),
         (of_500(y_train=np.array(3)), "has y_train of the shape (), which is not 5 batches of one length"),
         (of_500(y_train=np.zeros(505)), "has 101 labels for 100 images"),
-        (of_500(y_test=np.full(100, -1)), "has labels from -1 to -1, there are 10 classes"),
+        (of_500(y_test=np.full(100, -1)), "has labels from -1 to -1, but 10 classes"),
         (savez(y_train=np.zeros(500)), "has no array y_test, only y_train"),
     ],
 )
@@ -241,7 +241,9 @@ def test_a_batch_cut_between_two_images_is_refused(tmp_path):
 
 
 def test_a_test_batch_cut_between_two_images_is_refused_beside_whole_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["metricfit_papers.images.cifar10"], "EACH", 4)  # 10,000 are 30 MB a file
+    monkeypatch.setattr(
+        sys.modules["metricfit_papers.images.cifar10"], "BATCH_SIZE", 4
+    )  # 10,000 images are 30 MB per file
     write_counts(tmp_path, [4] * 5, 3)
     with pytest.raises(BadImageFile, match=r"test_batch.bin holds 3 images, but data_batch_1.bin 4: they are not of"):
         cifar10(tmp_path)
@@ -252,7 +254,7 @@ def test_a_test_batch_cut_between_two_images_is_refused_beside_whole_ones(tmp_pa
 def test_damaged_mosaics_and_binaries_are_named(tmp_path):
     write_binary(tmp_path)
     (tmp_path / "cifar-10-batches-bin" / "data_batch_5.bin").write_bytes(b"x" * 3074)
-    with pytest.raises(BadImageFile, match=r"data_batch_5.bin has 3074 bytes, which are no whole number of 3073"):
+    with pytest.raises(BadImageFile, match=r"data_batch_5.bin has 3074 bytes, which is not a multiple of 3073"):
         cifar10(tmp_path)
     other = tmp_path / "other"
     write_mosaics(other)

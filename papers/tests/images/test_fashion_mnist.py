@@ -87,7 +87,7 @@ def test_a_damaged_file_is_named(tmp_path):
         (whole[:-9], "is not a whole gzip file"),
         (b"no gzip", "is not a whole gzip file"),
         (gzip.compress(b"\0\0\x08\x03"), "is not an idx file of bytes in 1 dimensions"),
-        (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7])), "should hold 2 bytes, it has 1"),
+        (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7])), "should hold 2 bytes, but has 1"),
         (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])), "has 1 labels for 2 images"),
     ):
         labels.write_bytes(content)

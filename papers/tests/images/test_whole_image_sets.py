@@ -11,11 +11,11 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from torch import nn
 
 import metricfit_papers as papers
-from metricfit import models
 from metricfit.losses import WeightedBCELoss
 from metricfit.runs import CellError
 from metricfit.train import Callback, fit_population
 from metricfit.train.engine.population_learner import Population
+from metricfit_papers import models
 from metricfit_papers.datasets.preparations import PIXELS
 from metricfit_papers.images import image_tasks
 from metricfit_papers.images.image_tasks import WholeSet

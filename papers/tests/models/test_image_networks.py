@@ -92,7 +92,7 @@ def test_groups_divide_the_channels_and_hold_eight_or_all(channels):
 
 
 def test_an_unknown_norm_is_refused():
-    with pytest.raises(ValueError, match='norm is "group", "batch" or "none"'):
+    with pytest.raises(ValueError, match='norm must be "group", "batch" or "none"'):
         small_cnn(norm="layer")
 
 
@@ -102,5 +102,5 @@ def test_too_many_halvings_are_refused():
 
 
 def test_a_resnet_has_four_stages():
-    with pytest.raises(ValueError, match="four stages, got the numbers of blocks of 3"):
+    with pytest.raises(ValueError, match="four stages; got the numbers of blocks of 3"):
         ResNet((1, 1, 1))

@@ -66,7 +66,7 @@ def test_trials_are_drawn_as_the_paper_says(folder):
     assert np.bincount(labels[drawn[0].every_test]).tolist() == [negatives, positives]
     assert set(drawn[0].test) < set(drawn[0].every_test)
     np.testing.assert_array_equal(pixels[first:], test.pixels[np.isin(test.labels, (0, 1))])
-    with pytest.raises(ValueError, match="images of a class are wanted, there are"):
+    with pytest.raises(ValueError, match="images of a class are needed, but there are only"):
         next(CifarPair(0, 1, 1, negatives=90).trials(folder, 1, SPLITS))
 
 

@@ -1,4 +1,4 @@
-"""Caltech-256: 30,607 pictures of 256 kinds of things and of clutter, one folder per kind."""
+"""Caltech-256: 30,607 pictures of 256 kinds of objects and of clutter, one folder per kind."""
 
 from __future__ import annotations
 
@@ -18,66 +18,80 @@ PICTURES = (".jpg", ".jpeg", ".png")
 
 
 def caltech256(folder: str | PathLike[str], *, side: int = 64, test_share: float = 0.2, seed: int = 0) -> ImageSet:
-    """Caltech-256 (Griffin et al. 2007) from its folder of folders ``001.ak47`` to ``257.clutter``.
+    """Read Caltech-256 (Griffin et al. 2007) from its folders ``001.ak47`` to ``257.clutter``.
 
-    Every picture is scaled to ``side`` x ``side``, whatever its shape. The origin has no test set: a share of every
-    class is drawn as one, from 0 to less than 1, and some of each class are left to train on. **Not run** on the real
-    pictures by this project, which did not have them; a test reads a tiny folder of the same layout. All pictures of
-    64 x 64 are 376 MB.
+    Every picture is scaled to ``side`` x ``side``, whatever its shape. The publisher defines no test set, so a share of
+    every class is drawn at random. This function was **not run** on the real pictures, which this project did not have;
+    a test reads a tiny folder with the same layout. All pictures at 64 x 64 take 376 MB.
 
-    >>> caltech256("/nowhere")
-    Traceback (most recent call last):
-    FileNotFoundError: Caltech-256 is not in /nowhere: no folders such as 001.ak47 in caltech256/256_ObjectCategories...
+    Args:
+        folder: The folder that contains the folders of the classes, or a folder around it.
+        side: Width and height of the images in pixels.
+        test_share: Share of every class that becomes test images, from 0 to less than 1.
+        seed: Seed of the draw of the test images.
+
+    Returns:
+        The training and test images.
+
+    Raises:
+        FileNotFoundError: The folder contains no folders of classes, or a class has no pictures.
+        BadImageFile: A picture cannot be read, or a folder has a number without a name.
+        ValueError: ``side`` or ``test_share`` is out of range, or no training image of a class would be left.
+
+    Example:
+        >>> caltech256("/nowhere")
+        Traceback (most recent call last):
+        FileNotFoundError: Caltech-256 is not in /nowhere: no folders such as 001.ak47 in caltech256/256_ObjectCateg...
     """
     if not 0 <= test_share < 1:
         raise InvalidValueError(
-            f"test_share is {test_share}; give a share from 0 to less than 1, the others are trained on"
+            f"test_share must be from 0 to less than 1, because the other images are for training; got {test_share}"
         )
     if side < 1:
-        raise InvalidValueError(f"side is {side}; give the width of the images in pixels, at least 1")
+        raise InvalidValueError(f"side is the width of the images in pixels, at least 1; got {side}")
     root = Path(folder)
-    folders = next((found for place in PLACES if (found := _classes(root / place))), [])
+    folders = next((classes for place in PLACES if (classes := _class_folders(root / place))), [])
     if not folders:
         raise FileNotFoundError(
             f"Caltech-256 is not in {root}: no folders such as 001.ak47 in {', '.join(PLACES)}. Download "
             f"256_ObjectCategories.tar of {SOURCE}, and unpack it there"
         )
-    paths = [_pictures(each) for each in folders]
-    tested = [round(test_share * len(of_class)) for of_class in paths]
-    for where, of_class, number in zip(folders, paths, tested, strict=True):
-        if number == len(of_class):
+    paths = [_pictures(class_folder) for class_folder in folders]
+    test_sizes = [round(test_share * len(class_paths)) for class_paths in paths]
+    for class_folder, class_paths, size in zip(folders, paths, test_sizes, strict=True):
+        if size == len(class_paths):
             raise InvalidValueError(
-                f"test_share {test_share} takes all {number} pictures of {where} and leaves none to train on; give less"
+                f"test_share {test_share} takes all {size} pictures of {class_folder}, so none is left for training; "
+                "choose a smaller share"
             )
-    everything = [path for of_class in paths for path in of_class]
-    pixels = np.stack([_scaled(path, side) for path in everything])
-    labels = np.repeat(np.arange(len(folders)), [len(of_class) for of_class in paths])
+    pixels = np.stack([_scaled(path, side) for class_paths in paths for path in class_paths])
+    labels = np.repeat(np.arange(len(folders)), [len(class_paths) for class_paths in paths])
     test = np.zeros(len(labels), dtype=bool)
     rng = np.random.default_rng(seed)
-    for label, number in enumerate(tested):
-        test[rng.permutation(np.flatnonzero(labels == label))[:number]] = True
+    for label, size in enumerate(test_sizes):
+        test[rng.permutation(np.flatnonzero(labels == label))[:size]] = True
     parts = [Images(pixels[rows], labels[rows].astype(np.int64)) for rows in (~test, test)]
-    names = tuple(each.name.split(".", 1)[1] for each in folders)
+    names = tuple(class_folder.name.split(".", 1)[1] for class_folder in folders)
     return ImageSet("caltech256", names, parts[0], parts[1], PUBLISHED - int(test.sum()))
 
 
-def _classes(folder: Path) -> list[Path]:
-    """Folders named with a number, a dot and a name, in order; a folder with only a number among them is an error."""
+def _class_folders(folder: Path) -> list[Path]:
+    """Return the folders whose name is a number, a dot and a name; one with only a number among them is an error."""
     if not folder.is_dir():
         return []
-    numbered = sorted(each for each in folder.iterdir() if each.is_dir() and each.name.split(".")[0].isdecimal())
-    named = [each for each in numbered if each.name.partition(".")[2]]
-    for each in numbered if named else ():
-        if each not in named:
-            raise BadImageFile(each, "is a number without a name", "call it as 001.ak47 is called, or move it away")
+    numbered = sorted(path for path in folder.iterdir() if path.is_dir() and path.name.split(".")[0].isdecimal())
+    named = [path for path in numbered if path.name.partition(".")[2]]
+    for path in numbered if named else ():
+        if path not in named:
+            raise BadImageFile(path, "is a number without a name", "give it a name such as 001.ak47, or move it away")
     return named
 
 
 def _pictures(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURES)
-    if not found:
+    pictures = sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURES)
+    if not pictures:
         raise FileNotFoundError(f"{folder} has no pictures ({', '.join(PICTURES)}); it is part of {SOURCE}")
-    return found
+    return pictures
 
 
 def _scaled(path: Path, side: int) -> Pixels:

@@ -1,4 +1,4 @@
-"""What every loader of images returns."""
+"""Images and ImageSet, which all loaders of images return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,19 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Images:
-    """Images ``(n, channels, height, width)`` of bytes, and the number of each one's class."""
+    """Images and their labels.
+
+    Args:
+        pixels: Bytes ``(n, channels, height, width)``.
+        labels: The number of the class of each image.
+
+    Raises:
+        ValueError: The pixels are not bytes of four axes, or there is not one label per image.
+
+    Example:
+        >>> len(Images(np.zeros((2, 1, 4, 4), np.uint8), np.array([0, 1])))
+        2
+    """
 
     pixels: Pixels
     labels: Labels
@@ -26,7 +38,9 @@ class Images:
                 f"pixels are bytes (n, channels, height, width), got {self.pixels.dtype} {self.pixels.shape}"
             )
         if self.labels.shape != self.pixels.shape[:1]:
-            raise InvalidValueError(f"{len(self.pixels)} images have {self.labels.shape} labels; give one each")
+            raise InvalidValueError(
+                f"{len(self.pixels)} images have labels of shape {self.labels.shape}; give one per image"
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -34,16 +48,24 @@ class Images:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A set of images: those to train on, those to test on, and what its classes are called.
+    """A set of images for training and test.
 
-    ``torch.from_numpy(images.train.pixels)`` is what networks of this library take after a layer that makes numbers of
-    bytes, `metricfit_papers.models.augmentation.Centred`. `published` says how many training images the origin has.
+    The networks of this package take ``torch.from_numpy(images.train.pixels)`` after the layer
+    `metricfit_papers.models.Centred`, which converts bytes to numbers.
 
-    >>> few = Images(np.zeros((2, 1, 4, 4), np.uint8), np.array([0, 1]))
-    >>> ImageSet("stripes", ("rows", "columns"), few, few, published=2)
-    ImageSet('stripes', 2 + 2 images of 1 x 4 x 4, 2 classes)
-    >>> ImageSet("stripes", ("rows", "columns"), few, few, published=60)  # a part of them, and not `whole`
-    ImageSet('stripes', 2 of 60 + 2 images of 1 x 4 x 4, 2 classes)
+    Args:
+        name: Name of the set.
+        classes: Names of the classes.
+        train: Training images.
+        test: Test images.
+        published: Number of training images that the publisher distributes.
+
+    Example:
+        >>> few = Images(np.zeros((2, 1, 4, 4), np.uint8), np.array([0, 1]))
+        >>> ImageSet("stripes", ("rows", "columns"), few, few, published=2)
+        ImageSet('stripes', 2 + 2 images of 1 x 4 x 4, 2 classes)
+        >>> ImageSet("stripes", ("rows", "columns"), few, few, published=60).whole
+        False
     """
 
     name: str
@@ -54,7 +76,7 @@ class ImageSet:
 
     @property
     def whole(self) -> bool:
-        """Whether all training images of the origin are there."""
+        """Whether all published training images are present."""
         return len(self.train) == self.published
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Image sets as the tables use them: which images, which of them are positive, and which ones a trial trains on."""
+"""Image sets as the tables use them: which images are used, which are positive, and what each trial trains on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rows = NDArray[np.int64]
 
 
 class Drawn(NamedTuple):
-    """The images of one trial, as numbers into those of its task; ``every_test`` contains ``test`` and more."""
+    """The positions of the images of one trial among those of its task; ``every_test`` contains ``test`` and more."""
 
     train: Rows
     validation: Rows
@@ -38,34 +38,34 @@ def read(name: str, folder: str) -> ImageSet:
 
 
 class ImageTask(ABC):
-    """Images of a folder, and how trials draw from them; ``origin`` is the name of the image set in LOADERS."""
+    """An image set, and how trials draw from it; ``origin`` is the name of the set in LOADERS."""
 
     origin: str
 
     @abstractmethod
     def images(self, folder: str) -> tuple[Pixels, Labels]:
-        """All images that trials draw from, training images first, and their labels."""
+        """Return all images that trials draw from, training images first, and their labels."""
 
     @abstractmethod
     def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
         """Draw the images of each trial."""
 
     def content(self, folder: str) -> str:
-        """How much of the set is present, because results from a part of it differ."""
+        """Describe how much of the set is present, because results from a part of it differ."""
         return f"{len(read(self.origin, folder).train)} training images"
 
     def part(self, folder: str) -> str:
-        """How many of the images that the task uses are present, in words; empty if all are."""
+        """Describe how many of the images that the task uses are present; empty if all are."""
         return ""
 
 
 @dataclass(frozen=True)
 class CifarPair(ImageTask):
-    """Two classes of CIFAR-10, few images, fewer of them positive: the tables of Sangalli et al. 2021.
+    """Two classes of CIFAR-10 with few images and even fewer positives, for the tables of Sangalli et al. 2021.
 
-    Each trial draws ``negatives`` + ``watched`` negatives and the ``ratio``-th part of as many positives from the
-    training images, for training and for validation. All trials are tested on all test images of the negative class
-    and on one draw of as many positives as keep the ratio; ``every_test`` has all positives (their Appendix D).
+    Each trial draws ``negatives`` + ``watched`` negatives from the training images, for training and for validation,
+    and positives in the proportion 1 to ``ratio``. All trials are tested on all test images of the negative class and
+    on one draw of positives in the same proportion; ``every_test`` has all positives (their Appendix D).
     """
 
     negative: int
@@ -77,69 +77,70 @@ class CifarPair(ImageTask):
     origin: ClassVar[str] = "cifar10"  # type: ignore[misc]
 
     def images(self, folder: str) -> tuple[Pixels, Labels]:
-        """The images of both classes, those to train on first, and which are positive."""
+        """Return the images of both classes, training images first, and which are positive."""
         parts = self._parts(folder)
         pixels = np.concatenate([part.pixels[rows] for part, rows in parts])
         labels = np.concatenate([part.labels[rows] for part, rows in parts])
         return pixels, (labels == self.positive).astype(np.int64)
 
     def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
-        """Each trial's images, whatever the protocol."""
+        """Draw the images of each trial, in the same way under all protocols."""
         _, labels = self.images(folder)
         first_test = len(self._parts(folder)[0][1])
         places = np.arange(len(labels))
-        of_class = [places[(labels == label) & (places < first_test)] for label in (0, 1)]
-        tested = [places[(labels == label) & (places >= first_test)] for label in (0, 1)]
-        few = _some(tested[1], self._of(len(tested[0])), np.random.default_rng(0))
-        test, every_test = _joined(tested[0], few), _joined(*tested)
+        train_by_class = [places[(labels == label) & (places < first_test)] for label in (0, 1)]
+        test_by_class = [places[(labels == label) & (places >= first_test)] for label in (0, 1)]
+        few = _some(test_by_class[1], self._positives(len(test_by_class[0])), np.random.default_rng(0))
+        test, every_test = _joined(test_by_class[0], few), _joined(*test_by_class)
         for trial in range(number):
             rng = np.random.default_rng([1, trial])
-            sizes = (self.negatives, self.watched), (self._of(self.negatives), self._of(self.watched))
-            train, validation = zip(
-                *(_two(rows, each, rng) for rows, each in zip(of_class, sizes, strict=True)), strict=True
-            )
+            sizes = (self.negatives, self.watched), (self._positives(self.negatives), self._positives(self.watched))
+            draws = [_two(rows, class_sizes, rng) for rows, class_sizes in zip(train_by_class, sizes, strict=True)]
+            train, validation = zip(*draws, strict=True)
             yield Drawn(_joined(*train), _joined(*validation), test, every_test)
 
-    def _of(self, negatives: int) -> int:
+    def _positives(self, negatives: int) -> int:
+        """Return the number of positives for this many negatives."""
         return round(negatives / self.ratio)
 
     def _parts(self, folder: str) -> list[tuple[Images, Rows]]:
-        given = read(self.origin, folder)
+        image_set = read(self.origin, folder)
         wanted = (self.negative, self.positive)
-        return [(part, np.flatnonzero(np.isin(part.labels, wanted))) for part in (given.train, given.test)]
+        return [(part, np.flatnonzero(np.isin(part.labels, wanted))) for part in (image_set.train, image_set.test)]
 
 
 @dataclass(frozen=True)
 class WholeSet(ImageTask):
-    """All images of a set, cut as the protocol says; 1 where the class is one of ``positive``, or its number.
+    """All images of a set, split as the protocol says.
 
-    The origin's training and test images together are cut by the protocol's fractions; with ``published_test`` the
-    test images are the origin's, and the fractions of training and validation are of the others.
+    The label is 1 for the classes in ``positive`` and 0 for the others; without ``positive`` it is the class number.
+    The published training and test images together are split by the protocol's fractions. With ``published_test`` the
+    published test images are the test images, and the others are split into training and validation images.
     """
 
     origin: str
     positive: tuple[int, ...] = ()
 
     def images(self, folder: str) -> tuple[Pixels, Labels]:
-        """Training images first, and their labels."""
-        given = read(self.origin, folder)
-        labels = np.concatenate([given.train.labels, given.test.labels])
+        """Return all images, training images first, and their labels."""
+        image_set = read(self.origin, folder)
+        labels = np.concatenate([image_set.train.labels, image_set.test.labels])
         if self.positive:
             labels = np.isin(labels, self.positive).astype(np.int64)
-        return np.concatenate([given.train.pixels, given.test.pixels]), labels
+        return np.concatenate([image_set.train.pixels, image_set.test.pixels]), labels
 
     def part(self, folder: str) -> str:
-        """Of the origin's training images."""
-        given = read(self.origin, folder)
-        return "" if given.whole else f"{len(given.train):,} of {given.published:,} training images"
+        """Describe how many of the published training images are present; empty if all are."""
+        image_set = read(self.origin, folder)
+        return "" if image_set.whole else f"{len(image_set.train):,} of {image_set.published:,} training images"
 
     def trials(self, folder: str, number: int, how: ProtocolSpec) -> Iterator[Drawn]:
-        """A cut for each trial, or one for all where only weights differ."""
+        """Split the images for each trial, or once for all trials if only weights differ."""
         if how.varied == "folds" or min(how.fractions) == 0:
-            raise InvalidValueError("images are cut into parts for training, validation and test, not into folds")
-        given = read(self.origin, folder)
+            raise InvalidValueError("images are split into parts for training, validation and test, not into folds")
+        image_set = read(self.origin, folder)
         labels = self.images(folder)[1]
-        first, places = len(given.train), np.arange(len(labels))
+        first, places = len(image_set.train), np.arange(len(labels))
         for trial in range(number):
             rng = np.random.default_rng([2, trial if how.varied == "splits" else 0])
             if how.published_test:
@@ -152,28 +153,28 @@ class WholeSet(ImageTask):
 
 
 def whole_cifar10(positive: Sequence[int] = ()) -> WholeSet:
-    """CIFAR-10, as tables name it."""
+    """Return the task of all of CIFAR-10, under the name that tables use."""
     return WholeSet("cifar10", tuple(positive))
 
 
 def whole_fashion_mnist(positive: Sequence[int] = ()) -> WholeSet:
-    """Fashion-MNIST, as tables name it."""
+    """Return the task of all of Fashion-MNIST, under the name that tables use."""
     return WholeSet("fashion_mnist", tuple(positive))
 
 
 def _cut(rows: Rows, labels: Labels, shares: Sequence[float], how: str, rng: np.random.Generator) -> list[Rows]:
-    """Parts of these rows at random; of each label as large a part, unless ``how`` is "random"."""
+    """Split rows at random, with the same shares of each label unless ``how`` is "random"."""
     groups = [rows] if how == "random" else [rows[labels[rows] == label] for label in np.unique(labels[rows])]
     parts = []
     for group in groups:
         ends = np.round(np.cumsum(shares)[:-1] * len(group)).astype(int)
         parts.append(np.split(rng.permutation(group), ends))
-    return [_joined(*each) for each in zip(*parts, strict=True)]
+    return [_joined(*part) for part in zip(*parts, strict=True)]
 
 
 def _some(rows: Rows, count: int, rng: np.random.Generator) -> Rows:
     if count > len(rows):
-        raise InvalidValueError(f"{count} images of a class are wanted, there are {len(rows)}")
+        raise InvalidValueError(f"{count} images of a class are needed, but there are only {len(rows)}")
     return rng.permutation(rows)[:count]
 
 

@@ -1,4 +1,4 @@
-"""CIFAR's Python files, which are pickles: read by an unpickler that can build arrays and bytes and nothing else."""
+"""Reading the Python version of CIFAR-10: pickles, read by an unpickler that can build only arrays and bytes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from metricfit_papers.images.image_files import BadImageFile
 
 
 def _encoded(text: str, encoding: str) -> bytes:
-    """Bytes as Python 3 writes them for Python 2, under protocols up to 2: as a text of latin1."""
+    """Decode bytes as Python 3 writes them under protocols up to 2, for Python 2: as latin1 text."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it has bytes written as {encoding}, Python writes them as latin1")
+        raise pickle.UnpicklingError(f"it has bytes written as {encoding}, but Python writes them as latin1")
     return text.encode("latin1")
 
 
 def _no_bytes() -> bytes:
-    """As `_encoded`, of length 0; `bytes` itself would take a length, and as much memory."""
+    """Return empty bytes; the built-in `bytes` would accept a length and allocate that much memory."""
     return b""
 
 
 def _from_buffer(buffer: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], order: Literal["C", "F"]) -> Any:
-    """An array as protocol 5 writes it."""
+    """Build an array from the form that protocol 5 writes."""
     return np.frombuffer(buffer, dtype).reshape(shape, order=order).copy()
 
 
-# What a pickled array of bytes names; numpy's own module was called core until version 2.
+# The names that a pickled array of bytes uses; numpy's module was called core until version 2.
 _ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
@@ -45,7 +45,7 @@ _ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
 
 
 class _OnlyArrays(pickle.Unpickler):
-    """Refuses every name but those of arrays and bytes, so that a file cannot call anything."""
+    """An unpickler that refuses all names except those of arrays and bytes, so that a file cannot call anything."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
@@ -54,18 +54,18 @@ class _OnlyArrays(pickle.Unpickler):
 
 
 def read_batch(path: Path, content: bytes) -> dict[bytes, Any]:
-    """The dictionary of a batch: lists, numbers, texts and arrays of numbers; anything else is refused.
+    """Read the dictionary of a batch: lists, numbers, text and arrays of numbers; anything else is refused.
 
-    The origin's was written by Python 2, and its keys are bytes. One that Python 3 saved again, under any protocol, is
-    the same; its keys may be text, as they are where it was read with ``encoding="latin1"``.
+    The published files were written by Python 2, and their keys are bytes. Files that Python 3 saved again, under any
+    protocol, are read too. Their keys may be text, if they were read with ``encoding="latin1"`` before.
     """
     try:
-        found = _OnlyArrays(io.BytesIO(content), encoding="bytes").load()
-    except Exception as error:  # a damaged pickle raises what it likes
+        batch = _OnlyArrays(io.BytesIO(content), encoding="bytes").load()
+    except Exception as error:  # a damaged pickle can raise any error
         raise BadImageFile(path, f"is not a batch of CIFAR-10 ({error})") from error
-    if not isinstance(found, dict):
-        raise BadImageFile(path, f"holds a {type(found).__name__}, not the dictionary of a batch")
-    for value in found.values():
+    if not isinstance(batch, dict):
+        raise BadImageFile(path, f"holds a {type(batch).__name__}, not the dictionary of a batch")
+    for value in batch.values():
         if isinstance(value, np.ndarray) and value.dtype.hasobject:
             raise BadImageFile(path, "holds an array of objects")
-    return {key.encode() if isinstance(key, str) else key: value for key, value in found.items()}
+    return {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}

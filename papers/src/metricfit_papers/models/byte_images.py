@@ -18,7 +18,7 @@ SIDE = 32
 
 
 def small_cnn(in_features: int, **settings: Any) -> nn.Sequential:
-    """`models.small_cnn` of bytes, each pixel as (p/255 - 0.5)/0.25; ``in_features`` is the number of channels.
+    """Build `models.small_cnn` for bytes, with each pixel as (p/255 - 0.5)/0.25; ``in_features`` counts channels.
 
     >>> small_cnn(3, widths=[4, 8])(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
     torch.Size([2, 1])
@@ -27,7 +27,7 @@ def small_cnn(in_features: int, **settings: Any) -> nn.Sequential:
 
 
 def tiny_darknet(in_features: int, out_features: int = 1, norm: Norm = "batch") -> nn.Sequential:
-    """`models.TinyDarknet` of bytes, each pixel as (p/255 - 0.5)/0.25.
+    """Build `models.TinyDarknet` for bytes, with each pixel as (p/255 - 0.5)/0.25.
 
     >>> tiny_darknet(3).eval()(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape
     torch.Size([2, 1])
@@ -36,12 +36,12 @@ def tiny_darknet(in_features: int, out_features: int = 1, norm: Norm = "batch") 
 
 
 def resnet18(in_features: int, **settings: Any) -> nn.Sequential:
-    """ResNet-18 of bytes, augmented while training; see `augmented`."""
+    """Build ResNet-18 for bytes, with augmentation in training; see `augmented`."""
     return augmented(models.resnet18, **settings)
 
 
 def resnet34(in_features: int, **settings: Any) -> nn.Sequential:
-    """ResNet-34 of bytes, augmented while training; see `augmented`."""
+    """Build ResNet-34 for bytes, with augmentation in training; see `augmented`."""
     return augmented(models.resnet34, **settings)
 
 
@@ -52,10 +52,11 @@ def augmented(
     image_size: int = SIDE,
     padding: int = 4,
 ) -> nn.Sequential:
-    """A network with one output as Lee et al. 2021 feed it: 32 x 32 crops out of images with 4 zeros around, flipped
-    half the time, each channel less its mean; grey images in three channels.
+    """Build a network with one output and the input layers of Lee et al. 2021.
 
-    A 28 x 28 image is padded to 32 x 32 first, and moved by as much less: the crops are those out of 36 x 36.
+    Inputs are 32 x 32 crops from images with 4 zeros on each side, half of them mirrored, minus the mean of each
+    channel; grey images are repeated in three channels. A 28 x 28 image is first padded to 32 x 32 and shifted by 2
+    pixels less, so that the crops are those from 36 x 36.
 
     >>> grey = torch.zeros(2, 1, 28, 28, dtype=torch.uint8)
     >>> small = lambda **settings: models.ResNet((1, 1, 1, 1), **settings)
@@ -68,10 +69,10 @@ def augmented(
 
 
 class InColour(nn.Module):
-    """A grey image three times; a coloured one as it is."""
+    """Repeat grey images in three channels; leave coloured images unchanged."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images ``(n, 1 or 3, height, width)``."""
+        """Return images ``(n, 3, height, width)`` from images with 1 or 3 channels."""
         return images.expand(-1, CHANNELS, -1, -1)
 
 

@@ -1,4 +1,4 @@
-"""Which normalisation the image networks use, and why it is not BatchNorm unless asked for."""
+"""The normalisation layers of the image networks, and why BatchNorm is not the default."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import nn
 from metricfit.errors import InvalidValueError
 
 Norm = Literal["group", "batch", "none"]
-"""``"group"``, the default: GroupNorm with at least eight channels a group. It keeps no state and treats each image
-alone, so k stacked models equal k separate ones whatever the batch, and a model that has stopped stays as it is.
-``"batch"``: BatchNorm, as the papers publish their networks. Its running means move at every training forward; in a
-stacked population they must be passed through ``vmap`` beside the parameters (a population whose buffers are shared
-fails), they keep moving in members that have stopped, and the statistics of a batch depend on its class mix.
+"""``"group"``, the default: GroupNorm with at least eight channels per group. It has no state and treats each image
+separately, so that k stacked models equal k separate ones for any batch, and a model that has stopped does not change.
+``"batch"``: BatchNorm, as in the published networks. Its running means change in every forward pass of training. In a
+stacked population they must be passed through ``vmap`` together with the parameters (a population whose buffers are
+shared fails), they keep changing in members that have stopped, and they depend on the classes in the batch.
 ``"none"``: no normalisation. "group" and "batch" have the same number of parameters.
 """
 
 
 def normalisation(norm: Norm, channels: int) -> nn.Module:
-    """The layer for this many channels.
+    """Build the layer for this number of channels.
 
     >>> normalisation("group", 64).num_groups
     8
@@ -31,4 +31,4 @@ def normalisation(norm: Norm, channels: int) -> nn.Module:
         return nn.BatchNorm2d(channels)
     if norm == "none":
         return nn.Identity()
-    raise InvalidValueError(f'norm is "group", "batch" or "none", got {norm!r}')
+    raise InvalidValueError(f'norm must be "group", "batch" or "none", got {norm!r}')

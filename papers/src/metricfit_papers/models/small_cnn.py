@@ -18,25 +18,45 @@ def small_cnn(
     dropout: float = 0.0,
     norm: Norm = "none",
 ) -> nn.Sequential:
-    """Convolution 3 x 3, ReLU, max-pool 2, once for each of ``widths``; then one linear layer over all that is left.
+    """Build a network of 3 x 3 convolutions, each with ReLU and 2 x 2 max-pooling, and one linear layer.
 
-    For the tables of Sangalli et al. 2021, at most 800 training images. They publish "cascaded convolution,
-    max-pooling and activation functions" and a fully connected layer, no sizes and no normalisation: the sizes are a
-    choice made here, 24,609 parameters for 32 x 32 images in colour.
+    It is for the tables of Sangalli et al. 2021, which have at most 800 training images. They publish "cascaded
+    convolution, max-pooling and activation functions" and a fully connected layer, but no sizes and no normalisation.
+    The sizes are a choice of this project: 24,609 parameters for 32 x 32 images in colour.
 
-    >>> model = small_cnn()
-    >>> sum(p.numel() for p in model.parameters()), model(torch.zeros(2, 3, 32, 32)).shape
-    (24609, torch.Size([2, 1]))
+    Args:
+        in_channels: Number of channels of the images.
+        out_features: Number of logits.
+        widths: Number of filters of each convolution.
+        image_size: Width and height of the images in pixels.
+        dropout: The dropout rate before the linear layer.
+        norm: The normalisation; see `Norm`.
+
+    Returns:
+        The network.
+
+    Raises:
+        ValueError: There are no widths, or too many for the size of the images.
+
+    Example:
+        >>> model = small_cnn()
+        >>> sum(p.numel() for p in model.parameters()), model(torch.zeros(2, 3, 32, 32)).shape
+        (24609, torch.Size([2, 1]))
     """
     side = image_size // 2 ** len(widths)
     if not widths or side < 1:
         raise InvalidValueError(
-            f"small_cnn halves the image once for each width: {len(widths)} widths do not suit images of "
+            f"small_cnn halves the image once per width, so {len(widths)} widths do not fit images of "
             f"{image_size} x {image_size}; give between 1 and {max(image_size, 1).bit_length() - 1} widths"
         )
     layers: list[nn.Module] = []
-    for inside, outside in zip((in_channels, *widths[:-1]), widths, strict=True):
-        layers += [nn.Conv2d(inside, outside, 3, padding=1), normalisation(norm, outside), nn.ReLU(), nn.MaxPool2d(2)]
+    for channels_in, channels_out in zip((in_channels, *widths[:-1]), widths, strict=True):
+        layers += [
+            nn.Conv2d(channels_in, channels_out, 3, padding=1),
+            normalisation(norm, channels_out),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
     layers.append(nn.Flatten())
     if dropout:
         layers.append(nn.Dropout(dropout))
