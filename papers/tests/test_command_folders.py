@@ -74,7 +74,7 @@ def test_what_is_missing_is_told_and_without_the_option_trained(mine, tmp_path):
     found = reproduced(*given, "--finished")
     assert found.exit_code == 2
     assert f"Error: 1 of 2 cells are not finished in {tmp_path}: visits / paper / soft F1 / 2 trials" in found.stderr
-    assert "Without --finished" in found.stderr
+    assert "leave out --finished" in found.stderr
     assert not (tmp_path / "visits").exists()
     trained = reproduced(*given, "--json")
     assert trained.exit_code == 0, trained.output
@@ -92,5 +92,5 @@ def test_cells_are_copied_without_a_table(mine, tmp_path):
 def test_a_folder_without_cells_is_an_error_and_nothing_is_trained(mine, tmp_path):
     found = reproduced(mine / "visits.toml", "--out", tmp_path / "out", "--from", mine / "one" / "cells")
     assert found.exit_code == 2
-    assert "cells holds no cells; give a folder that metricfit reproduce was given as --out" in found.stderr
+    assert "cells holds no cells; give a folder that was the --out of metricfit reproduce" in found.stderr
     assert not (tmp_path / "out").exists()

@@ -17,7 +17,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-DISTRIBUTIONS = ("metricfit",)
+DISTRIBUTIONS = ("metricfit", "metricfit_papers")
 #: Packages that are being rebuilt. Delete a line to hold the public objects of that package to the rules below.
 NOT_YET = (
     "metricfit.cli",

@@ -63,23 +63,24 @@ def reproduce(
         return
     if name is None and sources:
         copies = _copied(sources, to, quiet=True)
-        print_result({"copied": [asdict(each) for each in copies]}, as_json, [f"{each}." for each in copies])
+        print_result({"copied": [asdict(copy) for copy in copies]}, as_json, [f"{copy}." for copy in copies])
         return
     if name is None:
         raise UserError("Name a table, such as btg-1; metricfit reproduce --list shows them all.")
     spec = tables.find_table(name)
     chosen = list(spec.protocols) if "all" in (protocol or ()) else protocol or [next(iter(spec.protocols))]
-    for each in chosen:
-        if each not in spec.protocols:
-            raise UserError(f"{spec.name} has no protocol {each!r}; it has {', '.join(spec.protocols)}, or give all.")
+    for protocol_name in chosen:
+        if protocol_name not in spec.protocols:
+            names = ", ".join(spec.protocols)
+            raise UserError(f"{spec.name} has no protocol {protocol_name!r}; it has {names}. all runs all of them.")
     copies = _copied(sources or (), to, quiet)
-    found: list[dict[str, Any]] = []
-    shown: list[str | Table] = []
-    for each in chosen:
-        with progress_bar(f"{spec.name}, {each}", quiet) as watch:
+    results: list[dict[str, Any]] = []
+    output: list[str | Table] = []
+    for protocol_name in chosen:
+        with progress_bar(f"{spec.name}, {protocol_name}", quiet) as watch:
             result = tables.run_table(
                 spec,
-                each,
+                protocol_name,
                 to,
                 data=data,
                 trials=trials,
@@ -95,10 +96,10 @@ def reproduce(
             )
         plain = result_files.to_plain_values(result, f"metricfit {shlex.join(sys.argv[1:])}")
         path = result_files.write_results(spec, plain, to)
-        found.append(plain | {"file": str(path)})
-        shown += [*_shown(spec, plain), f"Written: {path}"]
-    copied = {"copied": [asdict(each) for each in copies]} if copies else {}
-    print_result({"table": spec.name, "protocols": found} | copied, as_json, shown)
+        results.append(plain | {"file": str(path)})
+        output += [*_terminal_tables(spec, plain), f"Written: {path}"]
+    copied = {"copied": [asdict(copy) for copy in copies]} if copies else {}
+    print_result({"table": spec.name, "protocols": results} | copied, as_json, output)
 
 
 def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.CopyReport]:
@@ -111,17 +112,17 @@ def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.CopyR
     return copies
 
 
-def _shown(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
+def _terminal_tables(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str | Table]:
     protocol = spec.protocols[plain["protocol"]]
     lines: list[str | Table] = [f"{spec.title}. {protocol.name}: {protocol.says}"]
     for dataset in [ALL] if "average" in plain else plain["datasets"]:
-        made = Table("", "", title=markdown.dataset_title(spec, plain, dataset))
+        table = Table("", "", title=markdown.dataset_title(spec, plain, dataset))
         for column in [*(column.title for column in spec.shown_columns.values()), "seconds"]:
-            made.add_column(column, no_wrap=True, justify="right")
+            table.add_column(column, no_wrap=True, justify="right")
         for title, published, measured, seconds in markdown.format_rows(spec, plain, dataset):
-            made.add_row(title, "published", *published)
-            made.add_row("", "measured", *measured, seconds, end_section=True)
-        lines.append(made)
+            table.add_row(title, "published", *published)
+            table.add_row("", "measured", *measured, seconds, end_section=True)
+        lines.append(table)
     return lines
 
 
@@ -130,12 +131,12 @@ def _list(as_json: bool) -> None:
     table = Table("name", "table", "paper", "protocols", "datasets")
     for spec in specs:
         table.add_row(spec.name, spec.title, spec.paper, ", ".join(spec.protocols), ", ".join(spec.datasets))
-    found = [
-        {"name": each.name, "title": each.title, "paper": each.paper, "where": each.where}
-        | {"protocols": list(each.protocols), "datasets": list(each.datasets), "rows": list(each.rows)}
-        for each in specs
+    plain = [
+        {"name": spec.name, "title": spec.title, "paper": spec.paper, "where": spec.where}
+        | {"protocols": list(spec.protocols), "datasets": list(spec.datasets), "rows": list(spec.rows)}
+        for spec in specs
     ]
-    print_result({"tables": found}, as_json, [table])
+    print_result({"tables": plain}, as_json, [table])
 
 
 def main() -> None:

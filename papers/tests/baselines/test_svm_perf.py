@@ -196,7 +196,7 @@ def test_the_positive_class_by_default_is_the_rarer_or_1():
 
 def test_too_few_planes_are_said():
     X, positive = some_rows(100)
-    with pytest.warns(ConvergenceWarning, match=r"cut 2 planes and labels still violate by .* raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match=r"added 2 planes, .* raise max_iter"):
         assert SVMPerf("f1", max_iter=2).fit(X, positive).n_iter_ == 2
 
 

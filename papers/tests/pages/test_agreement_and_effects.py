@@ -22,7 +22,10 @@ def test_published_numbers_are_counted_within_two_deviations():
 def test_where_some_columns_have_no_published_deviations_the_others_are_named():
     one = measured("one", 0.9441)
     said = agreement(papers.find_table("constrained-2"), {"airplane-automobile-2": {"BCE": one}})
-    assert ', in "AUC of one, mean" alone, as the other columns are published without: 0 of 1 on airplane' in said
+    assert (
+        ', in "AUC of one, mean" alone, because the other columns are published without deviations: 0 of 1 on airplane'
+        in said
+    )
     assert "alone" not in agreement(papers.find_table("btg-1"), {"adult": {"BCE": measured("f1", 0.39)}})
 
 

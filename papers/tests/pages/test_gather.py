@@ -89,7 +89,7 @@ def test_results_of_before_are_told(out, capsys):
     assert gathered(out) == 1
     said = capsys.readouterr().out
     assert "1 results written" in said
-    assert said.count("older, and taken by pages.build unless you remove it") == 1
+    assert said.count("older result, which pages.build uses unless you remove it") == 1
     assert "synthetic_05, rows" in said.splitlines()[-1]
 
 
@@ -98,7 +98,7 @@ def test_a_list_that_is_whole_ends_well(out, capsys):
     assert gathered(out, "btg-5") == 0
     with pytest.raises(SystemExit):
         gathered(out, "btg-1")
-    assert "no run of btg-1 is listed; there are some of btg-5" in capsys.readouterr().err
+    assert "no run of btg-1 is listed; there are runs of btg-5" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_list_that_is_whole_ends_well(out, capsys):
     [
         ("[[btg-5]]\nrow = ['BCE']", r"btg-5, run 1\.row: is not known; did you mean 'rows'\?"),
         ("[[btg-99]]", "no table is called 'btg-99'"),
-        ("btg-5 = [1]", r"is a list of runs, each begun by \[\[btg-5\]\]; got 1"),
+        ("btg-5 = [1]", r"is a list of runs, each of which starts with \[\[btg-5\]\]; got 1"),
         ("[btg-5]", "btg-5: should be a list"),
         ("[[btg-5]]\ntrials = 'two'", r"btg-5, run 1\.trials: should be a whole number"),
     ],

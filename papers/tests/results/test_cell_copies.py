@@ -63,7 +63,7 @@ def test_missing_cells_are_counted_and_named_and_not_trained(tmp_path, trained):
     with pytest.raises(papers.UnfinishedCellsError) as told:
         table(tmp_path, train=False)
     assert str(told.value).startswith(f"2 of 3 cells are not finished in {tmp_path}: synthetic_05 / paper / F1, linear")
-    assert "Without --finished, in Python train=False, they are trained" in str(told.value)
+    assert "leave out --finished (in Python, train=False)" in str(told.value)
     assert [cell.name[2] for cell in told.value.missing] == ROWS[:2]
     assert told.value.total == 3
     assert trained == []
@@ -72,7 +72,7 @@ def test_missing_cells_are_counted_and_named_and_not_trained(tmp_path, trained):
 
 def test_of_many_missing_cells_the_first_are_named(tmp_path):
     rows = [name for name in papers.find_table("btg-5").rows if name.endswith("B = 4096")]
-    with pytest.raises(papers.UnfinishedCellsError, match=r"^5 of 5 cells .*; and 2 more\. Without") as told:
+    with pytest.raises(papers.UnfinishedCellsError, match=r"^5 of 5 cells .*; and 2 more\. To train") as told:
         table(tmp_path, rows=rows, train=False)
     assert str(told.value).count("synthetic_05 / paper") == 3
 
@@ -129,7 +129,7 @@ def test_a_folder_without_cells_is_refused(tmp_path, make):
         (source / "cells").mkdir(parents=True)
     if make == "other files":
         (source / "cells" / "notes.txt").write_text("?")
-    with pytest.raises(CellError, match=r"source holds no cells; give a folder that .* as --out"):
+    with pytest.raises(CellError, match=r"source holds no cells; give a folder that was the --out"):
         papers.copy_finished(source, tmp_path / "out")
 
 

@@ -227,7 +227,7 @@ def test_settings_of_the_training_are_chosen_with_the_loss(mine, folder, tmp_pat
             "settings of an ensemble are training, grid, class_counts, constraint, again, got gird",
         ),
         (("margin = [1.0, 2.0], ", ""), "a constraint's settings are lists of mu, rho, margin, without"),
-        (("margin = [0.5, 4.0]", 'margin = ["third"]'), "a grid's texts are like N, N/3 or 2N/3, got 'third'"),
+        (("margin = [0.5, 4.0]", 'margin = ["third"]'), "text in a grid must be like N, N/3 or 2N/3, got 'third'"),
     ],
 )
 def test_settings_that_cannot_be_are_told(mine, folder, tmp_path, change, says):
@@ -241,11 +241,11 @@ def test_settings_that_cannot_be_are_told(mine, folder, tmp_path, change, says):
 def test_columns_of_ensembles_are_refused_of_other_rows(mine):
     mine.write_text(TOML + '[rows.plain]\nloss = "WeightedBCELoss"\n')
     with pytest.raises(
-        papers.SpecError, match=r"columns.fpr: .* is not measured of rows of kind 'network', as 'plain'"
+        papers.SpecError, match=r"columns.fpr: .* is not measured for rows of kind 'network', as 'plain'"
     ):
         papers.find_table(str(mine))
     mine.write_text(TOML.replace('auc = { metric = "auroc" }', 'auc = { metric = "f1" }'))
-    with pytest.raises(papers.SpecError, match=r"columns.auc: 'f1' is not measured of rows of kind 'ensemble'"):
+    with pytest.raises(papers.SpecError, match=r"columns.auc: 'f1' is not measured for rows of kind 'ensemble'"):
         papers.find_table(str(mine))
     rows = TOML[TOML.index('[rows."with"]') : TOML.index("[rows.without]")]
     text = TOML.replace(rows, '[rows."with"]\nloss = "WeightedBCELoss"\n')

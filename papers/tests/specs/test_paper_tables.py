@@ -170,7 +170,7 @@ def test_no_rows_left_and_no_such_device_are_told(tmp_path):
     name = "BCE, B = 4096"
     with pytest.raises(ValueError, match="no row of btg-5 is left"):
         papers.run_table(spec, "paper", tmp_path, rows=[name], without=[name])
-    with pytest.raises(ValueError, match=r"the device is cpu.*got 'tpu'"):
+    with pytest.raises(ValueError, match=r"the device must be cpu.*got 'tpu'"):
         papers.run_table(spec, "paper", tmp_path, rows=[name], device="tpu")
 
 

@@ -50,7 +50,7 @@ def test_a_stranger_adds_a_table_by_writing_the_file_of_the_page(mine, tmp_path)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("trials = 10", "trails = 10"), "trials: is missing; it is a whole number"),
+        (("trials = 10", "trails = 10"), "trials: is missing; it should be a whole number"),
         (("trials = 10", "trials = 0"), "trials: should be at least 1, got 0"),
         (("trials = 10", "trials = 10\ntrials_ = 1"), "trials_: is not known; did you mean 'trials'?"),
         (
@@ -133,9 +133,9 @@ def test_variants_are_rows_with_other_training(mine):
 
 def test_an_expression_is_of_literals_and_known_names():
     assert build_object("dict(a=-1, b=(1, 2))", {"dict": dict}) == {"a": -1, "b": [1, 2]}
-    with pytest.raises(ExpressionError, match="arguments are numbers, texts, lists"):
+    with pytest.raises(ExpressionError, match="arguments are numbers, text, lists"):
         build_object("dict(a=1 + 1)", {"dict": dict})
-    with pytest.raises(ExpressionError, match="write the arguments out"):
+    with pytest.raises(ExpressionError, match="write out the arguments"):
         build_object("dict(**{'a': 1})", {"dict": dict})
 
 
@@ -160,5 +160,5 @@ def test_a_table_like_one_that_is_like_another_has_what_the_last_shares(tmp_path
 def test_files_that_are_like_each_other_are_told(tmp_path):
     for one, other in (("a", "b"), ("b", "a")):
         (tmp_path / f"{one}.toml").write_text(f'like = "{other}"\ntitle = "{one}"\n', encoding="utf-8")
-    with pytest.raises(SpecError, match=r"b.toml: like: goes in a circle, by way of a.toml"):
+    with pytest.raises(SpecError, match=r"b.toml: like: is circular, through a.toml"):
         papers.find_table(str(tmp_path / "a.toml"))

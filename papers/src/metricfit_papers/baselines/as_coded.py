@@ -1,7 +1,7 @@
-"""The losses of "Bridging the Gap" (Tsoi et al. 2022) as its published code computes them, errors included.
+"""The losses of "Bridging the Gap" (Tsoi et al. 2022) as its published code computes them, including its errors.
 
 They show where published numbers come from, and have no other use: the correct losses are ``MetricLoss``,
-``SoftAUROCLoss`` and ``WMWLoss``. Written anew after reading the authors' repository.
+``SoftAUROCLoss`` and ``WMWLoss``. They were written from scratch after reading the authors' repository.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def counts_as_coded(logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, t: Tensor) -> Counts:
-    """Soft counts at every threshold, as the code makes them; each of shape ``(thresholds, 1)``.
+    """Return soft counts at every threshold as the code computes them, each of shape ``(thresholds, 1)``.
 
-    Where a sample is on the wrong side of the threshold t, its step is taken at 1 - t, so that tp + fn is not the
-    number of positives. And each count sums the step over all samples, of 0 where a sample is of the other class:
-    nothing for the Linear step, 1 / (1 + exp(k t)) a sample for the Sigmoid.
+    If a sample is on the wrong side of the threshold t, its step is evaluated at 1 - t, so that tp + fn is not the
+    number of positives. Also, each count sums the step over all samples, and samples of the other class add the step
+    of 0: nothing for the Linear step, but 1 / (1 + exp(k t)) per sample for the Sigmoid.
     """
     batch = columns(logits, target, weight, "AsCoded")
     p, y = batch.logits.reshape(-1).sigmoid(), batch.target.reshape(-1)
@@ -34,8 +34,8 @@ def counts_as_coded(logits: Tensor, target: Tensor, weight: Tensor | None, step:
     t = t.to(p.dtype).unsqueeze(1)
     above, below = p > t, p < t
 
-    def total(mine: Tensor, score: Tensor, at: Tensor) -> Tensor:
-        soft: Tensor = step(mine * score, at)
+    def total(is_class: Tensor, score: Tensor, threshold: Tensor) -> Tensor:
+        soft: Tensor = step(is_class * score, threshold)
         return (w * soft).sum(-1, keepdim=True)
 
     up, down = torch.where(below, t, 1 - t), torch.where(below, 1 - t, t)
@@ -64,7 +64,7 @@ class MetricAsCoded(nn.Module):
         self.register_buffer("thresholds", torch.tensor(thresholds, dtype=torch.float64))
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch."""
+        """Return the loss of a batch."""
         counts = counts_as_coded(logits, target, weight, self.step, self.thresholds)
         return 1 - self.metric(counts).mean()
 
@@ -72,7 +72,7 @@ class MetricAsCoded(nn.Module):
 class AUROCAsCoded(nn.Module):
     """One minus the area under the points (FPR, TPR) of the counts as coded, sorted by FPR, without (0, 0) and (1, 1).
 
-    So the area is at most what the nine points span, and its gradient spreads them as well as it lifts them.
+    The area is therefore at most what the nine points span, and its gradient also spreads the points.
     """
 
     thresholds: Tensor
@@ -83,7 +83,7 @@ class AUROCAsCoded(nn.Module):
         self.register_buffer("thresholds", torch.tensor(thresholds, dtype=torch.float64))
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch."""
+        """Return the loss of a batch."""
         counts = counts_as_coded(logits, target, weight, self.step, self.thresholds)
         fpr, tpr = ratio(counts.fp, counts.fp + counts.tn), ratio(counts.tp, counts.tp + counts.fn)
         fpr, order = fpr.squeeze(-1).sort()
@@ -101,11 +101,11 @@ class WMWAsCoded(PairHingeLoss):
         super().__init__(gamma, power)
 
     def select(self, score: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The positives on both sides."""
+        """Return the positives on both sides."""
         return score, positive, positive
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The sum over pairs."""
+        """Return the sum over pairs."""
         positives = (target.to(logits.dtype) * (1.0 if weight is None else weight)).sum()
         return super().forward(logits, target, weight) * positives**2
 
@@ -113,10 +113,10 @@ class WMWAsCoded(PairHingeLoss):
 class DiceAsCoded(nn.Module):
     """One minus the mean over samples of x y / (x^2 + y^2), x a logit: a Dice coefficient of each sample alone.
 
-    Negatives contribute 0 to it whatever their score, so that nothing is learned from them.
+    Negatives contribute 0 to it with any score, so that nothing is learned from them.
 
     Args:
-        sigmoid: x is the probability instead, for networks that end in a sigmoid.
+        sigmoid: Whether x is the probability instead, for networks that end in a sigmoid.
 
     >>> sure = torch.tensor([9.0, 9.0]), torch.tensor([1, 0])
     >>> DiceAsCoded()(*sure), DiceAsCoded(sigmoid=True)(*sure)
@@ -128,7 +128,7 @@ class DiceAsCoded(nn.Module):
         self.sigmoid = sigmoid
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The loss of a batch."""
+        """Return the loss of a batch."""
         x, y = logits.reshape(-1), target.reshape(-1).to(logits.dtype)
         x = torch.sigmoid(x) if self.sigmoid else x
         return 1 - (x * y / (x**2 + y**2 + 1e-7)).mean()

@@ -2,11 +2,11 @@ r"""A linear structural SVM with one slack, by cutting planes (Joachims 2005; Jo
 
     min over w of   |w|^2 / 2 + strength max over violations v of (loss_v - w g_v),      g_v = sum_i shares_i x_i
 
-The maximum is over exponentially many violations; a few suffice. With those found so far it is a quadratic
-program, whose dual has one unknown a violation: maximise beta loss - strength |beta G|^2 / 2 over beta >= 0 with sum at
-most 1, and w = strength beta G. The worst violation under that w is added, until it is worse by no more than ``tol``
-than those there. The program is solved by Clarabel, an interior-point method that is kept up as cvxpy's default solver
-and takes the Gram matrix as it is, positive semidefinite, where active-set solvers ask for it to be definite.
+The maximum is over exponentially many violations, but a few of them suffice. With those found so far it is a quadratic
+program, whose dual has one unknown per violation: maximise beta loss - strength |beta G|^2 / 2 over beta >= 0 with sum
+at most 1, and w = strength beta G. The worst violation under that w is added, until it is worse than the others by no
+more than ``tol``. The program is solved by Clarabel, an interior-point method that is maintained as cvxpy's default
+solver and accepts a positive semidefinite Gram matrix, while active-set solvers need a definite one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ IDLE = 50
 
 @dataclass(frozen=True)
 class Planes:
-    """The weights found, the worst violation's excess over those accounted for, and how many planes were cut."""
+    """The solution of the cutting-plane method.
+
+    Attributes:
+        weights: The weights of the columns.
+        excess: How much worse the worst violation is than those in the program.
+        cuts: Number of planes.
+    """
 
     weights: Array
     excess: float
@@ -34,7 +40,7 @@ class Planes:
 
 
 def cut(X: Any, violations: Violations, strength: float, tol: float, max_iter: int) -> Planes:
-    """Weights of X's columns; X an array or a sparse matrix."""
+    """Return the weights of the columns of X, an array or a sparse matrix."""
     weights = np.zeros(X.shape[1])
     gradients, losses, idle = np.empty((0, X.shape[1])), np.empty(0), np.empty(0, dtype=np.int64)
     excess = np.inf
@@ -49,13 +55,13 @@ def cut(X: Any, violations: Violations, strength: float, tol: float, max_iter: i
         beta = _dual(gradients, losses, strength)
         weights = strength * (beta @ gradients)
         idle = np.where(beta > 1e-9, 0, np.append(idle, 0) + 1)
-        kept = idle < IDLE
-        gradients, losses, idle = gradients[kept], losses[kept], idle[kept]
+        active = idle < IDLE
+        gradients, losses, idle = gradients[active], losses[active], idle[active]
     return Planes(weights, excess, max_iter)
 
 
 def _dual(gradients: Array, losses: Array, strength: float) -> Array:
-    """beta of the planes: at least 0, with a sum of at most 1."""
+    """Return beta, one number of at least 0 per plane, with a sum of at most 1."""
     try:
         import clarabel
     except ModuleNotFoundError as error:
@@ -67,7 +73,7 @@ def _dual(gradients: Array, losses: Array, strength: float) -> Array:
     limits = csc_array(vstack([-eye_array(size), np.ones((1, size))]))
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    found = clarabel.DefaultSolver(
+    solution = clarabel.DefaultSolver(
         csc_array(triu(gram)),
         -losses,
         limits,
@@ -75,10 +81,10 @@ def _dual(gradients: Array, losses: Array, strength: float) -> Array:
         [clarabel.NonnegativeConeT(size + 1)],
         settings,
     ).solve()
-    beta: Array = np.clip(np.asarray(found.x), 0.0, None)
+    beta: Array = np.clip(np.asarray(solution.x), 0.0, None)
     if not np.isfinite(beta).all():
         raise InvalidValueError(
-            f"the quadratic program of {size} planes was not solved ({found.status}); scale the columns of X"
+            f"the quadratic program of {size} planes was not solved ({solution.status}); scale the columns of X"
         )
     beta /= max(1.0, float(beta.sum()))
     return beta

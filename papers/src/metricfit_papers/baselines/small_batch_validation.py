@@ -9,15 +9,15 @@ from metricfit.errors import InvalidValueError
 
 
 class OnSmallBatches(nn.Module):
-    """A loss, unchanged while training; in eval mode its mean over batches of a fixed size, always the same ones.
+    """A loss that is unchanged in training; in eval mode it is the mean over batches of a fixed size, always the same.
 
-    For AdversarialLoss, whose game over a validation set of thousands would not end. The published code also watches
-    the mean over batches.
+    It is for AdversarialLoss, whose game over a validation set of thousands of samples would take too long. The
+    published code also monitors the mean over batches.
 
     >>> from metricfit.losses import MetricLoss
     >>> loss = OnSmallBatches(MetricLoss("f1"), 1).eval()
     >>> logits, labels = torch.tensor([9.0, 9.0, -9.0, -9.0]), torch.tensor([1, 1, 0, 0])
-    >>> loss(logits, labels)  # of the two batches without positives F1 is 0
+    >>> loss(logits, labels)  # F1 of the two batches without positives is 0
     tensor(0.5000)
     """
 
@@ -28,7 +28,7 @@ class OnSmallBatches(nn.Module):
         self.loss, self.size = loss, size
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The loss of the batch, or the mean over parts of it."""
+        """Return the loss of the batch, or in eval mode the mean over parts of it."""
         if self.training:
             whole: Tensor = self.loss(logits, target)
             return whole

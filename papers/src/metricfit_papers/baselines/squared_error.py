@@ -9,16 +9,16 @@ from metricfit.losses.pointwise import PointwiseLoss
 
 
 class SquaredErrorLoss(PointwiseLoss):
-    """The mean of (y - p)^2, p a probability: the Brier score.
+    """The mean of (y - p)^2 with the probability p: the Brier score.
 
     >>> SquaredErrorLoss()(torch.tensor([0.0, 0.0]), torch.tensor([1, 0]))
     tensor(0.2500)
     """
 
     def of_positive(self, logits: Tensor) -> Tensor:
-        """(1 - p)^2."""
+        """Return (1 - p)^2."""
         return tails(logits)[1] ** 2
 
     def of_negative(self, logits: Tensor) -> Tensor:
-        """p^2."""
+        """Return p^2."""
         return tails(logits)[0] ** 2

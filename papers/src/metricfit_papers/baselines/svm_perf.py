@@ -28,45 +28,46 @@ from metricfit_papers.baselines.violations import Array, Violations, WorstPairs,
 
 
 class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""A linear SVM whose slack is a metric of all rows together. Joachims 2005, SVM-perf.
+    r"""A linear SVM that is trained for a metric of all rows together. Joachims 2005, SVM-perf.
 
     .. math:: \min_w \; \tfrac12 \lVert w \rVert^2 + C \max_{y'} \Big[ n\, \Delta(y', y)
         - \sum_{i:\, y'_i \ne y_i} y_i\, f(x_i) \Big], \qquad f(x) = w^\top x + b, \quad y = \pm 1
 
-    :math:`\Delta` is one minus the metric of the labels y' (the metric itself where lower is better). For
-    ``"error_rate"`` the bracket is the sum of hinge losses: ``LinearSVC(loss="hinge")`` with the same C. For
-    ``"auroc"`` y' are orders of pairs, the bracket is n times the mean over pairs of max(0, 1 - (f+ - f-)), and b is 0:
-    the sign of f then means nothing, choose a threshold. Joachims writes the sums with y - y' and without n: his C is
-    C / (4 n) here, for a loss in 0..1.
+    :math:`\Delta` is one minus the metric of the labels y' (the metric itself if lower is better). For ``"error_rate"``
+    the bracket is the sum of hinge losses, as in ``LinearSVC(loss="hinge")`` with the same C. For ``"auroc"`` y' are
+    orders of pairs, the bracket is n times the mean over pairs of max(0, 1 - (f+ - f-)), and b is 0; the sign of f then
+    has no meaning, so choose a threshold. Joachims writes the sums with y - y' and without n: his C is C / (4 n) here,
+    for a loss from 0 to 1.
+
+    Labels with a higher cost must be separated by a larger margin, but each sample has the same weight (margin
+    rescaling). If classes overlap, unequal costs therefore move the boundary less than class weights would. Columns
+    should have similar scales: standardise them. Finding the most violated labels takes O(n log n) time for the area
+    under the ROC curve and for metrics whose loss is concave in the false positives (accuracy, F-beta, precision,
+    recall, Jaccard, cost), and O(positives x negatives) time, in blocks of bounded memory, for others (MCC, G-mean).
+    The small quadratic programs are solved by Clarabel.
 
     Args:
         metric: "f1", "error_rate" (or "accuracy"), "auroc", any other Metric, its name, or a function of Counts.
-        C: the price of the slack, against the size of w.
-        tol: stop when no labels violate by more than this, in units of the metric.
-        fit_intercept: learn b, as the weight of one more column of ``intercept_scaling``.
-        intercept_scaling: the larger, the less b is drawn to 0.
-        pos_label: the positive class. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the class with
-            fewer rows (the later in sorted order if both have equally many), which is logged.
-        max_iter: planes to cut at most; a ConvergenceWarning says where they did not suffice.
+        C: The weight of the loss relative to the size of w.
+        tol: Training stops when no labels violate the constraints by more than this, in units of the metric.
+        fit_intercept: Whether to learn b, as the weight of an additional column of ``intercept_scaling``.
+        intercept_scaling: The larger it is, the less b is pulled towards 0.
+        pos_label: The positive class. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the class with
+            fewer rows (the later one in sorted order if both have the same number), which is logged.
+        max_iter: Maximum number of planes; a ConvergenceWarning reports if they did not suffice.
 
     Attributes:
-        classes_: the two labels, sorted.
-        pos_label_: the positive one.
+        classes_: The two labels, sorted.
+        pos_label_: The positive label.
         coef_: w, ``(1, columns)``.
         intercept_: b, ``(1,)``.
-        n_iter_: how many planes were cut.
+        n_iter_: Number of planes.
 
-    Labels that cost more must be beaten by a larger margin, but each sample pulls alike (margin rescaling): where
-    classes overlap, unequal costs move the boundary less than class weights would. Columns should be of like size:
-    standardise them. For metrics whose loss is concave in the false positives (accuracy, F-beta, precision, recall,
-    Jaccard, cost) the most violated labels take O(n log n), for the area under the ROC curve too, and for others (MCC,
-    G-mean) O(positives x negatives) time in blocks of bounded memory. The small quadratic
-    programs are solved by Clarabel.
-
-    >>> X = np.random.default_rng(0).normal(size=(200, 3))
-    >>> y = X[:, 0] + 0.3 * X[:, 1] > 1
-    >>> SVMPerf("f1", C=100).fit(X, y).score(X, y)
-    1.0
+    Example:
+        >>> X = np.random.default_rng(0).normal(size=(200, 3))
+        >>> y = X[:, 0] + 0.3 * X[:, 1] > 1
+        >>> SVMPerf("f1", C=100).fit(X, y).score(X, y)
+        1.0
     """
 
     def __init__(
@@ -89,7 +90,18 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
 
     def fit(self, X: Any, y: Any) -> SVMPerf:
-        """Cut planes until none is violated by more than ``tol``. A fit that fails leaves the model as it was."""
+        """Train the SVM. If this fails, the model is not changed.
+
+        Args:
+            X: An array or a sparse matrix ``(n, columns)``.
+            y: One label per row, of two classes.
+
+        Returns:
+            This object.
+
+        Raises:
+            ValueError: A parameter is out of range, or the data cannot be used.
+        """
         for name in ("C", "tol", "intercept_scaling", "max_iter"):
             kind = Integral if name == "max_iter" else Real
             value: Any = getattr(self, name)
@@ -101,12 +113,26 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """f(x), above 0 for the second of ``classes_``."""
+        """Compute f(x).
+
+        Args:
+            X: An array or a sparse matrix ``(n, columns)``.
+
+        Returns:
+            One number per row, above 0 for the second of ``classes_``.
+        """
         scores = self._scores(X)
         return scores if self._order[1] == 1 else -scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The labels, by the sign of f."""
+        """Predict the labels by the sign of f.
+
+        Args:
+            X: An array or a sparse matrix ``(n, columns)``.
+
+        Returns:
+            One label per row.
+        """
         number = (self._scores(X) > 0).astype(np.int64)
         labels: NDArray[Any] = self.classes_[self._order[number]]
         return labels
@@ -137,21 +163,22 @@ class SVMPerf(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with_intercept = self.fit_intercept and not by_pairs
         columns = self._with_constant(X) if with_intercept else X
         violations: Violations = WorstPairs(positive) if by_pairs else WorstTable(self._metric(), positive)
-        found = cut(columns, violations, self.C * len(labels), self.tol, self.max_iter)
-        if found.excess > self.tol:
+        solution = cut(columns, violations, self.C * len(labels), self.tol, self.max_iter)
+        if solution.excess > self.tol:
             warnings.warn(
-                f"SVMPerf cut {found.cuts} planes and labels still violate by {found.excess:.2g}, more than "
-                f"tol={self.tol:g}: raise max_iter or tol, lower C, or standardise the columns",
+                f"SVMPerf has added {solution.cuts} planes, and labels still violate the constraints by "
+                f"{solution.excess:.2g}, more than tol={self.tol:g}: raise max_iter or tol, lower C, or standardise "
+                "the columns",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        w = found.weights[: X.shape[1]]
-        b = found.weights[-1] * self.intercept_scaling if with_intercept else 0.0
+        w = solution.weights[: X.shape[1]]
+        b = solution.weights[-1] * self.intercept_scaling if with_intercept else 0.0
         self.coef_, self.intercept_ = w.reshape(1, -1), np.array([b])
-        self.n_iter_ = found.cuts
+        self.n_iter_ = solution.cuts
 
     def _scores(self, X: Any) -> Array:
-        """f(x), above 0 for the positive class."""
+        """Return f(x), above 0 for the positive class."""
         check_is_fitted(self, "coef_")
         scores: Array = self._checked(X, reset=False) @ self.coef_[0] + self.intercept_[0]
         return scores

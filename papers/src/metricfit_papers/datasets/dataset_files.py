@@ -41,7 +41,7 @@ def load_table(dataset: DatasetSpec, folder: str | None, beside: str) -> Table:
 
 
 def find_image_task(dataset: DatasetSpec) -> ImageTask | None:
-    """The image task that a dataset names; None for a dataset that is a table."""
+    """Return the image task of a dataset; None for a dataset that is a table."""
     built = None if dataset.made is None else build_object(dataset.made, vocabulary.DATASETS)
     return built if isinstance(built, ImageTask) else None
 
@@ -65,10 +65,10 @@ def check_dataset_file(dataset: DatasetSpec, folder: str | None, beside: str) ->
 
 
 def content_key(dataset: DatasetSpec, folder: str | None, beside: str) -> str | None:
-    """What tells two versions of a dataset apart, as part of the name of a cell.
+    """Return what distinguishes two versions of a dataset, as part of the name of a cell.
 
-    A hash of a user's file, or how much of an image set is present; None for datasets whose content is verified when
-    they are read.
+    This is a hash of a user's file, or how much of an image set is present; None for datasets whose content is
+    verified when they are read.
     """
     task = find_image_task(dataset)
     if task is not None:
@@ -79,18 +79,18 @@ def content_key(dataset: DatasetSpec, folder: str | None, beside: str) -> str | 
 
 
 def image_fingerprint(dataset: DatasetSpec, folder: str | None) -> str | None:
-    """The fingerprint of the pixels of an image set; None for a dataset that is a table."""
+    """Return the fingerprint of the pixels of an image set; None for a dataset that is a table."""
     task = find_image_task(dataset)
     return None if task is None else fingerprint(task.images(require_folder(folder, dataset))[0])
 
 
 def fingerprint(numbers: NDArray[Any]) -> str:
-    """Sixteen characters that differ where the numbers do."""
+    """Return sixteen characters that differ if the numbers differ."""
     return hash_bytes(numbers.tobytes())
 
 
 def describe_part(dataset: DatasetSpec, folder: str | None) -> str:
-    """How much of an image set is present, in words; empty if all of it is, or if the task needs no more."""
+    """Describe how much of an image set is present; empty if it is complete, or if the task needs no more."""
     task = find_image_task(dataset)
     return "" if task is None else task.part(require_folder(folder, dataset))
 

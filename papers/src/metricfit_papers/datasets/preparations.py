@@ -1,4 +1,4 @@
-"""How a table's columns become numbers: the values that ``prepare`` may have in a table's file."""
+"""Conversions of a table's columns to numbers, which ``prepare`` selects in a table's file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metricfit.data import Preparation, Table
 from metricfit_papers.datasets.published_sets import bridging_the_gap
 
 Rows = NDArray[np.int64]
-#: From the numbers of the training rows to the inputs of all rows.
+#: A function from the positions of the training rows to the inputs of all rows.
 Encoder = Callable[[Rows], NDArray[np.float32]]
 
 #: The value for images, which are not prepared at all: their networks take bytes.
@@ -21,7 +21,7 @@ BRIDGING_THE_GAP_SETS = ("adult", "creditcard", "cocktailparty", "mammography")
 
 
 def _standardised_ranks(table: Table) -> Encoder:
-    """As Tsoi et al.: text as the rank of its category, every column standardised on the training rows."""
+    """Encode as Tsoi et al.: text as the rank of its category, all columns standardised on the training rows."""
     values = _ranks(table)
 
     def encode(train: Rows) -> NDArray[np.float32]:
@@ -33,13 +33,13 @@ def _standardised_ranks(table: Table) -> Encoder:
 
 
 def _plain_ranks(table: Table) -> Encoder:
-    """As Tsoi et al., without standardising."""
+    """Encode as Tsoi et al., without standardising."""
     values = _ranks(table).astype(np.float32)
     return lambda train: values
 
 
 def _ranks(table: Table) -> NDArray[np.float64]:
-    """The columns that Tsoi et al. use, text as the rank of its category."""
+    """Return the columns that Tsoi et al. use, with text as the rank of its category."""
     frame = bridging_the_gap(table).X if table.name in BRIDGING_THE_GAP_SETS else table.X
     text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
     frame = frame.assign(**{name: frame[name].astype("category").cat.codes for name in text})
@@ -48,7 +48,7 @@ def _ranks(table: Table) -> NDArray[np.float64]:
 
 
 def _one_hot(table: Table) -> Encoder:
-    """As in this project's study: one-hot text, constant columns dropped, standardised, clipped to plus or minus 5."""
+    """Encode as this project's study: one-hot text, no constant columns, standardised, clipped to plus or minus 5."""
     return lambda train: Preparation().fit(table.X.iloc[train]).transform(table.X)
 
 

@@ -1,4 +1,4 @@
-"""Sets as papers prepare or define them: Tsoi et al. 2022, "Bridging the Gap"; Han et al. 2024, "AnyLoss"."""
+"""Datasets as papers prepare or define them: Tsoi et al. 2022, "Bridging the Gap"; Han et al. 2024, "AnyLoss"."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from metricfit.errors import InvalidValueError
 
 
 def bridging_the_gap(table: Table) -> Table:
-    """The set as Tsoi et al. 2022 feed it to their network, before it is standardised.
+    """Return the set as Tsoi et al. 2022 use it for their network, before it is standardised.
 
     Adult: without ``fnlwgt`` (supplement 4.1.3), text as the rank of its category, as in their code. Credit card:
     without ``Time``, ``log(Amount + 0.001)`` for ``Amount`` (4.1.5 and their code), 29 features. CocktailParty: the 22
-    features, positive where two people are not in the same group. Mammography: as it is.
+    features, positive if two people are not in the same group. Mammography: unchanged.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"Time": [0, 1], "V1": [0.5, -0.5], "Amount": [0.999, 9.999]})
@@ -44,11 +44,11 @@ def bridging_the_gap(table: Table) -> Table:
 
 
 def two_blobs(keep: float, seed: int = 42) -> Table:
-    """The synthetic sets of Tsoi et al. 2022, supplement 4.1.1: two isotropic Gaussian blobs, few positives kept.
+    """Make a synthetic set of Tsoi et al. 2022, supplement 4.1.1: two isotropic Gaussian blobs, few positives kept.
 
-    Sizes from their published code: 5,000 points a class, 3 features, standard deviation 10, and the share ``keep`` of
-    the positives: 0.5 is "Synthetic 33%", 0.05 "Synthetic 5%". The points are theirs for ``seed=42``; which positives
-    are kept is not.
+    The sizes are those of their published code: 5,000 points per class, 3 features, standard deviation 10, and the
+    share ``keep`` of the positives: 0.5 is "Synthetic 33%", 0.05 "Synthetic 5%". With ``seed=42`` the points are
+    theirs, but not the choice of the positives to keep.
 
     >>> two_blobs(0.05)
     Table('two_blobs_0.05', 5250 x 3, 4.76% positive: the second blob)
@@ -64,11 +64,11 @@ def two_blobs(keep: float, seed: int = 42) -> Table:
 
 
 def breast_cancer() -> Table:
-    """Wisconsin's breast cancer set, from scikit-learn; one of Han et al. 2024, whose positives are the malignant.
+    """Return the Wisconsin breast cancer set of scikit-learn, used by Han et al. 2024; malignant is positive.
 
     >>> breast_cancer()
     Table('breast_cancer', 569 x 30, 37.26% positive: malignant)
     """
-    given = load_breast_cancer(as_frame=True)
-    malignant = (given.target == list(given.target_names).index("malignant")).to_numpy().astype(np.int64)
-    return Table("breast_cancer", given.data, malignant, "malignant", "scikit-learn")
+    source = load_breast_cancer(as_frame=True)
+    malignant = (source.target == list(source.target_names).index("malignant")).to_numpy().astype(np.int64)
+    return Table("breast_cancer", source.data, malignant, "malignant", "scikit-learn")

@@ -58,11 +58,11 @@ class Trial:
 def make_trials(
     dataset: DatasetSpec, folder: str | None, prepare: str, protocol: ProtocolSpec, trials: int, beside: str
 ) -> list[Trial]:
-    """Make all trials of a dataset; where only weights differ between them, they share their tensors.
+    """Make all trials of a dataset; if only weights differ between them, they share their tensors.
 
     Args:
         dataset: Which dataset.
-        folder: The folder with the datasets, if one was given.
+        folder: The folder with the datasets, if any.
         prepare: One of PREPARATIONS; ignored for images.
         protocol: How trials differ.
         trials: Number of trials.
@@ -89,14 +89,14 @@ def make_trials(
 
 
 def _image_trials(task: ImageTask, folder: str, trials: int, protocol: ProtocolSpec) -> list[Trial]:
-    """Trials that share all images, as bytes."""
+    """Make trials that share all images, as bytes."""
     x, y = map(torch.from_numpy, task.images(folder))
     draws = enumerate(task.trials(folder, trials, protocol))
     return [Trial(number, x, y, *map(torch.from_numpy, draw)) for number, draw in draws]
 
 
 def _split_trials(table: Table, protocol: ProtocolSpec, trials: int) -> Iterator[Parts]:
-    """Training, validation and test rows of each trial; one split for all where only weights differ."""
+    """Yield training, validation and test rows of each trial; the same split for all if only weights differ."""
     if protocol.varied == "folds":
         yield from _split_folds(table, protocol, trials)
         return
@@ -121,7 +121,7 @@ def _split_once(table: Table, protocol: ProtocolSpec, trial: int) -> Parts:
 
 
 def _cut(table: Table, rows: Rows, fractions: tuple[float, ...], how: str, seed: int) -> list[Rows]:
-    """Cut these rows into parts of the given fractions."""
+    """Split rows into parts of these fractions."""
     if how == "random":
         shuffled = np.random.default_rng(seed).permutation(rows)
         ends = np.round(np.cumsum(fractions)[:-1] * len(rows)).astype(int)
@@ -135,7 +135,7 @@ def _cut(table: Table, rows: Rows, fractions: tuple[float, ...], how: str, seed:
 
 
 def _split_folds(table: Table, protocol: ProtocolSpec, trials: int) -> Iterator[Parts]:
-    """Each fold is the test rows once; the validation rows are a part of the rest."""
+    """Yield each fold as the test rows once; the validation rows are a part of the rest."""
     apart = protocol.split == "apart"
     groups = table.groups if apart else None
     share = protocol.fractions[1] / (protocol.fractions[0] + protocol.fractions[1])

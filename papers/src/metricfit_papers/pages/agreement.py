@@ -9,35 +9,35 @@ from typing import Any
 from metricfit_papers.specs.table_spec import PublishedNumber, TableSpec
 
 DEVIATIONS = 2.0
-#: What a deviation printed as 0.00 may have been, at most.
+#: The largest deviation that is printed as 0.00.
 ROUNDED = 0.005
 
 
 def agreement(spec: TableSpec, datasets: dict[str, Any]) -> str:
-    """Say in a sentence how many published numbers of each dataset are reproduced; empty if none has a deviation.
+    """Describe how many published numbers of each dataset are reproduced; empty if none has a deviation.
 
-    Where some columns are published without deviations, those with them are named. Runs with fewer epochs than the
-    table's are left out: they were not trained to the end.
+    If some columns are published without deviations, the sentence names those with deviations. Runs with fewer epochs
+    than the table are left out, because they were not trained to the end.
     """
     parts = []
     for dataset, rows in datasets.items():
-        found = list(_agreeing(spec, dataset, rows))
-        if found:
-            parts.append(f"{sum(found)} of {len(found)} on {spec.datasets[dataset].title}")
+        results = list(_agreeing(spec, dataset, rows))
+        if results:
+            parts.append(f"{sum(results)} of {len(results)} on {spec.datasets[dataset].title}")
     if not parts:
         return ""
-    said = f"Within two published deviations (0.005 where 0.00 is printed){_of_columns(spec)}"
-    return f"{said}: {'; '.join(parts)}."
+    subject = f"Within two published deviations (0.005 where 0.00 is printed){_of_columns(spec)}"
+    return f"{subject}: {'; '.join(parts)}."
 
 
 def _of_columns(spec: TableSpec) -> str:
-    """Which columns have published deviations, in words; empty where all do."""
-    given = {column for _, _, column in spec.published if spec.columns[column].shown}
+    """Describe which columns have published deviations; empty if all have."""
+    published_columns = {column for _, _, column in spec.published if spec.columns[column].shown}
     counted = {column for (_, _, column), published in spec.published.items() if published.std is not None}
-    if given <= counted:
+    if published_columns <= counted:
         return ""
-    titles = [f'"{spec.columns[column].title}"' for column in spec.columns if column in given & counted]
-    return f", in {' and '.join(titles)} alone, as the other columns are published without"
+    titles = [f'"{spec.columns[column].title}"' for column in spec.columns if column in published_columns & counted]
+    return f", in {' and '.join(titles)} alone, because the other columns are published without deviations"
 
 
 def _agreeing(spec: TableSpec, dataset: str, rows: dict[str, Any]) -> Iterator[bool]:
@@ -51,7 +51,7 @@ def _agreeing(spec: TableSpec, dataset: str, rows: dict[str, Any]) -> Iterator[b
 
 
 def agrees(published: PublishedNumber, values: list[float]) -> bool:
-    """Whether the mean of the trials is within two published deviations.
+    """Return whether the mean of the trials is within two published deviations.
 
     >>> agrees(PublishedNumber(0.63, 0.02), [0.66, 0.68]), agrees(PublishedNumber(0.63, 0.00), [0.64, 0.65])
     (True, False)

@@ -27,7 +27,7 @@ from metricfit_papers.pages.stored_results import Results
 from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.table_spec import ALL
 
-#: The theme's table of contents would take the room of the tables' last columns.
+#: The theme's table of contents would cover the last columns of the tables.
 WIDE = "---\nhide:\n  - toc\n---"
 WRITTEN = "<!-- Written by metricfit_papers.pages.build: edit papers/results or papers/verdicts, not this page. -->"
 
@@ -40,18 +40,18 @@ def build(
 ) -> list[Path]:
     """Write one page per paper, and the summary; return their paths."""
     specs = [papers.find_table(name) for name in papers.table_names()]
-    kept_in = {spec.name: results / f"{spec.name}.json" for spec in specs}
-    found = {name: stored_results.read(path) if path.exists() else None for name, path in kept_in.items()}
+    paths = {spec.name: results / f"{spec.name}.json" for spec in specs}
+    stored = {name: stored_results.read(path) if path.exists() else None for name, path in paths.items()}
     written = []
     for paper in dict.fromkeys(spec.paper for spec in specs):
-        mine = [spec for spec in specs if spec.paper == paper]
-        parts = [WIDE, f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md"), contents(mine, found)]
-        for spec in mine:
-            parts += list(table_page(spec, found[spec.name], verdicts, images))
+        tables = [spec for spec in specs if spec.paper == paper]
+        parts = [WIDE, f"# {paper}", WRITTEN, *_read_text(verdicts / f"{slug(paper)}.md"), contents(tables, stored)]
+        for spec in tables:
+            parts += list(table_page(spec, stored[spec.name], verdicts, images))
         written.append(pages / f"{slug(paper)}.md")
         written[-1].write_text(unbroken("\n\n".join(parts)) + "\n", encoding="utf-8")
     written.append(pages / "index.md")
-    written[-1].write_text("\n\n".join(summary(specs, found, verdicts)) + "\n", encoding="utf-8")
+    written[-1].write_text("\n\n".join(summary(specs, stored, verdicts)) + "\n", encoding="utf-8")
     return written
 
 
@@ -64,39 +64,40 @@ def unbroken(text: str) -> str:
     return re.sub(r"(\| [\d.]+) (\([\d.]+\))(?= \|)", r"\1&nbsp;\2", text).replace(" ± ", "&nbsp;±&nbsp;")
 
 
-def contents(specs: list[TableSpec], found: dict[str, Results | None]) -> str:
-    """Links to the tables of a page and their protocols."""
+def contents(specs: list[TableSpec], results: dict[str, Results | None]) -> str:
+    """Return links to the tables of a page and their protocols."""
     lines = []
     for spec in specs:
-        of = found[spec.name]
-        run = [f"[{name}](#{spec.name}-{name})" for name, _ in (stored_results.of_protocols(spec, of) if of else [])]
+        stored = results[spec.name]
+        protocols = stored_results.of_protocols(spec, stored) if stored else []
+        run = [f"[{name}](#{spec.name}-{name})" for name, _ in protocols]
         lines.append(f"- [{heading(spec)}](#{spec.name}): {', '.join(run) or 'not run yet'}")
     return "\n".join(lines)
 
 
 def heading(spec: TableSpec) -> str:
-    """Which table it is, and of what."""
+    """Return the heading of a table: its number in the paper and its title."""
     return f"{spec.where.split(',')[0]}: {spec.title}"
 
 
-def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
-    """A table's part of its paper's page."""
+def table_page(spec: TableSpec, results: Results | None, verdicts: Path, images: Path) -> Iterator[str]:
+    """Yield the paragraphs of a table."""
     yield f"## {heading(spec)} {{ #{spec.name} }}"
     yield f"`metricfit reproduce {spec.name} --data FOLDER --protocol all`. Published: {spec.where}."
-    if found is None:
+    if results is None:
         yield "Not run yet."
         return
     yield from _read_text(verdicts / f"{spec.name}.md")
     if spec.published:
-        yield _picture(drawing.plot, spec, found, images / f"reproduction-{spec.name}.svg", "Published and measured")
+        yield _picture(drawing.plot, spec, results, images / f"reproduction-{spec.name}.svg", "Published and measured")
     if any(row.kind == "paths" for row in spec.rows.values()):
-        paths, curves = (images / f"reproduction-{spec.name}-{each}.svg" for each in ("paths", "curves"))
-        says = "Loss and metric of each epoch's training batches, the first trial"
-        yield _picture(drawing.plot_paths, spec, found, paths, says)
-        says = "F1 on the validation set, F1 and accuracy on training batches, epoch by epoch, the first trial"
-        yield _picture(drawing.plot_curves, spec, found, curves, says)
-        yield how_far(spec, found)
-    for protocol, datasets in stored_results.of_protocols(spec, found):
+        paths, curves = (images / f"reproduction-{spec.name}-{kind}.svg" for kind in ("paths", "curves"))
+        caption = "Loss and metric of each epoch's training batches, the first trial"
+        yield _picture(drawing.plot_paths, spec, results, paths, caption)
+        caption = "F1 on the validation set, F1 and accuracy on training batches, epoch by epoch, the first trial"
+        yield _picture(drawing.plot_curves, spec, results, curves, caption)
+        yield metric_ranges(spec, results)
+    for protocol, datasets in stored_results.of_protocols(spec, results):
         yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
         yield " ".join(spec.protocols[protocol].says.split())
         shown = _in_order(spec, {"protocol": protocol, "datasets": datasets})
@@ -119,21 +120,21 @@ def table_page(spec: TableSpec, found: Results | None, verdicts: Path, images: P
 
 
 def _picture(
-    draw: Callable[[TableSpec, Results, Path], None], spec: TableSpec, found: Results, path: Path, says: str
+    draw: Callable[[TableSpec, Results, Path], None], spec: TableSpec, results: Results, path: Path, caption: str
 ) -> str:
-    draw(spec, found, path)
-    return f"![{says}](../img/{path.name})"
+    draw(spec, results, path)
+    return f"![{caption}](../img/{path.name})"
 
 
 def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
-    """Means over the sets, rows against one of them, the sets with published numbers, and all sets column by column."""
+    """Yield means over sets, rows compared with one row, the sets with published numbers, and all sets by column."""
     everywhere = set.intersection(*(set(rows) for rows in shown["datasets"].values()))
     sets = {name: {row: rows[row] for row in rows if row in everywhere} for name, rows in shown["datasets"].items()}
     shown = shown | {"datasets": sets, "average": result_files.average_over_sets(sets)}
     main = [row.name for row in set_averages.main_rows(spec, shown)]
     yield markdown.format_table(spec, shown | {"average": {row: shown["average"][row] for row in main}}, ALL)
     yield from filter(None, [set_averages.against(spec, shown)])
-    others = {row: given for row, given in shown["average"].items() if row not in main}
+    others = {row: average for row, average in shown["average"].items() if row not in main}
     if others:
         yield markdown.format_table(spec, shown | {"average": others}, ALL).replace(
             "**Mean", "**One loss for all columns: mean", 1
@@ -148,7 +149,7 @@ def over_sets(spec: TableSpec, shown: dict[str, Any]) -> Iterator[str]:
 
 
 def _in_order(spec: TableSpec, plain: dict[str, Any]) -> dict[str, Any]:
-    """Datasets and rows in the order of the table's file."""
+    """Return the results with datasets and rows in the order of the table's file."""
     datasets = {
         name: {row: plain["datasets"][name][row] for row in spec.rows if row in plain["datasets"][name]}
         for name in spec.datasets
@@ -158,7 +159,7 @@ def _in_order(spec: TableSpec, plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
-    """Each run: its command, trials, machine and seconds, and where it was smaller than the table."""
+    """Describe each run: its command, trials, machine and duration, and how much smaller it was than the table."""
     grouped: dict[str, dict[str, Any]] = {}
     for dataset, rows in datasets.items():
         for row, measured in rows.items():
@@ -176,56 +177,59 @@ def runs_of(spec: TableSpec, datasets: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def how_far(spec: TableSpec, found: Results) -> str:
-    """The range of the metric: the correlation says nothing about a metric that did not change."""
+def metric_ranges(spec: TableSpec, results: Results) -> str:
+    """Make a table of the range of the metric, because the correlation means nothing if the metric did not change."""
     head = ["row, first trial", "its metric, first epoch", "lowest", "highest", "last epoch"]
     lines = [
-        markdown.markdown_line([spec.rows[row].title, *(f"{each:.3f}" for each in (of[0], min(of), max(of), of[-1]))])
-        for row, path in stored_results.paths_of(spec, found).items()
-        if (of := path["metric"])
+        markdown.markdown_line(
+            [spec.rows[row].title, *(f"{v:.3f}" for v in (values[0], min(values), max(values), values[-1]))]
+        )
+        for row, path in stored_results.paths_of(spec, results).items()
+        if (values := path["metric"])
     ]
     return "\n".join([markdown.markdown_line(head), markdown.markdown_line(["---"] + ["---:"] * 4), *lines])
 
 
-def summary(specs: list[TableSpec], found: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
-    """What was run, how large and how long; then the verdicts, claim by claim."""
+def summary(specs: list[TableSpec], results: dict[str, Results | None], verdicts: Path) -> Iterator[str]:
+    """Yield the paragraphs of the summary: the verdicts on the claims, and a table of all runs."""
     yield WIDE
     yield "# The papers' tables, run again"
     yield WRITTEN
     yield (
         "Each table is one file and one command: `metricfit reproduce NAME`, of the package `metricfit-papers` (`pip "
-        "install metricfit-papers`). Up to three protocols: **paper**, what "
-        "the text says; **code**, what the published code does, its errors included; **corrected**, as it should be. "
+        "install metricfit-papers`). There are up to three protocols: **paper**, what "
+        "the text says; **code**, what the published code does, including its errors; **corrected**, as it should be. "
         "[How to add a table](add-a-table.md), [where the data come from](data.md)."
     )
     yield from _read_text(verdicts / "claims.md")
     yield "## What was run"
     yield (
-        "Epochs are those of the longest training, of as many as the table allows; most stop early, once the "
-        "validation set shows no gain. Training with a constraint goes on from the base networks: 200 + 200 epochs."
+        "Epochs are those of the longest training, and the maximum that the table allows. Most trainings stop early, "
+        "when the validation set shows no gain. Training with a constraint continues from the base networks: 200 + 200 "
+        "epochs."
     )
     head = ["table", "published", "protocols run", "datasets", "trials", "epochs", "smaller than the table", "training"]
     lines = [markdown.markdown_line(head), markdown.markdown_line(["---"] * (len(head) - 1) + ["---:"])]
     for spec in specs:
-        lines.append(markdown.markdown_line(list(_run_line(spec, found[spec.name]))))
+        lines.append(markdown.markdown_line(list(_run_line(spec, results[spec.name]))))
     yield "\n".join(lines)
 
 
-def _run_line(spec: TableSpec, found: Results | None) -> Iterator[str]:
+def _run_line(spec: TableSpec, results: Results | None) -> Iterator[str]:
     yield f"[{spec.name}]({slug(spec.paper)}.md#{spec.name})"
     yield f"{spec.paper.split(' (')[0]}, {spec.where}"
-    if found is None:
+    if results is None:
         yield from ("not run", *[""] * 5)
         return
     rows = [
         (dataset, row, measured)
-        for _, of in stored_results.of_protocols(spec, found)
-        for dataset, several in of.items()
-        for row, measured in several.items()
+        for _, datasets in stored_results.of_protocols(spec, results)
+        for dataset, dataset_rows in datasets.items()
+        for row, measured in dataset_rows.items()
     ]
     trials = sorted({measured["run"]["trials"] for _, _, measured in rows})
     seconds = sum(measured["seconds"] for _, row, measured in rows if spec.rows[row].own_trials)
-    yield ", ".join(name for name, _ in stored_results.of_protocols(spec, found))
+    yield ", ".join(name for name, _ in stored_results.of_protocols(spec, results))
     yield f"{len({dataset for dataset, _, _ in rows})} of {len(spec.datasets)}"
     yield " or ".join(map(str, trials)) + f" of {spec.trials}"
     yield _epochs(spec, [measured for _, _, measured in rows])
@@ -234,29 +238,29 @@ def _run_line(spec: TableSpec, found: Results | None) -> Iterator[str]:
 
 
 def _epochs(spec: TableSpec, measured: list[dict[str, Any]]) -> str:
-    """The longest training, of as many epochs as the table has; a constraint's comes after that of its base."""
-    longest = max(epochs for each in measured for epochs in each["epochs"])
+    """Return the epochs of the longest training and of the table; a constraint's come after those of its base."""
+    longest = max(epochs for row in measured for epochs in row["epochs"])
     most = max(training.epochs for row in spec.rows.values() for training in row.training.values())
     return f"{longest:,} of {most:,}" + (f" + {most:,}" if longest > most else "")
 
 
 def _smaller(spec: TableSpec, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
-    """How much smaller runs were, in their own words, each with its datasets where others were not."""
-    said: dict[str, dict[str, None]] = {}
+    """Describe how much smaller runs were than the table, with their datasets if other datasets differ."""
+    titles_by_size: dict[str, dict[str, None]] = {}
     for dataset, _, measured in rows:
-        said.setdefault(measured["run"]["smaller"], {})[spec.datasets[dataset].title] = None
-    if len(said) == 1:
-        return next(iter(said)) or "no"
-    often = Counter(title for titles in said.values() for title in titles)
+        titles_by_size.setdefault(measured["run"]["smaller"], {})[spec.datasets[dataset].title] = None
+    if len(titles_by_size) == 1:
+        return next(iter(titles_by_size)) or "no"
+    occurrences = Counter(title for titles in titles_by_size.values() for title in titles)
     parts = []
-    for words, titles in said.items():
-        some = ", some rows" if all(often[title] > 1 for title in titles) else ""
-        parts += [f"{', '.join(titles)}{some}: {words}"] if words else []
+    for size, titles in titles_by_size.items():
+        some = ", some rows" if all(occurrences[title] > 1 for title in titles) else ""
+        parts += [f"{', '.join(titles)}{some}: {size}"] if size else []
     return "; ".join(parts)
 
 
 def slug(paper: str) -> str:
-    """A page's name: the paper's without its authors."""
+    """Return the name of a page: that of the paper, without its authors."""
     return re.sub(r"[^a-z0-9]+", "-", paper.split(" (")[0].lower()).strip("-")
 
 
@@ -265,7 +269,7 @@ def _read_text(path: Path) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command line of this module."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--from", dest="folder", type=Path, action="append", default=[], help="a folder of runs; may be repeated"

@@ -12,15 +12,15 @@ from metricfit_papers.specs.table_spec import UNCONSTRAINED, TableSpec
 
 FEWEST = 2
 SHARED = (
-    "Wilcoxon's p is over losses that share their splits and test images: it tells how alike they change, and is no "
-    "evidence about other images."
+    "Wilcoxon's p is over losses that share their splits and test images: it measures how consistently they change, "
+    "and is no evidence about other images."
 )
 
 
 def describe_constraint_effects(spec: TableSpec, datasets: dict[str, Any]) -> str:
-    """A table in Markdown: for each dataset and column the means over the losses without and with a constraint.
+    """Make a table in Markdown: for each dataset and column the means over the losses without and with a constraint.
 
-    Empty where no row is another one's before its constraint. Under it stands what p, Wilcoxon's, does not tell.
+    It is empty if no row was trained both without and with a constraint. A note below says what Wilcoxon's p means.
     """
     bases = {row.of: row.name for row in spec.rows.values() if row.decided == UNCONSTRAINED and row.of is not None}
     columns = [key for key, column in spec.shown_columns.items() if _kind(column.metric) in ("auroc", *FPR_AT)]
@@ -31,11 +31,13 @@ def describe_constraint_effects(spec: TableSpec, datasets: dict[str, Any]) -> st
             without, with_ = (
                 [statistics.fmean(rows[pair[side]]["values"][column]) for pair in both] for side in (0, 1)
             )
-            found = compare(with_, without, samples=1, minimize=_kind(spec.columns[column].metric) in FPR_AT)
+            comparison = compare(with_, without, samples=1, minimize=_kind(spec.columns[column].metric) in FPR_AT)
             means = [f"{statistics.fmean(values):.3f}" for values in (without, with_)]
             change = f"{statistics.fmean(with_) - statistics.fmean(without):+.3f}"
             cells = [spec.datasets[dataset].title, spec.columns[column].title, *means, change]
-            lines.append(markdown_line([*cells, f"{found.wins} : {found.losses}", f"{found.p_value:.2g}"]))
+            lines.append(
+                markdown_line([*cells, f"{comparison.wins} : {comparison.losses}", f"{comparison.p_value:.2g}"])
+            )
     if not lines:
         return ""
     head = ["dataset", "mean over the losses of", "without", "with", "change", "better : worse", "Wilcoxon's p"]

@@ -1,4 +1,4 @@
-"""Figures of a table: published and measured numbers side by side, and how trials went epoch by epoch."""
+"""Figures of a table: published and measured numbers side by side, and the values of trials by epoch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from metricfit_papers.pages.stored_results import Results, of_protocols, paths_o
 from metricfit_papers.specs.table_spec import ALL
 
 MANY = 6
-#: What is drawn beside a first column of this metric.
+#: The metric that is drawn beside a first column of this metric.
 COUNTERPARTS = {"auroc": "fpr at tpr 0.95", "precision": "recall"}
-#: Losses that differ by less stand at one place: a narrower axis would make a finding of them.
+#: Minimum width of the axis of losses, because a narrower axis would make small differences look large.
 NARROWEST = 0.05
 
 
@@ -41,35 +41,35 @@ def picture(
         pyplot.close(figure)
 
 
-def plot(spec: TableSpec, found: Results, path: Path) -> None:
+def plot(spec: TableSpec, results: Results, path: Path) -> None:
     """Draw dots with deviations: one panel per dataset and column, one line per row; crosses are published numbers.
 
     Of many datasets, the mean is drawn.
     """
     columns = _drawn(spec)
-    datasets = [name for name in spec.datasets if any(name in of for of in found["protocols"].values())]
+    datasets = [name for name in spec.datasets if any(name in measured for measured in results["protocols"].values())]
     panels = [datasets] if spec.averaged or len(datasets) > MANY else [[name] for name in datasets]
     rows = [
         row
-        for row, given in spec.rows.items()
-        if not (spec.averaged and given.tags)
-        and any(row in of.get(name, {}) for of in found["protocols"].values() for name in datasets)
+        for row, row_spec in spec.rows.items()
+        if not (spec.averaged and row_spec.tags)
+        and any(row in measured.get(name, {}) for measured in results["protocols"].values() for name in datasets)
     ]
     down, across = (len(columns), len(panels)) if len(panels) > 1 else (1, len(columns))
     height = 0.5 + down * (0.7 + (0.26 if down == 1 else 0.2) * len(rows))
     size = (2.2 + 2.1 * across, height)
     with picture(spec, path, down, across, size) as (figure, axes):
-        each = [(column, names) for column in columns for names in panels]
-        for axis, (column, names) in zip(axes, each, strict=True):
+        contents = [(column, names) for column in columns for names in panels]
+        for axis, (column, names) in zip(axes, contents, strict=True):
             published = [_mean_published(spec, names, row, column) for row in rows]
             axis.plot(published, range(len(rows)), "x", color="black", label="published", zorder=3)
-            for at, (protocol, of) in enumerate(of_protocols(spec, found)):
-                points = [_mean_measured(of, names, row, column) for row in rows]
-                there = [(y, point) for y, point in enumerate(points) if point is not None]
+            for number, (protocol, measured) in enumerate(of_protocols(spec, results)):
+                means = [_mean_measured(measured, names, row, column) for row in rows]
+                points = [(y, point) for y, point in enumerate(means) if point is not None]
                 axis.errorbar(
-                    [mean for _, (mean, _) in there],
-                    [y + 0.18 * (at - (len(found["protocols"]) - 1) / 2) for y, _ in there],
-                    xerr=[std for _, (_, std) in there],
+                    [mean for _, (mean, _) in points],
+                    [y + 0.18 * (number - (len(results["protocols"]) - 1) / 2) for y, _ in points],
+                    xerr=[std for _, (_, std) in points],
                     fmt="o",
                     markersize=4,
                     elinewidth=1,
@@ -88,12 +88,12 @@ def plot(spec: TableSpec, found: Results, path: Path) -> None:
         figure.tight_layout(rect=(0, 0.3 / height, 1, 1))
 
 
-def plot_paths(spec: TableSpec, found: Results, path: Path) -> None:
+def plot_paths(spec: TableSpec, results: Results, path: Path) -> None:
     """Draw one panel per row: one dot per epoch of the first trial, its metric over its loss, later epochs darker.
 
     The axis of the metric is 0 to 1 in all panels, so that a metric that does not change is seen as such.
     """
-    paths = paths_of(spec, found)
+    paths = paths_of(spec, results)
     across = 4
     down = -(-len(paths) // across)
     with picture(spec, path, down, across, (2.3 * across, 2.1 * down)) as (figure, axes):
@@ -114,8 +114,8 @@ def plot_paths(spec: TableSpec, found: Results, path: Path) -> None:
         figure.tight_layout()
 
 
-def plot_curves(spec: TableSpec, found: Results, path: Path) -> None:
-    """F1 and accuracy on training batches, and F1 on the validation set, epoch by epoch, of the rows for F1."""
+def plot_curves(spec: TableSpec, results: Results, path: Path) -> None:
+    """Draw F1 and accuracy on training batches, and F1 on the validation set, by epoch, for the rows for F1."""
     wanted = [name for name, row in spec.rows.items() if row.settings.get("metric") in ("f1", "fbeta(beta=1.0)")]
     panels = {
         "validation f1": "F1, validation set",
@@ -124,7 +124,7 @@ def plot_curves(spec: TableSpec, found: Results, path: Path) -> None:
     }
     with picture(spec, path, 1, len(panels), (9.6, 3.3)) as (figure, axes):
         for axis, (name, title) in zip(axes, panels.items(), strict=True):
-            for row, drawn in paths_of(spec, found).items():
+            for row, drawn in paths_of(spec, results).items():
                 if row in wanted:
                     axis.plot(range(1, len(drawn[name]) + 1), drawn[name], label=spec.rows[row].title)
             axis.set_xlabel("epoch", fontsize=9)
@@ -138,7 +138,7 @@ def plot_curves(spec: TableSpec, found: Results, path: Path) -> None:
 
 
 def _drawn(spec: TableSpec) -> list[str]:
-    """The first column, of means over sets the first with a published one; and its counterpart, where it has one."""
+    """Return the first column (for means over sets, the first with a published mean) and its counterpart, if any."""
     of_all = [column for name, _, column in spec.published if name == ALL]
     first = next((column for column in spec.columns if column in of_all), next(iter(spec.shown_columns)))
     metric = spec.columns[first].metric
@@ -148,15 +148,15 @@ def _drawn(spec: TableSpec) -> list[str]:
 
 def _mean_published(spec: TableSpec, names: list[str], row: str, column: str) -> float:
     if spec.averaged:
-        there = spec.published.get((ALL, row, column))
-        return float("nan") if there is None else there.mean
-    given = [spec.published[name, row, column].mean for name in names if (name, row, column) in spec.published]
-    return statistics.fmean(given) if given else float("nan")
+        number = spec.published.get((ALL, row, column))
+        return float("nan") if number is None else number.mean
+    numbers = [spec.published[name, row, column].mean for name in names if (name, row, column) in spec.published]
+    return statistics.fmean(numbers) if numbers else float("nan")
 
 
-def _mean_measured(of: dict[str, Any], names: list[str], row: str, column: str) -> tuple[float, float] | None:
-    values = [of[name][row]["values"][column] for name in names if row in of.get(name, {})]
+def _mean_measured(measured: dict[str, Any], names: list[str], row: str, column: str) -> tuple[float, float] | None:
+    values = [measured[name][row]["values"][column] for name in names if row in measured.get(name, {})]
     if not values:
         return None
-    trials = [statistics.fmean(each) for each in zip(*values, strict=False)]
+    trials = [statistics.fmean(trial) for trial in zip(*values, strict=False)]
     return statistics.fmean(trials), statistics.stdev(trials) if len(trials) > 1 else 0.0

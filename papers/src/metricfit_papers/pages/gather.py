@@ -1,4 +1,4 @@
-"""The results of all runs that the pages show, from finished cells; nothing is trained.
+"""Write the results of all runs that the pages show, from finished cells; nothing is trained.
 
     metricfit reproduce --from BROUGHT --out OUT                     # cells of another run folder or machine
     python -m metricfit_papers.pages.gather --out OUT --data FOLDER  # results of every run that is listed
@@ -48,29 +48,29 @@ class Run:
         words = ["metricfit", "reproduce", self.table, "--data", "FOLDER"]
         if self.protocol != next(iter(papers.find_table(self.table).protocols)):
             words += ["--protocol", self.protocol]
-        for option, given in (("--only", self.only), ("--row", self.rows), ("--without", self.without)):
-            words += [word for each in given for word in (option, each)]
+        for option, names in (("--only", self.only), ("--row", self.rows), ("--without", self.without)):
+            words += [word for name in names for word in (option, name)]
         for option, number in (("--trials", self.trials), ("--epochs", self.epochs)):
             words += [] if number is None else [option, str(number)]
         return shlex.join(words)
 
     def parts(self) -> list[Run]:
-        """One run per dataset; empty if the run has a single dataset."""
+        """Return one run per dataset; empty if the run has a single dataset."""
         datasets = self.only or tuple(papers.find_table(self.table).datasets)
-        return [replace(self, only=(each,)) for each in datasets] if len(datasets) > 1 else []
+        return [replace(self, only=(dataset,)) for dataset in datasets] if len(datasets) > 1 else []
 
 
 def listed(path: Path = RUNS) -> list[Run]:
     """Read the runs of a list, one per protocol of an entry."""
     file = read_toml(path)
-    return [run for table in list(file.given) for entry in _entries(file, table) for run in _runs(table, entry)]
+    return [run for table in list(file.remaining) for entry in _entries(file, table) for run in _runs(table, entry)]
 
 
 def _entries(file: Section, table: str) -> Iterator[Section]:
-    for at, given in enumerate(file.take(table, list), start=1):
-        if not isinstance(given, dict):
-            raise file.error(table, f"is a list of runs, each begun by [[{table}]]; got {given!r}")
-        yield Section(file.file, f"{table}, run {at}", given)
+    for number, run in enumerate(file.take(table, list), start=1):
+        if not isinstance(run, dict):
+            raise file.error(table, f"is a list of runs, each of which starts with [[{table}]]; got {run!r}")
+        yield Section(file.file, f"{table}, run {number}", run)
 
 
 def _runs(table: str, entry: Section) -> Iterator[Run]:
@@ -108,44 +108,44 @@ def gather(runs: Iterable[Run], out: Path, data: Path) -> tuple[list[Path], list
             written.append(write(run, out, data))
             print(f"whole    {run.command}", flush=True)
         except (CellError, FileNotFoundError) as error:
-            of_parts, more = gather(run.parts(), out, data)
-            written += of_parts
-            missing += more
+            written_parts, missing_parts = gather(run.parts(), out, data)
+            written += written_parts
+            missing += missing_parts
             if not run.parts():
-                missing.append(f"{run.command}\n           {_why(error)}")
+                missing.append(f"{run.command}\n           {_reason(error)}")
                 print(f"missing  {missing[-1]}", flush=True)
     return written, missing
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, papers.UnfinishedCellsError):
         return f"{len(error.missing)} of {error.total} cells, such as {error.missing[0]}"
     return " ".join(str(error).split())
 
 
 def others(out: Path, written: Iterable[Path]) -> list[Path]:
-    """Older results in the folder, which the pages would take as well."""
-    now = {path.with_suffix(".json") for path in written}
-    return sorted(path for path in out.glob("*/*.json") if path not in now)
+    """Return older results in the folder, which the pages would use as well."""
+    new = {path.with_suffix(".json") for path in written}
+    return sorted(path for path in out.glob("*/*.json") if path not in new)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line of this module; the exit status."""
+    """Run the command line of this module, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", help="only the runs of these tables")
-    parser.add_argument("--out", type=Path, required=True, help="the folder of the cells, and of the results")
-    parser.add_argument("--data", type=Path, required=True, help="the folder with the datasets")
-    parser.add_argument("--runs", type=Path, default=RUNS, help="another list")
-    given = parser.parse_args(arguments)
-    runs = listed(given.runs)
-    for table in given.tables:
+    parser.add_argument("tables", nargs="*", help="names of tables; by default all")
+    parser.add_argument("--out", type=Path, required=True, help="folder with the cells, for the results too")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the datasets")
+    parser.add_argument("--runs", type=Path, default=RUNS, help="file with the list of runs")
+    options = parser.parse_args(arguments)
+    runs = listed(options.runs)
+    for table in options.tables:
         if not any(run.table == table for run in runs):
-            parser.error(f"no run of {table} is listed; there are some of {', '.join({run.table: 0 for run in runs})}")
-    chosen = [run for run in runs if not given.tables or run.table in given.tables]
-    written, missing = gather(chosen, given.out, given.data)
-    print(f"{len(written)} results written in {given.out}, {len(missing)} runs lack cells")
-    for path in [] if given.tables else others(given.out, written):
-        print(f"older, and taken by pages.build unless you remove it: {path}")
+            parser.error(f"no run of {table} is listed; there are runs of {', '.join({run.table: 0 for run in runs})}")
+    chosen = [run for run in runs if not options.tables or run.table in options.tables]
+    written, missing = gather(chosen, options.out, options.data)
+    print(f"{len(written)} results written in {options.out}, {len(missing)} runs lack cells")
+    for path in [] if options.tables else others(options.out, written):
+        print(f"older result, which pages.build uses unless you remove it: {path}")
     return 1 if missing else 0
 
 

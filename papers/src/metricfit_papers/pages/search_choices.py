@@ -1,4 +1,4 @@
-"""What the searches of rows chose, as Markdown."""
+"""A table in Markdown of the settings that searches chose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metricfit_papers.specs.table_spec import TableSpec
 
 
 def choices(spec: TableSpec, datasets: Mapping[str, Any]) -> str:
-    """A table of datasets and rows with what was chosen for them; empty where nothing was."""
+    """Make a table of datasets and rows with the settings that were chosen for them; empty if there are none."""
     lines = [
         markdown_line([spec.datasets[dataset].title, spec.rows[row].title, words])
         for dataset, rows in datasets.items()

@@ -1,8 +1,8 @@
-"""The results that the pages show: taken from run folders, stored in ``papers/results/NAME.json``.
+"""The results that the pages show: taken from run folders and stored in ``papers/results/NAME.json``.
 
-In memory: for each protocol, dataset and row the values of every trial, and under ``run`` the run they come from. On
-disk each run stands once, in the list ``runs``, and a row has its number there. Rows that were run again replace those
-of as many trials or fewer.
+In memory they are, for each protocol, dataset and row, the values of all trials and under ``run`` the run they come
+from. In the file each run is stored once, in the list ``runs``, and a row has the run's position in the list. A row
+that was run again replaces the earlier one, unless the earlier one has more trials.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ def take(folder: Path, results: Path = RESULTS) -> list[str]:
     taken = []
     for name in sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name != "cells"):
         path = results / f"{name}.json"
-        kept = read(path) if path.exists() else {"table": name, "protocols": {}}
-        for found in sorted((folder / name).glob("*.json")):
-            merge(kept, json.loads(found.read_text(encoding="utf-8")))
-        write(path, kept)
+        stored = read(path) if path.exists() else {"table": name, "protocols": {}}
+        for file in sorted((folder / name).glob("*.json")):
+            merge(stored, json.loads(file.read_text(encoding="utf-8")))
+        write(path, stored)
         taken.append(name)
     return taken
 
 
-def merge(kept: Results, plain: dict[str, Any]) -> None:
-    """Add a run's rows, each with the run it comes from."""
+def merge(stored: Results, plain: dict[str, Any]) -> None:
+    """Add the rows of a run, each with the run it comes from."""
     run = {key: plain[key] for key in ("trials", "smaller")} | {"command": without_folders(plain["command"])}
-    protocol = kept["protocols"].setdefault(plain["protocol"], {})
+    protocol = stored["protocols"].setdefault(plain["protocol"], {})
     for dataset, rows in plain["datasets"].items():
         for row, measured in rows.items():
             before = protocol.setdefault(dataset, {}).get(row)
             if before is None or _size(before["run"]) <= _size(run):
-                where = {key: measured[key] for key in ("machine", "versions")}
-                numbers = {key: given for key, given in measured.items() if key not in where}
-                protocol[dataset][row] = numbers | {"run": run | where}
+                environment = {key: measured[key] for key in ("machine", "versions")}
+                numbers = {key: value for key, value in measured.items() if key not in environment}
+                protocol[dataset][row] = numbers | {"run": run | environment}
 
 
 def _size(run: dict[str, Any]) -> tuple[int, bool]:
@@ -51,7 +51,7 @@ def _size(run: dict[str, Any]) -> tuple[int, bool]:
 
 
 def without_folders(command: str) -> str:
-    """A command with FOLDER for the folder of the data, and without those of results: it trains all it shows.
+    """Return a command with FOLDER for the data folder and without result folders, so that it trains all rows.
 
     >>> without_folders("metricfit reproduce btg-1 --data some/data --out here --from there --finished --jobs 2")
     'metricfit reproduce btg-1 --data FOLDER --jobs 2'
@@ -65,7 +65,7 @@ def without_folders(command: str) -> str:
     return shlex.join(words)
 
 
-def write(path: Path, kept: Results) -> None:
+def write(path: Path, stored: Results) -> None:
     """Store the results of a table."""
     runs: list[dict[str, Any]] = []
 
@@ -74,19 +74,19 @@ def write(path: Path, kept: Results) -> None:
             runs.append(run)
         return runs.index(run)
 
-    protocols = _with_runs(kept["protocols"], number)
-    text = _text({"table": kept["table"], "runs": runs, "protocols": protocols}, "\n")
+    protocols = _with_runs(stored["protocols"], number)
+    text = _text({"table": stored["table"], "runs": runs, "protocols": protocols}, "\n")
     write_file(path, f"{text}\n".encode())
 
 
 def read(path: Path) -> Results:
-    """A table's results as they were before they were written."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return {"table": found["table"], "protocols": _with_runs(found["protocols"], found["runs"].__getitem__)}
+    """Read the results of a table."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {"table": content["table"], "protocols": _with_runs(content["protocols"], content["runs"].__getitem__)}
 
 
 def _with_runs(protocols: dict[str, Any], exchange: Callable[[Any], Any]) -> dict[str, Any]:
-    """The same with something else for every row's run."""
+    """Return the protocols with the run of every row exchanged."""
     return {
         protocol: {
             dataset: {row: measured | {"run": exchange(measured["run"])} for row, measured in rows.items()}
@@ -96,8 +96,8 @@ def _with_runs(protocols: dict[str, Any], exchange: Callable[[Any], Any]) -> dic
     }
 
 
-def _text(given: Any, line: str) -> str:
-    r"""JSON with a line for each entry of a dictionary and each dictionary of a list; other lists are one line.
+def _text(value: Any, line: str) -> str:
+    r"""Return JSON with one line per entry of a dictionary and per dictionary of a list; other lists are one line.
 
     >>> print(_text({"values": {"f1": [0.5, 0.25]}, "epochs": []}, "\n"))
     {
@@ -108,26 +108,26 @@ def _text(given: Any, line: str) -> str:
     }
     """
     inner = line + " "
-    if given and isinstance(given, dict):
-        entries = [f"{_text(key, inner)}: {_text(value, inner)}" for key, value in given.items()]
+    if value and isinstance(value, dict):
+        entries = [f"{_text(key, inner)}: {_text(entry, inner)}" for key, entry in value.items()]
         return "{" + inner + f",{inner}".join(entries) + line + "}"
-    if given and isinstance(given, list) and all(isinstance(each, dict) for each in given):
-        return "[" + inner + f",{inner}".join(_text(each, inner) for each in given) + line + "]"
-    return json.dumps(given, ensure_ascii=False)
+    if value and isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return "[" + inner + f",{inner}".join(_text(item, inner) for item in value) + line + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
-def of_protocols(spec: TableSpec, found: Results) -> list[tuple[str, Any]]:
-    """What was measured under each protocol, in the order of the table's file."""
-    return [(name, found["protocols"][name]) for name in spec.protocols if name in found["protocols"]]
+def of_protocols(spec: TableSpec, results: Results) -> list[tuple[str, Any]]:
+    """Return the results under each protocol, in the order of the table's file."""
+    return [(name, results["protocols"][name]) for name in spec.protocols if name in results["protocols"]]
 
 
-def paths_of(spec: TableSpec, found: Results) -> dict[str, dict[str, list[float]]]:
-    """For each row how its first trial went, epoch by epoch: on training batches, and what was watched."""
+def paths_of(spec: TableSpec, results: Results) -> dict[str, dict[str, list[float]]]:
+    """Return for each row the values of its first trial by epoch: on training batches, and the monitored value."""
     return {
         row: rows[row]["chosen"]["path"]
         | {f"validation {name}": values for name, values in rows[row]["chosen"]["watched"].items()}
-        for of in found["protocols"].values()
-        for rows in of.values()
+        for datasets in results["protocols"].values()
+        for rows in datasets.values()
         for row in spec.rows
         if "path" in rows.get(row, {}).get("chosen", {})
     }

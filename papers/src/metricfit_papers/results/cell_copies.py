@@ -21,6 +21,10 @@ class CopyReport:
         here: Number of cells that were finished here already.
         unfinished: Cells that were left out because they are not finished.
         damaged: Cells that were left out because they cannot be read.
+
+    Example:
+        >>> print(CopyReport("runs", copied=3, here=1, unfinished=[], damaged=[]))
+        3 cells copied from runs, 1 were here already
     """
 
     source: str
@@ -51,24 +55,25 @@ def copy_finished(source: str | os.PathLike[str], folder: str | os.PathLike[str]
     Raises:
         CellError: ``source`` holds no cells.
 
-    >>> import tempfile
-    >>> from metricfit_papers import find_table, run_table
-    >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()
-    >>> spec, small = find_table("btg-5"), {"trials": 1, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}
-    >>> trained = run_table(spec, "paper", there, rows=["BCE, B = 4096"], **small)
-    >>> copy_finished(there, here).copied, copy_finished(there, here).copied
-    (1, 0)
-    >>> run_table(spec, "paper", here, rows=["BCE, B = 4096"], train=False, **small).rows == trained.rows
-    True
+    Example:
+        >>> import tempfile
+        >>> from metricfit_papers import find_table, run_table
+        >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()
+        >>> spec, small = find_table("btg-5"), {"trials": 1, "epochs": 1, "only": ["synthetic_05"], "device": "cpu"}
+        >>> trained = run_table(spec, "paper", there, rows=["BCE, B = 4096"], **small)
+        >>> copy_finished(there, here).copied, copy_finished(there, here).copied
+        (1, 0)
+        >>> run_table(spec, "paper", here, rows=["BCE, B = 4096"], train=False, **small).rows == trained.rows
+        True
     """
-    came, to = Path(source) / CELLS, Path(folder) / CELLS
-    every = sorted(path.parent for path in came.rglob("spec.json"))
-    if not every:
-        raise CellError(f"{source} holds no cells; give a folder that metricfit reproduce was given as --out")
+    source_cells, target_cells = Path(source) / CELLS, Path(folder) / CELLS
+    paths = sorted(path.parent for path in source_cells.rglob("spec.json"))
+    if not paths:
+        raise CellError(f"{source} holds no cells; give a folder that was the --out of metricfit reproduce")
     copied, here = 0, 0
     unfinished, damaged = list[str](), list[str]()
-    for path in every:
-        target = to / path.relative_to(came)
+    for path in paths:
+        target = target_cells / path.relative_to(source_cells)
         if not _is_finished(path):
             unfinished.append(str(path))
         elif _is_finished(target):
@@ -86,7 +91,7 @@ def _is_finished(path: Path) -> bool:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a finished cell can be read; an interrupted copy by other means may have the mark without the report."""
+    """Return whether a finished cell can be read; an interrupted copy by other means may lack the report."""
     try:
         read_cell_folder(path)
     except CellError:

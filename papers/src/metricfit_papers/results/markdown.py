@@ -14,7 +14,7 @@ NONE = "-"
 
 
 def format_results(spec: TableSpec, plain: dict[str, Any]) -> str:
-    """A table for each dataset: for each row and column the measured number and the published one."""
+    """Return the tables of all datasets, with the measured and the published number of each row and column."""
     protocol = spec.protocols[plain["protocol"]]
     parts = [f"# {spec.title}", f"{spec.paper}, {spec.where}.", f"**{protocol.name}**: {protocol.says}"]
     smaller = f" Smaller than the table: {plain['smaller']}." if plain["smaller"] else ""
@@ -27,21 +27,21 @@ def format_results(spec: TableSpec, plain: dict[str, Any]) -> str:
 
 
 def shown_datasets(plain: dict[str, Any]) -> list[str]:
-    """The datasets; before them the mean over all, where the paper gives it."""
+    """Return the datasets, preceded by the mean over all if the paper gives it."""
     return [*([ALL] if "average" in plain else []), *plain["datasets"]]
 
 
 def dataset_title(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
-    """A dataset's title, or that of the mean over all."""
+    """Return the title of a dataset, or that of the mean over all."""
     return f"Mean over {len(plain['datasets'])} sets" if dataset == ALL else spec.datasets[dataset].title
 
 
 def format_rows(
     spec: TableSpec, plain: dict[str, Any], dataset: str
 ) -> Iterator[tuple[str, list[str], list[str], str]]:
-    """A dataset's rows: title, published and measured numbers in the order of the columns, and seconds, as texts.
+    """Yield the rows of a dataset as text: title, published and measured numbers of the columns, and seconds.
 
-    For the mean over all sets the deviation is that between sets.
+    For the mean over all sets, the deviation is that between sets.
     """
     for name, measured in (plain["average"] if dataset == ALL else plain["datasets"][dataset]).items():
         published = [format_published(spec.published.get((dataset, name, column))) for column in spec.shown_columns]
@@ -50,20 +50,22 @@ def format_rows(
 
 
 def format_table(spec: TableSpec, plain: dict[str, Any], dataset: str) -> str:
-    """One dataset's table in Markdown: in a cell what was measured and, in parentheses, what was published."""
+    """Return the table of one dataset in Markdown: measured numbers, with the published ones in parentheses."""
     rows = list(format_rows(spec, plain, dataset))
-    has_published = [any(published[at] != NONE for _, published, _, _ in rows) for at in range(len(spec.shown_columns))]
+    positions = range(len(spec.shown_columns))
+    has_published = [any(published[index] != NONE for _, published, _, _ in rows) for index in positions]
     titles = [column.title for column in spec.shown_columns.values()]
     head = [f"{title} (published)" if both else title for title, both in zip(titles, has_published, strict=True)]
     lines = [markdown_line(["row", *head, "seconds"]), markdown_line(["---", *["---"] * len(head), "---:"])]
     for title, published, measured, seconds in rows:
-        cells = [one if other == NONE else f"{one} ({other})" for one, other in zip(measured, published, strict=True)]
+        pairs = zip(measured, published, strict=True)
+        cells = [ours if theirs == NONE else f"{ours} ({theirs})" for ours, theirs in pairs]
         lines.append(markdown_line([title, *cells, seconds]))
     return "\n".join([f"**{dataset_title(spec, plain, dataset)}**", "", *lines])
 
 
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation over the trials; the deviation of a single trial is NaN.
+    """Return mean and standard deviation over the trials; the deviation of a single trial is NaN.
 
     >>> mean_and_std([0.0, 2.0])
     (1.0, 1.4142135623730951)
@@ -72,7 +74,7 @@ def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
 
 
 def format_values(values: Sequence[float]) -> str:
-    """Mean and standard deviation over the trials, as text; a dash where there are no values.
+    """Return mean and standard deviation over the trials as text; a dash if there are no values.
 
     >>> format_values([0.5, 0.7]), format_values([0.0012, 0.0014])
     ('0.600 ± 0.141', '0.00130 ± 0.000141')
@@ -84,25 +86,25 @@ def format_values(values: Sequence[float]) -> str:
     return f"{mean:{places}}" if math.isnan(std) else f"{mean:{places}} ± {std:{places}}"
 
 
-def format_published(given: PublishedNumber | None) -> str:
-    """A published number as the paper prints it; a dash where there is none.
+def format_published(number: PublishedNumber | None) -> str:
+    """Return a published number as the paper prints it; a dash if there is none.
 
     >>> numbers = PublishedNumber(0.5, None), PublishedNumber(0.727, 0.01), None
     >>> [format_published(number) for number in numbers]
     ['0.50', '0.727 ± 0.01', '-']
     """
-    if given is None:
+    if number is None:
         return NONE
-    return " ± ".join(_as_printed(each) for each in (given.mean, given.std) if each is not None)
+    return " ± ".join(_as_printed(value) for value in (number.mean, number.std) if value is not None)
 
 
 def _as_printed(value: float) -> str:
-    """A number with all its digits, at least two after the point."""
+    """Return a number with all its digits, at least two after the decimal point."""
     return f"{value:.2f}" if round(value, 2) == value else f"{value:g}"
 
 
 def count_trials(number: int) -> str:
-    """The number of trials, in words.
+    """Return the number of trials as text.
 
     >>> count_trials(1), count_trials(10)
     ('1 trial', '10 trials')
@@ -111,5 +113,5 @@ def count_trials(number: int) -> str:
 
 
 def markdown_line(cells: Sequence[str]) -> str:
-    """One line of a Markdown table."""
-    return "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"
+    """Return one line of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

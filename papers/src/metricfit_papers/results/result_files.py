@@ -18,11 +18,11 @@ FEW = 4
 
 
 def to_plain_values(result: TableResult, command: str) -> dict[str, Any]:
-    """All that a page needs as plain values: one value per trial, seconds, epochs, command, machine and versions."""
+    """Return what a page needs as plain values: one value per trial, seconds, epochs, command, machine, versions."""
     datasets: dict[str, Any] = {}
     for (dataset, row), measured in result.rows.items():
         datasets.setdefault(dataset, {})[row] = {
-            "values": {column: [_six_digits(each) for each in of] for column, of in measured.values.items()},
+            "values": {column: [_six_digits(value) for value in trials] for column, trials in measured.values.items()},
             "seconds": round(measured.seconds, 1),
             "epochs": measured.epochs,
             "machine": measured.machine,
@@ -42,47 +42,47 @@ def to_plain_values(result: TableResult, command: str) -> dict[str, Any]:
     }
 
 
-def _rounded(given: Any) -> Any:
-    """Plain values with their fractions rounded."""
-    if isinstance(given, dict):
-        return {key: _rounded(value) for key, value in given.items()}
-    if isinstance(given, list):
-        return [_rounded(value) for value in given]
-    return _six_digits(given) if isinstance(given, float) else given
+def _rounded(plain: Any) -> Any:
+    """Return plain values with their fractions rounded."""
+    if isinstance(plain, dict):
+        return {key: _rounded(value) for key, value in plain.items()}
+    if isinstance(plain, list):
+        return [_rounded(value) for value in plain]
+    return _six_digits(plain) if isinstance(plain, float) else plain
 
 
 def _six_digits(value: float) -> float:
-    """A number with six significant digits, which a small p value needs too."""
+    """Round to six significant digits, instead of decimal places, because p values can be small."""
     return float(f"{value:.6g}")
 
 
 def average_over_sets(datasets: dict[str, Any]) -> dict[str, Any]:
-    """For each row, the mean of each column in each dataset, and the seconds of all datasets.
+    """Return for each row the mean of each column in each dataset, and the seconds of all datasets.
 
     >>> row = {"values": {"f1": [0.5, 0.7]}, "seconds": 2.0}
     >>> average_over_sets({"one": {"BCE": row}, "two": {"BCE": row}})
     {'BCE': {'values': {'f1': [0.6, 0.6]}, 'seconds': 4.0}}
     """
     first = next(iter(datasets.values()))
-    found: dict[str, Any] = {}
-    for name, of_first in first.items():
+    averages: dict[str, Any] = {}
+    for name, first_row in first.items():
         rows = [rows[name] for rows in datasets.values()]
-        values = {key: [round(statistics.fmean(row["values"][key]), 6) for row in rows] for key in of_first["values"]}
-        found[name] = {"values": values, "seconds": round(sum(row["seconds"] for row in rows), 1)}
-    return found
+        values = {key: [round(statistics.fmean(row["values"][key]), 6) for row in rows] for key in first_row["values"]}
+        averages[name] = {"values": values, "seconds": round(sum(row["seconds"] for row in rows), 1)}
+    return averages
 
 
 def write_results(spec: TableSpec, plain: dict[str, Any], folder: str | os.PathLike[str]) -> Path:
-    """Write the results as Markdown and as JSON; the names of the files tell the size and the part of the table."""
+    """Write the results as Markdown and as JSON; the file names contain the size and the part of the table."""
     stem = ", ".join([plain["protocol"], *([plain["smaller"]] if plain["smaller"] else []), *_parts(spec, plain)])
-    where = Path(folder) / spec.name
-    write_file(where / f"{stem}.json", json.dumps(plain, indent=1, ensure_ascii=False).encode())
-    write_file(where / f"{stem}.md", format_results(spec, plain).encode())
-    return where / f"{stem}.md"
+    table_folder = Path(folder) / spec.name
+    write_file(table_folder / f"{stem}.json", json.dumps(plain, indent=1, ensure_ascii=False).encode())
+    write_file(table_folder / f"{stem}.md", format_results(spec, plain).encode())
+    return table_folder / f"{stem}.md"
 
 
 def _parts(spec: TableSpec, plain: dict[str, Any]) -> Iterator[str]:
-    """Which datasets, and a hash of which rows, where they are not all."""
+    """Yield the datasets, and a hash of the rows, if they are not all of the table."""
     datasets = list(plain["datasets"])
     if datasets != list(spec.datasets):
         yield "+".join(datasets) if len(datasets) <= FEW else f"{len(datasets)} datasets {_digest(datasets)}"

@@ -30,24 +30,30 @@ from metricfit_papers.rows.row_kinds import KINDS
 from metricfit_papers.specs.column_names import DELONG, SECONDS
 from metricfit_papers.specs.table_spec import RowSpec, TableSpec
 
-CELLS = "cells"  # the folder of the cells, inside that of the run
+CELLS = "cells"  # the folder of the cells, in the folder of the run
 NAMED = 3
 
 
 class UnfinishedCellsError(cells.CellError):
-    """Cells are not finished, and nothing was to be trained.
+    """Cells are not finished, and training was not allowed.
 
-    Attributes:
+    Args:
         missing: The cells that are not finished.
         total: Number of cells of the table.
+        folder: Folder of the run.
+
+    Example:
+        >>> error = UnfinishedCellsError([cells.Cell(("adult", "paper", "BCE"), {})], 4, "runs")
+        >>> len(error.missing), error.total
+        (1, 4)
     """
 
     def __init__(self, missing: Sequence[cells.Cell], total: int, folder: str | os.PathLike[str]) -> None:
         named = "; ".join(map(str, missing[:NAMED]))
         more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         super().__init__(
-            f"{len(missing)} of {total} cells are not finished in {folder}: {named}{more}. Without --finished, in "
-            "Python train=False, they are trained; --from copies those that another folder has"
+            f"{len(missing)} of {total} cells are not finished in {folder}: {named}{more}. To train them, leave out "
+            "--finished (in Python, train=False); --from copies the finished cells of another folder"
         )
         self.missing, self.total = list(missing), total
 
@@ -77,15 +83,20 @@ class MeasuredRow:
 
 @dataclass(frozen=True)
 class TableResult:
-    """A table under a protocol, measured.
+    """The measured numbers of a table under a protocol.
 
     Attributes:
         spec: The table.
         protocol: Name of the protocol.
         trials: Number of trials.
-        epochs: Maximum number of epochs, if another than the table's was given.
+        epochs: Maximum number of epochs, if it is not that of the table.
         rows: The measured rows, by dataset and row.
         parts: Descriptions of the image sets that are not complete.
+
+    Example:
+        >>> from metricfit_papers import find_table
+        >>> TableResult(find_table("btg-1"), "paper", trials=2, epochs=None, rows={}).smaller
+        '2 of 10 trials'
     """
 
     spec: TableSpec
@@ -101,14 +112,14 @@ class TableResult:
         parts = [] if self.trials >= self.spec.trials else [f"{self.trials} of {self.spec.trials} trials"]
         longest = sorted(set(self._epochs_of_file()))
         if self.epochs is not None and longest and self.epochs < longest[-1]:
-            parts.append(f"at most {self.epochs} of {' or '.join(f'{each:,}' for each in longest)} epochs")
+            parts.append(f"at most {self.epochs} of {' or '.join(f'{epochs:,}' for epochs in longest)} epochs")
         return ", ".join([*parts, *self.parts])
 
     def _epochs_of_file(self) -> Iterator[int]:
         rows = self.spec.rows
-        for shown in {name for _, name in self.rows}:
-            for own in _with_numbers(rows[shown]):
-                yield from (training.epochs for training in rows[rows[own].of or own].training.values())
+        for name in {name for _, name in self.rows}:
+            for source in _with_numbers(rows[name]):
+                yield from (training.epochs for training in rows[rows[source].of or source].training.values())
 
 
 def run_table(
@@ -154,6 +165,14 @@ def run_table(
         FileNotFoundError: Datasets are missing; the message names all of them and how to get them.
         UnfinishedCellsError: Cells are not finished and ``train`` is False.
         CellError: A cell failed, or was trained on other images.
+
+    Example:
+        >>> import tempfile
+        >>> from metricfit_papers import find_table
+        >>> small = {"trials": 1, "epochs": 1, "only": ["synthetic_05"], "rows": ["BCE, B = 4096"], "device": "cpu"}
+        >>> result = run_table(find_table("btg-5"), "paper", tempfile.mkdtemp(), **small)
+        >>> list(result.rows)
+        [('synthetic_05', 'BCE, B = 4096')]
     """
     _check_words(spec, protocol, only, rows, without)
     check_device(device)
@@ -163,38 +182,38 @@ def run_table(
     shown = [row for row in shown if row.name not in without and not set(row.tags) & set(without)]
     if not shown:
         raise InvalidValueError(
-            f"no row of {spec.name} is left: those asked for have no numbers under {protocol}, or are left out"
+            f"no row of {spec.name} is left: the chosen rows have no numbers under {protocol}, or are excluded"
         )
-    own = [spec.rows[name] for name in dict.fromkeys(name for row in shown for name in _with_numbers(row))]
-    trained = list(dict.fromkeys(row.of or row.name for row in own))
-    where = None if data is None else str(data)
-    every = {
-        (dataset, row): _cell(spec, protocol, dataset, spec.rows[row], number, epochs, where)
+    sources = [spec.rows[name] for name in dict.fromkeys(name for row in shown for name in _with_numbers(row))]
+    trained = list(dict.fromkeys(row.of or row.name for row in sources))
+    data_folder = None if data is None else str(data)
+    all_cells = {
+        (dataset, row): _cell(spec, protocol, dataset, spec.rows[row], number, epochs, data_folder)
         for dataset in datasets
         for row in trained
     }
     root = Path(folder) / CELLS
-    found = cells.read_reports(every.values(), root)
-    missing = [cell for cell in every.values() if cell.name not in found]
+    reports = cells.read_reports(all_cells.values(), root)
+    missing = [cell for cell in all_cells.values() if cell.name not in reports]
     if missing and not train:
-        raise UnfinishedCellsError(missing, len(every), folder)
-    _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), where)
-    _check_images(spec, every, found, where)
-    work = partial(run_cell, spec, protocol, where, device, root)
-    found = runner.run(every.values(), work, root, jobs=jobs, backend=backend, watch=watch)
+        raise UnfinishedCellsError(missing, len(all_cells), folder)
+    _check_data(spec, dict.fromkeys(cell.name[0] for cell in missing), data_folder)
+    _check_images(spec, all_cells, reports, data_folder)
+    work = partial(run_cell, spec, protocol, data_folder, device, root)
+    reports = runner.run(all_cells.values(), work, root, jobs=jobs, backend=backend, watch=watch)
     measured = {
-        (dataset, row.name): _measured(spec, protocol, row, found[every[dataset, row.of or row.name].name])
+        (dataset, row.name): _measured(spec, protocol, row, reports[all_cells[dataset, row.of or row.name].name])
         for dataset in datasets
-        for row in own
+        for row in sources
     }
     for dataset in datasets:
         for row in shown:
             if row.gathers:
-                of_columns = {column: measured[dataset, name] for column, name in row.gathers.items()}
+                by_column = {column: measured[dataset, name] for column, name in row.gathers.items()}
                 once = {spec.rows[name].of or name: measured[dataset, name] for name in row.gathers.values()}
-                measured[dataset, row.name] = _gathered(of_columns, sum(each.seconds for each in once.values()))
+                measured[dataset, row.name] = _gathered(by_column, sum(part.seconds for part in once.values()))
     rows_shown = {(dataset, row.name): measured[dataset, row.name] for dataset in datasets for row in shown}
-    parts = filter(None, (describe_part(spec.datasets[name], where) for name in datasets))
+    parts = filter(None, (describe_part(spec.datasets[name], data_folder) for name in datasets))
     return TableResult(spec, protocol, number, epochs, rows_shown, tuple(dict.fromkeys(parts)))
 
 
@@ -208,23 +227,23 @@ def _check_data(spec: TableSpec, needed: Iterable[str], data: str | None) -> Non
             missing[name] = str(error)
     if missing:
         others = [name for name in spec.datasets if name not in missing]
-        remedy = f"\nWithout them: {' '.join(f'--only {name}' for name in others)}" if others else ""
+        remedy = f"\nTo run the others only: {' '.join(f'--only {name}' for name in others)}" if others else ""
         raise FileNotFoundError("\n".join(missing.values()) + remedy)
 
 
 def _check_images(
     spec: TableSpec,
-    every: dict[tuple[str, str], cells.Cell],
-    found: dict[tuple[str, ...], dict[str, Any]],
+    all_cells: dict[tuple[str, str], cells.Cell],
+    reports: dict[tuple[str, ...], dict[str, Any]],
     data: str | None,
 ) -> None:
-    """Refuse finished cells of other images than those in the folder; a cell's name tells only their number."""
-    now: dict[str, str | None] = {}
-    for (dataset, _), cell in every.items():
-        if cell.name in found:
-            if dataset not in now:
-                now[dataset] = image_fingerprint(spec.datasets[dataset], data)
-            if now[dataset] not in (None, found[cell.name].get("data")):
+    """Refuse finished cells of other images than those in the folder; a cell's name contains only their number."""
+    fingerprints: dict[str, str | None] = {}
+    for (dataset, _), cell in all_cells.items():
+        if cell.name in reports:
+            if dataset not in fingerprints:
+                fingerprints[dataset] = image_fingerprint(spec.datasets[dataset], data)
+            if fingerprints[dataset] not in (None, reports[cell.name].get("data")):
                 raise cells.CellError(
                     f"{cell} was trained on other images than those in {data}; give another --out, or remove its "
                     "folder to train it again"
@@ -232,14 +251,14 @@ def _check_images(
 
 
 def _with_numbers(row: RowSpec) -> Collection[str]:
-    """The rows whose numbers a row shows."""
+    """Return the names of the rows whose numbers a row shows."""
     return row.gathers.values() if row.gathers else [row.name]
 
 
-def _gathered(of_columns: dict[str, MeasuredRow], seconds: float) -> MeasuredRow:
-    """A row whose columns come from several rows; its epochs are those of the first."""
-    values = {column: each.values[column] for column, each in of_columns.items()}
-    return replace(next(iter(of_columns.values())), values=values, seconds=seconds)
+def _gathered(by_column: dict[str, MeasuredRow], seconds: float) -> MeasuredRow:
+    """Return a row whose columns come from several rows; its epochs are those of the first."""
+    values = {column: measured.values[column] for column, measured in by_column.items()}
+    return replace(next(iter(by_column.values())), values=values, seconds=seconds)
 
 
 def _cell(
@@ -273,16 +292,16 @@ def run_cell(
     if checkpoints is not None:
         shutil.rmtree(checkpoints, ignore_errors=True)
     values: dict[str, dict[str, list[float]]] = {view: {} for view in spec.views()}
-    for view, of_view in values.items():
+    for view, columns in values.items():
         for column, metric in metrics.items():
-            of_view[column] = [
-                each.seconds_per_epoch if metric == SECONDS else each.values[view][column]
-                for each in trained
-                if not metric.startswith(DELONG) or column in each.values[view]  # there may be nothing to compare with
+            columns[column] = [
+                trial.seconds_per_epoch if metric == SECONDS else trial.values[view][column]
+                for trial in trained
+                if not metric.startswith(DELONG) or column in trial.values[view]  # there may be nothing to compare with
             ]
     return {
         "values": values,
-        "epochs": [each.epochs for each in trained],
+        "epochs": [trial.epochs for trial in trained],
         "chosen": dict(trained[0].chosen),
         "machine": machine(device),
         "data": fingerprint(trials[0].x.numpy()),
@@ -300,10 +319,10 @@ def _measured(spec: TableSpec, protocol: str, row: RowSpec, report: dict[str, An
 
 
 def check_device(device: str | None) -> None:
-    """Refuse a device that does not exist."""
+    """Raise an error for a device that does not exist."""
     if device not in (None, "cpu") and not (str(device).split(":")[0] == "cuda" and torch.cuda.is_available()):
-        there = "cpu or cuda" if torch.cuda.is_available() else "cpu, as there is no GPU that torch can use"
-        raise InvalidValueError(f"the device is {there}; got {device!r}")
+        allowed = "cpu or cuda" if torch.cuda.is_available() else "cpu, because torch finds no GPU"
+        raise InvalidValueError(f"the device must be {allowed}; got {device!r}")
 
 
 def machine(device: str | None = None) -> str:
@@ -321,7 +340,7 @@ def _check_words(
         raise InvalidValueError(f"{spec.name} has no protocol {protocol!r}; it has {', '.join(spec.protocols)}")
     tags = {tag for row in spec.rows.values() for tag in row.tags}
     allowed = ((only, spec.datasets, "dataset"), (rows, spec.rows, "row"), (without, {*tags, *spec.rows}, "row or tag"))
-    for given, there, what in allowed:
-        for each in given:
-            if each not in there:
-                raise InvalidValueError(f"{spec.name} has no {what} {each!r}; it has {', '.join(sorted(there))}")
+    for names, known, kind in allowed:
+        for name in names:
+            if name not in known:
+                raise InvalidValueError(f"{spec.name} has no {kind} {name!r}; it has {', '.join(sorted(known))}")

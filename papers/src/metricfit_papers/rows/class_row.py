@@ -18,28 +18,29 @@ from metricfit_papers.specs import column_names
 def train_classifiers(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     """Train all trials as one population; there are no thresholds, so all views are the same."""
     results = fit_trials(job, trials, resumes=True)
-    each = results[0].seconds / sum(len(result.history) for result in results)
-    found = []
+    seconds = results[0].seconds / sum(len(result.history) for result in results)
+    trained = []
     for trial, result in zip(trials, results, strict=True):
         inputs, labels = trial.test_rows()
         values = {
             column: by_class(compute_logits(result.model, inputs), labels, metric)
             for column, metric in job.metrics.items()
         }
-        found.append(TrialResult({view: dict(values) for view in job.views}, len(result.history), each))
-    return found
+        trained.append(TrialResult({view: dict(values) for view in job.views}, len(result.history), seconds))
+    return trained
 
 
 def by_class(logits: Tensor, labels: Tensor, metric: str) -> float:
-    """A metric of the most probable class: "precision of class 5" against the others, or "macro f1", the mean.
+    """Compute a metric of the most probable class: of one class ("precision of class 5"), or the mean ("macro f1").
 
-    >>> import torch
-    >>> logits, labels = torch.eye(3)[[0, 1, 1, 2]], torch.tensor([0, 1, 2, 2])
-    >>> by_class(logits, labels, "precision of class 1"), by_class(logits, labels, "recall of class 1")
-    (0.5, 1.0)
+    Example:
+        >>> import torch
+        >>> logits, labels = torch.eye(3)[[0, 1, 1, 2]], torch.tensor([0, 1, 2, 2])
+        >>> by_class(logits, labels, "precision of class 1"), by_class(logits, labels, "recall of class 1")
+        (0.5, 1.0)
     """
     counts = Counts.from_labels(logits.argmax(1), labels, num_classes=logits.shape[1])
-    found = re.fullmatch(column_names.OF_CLASS, metric)
-    if found is None:
+    match = re.fullmatch(column_names.OF_CLASS, metric)
+    if match is None:
         return get_metric(metric.removeprefix(column_names.MACRO))(counts).mean().item()
-    return get_metric(found[1])(counts)[int(found[2])].item()
+    return get_metric(match[1])(counts)[int(match[2])].item()

@@ -52,16 +52,16 @@ class Candidate:
     @property
     def value(self) -> float:
         """The mean over the trials of the best validation value."""
-        return statistics.fmean(each.best for each in self.results)
+        return statistics.fmean(result.best for result in self.results)
 
     @property
     def epochs(self) -> int:
         """The largest number of epochs of a trial."""
-        return max(len(each.history) for each in self.results)
+        return max(len(result.history) for result in self.results)
 
 
 def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
-    """Return the numbers of all trials' networks together; the view "unconstrained" has those of the base networks."""
+    """Return the numbers of the ensemble of all trials; the view "unconstrained" has those of the base networks."""
     assert job.training is not None
     assert job.loss is not None
     if job.training.monitor != "auroc":
@@ -69,20 +69,20 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
             f'a row of kind ensemble is chosen by training.monitor = "auroc", got {job.training.monitor!r}'
         )
     _check(job.row.settings)
-    tried = {key: list(_grid(job.row.settings.get(key, {}))) for key in ("training", "grid")}
-    jobs = [(replace(job, training=replace(job.training, **how)), how) for how in tried["training"]]
-    base, how = max(
-        ((_base(each, trials, setting), how) for each, how in jobs for setting in tried["grid"]),
-        key=lambda one: one[0].value,
+    trainings, settings = (list(_grid(job.row.settings.get(key, {}))) for key in ("training", "grid"))
+    jobs = [(replace(job, training=replace(job.training, **training)), training) for training in trainings]
+    base, training = max(
+        ((_base(candidate, trials, setting), training) for candidate, training in jobs for setting in settings),
+        key=lambda pair: pair[0].value,
     )
     job = base.job
-    chosen: dict[str, Any] = {"training": how} if how else {}
+    chosen: dict[str, Any] = {"training": training} if training else {}
     chosen |= {"base": dict(base.setting), "validation AUC of the base": base.value}
     final = base
-    wanted = job.row.settings.get("constraint")
-    if wanted is not None:
-        pairs = [pair for pair in product(wanted["mu"], wanted["rho"]) if list(pair) not in wanted.get("without", [])]
-        first, *others = wanted["margin"]
+    grid = job.row.settings.get("constraint")
+    if grid is not None:
+        pairs = [pair for pair in product(grid["mu"], grid["rho"]) if list(pair) not in grid.get("without", [])]
+        first, *others = grid["margin"]
         final = _best([_constrained(job, trials, base, mu, rho, first) for mu, rho in pairs])
         mu, rho = final.setting["mu"], final.setting["rho"]
         final = _best([final, *(_constrained(job, trials, base, mu, rho, margin) for margin in others)])
@@ -90,17 +90,17 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     elif job.row.settings.get("again"):
         final = _trained_on(job, trials, base, base.setting, _loss(job, trials, base.setting))
         chosen |= {"validation AUC": final.value}
-    together, alone = (_outputs(each, trials) for each in (final, base))
-    after = _numbers(job, trials[0], together, None if final is base else alone)
-    before = _numbers(job, trials[0], alone, None)
+    final_outputs, base_outputs = (_outputs(candidate, trials) for candidate in (final, base))
+    after = _numbers(job, trials[0], final_outputs, None if final is base else base_outputs)
+    before = _numbers(job, trials[0], base_outputs, None)
     values = {view: before if view == UNCONSTRAINED else after for view in job.views}
     epochs = base.epochs + (0 if final is base else final.epochs)
-    each = base.results[0].seconds / sum(len(result.history) for result in base.results)
-    return [TrialResult(values, epochs, each, chosen)]
+    seconds = base.results[0].seconds / sum(len(result.history) for result in base.results)
+    return [TrialResult(values, epochs, seconds, chosen)]
 
 
 def _best(candidates: Sequence[Candidate]) -> Candidate:
-    return max(candidates, key=lambda each: each.value)
+    return max(candidates, key=lambda candidate: candidate.value)
 
 
 def _base(job: RowJob, trials: Sequence[Trial], setting: Mapping[str, Any]) -> Candidate:
@@ -111,31 +111,31 @@ def _loss(job: RowJob, trials: Sequence[Trial], setting: Mapping[str, Any]) -> n
     assert job.loss is not None
     positives = int(trials[0].y[trials[0].train].sum())
     negatives = len(trials[0].train) - positives
-    given = {name: in_ratios(value, round(negatives / positives)) for name, value in setting.items()}
+    arguments = {name: in_ratios(value, round(negatives / positives)) for name, value in setting.items()}
     if job.row.settings.get("class_counts"):
-        given["class_counts"] = (negatives, positives)
-    loss: nn.Module = build_object(job.loss, vocabulary.LOSSES, **given)
+        arguments["class_counts"] = (negatives, positives)
+    loss: nn.Module = build_object(job.loss, vocabulary.LOSSES, **arguments)
     return loss
 
 
 def in_ratios(value: Any, ratio: int) -> Any:
-    """A number as it is; "N" is the ratio, "2N/3" two thirds of it.
+    """Return a number unchanged, and text as a multiple of the ratio: "N" is the ratio, "2N/3" two thirds of it.
 
     >>> in_ratios("2N/3", 9), in_ratios("N", 9), in_ratios(0.5, 9)
     (6.0, 9.0, 0.5)
     """
     if not isinstance(value, str):
         return value
-    found = re.fullmatch(r"(\d*)N(?:/(\d+))?", value)
-    if found is None:
-        raise InvalidValueError(f"a grid's texts are like N, N/3 or 2N/3, got {value!r}")
-    return int(found[1] or 1) * ratio / int(found[2] or 1)
+    match = re.fullmatch(r"(\d*)N(?:/(\d+))?", value)
+    if match is None:
+        raise InvalidValueError(f"text in a grid must be like N, N/3 or 2N/3, got {value!r}")
+    return int(match[1] or 1) * ratio / int(match[2] or 1)
 
 
 def _constrained(
     job: RowJob, trials: Sequence[Trial], base: Candidate, mu: float, rho: float, margin: float
 ) -> Candidate:
-    """Train on from the base networks with a constraint."""
+    """Train the base networks further with a constraint."""
     objective = AugmentedLagrangian(
         _loss(job, trials, base.setting), RankingConstraint(margin, size=len(trials[0].train)), mu=mu, rho=rho
     )
@@ -151,29 +151,29 @@ def _trained_on(
 
 
 def _outputs(candidate: Candidate, trials: Sequence[Trial]) -> Tensor:
-    """Each network's logits of all test images, ``(networks, images)``."""
+    """Return the logits of each network for all test images, ``(networks, images)``."""
     inputs = trials[0].x[trials[0].every_test_rows]
-    return torch.stack([positive_logits(compute_logits(each.model, inputs)).double() for each in candidate.results])
+    return torch.stack([positive_logits(compute_logits(result.model, inputs)).double() for result in candidate.results])
 
 
 def _numbers(job: RowJob, trial: Trial, outputs: Tensor, before: Tensor | None) -> dict[str, float]:
-    """Every column; without the p of DeLong's test where there is nothing to compare with."""
-    every = trial.every_test_rows
-    few = torch.searchsorted(every, trial.test)
-    score, labels = outputs.mean(0), trial.y[every]
-    found: dict[str, float] = {}
+    """Return the value of each column, without the p of DeLong's test if there is nothing to compare with."""
+    all_rows = trial.every_test_rows
+    few = torch.searchsorted(all_rows, trial.test)
+    score, labels = outputs.mean(0), trial.y[all_rows]
+    values: dict[str, float] = {}
     for column, metric in job.metrics.items():
         rows = slice(None) if metric.endswith(column_names.ON_ALL) else few
         kind = metric.removesuffix(column_names.ON_ALL)
         if kind == "auroc":
-            found[column] = auroc(score[rows], labels[rows])
+            values[column] = auroc(score[rows], labels[rows])
         elif kind in column_names.FPR_AT:
-            found[column] = fpr_at_tpr(score[rows], labels[rows], column_names.FPR_AT[kind])
+            values[column] = fpr_at_tpr(score[rows], labels[rows], column_names.FPR_AT[kind])
         elif kind == column_names.AUROC_OF_ONE:
-            found[column] = statistics.fmean(auroc(each[rows], labels[rows]) for each in outputs)
+            values[column] = statistics.fmean(auroc(member[rows], labels[rows]) for member in outputs)
         elif kind == column_names.DELONG and before is not None:
-            found[column] = delong_test(score[rows], before.mean(0)[rows], labels[rows]).p_value
-    return found
+            values[column] = delong_test(score[rows], before.mean(0)[rows], labels[rows]).p_value
+    return values
 
 
 def _grid(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a kind of row is given, and what it returns."""
+"""The input and the output of a kind of row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metricfit_papers.specs.table_spec import ProtocolSpec, RowSpec, TrainingSpe
 
 @dataclass(frozen=True)
 class RowJob:
-    """One cell: the trials of a row on a dataset under a protocol, and what is to be measured.
+    """One cell: the trials of a row on a dataset under a protocol, and what to measure.
 
     Attributes:
         row: The row.
@@ -27,7 +27,7 @@ class RowJob:
         metrics: The metric of each column.
         views: The ways in which decisions are made.
         device: Where networks are trained; None for a GPU if there is one.
-        checkpoints: A folder for checkpoints of a training that takes long; None where it is short.
+        checkpoints: A folder for checkpoints of a long training; None for a short one.
     """
 
     row: RowSpec
@@ -41,11 +41,11 @@ class RowJob:
 
     @property
     def cuda_graphs(self) -> bool:
-        """Whether a step can be captured; solvers look at their numbers in between, so theirs cannot."""
+        """Whether a step can be captured; steps with a solver cannot, because it reads values in between."""
         return "AdversarialLoss" not in (self.loss or "")
 
     def values(self, trial: Trial, test: Tensor, watched: Tensor) -> Values:
-        """The numbers of a trial.
+        """Return the numbers of a trial.
 
         Args:
             trial: The trial.
@@ -56,8 +56,8 @@ class RowJob:
             For each view the value of each column.
         """
         raw = self.protocol.thresholded == "outputs" and self.row.outputs == "logits"
-        logits = [positive_logits(each.detach().cpu().double()) for each in (test, watched)]
-        scores = logits if raw else [torch.sigmoid(each) for each in logits]
+        logits = [positive_logits(part.detach().cpu().double()) for part in (test, watched)]
+        scores = logits if raw else [torch.sigmoid(part) for part in logits]
         labels = trial.y[trial.test], trial.y[trial.validation]
         (on_test, on_watched) = zip(scores, labels, strict=True)
         return score_views(on_test, on_watched, self.metrics, self.views, auroc_of=self.protocol.auroc)
@@ -65,12 +65,12 @@ class RowJob:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a kind of row returns for one trial.
+    """The result of one trial of a row.
 
     Attributes:
         values: For each view the value of each column.
         epochs: Number of epochs of training.
-        seconds_an_epoch: Seconds per epoch.
+        seconds_per_epoch: Seconds per epoch.
         chosen: What a search chose.
     """
 
@@ -84,7 +84,7 @@ RowKind = Callable[[RowJob, Sequence[Trial]], list[TrialResult]]
 
 
 def positive_logits(logits: Tensor) -> Tensor:
-    """One logit per sample; the difference of two outputs, one per class, because its sigmoid is their softmax.
+    """Return one logit per sample; of two outputs the difference, because its sigmoid is their softmax.
 
     >>> positive_logits(torch.tensor([[1.0, 3.0]])), positive_logits(torch.tensor([[2.0]]))
     (tensor([2.]), tensor([2.]))

@@ -16,12 +16,12 @@ from metricfit_papers.rows.trial_scores import Values, keep_better
 
 
 def train_networks(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
-    """Train all trials as one population, or as several where their inputs differ in width."""
-    found: dict[int, TrialResult] = {}
+    """Train all trials as one population, or as several if their inputs differ in width."""
+    results_by_trial: dict[int, TrialResult] = {}
     for group in group_by_width(trials):
         for trial, trained in zip(group, _population(job, group), strict=True):
-            found[trial.number] = trained
-    return [found[trial.number] for trial in trials]
+            results_by_trial[trial.number] = trained
+    return [results_by_trial[trial.number] for trial in trials]
 
 
 def _population(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
@@ -29,11 +29,11 @@ def _population(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     watching = job.protocol.checkpoint == "best test"
     results = fit_trials(job, trials, callbacks=[checkpoints]) if watching else fit_trials(job, trials, resumes=True)
     epochs = [len(result.history) for result in results]
-    each = results[0].seconds / sum(epochs)
+    seconds = results[0].seconds / sum(epochs)
     if not watching:
-        for at, result in enumerate(results):
-            checkpoints.look(at, *(compute_logits(result.model, rows) for rows in checkpoints.inputs[at]))
-    return [TrialResult(checkpoints.values[at], count, each) for at, count in enumerate(epochs)]
+        for member, result in enumerate(results):
+            checkpoints.look(member, *(compute_logits(result.model, rows) for rows in checkpoints.inputs[member]))
+    return [TrialResult(checkpoints.values[member], count, seconds) for member, count in enumerate(epochs)]
 
 
 class Checkpoints(Callback):
@@ -46,10 +46,10 @@ class Checkpoints(Callback):
 
     def improved(self, members: Sequence[int], outputs: Outputs) -> None:
         """Score these members on their test rows."""
-        both = outputs([torch.cat(self.inputs[member]) for member in members])
-        for member, logits in zip(members, both, strict=True):
-            ends = len(self.inputs[member][0])
-            self.look(member, logits[:ends], logits[ends:])
+        all_logits = outputs([torch.cat(self.inputs[member]) for member in members])
+        for member, logits in zip(members, all_logits, strict=True):
+            size = len(self.inputs[member][0])
+            self.look(member, logits[:size], logits[size:])
 
     def look(self, member: int, test: Tensor, watched: Tensor) -> None:
         """Score one member, and keep each value that is better than before."""

@@ -1,6 +1,6 @@
-"""Rows of the kind "paths": how a loss and a metric move together during training, as in Lee et al. 2021.
+"""Rows of the kind "paths": how a loss and a metric change together during training, as in Lee et al. 2021.
 
-A row's settings: ``metric``, what the loss is held against, such as "fbeta(beta=2)".
+The row's setting ``metric`` is the metric that the loss is compared with, such as "fbeta(beta=2)".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOSS, TP, FP, FN, TN, SEEN = range(6)
 
 
 class Recorded(nn.Module):
-    """A loss that records its mean, and the counts of decisions at 0.5 on its batches, epoch by epoch.
+    """A loss that records its mean and the counts of decisions at 0.5 on its batches, per epoch.
 
     The record is in buffers, so that each member of a population has its own, and a run that resumes continues it.
     Training calls ``update`` after each epoch, which starts the record of the next one.
@@ -49,7 +49,7 @@ class Recorded(nn.Module):
         self.register_buffer("epoch", torch.zeros(1, dtype=torch.long))
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The value of the loss, unchanged."""
+        """Return the value of the loss, unchanged."""
         value: Tensor = self.loss(logits, target, weight=weight)
         if self.training and torch.is_grad_enabled():
             yes, positive = logits.detach().reshape(-1) >= 0, target.reshape(-1) > 0
@@ -76,14 +76,14 @@ class Recorded(nn.Module):
     def counts(self) -> Counts:
         """The counts of each epoch, ``(epochs, 1)``."""
         pages = self._written()
-        return Counts(*(pages[:, at : at + 1] for at in (TP, FP, FN, TN)))
+        return Counts(*(pages[:, cell : cell + 1] for cell in (TP, FP, FN, TN)))
 
     def _written(self) -> Tensor:
         return self.pages[: int(self.epoch)]
 
 
 def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
-    """Train all trials as one population, and record for each how its loss and the metric moved over the epochs."""
+    """Train all trials as one population, and record the loss and the metric of each trial by epoch."""
     assert job.training is not None
     assert job.loss is not None
     if "metric" not in job.row.settings:
@@ -91,8 +91,8 @@ def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialRes
     metric = get_metric(job.row.settings["metric"])
     recorded = Recorded(build_object(job.loss, vocabulary.LOSSES), job.training.epochs)
     results = fit_trials(job, trials, objective=recorded, resumes=True)
-    each = results[0].seconds / sum(len(result.history) for result in results)
-    found = []
+    seconds = results[0].seconds / sum(len(result.history) for result in results)
+    trained = []
     for trial, result in zip(trials, results, strict=True):
         record = result.objective
         assert isinstance(record, Recorded)
@@ -102,18 +102,18 @@ def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialRes
             compute_logits(result.model, trial.test_rows()[0]),
             compute_logits(result.model, trial.validation_rows()[0]),
         )
-        of_path = {column_names.PEARSON: pearson(losses, scores), column_names.BEST_WATCHED: result.best}
-        own = {column: of_path[given] for column, given in job.metrics.items() if given in of_path}
+        path_metrics = {column_names.PEARSON: pearson(losses, scores), column_names.BEST_WATCHED: result.best}
+        path_values = {column: path_metrics[name] for column, name in job.metrics.items() if name in path_metrics}
         path = {"loss": losses.tolist(), "metric": scores.tolist()}
         path |= {name: get_metric(name)(record.counts).reshape(-1).tolist() for name in ("f1", "accuracy")}
         watched = {job.training.monitor: result.history["value"]}
-        every = {view: of | own for view, of in values.items()}
-        found.append(TrialResult(every, len(result.history), each, {"path": path, "watched": watched}))
-    return [replace(each, chosen=each.chosen if at == 0 else {}) for at, each in enumerate(found)]
+        all_values = {view: columns | path_values for view, columns in values.items()}
+        trained.append(TrialResult(all_values, len(result.history), seconds, {"path": path, "watched": watched}))
+    return [trained[0], *(replace(result, chosen={}) for result in trained[1:])]
 
 
 def pearson(a: Tensor, b: Tensor) -> float:
-    """The correlation of two lists of numbers; 0 where one of them is constant.
+    """Return the correlation of two lists of numbers; 0 if one of them is constant.
 
     >>> round(pearson(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 0.0, -2.0])), 6)
     -1.0

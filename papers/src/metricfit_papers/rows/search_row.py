@@ -19,25 +19,25 @@ SEARCHED = ("network", "optimizer", "lr", "batch_size")
 def train_after_search(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     """Train all trials with the settings whose validation loss was the lowest in the first trial.
 
-    The row's ``settings`` list what is tried: ``{ lr = [0.01, 0.001], network = ["mlp", "study_mlp"] }``, every
-    combination once. Learning rates are tried together, as one population.
+    The row's ``settings`` list the values to try, ``{ lr = [0.01, 0.001], network = ["mlp", "study_mlp"] }``, in all
+    combinations. Learning rates are tried together, as one population.
     """
     assert job.training is not None
     grid = _grid(job.row.settings)
-    chosen = min(_tried(job, trials[0], grid), key=lambda each: each[0])[1]
+    chosen = min(_search(job, trials[0], grid), key=lambda result: result[0])[1]
     best = replace(job, training=replace(job.training, **chosen))
-    return [replace(each, chosen=chosen) for each in train_networks(best, trials)]
+    return [replace(result, chosen=chosen) for result in train_networks(best, trials)]
 
 
-def _tried(job: RowJob, trial: Trial, grid: Mapping[str, Sequence[Any]]) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Each combination of settings with its lowest validation loss."""
+def _search(job: RowJob, trial: Trial, grid: Mapping[str, Sequence[Any]]) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Yield the lowest validation loss of each combination of settings, and the combination."""
     assert job.training is not None
     rates = list(grid.get("lr", [job.training.lr]))
     others = {key: values for key, values in grid.items() if key != "lr"}
     for values in product(*others.values()):
         setting = dict(zip(others, values, strict=True))
-        tried = replace(job, training=replace(job.training, **setting))
-        for rate, result in zip(rates, fit_trials(tried, [trial] * len(rates), lr=rates), strict=True):
+        candidate = replace(job, training=replace(job.training, **setting))
+        for rate, result in zip(rates, fit_trials(candidate, [trial] * len(rates), lr=rates), strict=True):
             yield result.best, {**setting, "lr": rate}
 
 

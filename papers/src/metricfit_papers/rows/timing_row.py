@@ -21,18 +21,18 @@ def time_steps(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     The number of steps is the number of epochs of the training, and the two losses take turns. Machines throttle and
     are shared: only minima of interleaved steps can be compared.
     """
-    return [_of_trial(job, trial) for trial in trials]
+    return [_time_trial(job, trial) for trial in trials]
 
 
-def _of_trial(job: RowJob, trial: Trial) -> TrialResult:
+def _time_trial(job: RowJob, trial: Trial) -> TrialResult:
     assert job.training is not None
-    stacks = {name: Stack(job.training, loss, [trial], job.device) for name, loss in (("own", job.loss), ("BCE", BCE))}
+    stacks = {name: Stack(job.training, loss, [trial], job.device) for name, loss in (("row", job.loss), ("BCE", BCE))}
     least = dict.fromkeys(stacks, float("inf"))
     for _ in range(job.training.epochs):
         for name, stack in stacks.items():
             least[name] = min(least[name], _seconds(stack))
-    columns = {column: least["own"] / least["BCE"] for column, metric in job.metrics.items() if metric == TIMES_BCE}
-    return TrialResult({view: dict(columns) for view in job.views}, job.training.epochs, least["own"])
+    columns = {column: least["row"] / least["BCE"] for column, metric in job.metrics.items() if metric == TIMES_BCE}
+    return TrialResult({view: dict(columns) for view in job.views}, job.training.epochs, least["row"])
 
 
 def _seconds(stack: Stack) -> float:

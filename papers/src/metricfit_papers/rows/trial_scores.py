@@ -1,4 +1,4 @@
-"""The numbers of one trial: every column, for every way of making decisions that the table shows."""
+"""The numbers of one trial: each column, for each way of making decisions that the table shows."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def score_views(
     """
     scores, labels = test[0].double(), test[1]
     rankings = _rankings(scores, labels, metrics, auroc_of)
-    found: Values = {}
+    values: Values = {}
     for view in views:
         counts = counts_at(scores, labels, _thresholds(view, watched))
-        found[view] = dict(rankings)
+        values[view] = dict(rankings)
         for column, metric in metrics.items():
             if column not in rankings and (metric == "auroc" or metric not in OTHERS):
-                of_labels = "balanced_accuracy" if metric == "auroc" else metric
-                found[view][column] = get_metric(of_labels)(counts).mean().item()
-    return found
+                label_metric = "balanced_accuracy" if metric == "auroc" else metric
+                values[view][column] = get_metric(label_metric)(counts).mean().item()
+    return values
 
 
 def counts_at(scores: Tensor, labels: Tensor, thresholds: Sequence[float]) -> Counts:
-    """Counts at several thresholds, of shape ``(thresholds, 1)``."""
+    """Return the counts at several thresholds, of shape ``(thresholds, 1)``."""
     yes = scores >= scores.new_tensor(thresholds).unsqueeze(1)
     positive = labels > 0
     tp, fp = (yes & positive).sum(1, keepdim=True).double(), (yes & ~positive).sum(1, keepdim=True).double()
@@ -79,8 +79,11 @@ def _rankings(scores: Tensor, labels: Tensor, metrics: Mapping[str, str], auroc_
     }
 
 
-def keep_better(one: Values | None, other: Values) -> Values:
-    """The larger one of each two values."""
-    if one is None:
-        return other
-    return {view: {key: max(value, one[view][key]) for key, value in of.items()} for view, of in other.items()}
+def keep_better(best: Values | None, new: Values) -> Values:
+    """Return the larger of the two values of each view and column."""
+    if best is None:
+        return new
+    return {
+        view: {column: max(value, best[view][column]) for column, value in columns.items()}
+        for view, columns in new.items()
+    }

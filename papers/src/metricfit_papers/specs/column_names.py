@@ -1,4 +1,4 @@
-"""The columns that a table may have: any metric of decisions by its name, and the other columns that are named here."""
+"""The columns that a table may have: any metric of decisions by its name, and the other columns listed here."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import re
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import get_metric
 
-#: Columns that are no metric of decisions.
+#: Columns that are not a metric of decisions.
 RANKINGS = ("auroc", "average_precision")
 SECONDS = "seconds an epoch"
 TIMES_BCE = "seconds, times BCE"
-#: Columns of ensembles, on the test images or on all there are of both classes.
+#: Columns of ensembles, on the test images or on all images of both classes.
 FPR_AT = {"fpr at tpr 1": 1.0, "fpr at tpr 0.95": 0.95, "fpr at tpr 0.9": 0.9}
 AUROC_OF_ONE = "auroc of one"
 DELONG = "p of DeLong's test"
 ON_ALL = ", all test images"
 OF_ENSEMBLES = tuple(
-    metric + where
+    metric + images
     for metric in ("auroc", *FPR_AT, AUROC_OF_ONE, DELONG)
-    for where in ("", ON_ALL)
-    if metric + where != "auroc"
+    for images in ("", ON_ALL)
+    if metric + images != "auroc"
 )
 #: Columns of paths.
 PEARSON = "r of loss and metric"
 BEST_WATCHED = "best watched value"
 OF_PATHS = (PEARSON, BEST_WATCHED)
 OTHERS = (*RANKINGS, SECONDS, TIMES_BCE, *OF_ENSEMBLES, *OF_PATHS)
-#: Columns of several classes: of one of them, and the mean over all.
+#: Columns of several classes: the metric of one class, and the mean over all.
 OF_CLASS = r"(.+) of class (\d+)"
 MACRO = "macro "
 
 
 def measures(kind: str, metric: str) -> bool:
-    """Whether rows of a kind have such a column.
+    """Return whether rows of a kind have such a column.
 
     >>> measures("network", "f1"), measures("network", "recall of class 5"), measures("classes", "f1")
     (True, False, False)
@@ -49,11 +49,11 @@ def measures(kind: str, metric: str) -> bool:
 
 
 def check_column(metric: str) -> None:
-    """Refuse what is neither a metric nor one of the other columns."""
+    """Raise an error if the text is neither a metric nor one of the other columns."""
     if metric in OTHERS:
         return
     of_class = re.fullmatch(OF_CLASS, metric)
     try:
         get_metric(of_class[1] if of_class else metric.removeprefix(MACRO))
     except ValueError as error:
-        raise InvalidValueError(f"{error}. A column, but no metric of decisions, are {', '.join(OTHERS)}") from None
+        raise InvalidValueError(f"{error}. Other columns are {', '.join(OTHERS)}") from None

@@ -1,4 +1,7 @@
-"""Losses, networks and datasets as text, such as ``MetricLoss('f1', step=Linear(0.1))``: known names and literals."""
+"""Losses, networks and datasets written as text, such as ``MetricLoss('f1', step=Linear(0.1))``.
+
+The text may use known names and literals only; it is never evaluated.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class ExpressionError(MetricfitError, ValueError):
 
 
 def build_object(text: str, known: Known, **extra: Any) -> Any:
-    """What the text says, each name called; ``extra`` goes to the outermost call. A bare name is called as it is.
+    """Build the object that a text describes; ``extra`` goes to the outermost call, and a bare name is called too.
 
     >>> build_object("dict(a=[1, 2], b=list())", {"dict": dict, "list": list}, c=3)
     {'a': [1, 2], 'b': [], 'c': 3}
@@ -33,7 +36,7 @@ def build_object(text: str, known: Known, **extra: Any) -> Any:
 
 
 def check_expression(text: str, known: Known) -> None:
-    """Refuse what is not a call of known names, without calling the outermost one."""
+    """Raise an error if the text is not a call of known names, without making the outermost call."""
     _call(_parsed(text), text, known)
 
 
@@ -49,10 +52,10 @@ def _call(node: ast.expr, text: str, known: Known) -> tuple[Callable[..., Any], 
         return _named(node.id, known), [], {}
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
         raise ExpressionError(f"{text!r} is not a call such as MetricLoss('f1')")
-    args = [_value(each, text, known) for each in node.args]
-    kwargs = {each.arg: _value(each.value, text, known) for each in node.keywords if each.arg is not None}
+    args = [_value(argument, text, known) for argument in node.args]
+    kwargs = {item.arg: _value(item.value, text, known) for item in node.keywords if item.arg is not None}
     if len(kwargs) < len(node.keywords):
-        raise ExpressionError(f"{text!r}: write the arguments out, ** is not known here")
+        raise ExpressionError(f"{text!r}: write out the arguments; ** is not supported")
     return _named(node.func.id, known), args, kwargs
 
 
@@ -64,11 +67,11 @@ def _value(node: ast.expr, text: str, known: Known) -> Any:
         except (TypeError, ValueError) as error:
             raise ExpressionError(f"{text}: {error}") from error
     if isinstance(node, (ast.List, ast.Tuple)):
-        return [_value(each, text, known) for each in node.elts]
+        return [_value(item, text, known) for item in node.elts]
     try:
         return ast.literal_eval(node)
     except ValueError as error:
-        raise ExpressionError(f"{text!r}: arguments are numbers, texts, lists and calls of known names") from error
+        raise ExpressionError(f"{text!r}: arguments are numbers, text, lists and calls of known names") from error
 
 
 def _named(name: str, known: Known) -> Callable[..., Any]:

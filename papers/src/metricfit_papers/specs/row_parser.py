@@ -29,68 +29,68 @@ def rows_of(file: Section, protocols: dict[str, ProtocolSpec]) -> Iterator[RowSp
     usual = file.section("training", optional=True)
     _check_names(usual, protocols)
     variants = list(file.section("variants", optional=True).sections())
-    given_rows = list(file.section("rows").sections())
-    if not given_rows:
+    row_sections = list(file.section("rows").sections())
+    if not row_sections:
         raise file.error("rows", "needs at least one, such as [rows.BCE]")
-    for name, given in given_rows:
+    for name, section in row_sections:
         if not variants:
-            yield _row(name, given, usual, protocols, {})
+            yield _row(name, section, usual, protocols, {})
         for title, variant in variants:
-            again = Section(given.file, given.path, given.whole)
-            made = _row(name, again, usual, protocols, dict(variant.given))
+            again = Section(section.file, section.path, section.whole)
+            row = _row(name, again, usual, protocols, dict(variant.remaining))
             yield replace(
-                made, name=f"{name}, {title}", title=f"{made.title}, {title}", of=made.of and f"{made.of}, {title}"
+                row, name=f"{name}, {title}", title=f"{row.title}, {title}", of=row.of and f"{row.of}, {title}"
             )
 
 
 def _row(
-    name: str, given: Section, usual: Section, protocols: dict[str, ProtocolSpec], variant: dict[str, Any]
+    name: str, section: Section, usual: Section, protocols: dict[str, ProtocolSpec], variant: dict[str, Any]
 ) -> RowSpec:
-    kind = given.one_of("kind", list(KINDS), "network")
-    only = tuple(given.take("protocols", list, list(protocols)))
-    for each in only:
-        _check_protocol(given, "protocols", each, protocols)
-    of, gathers = given.take("of", str, None), given.take("gathers", dict, {})
-    losses = _losses(given, only, protocols)
-    own = given.take("training", dict, {})
+    kind = section.one_of("kind", list(KINDS), "network")
+    only = tuple(section.take("protocols", list, list(protocols)))
+    for protocol in only:
+        _check_protocol(section, "protocols", protocol, protocols)
+    of, gathers = section.take("of", str, None), section.take("gathers", dict, {})
+    losses = _losses(section, only, protocols)
+    row_training = section.take("training", dict, {})
     training: dict[str, TrainingSpec] = {}
     if of is None and not gathers and kind in TRAINED:
-        lacking = [each for each in only if each not in losses]
+        lacking = [protocol for protocol in only if protocol not in losses]
         if lacking:
-            raise given.error("loss", f"is missing for {', '.join(lacking)}; give it, or name the row's protocols")
-        layers = (usual.whole, own)
-        training = {each: _training(given, _merged(layers, each, protocols) | variant) for each in only}
-    found = RowSpec(
+            raise section.error("loss", f"is missing for {', '.join(lacking)}; add it, or list the row's protocols")
+        layers = (usual.whole, row_training)
+        training = {protocol: _training(section, _merged(layers, protocol, protocols) | variant) for protocol in only}
+    row = RowSpec(
         name=name,
-        title=given.take("title", str, name),
+        title=section.take("title", str, name),
         kind=kind,
         loss=losses,
-        outputs=given.one_of("outputs", OUTPUTS, "probabilities"),
+        outputs=section.one_of("outputs", OUTPUTS, "probabilities"),
         of=of,
         gathers=gathers,
-        decided=given.checked("decided", str, check_decided, None),
-        class_weight=given.checked("class_weight", str, _check_class_weight, None),
-        oversample=given.take("oversample", float, None),
+        decided=section.checked("decided", str, check_decided, None),
+        class_weight=section.checked("class_weight", str, _check_class_weight, None),
+        oversample=section.take("oversample", float, None),
         training=training,
-        settings=given.take("settings", dict, {}),
+        settings=section.take("settings", dict, {}),
         protocols=only,
-        tags=tuple(given.take("tags", list, [])),
-        note=given.take("note", str, ""),
+        tags=tuple(section.take("tags", list, [])),
+        note=section.take("note", str, ""),
     )
-    given.done()
-    return found
+    section.done()
+    return row
 
 
-def _losses(given: Section, only: tuple[str, ...], protocols: dict[str, ProtocolSpec]) -> dict[str, str]:
+def _losses(section: Section, only: tuple[str, ...], protocols: dict[str, ProtocolSpec]) -> dict[str, str]:
     """Read the loss under each protocol: one text for all, or one per protocol."""
-    texts = given.take("loss", (str, dict), {})
+    texts = section.take("loss", (str, dict), {})
     by_protocol = texts if isinstance(texts, dict) else dict.fromkeys(only, texts)
     for protocol, text in by_protocol.items():
-        _check_protocol(given, f"loss.{protocol}", protocol, protocols)
+        _check_protocol(section, f"loss.{protocol}", protocol, protocols)
         try:
             check_expression(text, vocabulary.LOSSES)
         except ValueError as error:
-            raise given.error(f"loss.{protocol}", str(error)) from error
+            raise section.error(f"loss.{protocol}", str(error)) from error
     return by_protocol
 
 
@@ -106,13 +106,13 @@ def _merged(layers: tuple[dict[str, Any], ...], protocol: str, protocols: dict[s
 def _check_names(usual: Section, protocols: dict[str, ProtocolSpec]) -> None:
     """Report misspelt keys of [training] there, and not under the first row that uses them."""
     usual.asked = [*(field.name for field in fields(TrainingSpec)), *protocols]
-    usual.given = {key: value for key, value in usual.whole.items() if key not in usual.asked}
+    usual.remaining = {key: value for key, value in usual.whole.items() if key not in usual.asked}
     usual.done()
 
 
-def _check_protocol(given: Section, key: str, protocol: str, protocols: dict[str, ProtocolSpec]) -> None:
+def _check_protocol(section: Section, key: str, protocol: str, protocols: dict[str, ProtocolSpec]) -> None:
     if protocol not in protocols:
-        raise given.error(key, f"there is no protocol {protocol!r}; there are {', '.join(protocols)}")
+        raise section.error(key, f"there is no protocol {protocol!r}; there are {', '.join(protocols)}")
 
 
 def _check_class_weight(text: str) -> None:
@@ -126,19 +126,19 @@ def _check_rate(lr: float) -> None:
 
 
 def _training(row: Section, settings: dict[str, Any]) -> TrainingSpec:
-    given = Section(row.file, f"{row.path}.training", settings)
-    found = TrainingSpec(
-        network=given.checked("network", str, lambda text: check_expression(text, vocabulary.NETWORKS)),
-        optimizer=given.checked("optimizer", str, lambda text: check_expression(text, vocabulary.OPTIMIZERS), "Adam"),
-        lr=given.checked("lr", float, _check_rate),
-        batch_size=at_least(given, "batch_size", least=0),
-        epochs=at_least(given, "epochs"),
-        patience=at_least(given, "patience", 0, least=0),
-        monitor=given.take("monitor", str, "loss"),
-        precision=given.one_of("precision", ["bf16-mixed"]) if "precision" in settings else None,
+    section = Section(row.file, f"{row.path}.training", settings)
+    training = TrainingSpec(
+        network=section.checked("network", str, lambda text: check_expression(text, vocabulary.NETWORKS)),
+        optimizer=section.checked("optimizer", str, lambda text: check_expression(text, vocabulary.OPTIMIZERS), "Adam"),
+        lr=section.checked("lr", float, _check_rate),
+        batch_size=at_least(section, "batch_size", least=0),
+        epochs=at_least(section, "epochs"),
+        patience=at_least(section, "patience", 0, least=0),
+        monitor=section.take("monitor", str, "loss"),
+        precision=section.one_of("precision", ["bf16-mixed"]) if "precision" in settings else None,
     )
-    given.done()
-    return found
+    section.done()
+    return training
 
 
 def at_least(section: Section, key: str, default: Any = None, least: int = 1) -> int:
@@ -150,7 +150,7 @@ def at_least(section: Section, key: str, default: Any = None, least: int = 1) ->
 
 
 def check_decided(text: str) -> None:
-    """Refuse a text that is no way of making decisions."""
+    """Raise an error if the text is not a way of making decisions."""
     if text in (MEAN, HALF, UNCONSTRAINED):
         return
     if not text.startswith(TUNED):

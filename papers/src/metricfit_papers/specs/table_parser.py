@@ -28,16 +28,20 @@ from metricfit_papers.specs.table_spec import (
 )
 from metricfit_papers.specs.toml_section import Section, SpecError, read_toml
 
-#: What a table may take from another one.
+#: The keys that a table may take from another one.
 SHARED = ("paper", "trials", "prepare", "datasets", "training", "protocols", "rows")
 FOLDER = Path(str(resources.files("metricfit_papers"))) / "tables"
 
 
 def table_names() -> list[str]:
-    """Names of the tables that come with the package.
+    """Return the names of the tables of this package.
 
-    >>> "btg-1" in table_names()
-    True
+    Returns:
+        The names, sorted by paper and number.
+
+    Example:
+        >>> "btg-1" in table_names()
+        True
     """
     return sorted((path.stem for path in FOLDER.glob("*.toml")), key=_by_number)
 
@@ -53,12 +57,16 @@ def find_table(name: str) -> TableSpec:
 
     Raises:
         SpecError: There is no such table, or its file has a mistake; the message names the file and the key.
+
+    Example:
+        >>> find_table("btg-1").trials
+        10
     """
     if name.endswith(".toml"):
         return parse(Path(name))
     if name not in table_names():
         raise SpecError(
-            f"no table is called {name!r}; there are {', '.join(table_names())}, or give the path of a .toml file"
+            f"no table is called {name!r}; there are {', '.join(table_names())}; or give the path of a .toml file"
         )
     return parse(FOLDER / f"{name}.toml")
 
@@ -66,7 +74,7 @@ def find_table(name: str) -> TableSpec:
 def parse(path: Path) -> TableSpec:
     """Read the table that a file describes; errors name the file, the key and the remedy."""
     file = _completed(read_toml(path), path)
-    protocols = {name: _protocol(name, given) for name, given in file.section("protocols").sections()}
+    protocols = {name: _protocol(name, section) for name, section in file.section("protocols").sections()}
     if not protocols:
         raise file.error("protocols", "needs at least one, such as [protocols.paper]")
     spec = TableSpec(
@@ -79,8 +87,8 @@ def parse(path: Path) -> TableSpec:
         prepare=file.one_of("prepare", [*PREPARATIONS, PIXELS]),
         notes=tuple(file.take("notes", list, [])),
         against=file.take("against", str, None),
-        datasets={name: _dataset(name, given) for name, given in _datasets(file.section("datasets"))},
-        columns={name: _column(given) for name, given in file.section("columns").sections()},
+        datasets={name: _dataset(name, section) for name, section in _datasets(file.section("datasets"))},
+        columns={name: _column(section) for name, section in file.section("columns").sections()},
         protocols=protocols,
         rows={row.name: row for row in rows_of(file, protocols)},
         published={},
@@ -91,80 +99,80 @@ def parse(path: Path) -> TableSpec:
     return replace(spec, published=published)
 
 
-def _completed(file: Section, path: Path, on_the_way: tuple[Path, ...] = ()) -> Section:
-    """Add what the file takes from another one, which its key ``like`` names and which may itself be like a third."""
+def _completed(file: Section, path: Path, visited: tuple[Path, ...] = ()) -> Section:
+    """Add the keys from the file that the key ``like`` names, which may itself have a key ``like``."""
     like = file.take("like", str, None)
     if like is None:
         return file
     places = [path.parent / f"{like}.toml", FOLDER / f"{like}.toml"]
-    there = next((each for each in places if each.is_file() and each != path), None)
-    if there is None:
+    source = next((place for place in places if place.is_file() and place != path), None)
+    if source is None:
         raise file.error("like", f"there is no table {like!r} beside this file, nor one of {', '.join(table_names())}")
-    if there in on_the_way:
-        raise file.error("like", f"goes in a circle, by way of {there.name}; give one of the files what they share")
-    other = _completed(read_toml(there), there, (*on_the_way, path)).whole
+    if source in visited:
+        raise file.error("like", f"is circular, through {source.name}; write the shared keys into one of the files")
+    other = _completed(read_toml(source), source, (*visited, path)).whole
     shared = {key: other[key] for key in SHARED if key in other}
     return Section(file.file, file.path, shared | {key: value for key, value in file.whole.items() if key != "like"})
 
 
 def _by_number(name: str) -> tuple[str, int, str]:
     paper, _, number = name.rpartition("-")
-    digits = "".join(each for each in number if each.isdigit())
+    digits = "".join(character for character in number if character.isdigit())
     return paper, int(digits or 0), name
 
 
 def _datasets(section: Section) -> Iterator[tuple[str, Section]]:
-    for name in list(section.given):
-        if isinstance(section.given[name], str):
-            section.given[name] = {"title": section.given[name]}
+    for name in list(section.remaining):
+        if isinstance(section.remaining[name], str):
+            section.remaining[name] = {"title": section.remaining[name]}
     yield from section.sections()
 
 
-def _dataset(name: str, given: Section) -> DatasetSpec:
-    made = given.checked("made", str, lambda text: check_expression(text, vocabulary.DATASETS), None)
-    file = given.take("file", str, None)
-    target, positive = given.take("target", str, None), given.take("positive", (str, int), None)
+def _dataset(name: str, section: Section) -> DatasetSpec:
+    made = section.checked("made", str, lambda text: check_expression(text, vocabulary.DATASETS), None)
+    file = section.take("file", str, None)
+    target, positive = section.take("target", str, None), section.take("positive", (str, int), None)
     if file is not None and (target is None or positive is None):
-        raise given.error("file", "needs target, the column of labels, and positive, the positive label")
+        raise section.error("file", "needs target, the column of labels, and positive, the positive label")
     if file is None and made is None:
-        vocabulary.check_dataset(given, name)
-    found = DatasetSpec(
-        name, given.take("title", str, name), made, file, target, None if positive is None else str(positive)
+        vocabulary.check_dataset(section, name)
+    dataset = DatasetSpec(
+        name, section.take("title", str, name), made, file, target, None if positive is None else str(positive)
     )
-    given.done()
-    return found
+    section.done()
+    return dataset
 
 
-def _column(given: Section) -> ColumnSpec:
-    metric = given.checked("metric", str, column_names.check_column)
-    found = ColumnSpec(given.take("title", str, metric), metric, given.take("shown", bool, True))
-    given.done()
-    return found
+def _column(section: Section) -> ColumnSpec:
+    metric = section.checked("metric", str, column_names.check_column)
+    column = ColumnSpec(section.take("title", str, metric), metric, section.take("shown", bool, True))
+    section.done()
+    return column
 
 
-def _protocol(name: str, given: Section) -> ProtocolSpec:
-    usual = ProtocolSpec(name, given.take("says", str))
-    fractions = given.take("fractions", list, list(usual.fractions))
+def _protocol(name: str, section: Section) -> ProtocolSpec:
+    usual = ProtocolSpec(name, section.take("says", str))
+    fractions = section.take("fractions", list, list(usual.fractions))
     if not _are_fractions(fractions):
-        raise given.error("fractions", f"are of training, validation and test rows and add up to 1, got {fractions}")
-    found = replace(
+        raise section.error("fractions", f"are of training, validation and test rows and add up to 1, got {fractions}")
+    protocol = replace(
         usual,
-        split=given.one_of("split", SPLITS, usual.split),
+        split=section.one_of("split", SPLITS, usual.split),
         fractions=tuple(fractions),
-        varied=given.one_of("varied", VARIED, usual.varied),
-        published_test=given.take("published_test", bool, usual.published_test),
-        thresholded=given.one_of("thresholded", THRESHOLDED, usual.thresholded),
-        auroc=given.one_of("auroc", AUROC, usual.auroc),
-        checkpoint=given.one_of("checkpoint", CHECKPOINTS, usual.checkpoint),
-        decided=given.checked("decided", str, check_decided, usual.decided),
+        varied=section.one_of("varied", VARIED, usual.varied),
+        published_test=section.take("published_test", bool, usual.published_test),
+        thresholded=section.one_of("thresholded", THRESHOLDED, usual.thresholded),
+        auroc=section.one_of("auroc", AUROC, usual.auroc),
+        checkpoint=section.one_of("checkpoint", CHECKPOINTS, usual.checkpoint),
+        decided=section.checked("decided", str, check_decided, usual.decided),
     )
-    given.done()
-    return found
+    section.done()
+    return protocol
 
 
-def _are_fractions(given: list[object]) -> bool:
-    shares = [each for each in given if isinstance(each, (int, float)) and each >= 0]
-    return len(given) == len(shares) == 3 and abs(sum(shares) - 1) < 1e-6 and shares[0] > 0 and shares[2] > 0
+def _are_fractions(values: list[object]) -> bool:
+    shares = [value for value in values if isinstance(value, (int, float)) and value >= 0]
+    return len(values) == len(shares) == 3 and abs(sum(shares) - 1) < 1e-6 and shares[0] > 0 and shares[2] > 0
 
 
 def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, str, str], PublishedNumber]]:
@@ -174,11 +182,11 @@ def _published(section: Section, spec: TableSpec) -> Iterator[tuple[tuple[str, s
         for row, values in rows.sections():
             if row not in spec.rows:
                 raise rows.error(row, f"is none of the rows {', '.join(spec.rows)}")
-            for column in list(values.given):
+            for column in list(values.remaining):
                 if column not in spec.columns:
                     raise values.error(column, f"is none of the columns {', '.join(spec.columns)}")
                 pair = values.take(column, list)
-                if len(pair) not in (1, 2) or not all(isinstance(each, (int, float)) for each in pair):
+                if len(pair) not in (1, 2) or not all(isinstance(number, (int, float)) for number in pair):
                     raise values.error(column, f"should be [mean, standard deviation] or [mean], got {pair}")
                 yield (
                     (dataset, row, column),
@@ -193,7 +201,7 @@ def _check_references(spec: TableSpec) -> None:
         for key, column in spec.columns.items() if row.own_trials else ():
             if not column_names.measures(row.kind, column.metric):
                 raise SpecError(
-                    f"{spec.file}: columns.{key}: {column.metric!r} is not measured of rows of kind {row.kind!r}, "
+                    f"{spec.file}: columns.{key}: {column.metric!r} is not measured for rows of kind {row.kind!r}, "
                     f"as {row.name!r} is"
                 )
         if UNCONSTRAINED in spec.views() and row.own_trials and row.kind != "ensemble":
@@ -210,9 +218,9 @@ def _check_references(spec: TableSpec) -> None:
 
 
 def _check_gathered(spec: TableSpec, row: RowSpec) -> None:
-    where = f"{spec.file}: rows.{row.name}.gathers"
+    key = f"{spec.file}: rows.{row.name}.gathers"
     if set(row.gathers) != set(spec.columns):
-        raise SpecError(f"{where}: should name a row for each of the columns {', '.join(spec.columns)}")
+        raise SpecError(f"{key}: should name a row for each of the columns {', '.join(spec.columns)}")
     for column, name in row.gathers.items():
         if name not in spec.rows or spec.rows[name].gathers:
-            raise SpecError(f"{where}.{column}: should be another row with numbers of its own, got {name!r}")
+            raise SpecError(f"{key}.{column}: should be another row with numbers of its own, got {name!r}")

@@ -13,17 +13,21 @@ OUTPUTS = ("probabilities", "logits")
 AUROC = ("scores", "labels")
 CHECKPOINTS = ("best validation", "best test")
 MEAN, HALF, TUNED = "mean", "half", "tuned "
-#: In place of where decisions are made: the networks before a constraint was added.
+#: Instead of a way of making decisions: the networks before a constraint was added.
 UNCONSTRAINED = "unconstrained"
-#: In place of a dataset: the mean over all of them.
+#: Instead of a dataset: the mean over all of them.
 ALL = "all"
 
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """What is measured: a metric of decisions by its name, or one of ``column_names.OTHERS``, such as "auroc".
+    """One column of a table.
 
-    A column that is not ``shown`` is measured for another table, which shares the cells of this one.
+    Attributes:
+        title: Title of the column on the page.
+        metric: A metric of decisions by its name, or one of ``column_names.OTHERS``, such as "auroc".
+        shown: Whether the page shows it. A column that is not shown is measured for another table that shares the
+            cells of this one.
     """
 
     title: str
@@ -130,13 +134,22 @@ class RowSpec:
         return self.of is None and not self.gathers
 
     def decided_under(self, protocol: ProtocolSpec) -> str:
-        """How decisions are made under a protocol."""
+        """Return how decisions are made under a protocol."""
         return self.decided or protocol.decided
 
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """A dataset: a name that metricfit.data knows, a call such as ``two_blobs(0.05)``, or a file of the user's."""
+    """A dataset: one that metricfit.data knows, a call such as ``two_blobs(0.05)``, or a file of the user.
+
+    Attributes:
+        name: Name of the dataset.
+        title: Title on the page.
+        made: The call that makes the dataset, as text.
+        file: The user's file.
+        target: The column of labels in the user's file.
+        positive: The positive label in the user's file.
+    """
 
     name: str
     title: str
@@ -148,7 +161,7 @@ class DatasetSpec:
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A published number and its standard deviation, None where the paper gives none."""
+    """A published number and its standard deviation; None if the paper gives none."""
 
     mean: float
     std: float | None
@@ -156,7 +169,29 @@ class PublishedNumber:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table of a paper, as described by its file."""
+    """A table of a paper, as described by its file.
+
+    Attributes:
+        name: Name of the table, such as "btg-1".
+        file: Path of the file.
+        title: Title on the page.
+        paper: The paper.
+        where: Where in the paper the table is, such as "Table 1".
+        trials: Number of trials.
+        prepare: How columns become numbers: one of PREPARATIONS, or "pixels".
+        datasets: The datasets, by name.
+        columns: The columns, by name.
+        protocols: The protocols, by name.
+        rows: The rows, by name.
+        published: The published numbers, by dataset, row and column.
+        notes: Remarks for the page.
+        against: The row that others are compared with over all datasets.
+
+    Example:
+        >>> from metricfit_papers import find_table
+        >>> list(find_table("btg-1").protocols)
+        ['paper', 'code', 'corrected']
+    """
 
     name: str
     file: str
@@ -184,18 +219,43 @@ class TableSpec:
         return self.against is not None
 
     def shown(self, protocol: str) -> list[RowSpec]:
-        """The rows of a protocol."""
+        """Return the rows of a protocol.
+
+        Args:
+            protocol: Name of the protocol.
+
+        Returns:
+            The rows, in the order of the file.
+        """
         return [row for row in self.rows.values() if protocol in row.protocols]
 
     def views(self) -> list[str]:
-        """All ways of making decisions of any row or protocol."""
-        every = [MEAN, HALF, *(protocol.decided for protocol in self.protocols.values())]
-        return list(dict.fromkeys([*every, *(row.decided for row in self.rows.values() if row.decided)]))
+        """Return all ways of making decisions of any row or protocol.
+
+        Returns:
+            The ways as text, each once.
+        """
+        views = [MEAN, HALF, *(protocol.decided for protocol in self.protocols.values())]
+        return list(dict.fromkeys([*views, *(row.decided for row in self.rows.values() if row.decided)]))
 
     def cell(self, protocol: str, dataset: str, row: RowSpec, trials: int, epochs: int | None) -> dict[str, Any]:
-        """Everything that the numbers of a cell depend on, as plain values."""
+        """Return everything that the numbers of a cell depend on.
+
+        Args:
+            protocol: Name of the protocol.
+            dataset: Name of the dataset.
+            row: The row.
+            trials: Number of trials.
+            epochs: Maximum number of epochs, if it is not that of the table.
+
+        Returns:
+            Plain values, which JSON can hold.
+        """
         training = row.training.get(protocol)
-        settings = asdict(row) | {"loss": row.loss.get(protocol), "training": training and _given(asdict(training))}
+        settings = asdict(row) | {
+            "loss": row.loss.get(protocol),
+            "training": training and _without_defaults(asdict(training)),
+        }
         for key in ("title", "note", "tags", "decided", "of", "gathers", "protocols"):
             del settings[key]
         how = asdict(self.protocols[protocol])
@@ -213,6 +273,6 @@ class TableSpec:
         }
 
 
-def _given(settings: dict[str, Any]) -> dict[str, Any]:
+def _without_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     """Leave out the default precision, so that cells that were made before there was a choice are still found."""
     return {key: value for key, value in settings.items() if (key, value) != ("precision", None)}

@@ -20,11 +20,20 @@ MISSING: Any = object()
 
 
 class SpecError(MetricfitError, ValueError):
-    """The file of a table has a mistake."""
+    """The file of a table has a mistake; the message names the file, the key and the remedy.
+
+    Example:
+        >>> from metricfit_papers import find_table
+        >>> try:
+        ...     find_table("no-such-table")
+        ... except SpecError as error:
+        ...     print(str(error).split(";")[0])
+        no table is called 'no-such-table'
+    """
 
 
 def read_toml(path: Path) -> Section:
-    """Read a whole file."""
+    """Read a file as one section."""
     try:
         with path.open("rb") as file:
             return Section(str(path), "", tomllib.load(file))
@@ -35,11 +44,21 @@ def read_toml(path: Path) -> Section:
 
 
 class Section:
-    """One section of a TOML file. Every key must be taken, so that misspelt ones are found; ``whole`` has all keys."""
+    """One section of a TOML file.
 
-    def __init__(self, file: str, path: str, given: dict[str, Any]) -> None:
-        self.file, self.path, self.given = file, path, dict(given)
-        self.whole = dict(given)
+    Every key must be taken, so that misspelt keys are found.
+
+    Attributes:
+        file: The path of the file, for messages.
+        path: The name of the section, with the sections around it.
+        whole: All keys and values.
+        remaining: The keys that have not been taken yet.
+        asked: The keys that were asked for.
+    """
+
+    def __init__(self, file: str, path: str, values: dict[str, Any]) -> None:
+        self.file, self.path, self.remaining = file, path, dict(values)
+        self.whole = dict(values)
         self.asked: list[str] = []
 
     def error(self, key: str, message: str) -> SpecError:
@@ -47,17 +66,17 @@ class Section:
         return SpecError(f"{self.file}: {self.key(key)}: {message}")
 
     def key(self, key: str) -> str:
-        """The full name of a key, with the sections around it."""
+        """Return the full name of a key, with the sections around it."""
         return f"{self.path}.{key}" if self.path else key
 
     def take(self, key: str, kind: type[T] | tuple[type, ...], default: Any = MISSING) -> Any:
         """Take a value of this type; an error if its type differs, or if it is missing and has no default."""
         self.asked.append(key)
-        if key not in self.given:
+        if key not in self.remaining:
             if default is MISSING:
-                raise self.error(key, f"is missing; it is {_article(kind)}")
+                raise self.error(key, f"is missing; it should be {_article(kind)}")
             return default
-        value = self.given.pop(key)
+        value = self.remaining.pop(key)
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if isinstance(value, bool) and bool not in kinds:
             raise self.error(key, f"should be {_article(kind)}, got {value!r}")
@@ -93,12 +112,12 @@ class Section:
 
     def sections(self) -> Iterator[tuple[str, Section]]:
         """Take all remaining keys, each of them a section."""
-        for key in list(self.given):
+        for key in list(self.remaining):
             yield key, self.section(key)
 
     def done(self) -> None:
         """Raise an error if keys are left that nobody took."""
-        for key in self.given:
+        for key in self.remaining:
             near = get_close_matches(key, self.asked, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the keys here are {', '.join(dict.fromkeys(self.asked))}"
             raise self.error(key, f"is not known; {hint}")
@@ -116,4 +135,4 @@ _WORDS = {
 
 def _article(kind: Any) -> str:
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return " or ".join(_WORDS[each] for each in kinds)
+    return " or ".join(_WORDS[name] for name in kinds)

@@ -21,7 +21,7 @@ from metricfit_papers.specs.toml_section import Section
 
 
 def tenths() -> list[float]:
-    """The thresholds 0.1, 0.2, ..., 0.9."""
+    """Return the thresholds 0.1, 0.2, ..., 0.9."""
     return list(as_coded.TENTHS)
 
 
@@ -29,8 +29,8 @@ STEPS: dict[str, Callable[..., Any]] = {
     name: getattr(steps, name) for name in ("Linear", "Sigmoid", "Identity", "RaisedCosine", "StraightThrough")
 }
 AS_CODED = {
-    each.__name__: each
-    for each in (as_coded.MetricAsCoded, as_coded.AUROCAsCoded, as_coded.WMWAsCoded, as_coded.DiceAsCoded)
+    loss.__name__: loss
+    for loss in (as_coded.MetricAsCoded, as_coded.AUROCAsCoded, as_coded.WMWAsCoded, as_coded.DiceAsCoded)
 }
 LOSSES: dict[str, Callable[..., Any]] = {
     name: getattr(losses, name) for name in losses.__all__ if name.endswith("Loss") or name == "Mix"
@@ -53,9 +53,9 @@ DATASETS: dict[str, Callable[..., Any]] = {
 
 
 def check_dataset(section: Section, name: str) -> None:
-    """Refuse a dataset that metricfit.data does not know."""
+    """Raise an error for a dataset that metricfit.data does not know."""
     if name not in catalogue.CATALOGUE:
-        there = ", ".join(catalogue.names())
+        names = ", ".join(catalogue.names())
         raise section.error(
-            "file", f"no dataset is called {name!r}: give its file, target and positive, or one of {there}"
+            "file", f"no dataset is called {name!r}: give its file, target and positive, or one of {names}"
         )
