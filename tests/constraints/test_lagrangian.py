@@ -299,3 +299,33 @@ def test_weights_follow_the_target_as_in_every_other_loss():
     assert loss(logits, target, weight).item() != loss(logits, target).item()
     with pytest.raises(TypeError, match="positional"):
         loss(logits, target, weight, torch.arange(3))
+
+
+class Curriculum(nn.Module):
+    """An objective that follows the training: it counts epochs and keeps validation values."""
+
+    def __init__(self):
+        super().__init__()
+        self.epochs, self.values = 0, []
+
+    def forward(self, logits, target):
+        return logits.square().mean()
+
+    def update(self):
+        self.epochs += 1
+
+    def observe(self, value):
+        self.values.append(float(value))
+
+
+@pytest.mark.parametrize("wrap", [lambda loss: loss, lambda loss: losses.Mix((loss, 1.0), (nn.MSELoss(), 1.0))])
+def test_an_objective_that_follows_the_training_is_updated_too(wrap):
+    inner = Curriculum()
+    loss = AugmentedLagrangian(wrap(inner), "recall >= 0.9")
+    loss(torch.zeros(4), torch.tensor([1.0, 0.0, 1.0, 0.0]))
+    loss.update()
+    loss.observe(0.5)
+    assert (inner.epochs, inner.values) == (1, [0.5])
+    with pytest.raises(ValueError, match="NaN"):
+        loss.observe(math.nan)
+    assert inner.values == [0.5]

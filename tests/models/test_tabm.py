@@ -192,6 +192,16 @@ def test_weight_and_index_go_where_they_are_taken():
         PerMember(Indexed(), 3)(logits, target, weight=weight)
 
 
+def test_a_group_goes_to_an_objective_that_takes_it():
+    class Grouped(nn.Module):
+        def forward(self, logits, target, *, group=None):
+            return logits.new_tensor(-1.0 if group is None else float(group.sum()))
+
+    loss, logits, target = PerMember(Grouped(), 3), torch.zeros(2, 1, 3), torch.tensor([1.0, 0.0])
+    assert loss(logits, target, group=torch.tensor([0, 2])) == 2.0
+    assert (loss.accepts.weight, loss.accepts.index, loss.accepts.group) == (False, False, True)
+
+
 def test_the_mean_over_members_of_several_classes():
     logits, target = torch.randn(6, 4, 2), torch.tensor([0, 1, 2, 3, 0, 1])
     value = PerMember(MetricLoss("f1"), members=2)(logits, target)

@@ -14,7 +14,14 @@ from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.validation import is_false
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss, refuse_multipliers
+from metricfit.losses.calling import (
+    LossArguments,
+    accepted_arguments,
+    call_loss,
+    observe_value,
+    refuse_multipliers,
+    update_loss,
+)
 from metricfit.metrics.metric import Metric, MetricFactory
 from metricfit.metrics.requirements import Requirement
 
@@ -169,13 +176,19 @@ class AugmentedLagrangian(LateBuffers):
 
     @torch.no_grad()
     def update(self) -> None:
-        """Update the multipliers from the batches of training since the last update."""
+        """Update the multipliers from the batches of training since the last update.
+
+        An objective with an ``update()`` of its own is updated too.
+        """
+        update_loss(self.objective)
         for constraint in self.constraints:
             constraint.update(self.mu)  # type: ignore[operator]
 
     @torch.no_grad()
     def observe(self, value: float | Tensor) -> None:
         """Report a validation metric; if it fell since the last call, mu grows by the factor rho.
+
+        An objective with an ``observe(value)`` of its own gets the value as well.
 
         Args:
             value: One number, for which higher is better.
@@ -188,6 +201,7 @@ class AugmentedLagrangian(LateBuffers):
             raise InvalidValueError(f"observe needs one number, got shape {tuple(current.shape)}")
         if is_false(~current.isnan()):
             raise InvalidValueError("observe got NaN, which cannot be compared with earlier values")
+        observe_value(self.objective, current)
         fell = current < self.observed
         self.mu.copy_(torch.where(fell, (self.mu * self.rho).clamp(max=self.mu_max), self.mu))
         self.observed.copy_(current)

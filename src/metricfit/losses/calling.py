@@ -106,6 +106,18 @@ def call_loss(
     return loss(logits, target, **extra)
 
 
+def update_loss(loss: nn.Module) -> None:
+    """Call ``update()`` of a loss that defines it, at the end of an epoch."""
+    if hasattr(loss, "update"):
+        loss.update()  # type: ignore[operator]
+
+
+def observe_value(loss: nn.Module, value: float | Tensor) -> None:
+    """Call ``observe(value)`` of a loss that defines it, after a validation; higher values are better."""
+    if hasattr(loss, "observe"):
+        loss.observe(value)  # type: ignore[operator]
+
+
 def keeps_multipliers(loss: nn.Module) -> bool:
     """Whether a loss is an augmented Lagrangian, whose multipliers move only if somebody calls its ``update``."""
     return hasattr(loss, "constraints") and hasattr(loss, "update")

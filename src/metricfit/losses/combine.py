@@ -9,7 +9,14 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Columns
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import check_parts
-from metricfit.losses.calling import LossArguments, accepted_arguments, call_loss, refuse_multipliers
+from metricfit.losses.calling import (
+    LossArguments,
+    accepted_arguments,
+    call_loss,
+    observe_value,
+    refuse_multipliers,
+    update_loss,
+)
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
 
@@ -101,8 +108,7 @@ class Mix(nn.Module):
     def update(self) -> None:
         """Call ``update()`` of the members that define it."""
         for loss in self.losses:
-            if hasattr(loss, "update"):
-                loss.update()  # type: ignore[operator]
+            update_loss(loss)
 
     def observe(self, value: float | Tensor) -> None:
         """Call ``observe(value)`` of the members that define it.
@@ -111,8 +117,7 @@ class Mix(nn.Module):
             value: A validation metric, for which higher is better.
         """
         for loss in self.losses:
-            if hasattr(loss, "observe"):
-                loss.observe(value)  # type: ignore[operator]
+            observe_value(loss, value)
 
     def extra_repr(self) -> str:
         """Return the weights of the members."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-import inspect
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from metricfit.errors import InvalidValueError
+from metricfit.losses.calling import accepted_arguments, call_loss
 
 
 class PerMember(nn.Module):
@@ -43,12 +44,16 @@ class PerMember(nn.Module):
         # A buffer that is still None counts: RunningCounts makes its own at first use.
         stateful = any(module._buffers or module._parameters for module in objective.modules())
         self.objectives = nn.ModuleList(copy.deepcopy(objective) for _ in range(members if stateful else 1))
-        parameters = inspect.signature(objective.forward).parameters
-        open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-        self._accepted = {name for name in ("weight", "index") if open_ended or name in parameters}
+        self.accepts = accepted_arguments(objective)
 
     def forward(
-        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, index: Tensor | None = None
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        index: Tensor | None = None,
+        *,
+        group: Tensor | None = None,
     ) -> Tensor:
         """Compute the mean over members of their losses.
 
@@ -57,6 +62,7 @@ class PerMember(nn.Module):
             target: The labels.
             weight: One weight per sample, for objectives that accept it.
             index: The positions of the samples in the training set, for objectives that accept them.
+            group: The group numbers of the samples, for objectives that accept them.
 
         Returns:
             The loss, a scalar.
@@ -64,23 +70,23 @@ class PerMember(nn.Module):
         Raises:
             ValueError: If the logits have another shape, or ``weight`` was passed and the objective does not accept it.
         """
-        if weight is not None and "weight" not in self._accepted:
+        if weight is not None and not self.accepts.weight:
             raise InvalidValueError(f"weight was passed, but {type(self.objectives[0]).__name__} does not accept it")
-        arguments = {"weight": weight, "index": index}
-        extra = {name: value for name, value in arguments.items() if value is not None and name in self._accepted}
+
+        def compute_loss(objective: nn.Module, column: Tensor) -> Tensor:
+            return call_loss(objective, column, target, self.accepts, weight=weight, index=index, group=group)
+
         if logits.dim() < 3:
-            value: Tensor = self.objectives[0](logits, target, **extra)
-            return value
+            return compute_loss(self.objectives[0], logits)
         if logits.dim() != 3 or logits.shape[-1] != self.members:
             raise InvalidValueError(
                 f"PerMember of {self.members} members takes logits (n, c, {self.members}), or (n, c) in eval mode, "
                 f"got {tuple(logits.shape)}"
             )
         if len(self.objectives) == 1:
-            values: Tensor = torch.vmap(lambda column: self.objectives[0](column, target, **extra), in_dims=-1)(logits)
+            values: Tensor = torch.vmap(partial(compute_loss, self.objectives[0]), in_dims=-1)(logits)
             return values.mean()
-        members = zip(self.objectives, logits.unbind(-1), strict=True)
-        return torch.stack([objective(column, target, **extra) for objective, column in members]).mean()
+        return torch.stack(list(map(compute_loss, self.objectives, logits.unbind(-1)))).mean()
 
     def extra_repr(self) -> str:
         """Return the number of members."""

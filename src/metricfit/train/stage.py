@@ -18,7 +18,7 @@ from metricfit.core.steps import Annealed
 from metricfit.core.tasks import TASKS
 from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.calling import accepted_arguments, call_loss
+from metricfit.losses.calling import accepted_arguments, call_loss, observe_value, update_loss
 from metricfit.metrics.metric import Metric
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine.schedules import STEPS, MakeScheduler, SchedulerStep
@@ -191,13 +191,11 @@ class Objective:
 
     def update(self) -> None:
         """Move the multipliers, at the end of an epoch."""
-        if hasattr(self.loss, "update"):
-            self.loss.update()  # type: ignore[operator]
+        update_loss(self.loss)
 
     def observe(self, value: Tensor) -> None:
         """Pass on a value after validation; higher is better."""
-        if hasattr(self.loss, "observe"):
-            self.loss.observe(value)  # type: ignore[operator]
+        observe_value(self.loss, value)
 
     @property
     def comparison(self) -> str:
