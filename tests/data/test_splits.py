@@ -145,7 +145,7 @@ def test_groups_tied_by_a_copy_stay_together():
 
 def test_copies_may_be_parted_on_request():
     X, y = np.zeros((40, 3)), np.array([0, 1] * 20)
-    with pytest.raises(ValueError, match=r"class 0 has 1 rows or groups .* copies of a row counted as one"):
+    with pytest.raises(ValueError, match=r"class 0 has 1 rows or groups .*copies of a row count as one"):
         split(X, y, seed=0)
     assert [len(part) for part in split(X, y, (0.5, 0.5), seed=0, keep_duplicates_together=False)] == [20, 20]
 

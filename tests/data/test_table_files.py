@@ -94,7 +94,7 @@ def test_odd_but_right_tables(tmp_path):
 def test_a_comma_at_the_end_of_every_row_is_no_column(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,b,y\n1,2,NA,\n3,4,no,\n")
     expected = pd.DataFrame({"a": [1, 3], "b": [2, 4], "y": ["NA", "no"]})
-    with pytest.warns(TableWarning, match="'NA' stands in 1 rows"):
+    with pytest.warns(TableWarning, match="'NA' occurs in 1 rows"):
         pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", "y"), expected)
 
 
@@ -105,7 +105,7 @@ def test_words_for_missing_are_labels_among_words(tmp_path):
     assert found["y"].tolist()[:4] == ["None", "NA", "x", "NA"]
     assert found["y"].isna().tolist() == [False] * 4 + [True]  # an empty cell is missing
     assert found["a"].isna().tolist() == [True] + [False] * 4  # elsewhere the words are
-    assert any("'NA' stands in 2 rows of the target 'y'; it is a label" in str(each.message) for each in warned)
+    assert any("'NA' occurs in 2 rows of the target 'y'; it is read as a label" in str(each.message) for each in warned)
     assert read_table(tmp_path / "t.csv")["y"].isna().sum() == 4
 
 

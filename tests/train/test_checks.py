@@ -63,7 +63,7 @@ WRONG = {
         ValueError,
         r"train: the model's outputs \(n, 3\) and the labels \(n, 2\) do not go together. They are binary:",
     ),
-    "one_class": ({"train": (X, torch.zeros(N))}, ValueError, "all training labels are 0: there is nothing to tell"),
+    "one_class": ({"train": (X, torch.zeros(N))}, ValueError, "all training labels are 0: there is nothing to learn"),
     "only_ones": ({"train": (X, torch.ones(N))}, ValueError, "all training labels are 1"),
     "one_of_three": (
         {"model": network(3), "train": (X, torch.full((N,), 2)), "objective": CE()},
@@ -77,14 +77,22 @@ WRONG = {
     "no_positives": (
         {"validation": (X, torch.zeros(N)), "monitor": "f1"},
         ValueError,
-        "the validation set has no positives, which f1 is measured on; split the data stratified, or monitor the loss",
+        "the validation set has no positives, on which f1 is measured; use a stratified split, or monitor the loss",
     ),
-    "no_negatives": ({"validation": (X, torch.ones(N)), "monitor": "fpr"}, ValueError, "has no negatives, which fpr"),
-    "no_auroc": ({"validation": (X, torch.ones(N)), "monitor": "auroc"}, ValueError, "has no negatives, which auroc"),
+    "no_negatives": (
+        {"validation": (X, torch.ones(N)), "monitor": "fpr"},
+        ValueError,
+        "has no negatives, on which fpr",
+    ),
+    "no_auroc": (
+        {"validation": (X, torch.ones(N)), "monitor": "auroc"},
+        ValueError,
+        "has no negatives, on which auroc",
+    ),
     "no_positives_for_a_requirement": (
         {"validation": (X, torch.zeros(N)), "monitor": Monitor("accuracy", subject_to="recall >= 0.9")},
         ValueError,
-        "has no positives, which recall >= 0.9",
+        "has no positives, on which recall >= 0.9",
     ),
     "class_not_in_validation": (
         {
@@ -145,14 +153,14 @@ WRONG = {
             "monitor": "best f1",
         },
         ValueError,
-        "best f1 is measured on one output, the model has 3; monitor a metric of decisions",
+        "best f1 is measured on one output, but the model has 3; monitor a metric of decisions",
     ),
     "auroc_of_several": (
         {"model": network(3), "train": (X, LABELS), "validation": (X, LABELS), "monitor": "auroc"},
         ValueError,
-        "auroc is measured on one output, the model has 3",
+        "auroc is measured on one output, but the model has 3",
     ),
-    "patience": ({"patience": 3}, ValueError, r"patience needs a validation set: give validation=\(X, y\)"),
+    "patience": ({"patience": 3}, ValueError, r"patience needs a validation set: pass validation=\(X, y\)"),
     "monitor_alone": ({"monitor": "f1"}, ValueError, "monitor='f1' needs a validation set"),
     "monitor_name": ({"monitor": "f11", "validation": (X, Y)}, (ValueError, KeyError), "f11"),
     "monitor_of_a_loader": (
@@ -231,7 +239,7 @@ WRONG = {
         "give a function.*not a finished ExponentialLR",
     ),
     "lbfgs": ({"optimizer": torch.optim.LBFGS}, ValueError, "LBFGS computes the loss several times per step"),
-    "plateau_without_validation": ({"scheduler": ReduceLROnPlateau}, ValueError, r"give validation=\(X, y\)"),
+    "plateau_without_validation": ({"scheduler": ReduceLROnPlateau}, ValueError, r"pass validation=\(X, y\)"),
     "plateau_the_wrong_way": (
         {"scheduler": ReduceLROnPlateau, "validation": (X, Y), "monitor": "f1"},
         ValueError,
@@ -261,7 +269,7 @@ WRONG = {
         "no layer with one output and a bias",
     ),
     "inputs": ({"train": (X[:, :2], Y)}, ValueError, r"the model fails on the first training samples.*shape \(2, 2\)"),
-    "whole_numbers": ({"train": (X.long(), Y)}, ValueError, r"torch.int64 of shape \(2, 3\).*or X.float\(\)"),
+    "whole_numbers": ({"train": (X.long(), Y)}, ValueError, r"torch.int64 of shape \(2, 3\).*pass X.float\(\)"),
     "tuple": ({"model": Tuple(3, 1)}, TypeError, "the model must return a tensor of logits, got tuple"),
     "total": ({"model": Total(3, 1)}, ValueError, r"a row of logits for each sample, got \(\) for 2"),
 }
@@ -422,8 +430,8 @@ def loader(y, x=X):
 @pytest.mark.parametrize(
     ("train", "validation", "message"),
     [
-        (loader(Y), (X, Y * 0), "the validation set has no positives, which f1 is measured on"),
-        (loader(Y), loader(Y * 0), "the validation set has no positives, which f1 is measured on"),
+        (loader(Y), (X, Y * 0), "the validation set has no positives, on which f1 is measured"),
+        (loader(Y), loader(Y * 0), "the validation set has no positives, on which f1 is measured"),
         (loader(Y), (X, 2 * Y - 1), "validation: binary labels must be 0 or 1.*map labels -1/1"),
         (loader(Y), loader(2 * Y - 1), "validation: binary labels must be 0 or 1.*map labels -1/1"),
         (loader(2 * Y - 1), (X, Y), "train, batch 0 of 5: binary labels must be 0 or 1.*map labels -1/1"),

@@ -12,7 +12,7 @@ import torch
 from exactly import assert_same
 from hypothesis import given, settings
 
-from metricfit.train.checkpoint.folder import CHECKPOINT, KEPT, RunFolder
+from metricfit.train.checkpoint.folder import CHECKPOINT, CHECKPOINTS_KEPT, RunFolder
 from metricfit.train.checkpoint.lock import Lock
 from metricfit.train.checkpoint.packing import pack, unpack
 from metricfit.train.checkpoint.provenance import fingerprint
@@ -117,7 +117,7 @@ def test_the_last_two_checkpoints_are_kept(folder):
     for step in range(0, 12, 3):
         folder.save(step, {"step": step})
     assert [int(CHECKPOINT.fullmatch(path.name)[1]) for path in folder.checkpoints()] == [9, 6]
-    assert len(folder.checkpoints()) == KEPT
+    assert len(folder.checkpoints()) == CHECKPOINTS_KEPT
     assert folder.load() == {"step": 9}
 
 

@@ -178,7 +178,7 @@ def test_several_labels_with_folds_of_ones_own():
     splits = [(torch.arange(100, N), torch.arange(100)), (torch.arange(100), torch.arange(100, N))]
     found = fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), folds=splits, **SETTINGS)
     assert torch.equal(found.predict(x), (found.logits(x) >= 0).long())
-    with pytest.raises(ValueError, match=r"one label per sample.*\(200, 2\); give folds as a list"):
+    with pytest.raises(ValueError, match=r"one label per sample.*\(200, 2\); pass folds as a list"):
         fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), folds=2)
 
 
@@ -211,7 +211,7 @@ def test_more_folds_than_positives_are_refused():
     x, _ = data()
     y = torch.zeros(N, dtype=torch.long)
     y[:2] = 1
-    with pytest.raises(ValueError, match=r"3 folds need 3 samples of each class; the rarest has 2. Give fewer"):
+    with pytest.raises(ValueError, match=r"3 folds need 3 samples of each class; the rarest has 2. Use fewer"):
         fit_folds(network, (x, y), WeightedBCELoss(), folds=3)
 
 
@@ -236,7 +236,9 @@ def test_requirements_on_no_threshold_are_refused():
 
 
 def test_a_threshold_for_several_outputs_is_refused():
-    with pytest.raises(ValueError, match="metric= tunes the threshold of one output, the model has 3; leave it out"):
+    with pytest.raises(
+        ValueError, match="metric= tunes the threshold of one output, but the model has 3; leave it out"
+    ):
         fit_folds(lambda: network(3), data(3), nn.CrossEntropyLoss(), folds=2, metric="f1")
 
 

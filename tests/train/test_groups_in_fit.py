@@ -121,11 +121,11 @@ def test_a_stage_without_groups_comes_first():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, r"requirement per group: give groups=, one number per train sample"),
+        ({}, r"requirement per group: pass groups=, one number per train sample"),
         ({"groups": torch.arange(400) % 3}, r"groups must be from 0 to 1, got numbers from 0 to 2"),
-        ({"groups": torch.zeros(3, dtype=torch.long)}, r"one whole number per sample, of shape \(400,\)"),
-        ({"groups": torch.zeros(400)}, "one whole number per sample"),
-        ({"groups": torch.arange(400) % 2, "validation": data()[:2]}, r"give validation_groups="),
+        ({"groups": torch.zeros(3, dtype=torch.long)}, r"one integer per sample, of shape \(400,\)"),
+        ({"groups": torch.zeros(400)}, "one integer per sample"),
+        ({"groups": torch.arange(400) % 2, "validation": data()[:2]}, r"pass validation_groups="),
     ],
 )
 def test_wrong_groups_are_refused_before_training(settings, message):

@@ -349,6 +349,6 @@ def test_fit_watches_overlapping_masks_with_a_task():
     of_objective = run(MetricLoss("f1", task="multilabel"), "f1")
     assert of_objective.best == pytest.approx(evaluate(of_objective, masks(seed=1), task="multilabel")["f1"])
     with pytest.raises(
-        ValueError, match=r"validation, for f1: .*say which.*Give monitor=Monitor\(\.\.\., task=\.\.\.\)"
+        ValueError, match=r"validation, for f1: .*say which.*Pass monitor=Monitor\(\.\.\., task=\.\.\.\)"
     ):
         run(nn.BCEWithLogitsLoss(), "f1")

@@ -423,7 +423,9 @@ def test_swapped_checkpoints_are_noticed(uninterrupted, tmp_path):
     newest.write_bytes(contents[0])
     before.write_bytes(contents[1])
     renamed = before.rename(before.with_name(before.name.replace("30", "90")))
-    with pytest.warns(CheckpointWarning, match=rf"{renamed.name} \(it is of step 30, not of the step in its name\)"):
+    with pytest.warns(
+        CheckpointWarning, match=rf"{renamed.name} \(it belongs to step 30, not to the step in its name\)"
+    ):
         one_model(tmp_path)
     assert_same(folder.result(), uninterrupted["one_model"].result())
 
@@ -743,14 +745,14 @@ def test_two_runs_in_one_folder(forge, tmp_path):
 
 
 def test_settings_without_a_folder():
-    with pytest.raises(ValueError, match="resume needs a folder: give checkpoint_dir"):
+    with pytest.raises(ValueError, match="resume needs a folder: pass checkpoint_dir"):
         one_model(None, resume=True)
     with pytest.raises(ValueError, match="checkpoint_every needs a folder"):
         one_model(None, checkpoint_every=2)
 
 
 def test_an_interval_of_no_steps(tmp_path):
-    with pytest.raises(ValueError, match="checkpoint_every is a number of steps, at least 1; got 0"):
+    with pytest.raises(ValueError, match="checkpoint_every must be a number of steps of at least 1, got 0"):
         one_model(tmp_path, checkpoint_every=0)
     assert not list(tmp_path.iterdir())
 

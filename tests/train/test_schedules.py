@@ -192,5 +192,5 @@ def test_a_cycle_that_is_too_short_is_refused_before_training(population):
 
 @pytest.mark.parametrize("population", [False, True])
 def test_a_scheduler_step_without_a_scheduler_is_refused(population):
-    with pytest.raises(ValueError, match="scheduler_step was given without a scheduler"):
+    with pytest.raises(ValueError, match="scheduler_step needs a scheduler"):
         rates_of(None, scheduler_step="batch", population=population)

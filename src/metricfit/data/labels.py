@@ -8,13 +8,13 @@ from metricfit.data.table_files import separator_hint
 from metricfit.errors import QUOTED, TableError, quote, shorten
 
 
-def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataFrame, pd.Series]:
+def split_target(frame: pd.DataFrame, target: str, source: str) -> tuple[pd.DataFrame, pd.Series]:
     """Split a table into the columns to learn from and the labels.
 
     Args:
         frame: The table.
         target: Name of the column with the labels.
-        where: Name of the table, for messages.
+        source: Name of the table, for messages.
 
     Returns:
         The other columns, and the labels. Categories become the values they name, and dates become text.
@@ -26,18 +26,18 @@ def split_target(frame: pd.DataFrame, target: str, where: str) -> tuple[pd.DataF
         similar = [name for name in frame.columns if name.strip().lower() == target.strip().lower()]
         hint = f" Did you mean {quote(similar[0])}?" if similar else separator_hint(list(frame.columns))
         listed = ", ".join(quote(name, 40) for name in frame.columns[:12]) + (", ..." if frame.shape[1] > 12 else "")
-        raise TableError(f"{where} has no column {quote(target)}. It has {frame.shape[1]}: {listed}.{hint}")
+        raise TableError(f"{source} has no column {quote(target)}. It has {frame.shape[1]}: {listed}.{hint}")
     missing = int(frame[target].isna().sum())
     if missing:
         raise TableError(
-            f"The target {quote(target)} is missing in {missing} of {len(frame)} rows of {where} (empty cells, "
+            f"The target {quote(target)} is missing in {missing} of {len(frame)} rows of {source} (empty cells, "
             "infinite numbers, or words such as NA among numbers). Remove those rows, or give them a label."
         )
     features = frame.drop(columns=target)
     if features.shape[1] == 0:
-        raise TableError(f"{where} has no column except the target {quote(target)}: there is nothing to learn from.")
+        raise TableError(f"{source} has no column except the target {quote(target)}: there is nothing to learn from.")
     labels = _as_plain_labels(frame[target])
-    _check_label_types(labels, target, where)
+    _check_label_types(labels, target, source)
     return features, labels
 
 
@@ -50,7 +50,7 @@ def _as_plain_labels(labels: pd.Series) -> pd.Series:
     return labels
 
 
-def _check_label_types(labels: pd.Series, target: str, where: str) -> None:
+def _check_label_types(labels: pd.Series, target: str, source: str) -> None:
     """Refuse labels that are neither all text, nor all numbers of at most 64 bits, nor all true and false."""
     if not pd.api.types.is_object_dtype(labels):
         return
@@ -61,17 +61,17 @@ def _check_label_types(labels: pd.Series, target: str, where: str) -> None:
     examples = {int: large[0]} if large else examples
     listed = " and ".join(f"{quote_label(label)} ({kind.__name__})" for kind, label in list(examples.items())[:3])
     raise TableError(
-        f"The target {quote(target)} of {where} holds {listed}; labels are all text, all whole numbers of at most 64 "
+        f"The target {quote(target)} of {source} holds {listed}; labels are all text, all whole numbers of at most 64 "
         "bits, or all true and false. Write them as text, or choose another column."
     )
 
 
-def check_classes(labels: pd.Series, where: str) -> None:
+def check_classes(labels: pd.Series, source: str) -> None:
     """Check that labels can be learned: at least two classes with two rows each, and not one class per row.
 
     Args:
         labels: The labels.
-        where: Name of the table, for messages.
+        source: Name of the table, for messages.
 
     Raises:
         TableError: If they cannot be learned; the message says why.
@@ -79,25 +79,25 @@ def check_classes(labels: pd.Series, where: str) -> None:
     classes = labels.nunique()
     if classes < 2:
         raise TableError(
-            f"All {len(labels)} rows of {where} have the same target, {quote_label(labels.iloc[0])}: there is nothing "
+            f"All {len(labels)} rows of {source} have the same target, {quote_label(labels.iloc[0])}: there is nothing "
             "to learn."
         )
     if classes > max(20, len(labels) // 5):
-        what = "numbers to predict, not classes" if pd.api.types.is_numeric_dtype(labels) else "names, not classes"
+        kind = "numbers to predict, not classes" if pd.api.types.is_numeric_dtype(labels) else "names, not classes"
         raise TableError(
-            f"The target has {classes} different values in {len(labels)} rows of {where}: these look like {what}. "
+            f"The target has {classes} different values in {len(labels)} rows of {source}: these look like {kind}. "
             "Choose another column, or group the values into classes."
         )
     fractions = labels[labels % 1 != 0].tolist() if pd.api.types.is_float_dtype(labels) else []
     if fractions:
         raise TableError(
-            f"The target of {where} holds {fractions[0]}, which is not a whole number: numbers are labels only if they "
-            "are whole. Write the labels as text or as whole numbers, or choose another column."
+            f"The target of {source} holds {fractions[0]}, which is not a whole number: numbers are labels only if "
+            "they are whole. Write the labels as text or as whole numbers, or choose another column."
         )
-    rarest = labels.value_counts()
-    if int(rarest.iloc[-1]) < 2:
+    counts = labels.value_counts()
+    if int(counts.iloc[-1]) < 2:
         raise TableError(
-            f"The class {quote_label(rarest.index[-1])} has a single row in {where}; a class needs at least two, one "
+            f"The class {quote_label(counts.index[-1])} has a single row in {source}; a class needs at least two, one "
             "to learn from and one to check on. Merge it with another, or remove it."
         )
 

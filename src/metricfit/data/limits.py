@@ -1,4 +1,4 @@
-"""How much memory a table may take, checked before it is read: a small file can unpack to many gigabytes."""
+"""Limits on the memory for a table, checked before it is read: a small file can unpack to many gigabytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def max_table_bytes() -> int:
     """Return how many bytes of memory reading a table may take.
 
     Raises:
-        InvalidValueError: The environment variable is no number above 0.
+        InvalidValueError: The environment variable is not a number above 0.
     """
     text = os.environ.get(VARIABLE, "").strip()
     try:
@@ -50,7 +50,7 @@ def check_memory(path: Path, needed: float) -> None:
     if needed > limit:
         raise TableTooLargeError(
             f"Reading {path} needs at least {needed / 2**30:.3g} GiB of memory, more than the limit of "
-            f"{limit / 2**30:.3g} GiB. Use fewer rows or columns, or, where there is enough memory, set the "
+            f"{limit / 2**30:.3g} GiB. Use fewer rows or columns, or, if there is enough memory, set the "
             f"environment variable {VARIABLE} to a larger number of GiB"
         )
 
@@ -88,21 +88,21 @@ def checked_chunks(path: Path) -> Iterator[bytes]:
 
 
 def check_parquet(path: Path) -> None:
-    """Refuse a Parquet file whose own description says that it is too large.
+    """Refuse a Parquet file that is too large according to its metadata.
 
     Raises:
         TableTooLargeError: Reading the table would take more memory than is allowed.
     """
     import pyarrow.parquet as pq
 
-    description = pq.read_metadata(path)
-    unpacked = sum(description.row_group(at).total_byte_size for at in range(description.num_row_groups))
-    cells = description.num_rows * description.num_columns
+    metadata = pq.read_metadata(path)
+    unpacked = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    cells = metadata.num_rows * metadata.num_columns
     check_memory(path, PEAK * max(unpacked, CELL * cells))
 
 
 def read_parquet(path: Path) -> Any:
-    """Read a Parquet file as a pandas DataFrame; its size is checked first, and its checksums where it has any.
+    """Read a Parquet file as a pandas DataFrame; its size is checked first, and its checksums if it has any.
 
     Raises:
         TableTooLargeError: Reading the table would take more memory than is allowed.

@@ -77,8 +77,8 @@ class Preparation:
         self.columns = [name for name, varies in zip(numbers.columns, spread, strict=True) if varies]
         if not self.columns:
             raise InvalidValueError("every column is constant in the training part; there is nothing to learn from")
-        kept = numbers[self.columns]
-        self.mean, self.deviation = kept.mean().to_numpy(), kept.std(ddof=0).to_numpy()
+        varying = numbers[self.columns]
+        self.mean, self.deviation = varying.mean().to_numpy(), varying.std(ddof=0).to_numpy()
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -99,13 +99,11 @@ class Preparation:
         frame = _frame(X)
         missing = [name for name in self.inputs if name not in frame.columns]
         if missing:
-            raise InvalidValueError(f"columns that were there in fit are missing: {', '.join(missing)}")
+            raise InvalidValueError(f"columns that fit saw are missing: {', '.join(missing)}")
         numbers = self._numbers(frame)[self.columns].to_numpy()
         standard = (numbers - self.mean) / self.deviation
-        cut: NDArray[np.float32] = np.where(np.isnan(standard), 0.0, np.clip(standard, -self.clip, self.clip)).astype(
-            np.float32
-        )
-        return cut
+        clipped = np.where(np.isnan(standard), 0.0, np.clip(standard, -self.clip, self.clip))
+        return clipped.astype(np.float32)
 
     def fit_transform(self, X: Any) -> NDArray[np.float32]:
         """Learn from rows and convert them.

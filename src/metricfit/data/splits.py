@@ -59,15 +59,15 @@ def split(
     shares = np.asarray(fractions, dtype=np.float64)
     if shares.ndim != 1 or len(shares) < 2 or not (shares > 0).all() or not math.isclose(shares.sum(), 1, rel_tol=1e-6):
         raise InvalidValueError(f"fractions are two or more numbers above 0 whose sum is 1, got {tuple(fractions)}")
-    rows = _rows(X)
-    classes, labels = _labels(y, len(rows))
-    units = _units(rows, groups, keep_duplicates_together)
+    rows = _as_frame(X)
+    classes, labels = _encode_labels(y, len(rows))
+    units = _find_units(rows, groups, keep_duplicates_together)
     count = np.zeros((int(units.max()) + 1, len(classes)), dtype=np.int64)
     np.add.at(count, (units, labels), 1)
     sources = (count > 0).sum(0)
     if sources.min() < len(shares):
         rarest, available = classes[sources.argmin()], sources.min()
-        copies = ", copies of a row counted as one" * keep_duplicates_together
+        copies = " (copies of a row count as one)" if keep_duplicates_together else ""
         raise InvalidValueError(
             f"class {rarest} has {available} rows or groups of rows that can be separated{copies}; each of "
             f"{len(shares)} parts needs one: use fewer parts or more data"
@@ -107,14 +107,14 @@ def folds(
     return [(np.setdiff1d(everything, part, assume_unique=True), part) for part in parts]
 
 
-def _rows(X: Any) -> Any:
+def _as_frame(X: Any) -> Any:
     table = X if isinstance(X, pd.DataFrame) else np.asarray(X)
     if table.ndim == 0 or not len(table):
         raise InvalidValueError(f"X needs rows, got shape {table.shape}")
     return table if isinstance(X, pd.DataFrame) else pd.DataFrame(table.reshape(len(table), -1))
 
 
-def _labels(y: Any, n: int) -> tuple[NDArray[Any], Indices]:
+def _encode_labels(y: Any, n: int) -> tuple[NDArray[Any], Indices]:
     """Return the classes, and the index of each row's class."""
     values = np.asarray(y)
     values = values.reshape(len(values)) if values.ndim == 2 and values.shape[1] == 1 else values
@@ -126,7 +126,7 @@ def _labels(y: Any, n: int) -> tuple[NDArray[Any], Indices]:
     return classes, labels.astype(np.int64)
 
 
-def _units(rows: Any, groups: Any, keep_duplicates_together: bool) -> Indices:
+def _find_units(rows: Any, groups: Any, keep_duplicates_together: bool) -> Indices:
     """Return the number of each row's unit; rows of a unit are connected through equal rows or equal groups."""
     n = len(rows)
     ties = []
@@ -155,9 +155,9 @@ def _assign(count: Indices, shares: NDArray[np.float64], rng: np.random.Generato
     """Choose the part of each unit from its count of each class."""
     order = rng.permutation(len(count))
     parts = _place(count, order, shares, rng, np.full(len(count), -1))
-    if not _complete(count, parts, len(shares)):
-        parts = _place(count, order, shares, rng, _seeded(count, order, shares))
-    if not _complete(count, parts, len(shares)):
+    if not _has_all_classes(count, parts, len(shares)):
+        parts = _place(count, order, shares, rng, _place_one_of_each_class(count, order, shares))
+    if not _has_all_classes(count, parts, len(shares)):
         raise InvalidValueError(
             f"groups or duplicates tie the classes together so that {len(shares)} parts cannot all have every class; "
             "use fewer parts"
@@ -189,13 +189,13 @@ def _place(
     return parts
 
 
-def _seeded(count: Indices, order: Indices, shares: NDArray[np.float64]) -> Indices:
+def _place_one_of_each_class(count: Indices, order: Indices, shares: NDArray[np.float64]) -> Indices:
     """Put one unit of every class in every part that lacks it, rarest class first, small units in small parts."""
     parts = np.full(len(count), -1)
     size = count.sum(1)
     for label in np.argsort((count > 0).sum(0), kind="stable"):
-        has = {int(part) for part in parts[(count[:, label] > 0) & (parts >= 0)]}
-        lacking = [part for part in np.argsort(shares, kind="stable") if part not in has]
+        with_class = {int(part) for part in parts[(count[:, label] > 0) & (parts >= 0)]}
+        lacking = [part for part in np.argsort(shares, kind="stable") if part not in with_class]
         free = order[(count[order, label] > 0) & (parts[order] < 0)]
         free = free[np.argsort(size[free], kind="stable")]
         for unit, part in zip(free, lacking, strict=False):
@@ -203,18 +203,18 @@ def _seeded(count: Indices, order: Indices, shares: NDArray[np.float64]) -> Indi
     return parts
 
 
-def _round(wish: NDArray[np.float64], total: int, rng: np.random.Generator) -> Indices:
-    """Round ``wish`` to integers with the sum ``total`` by the largest remainders, ties at random."""
-    wish = wish * total / wish.sum() if wish.sum() > 0 else np.full(len(wish), total / len(wish))
-    whole = np.floor(wish + 1e-9).astype(np.int64)
-    shuffled = rng.permutation(len(wish))
-    remainder = np.round(wish - whole, 9)
-    most = shuffled[np.argsort(-remainder[shuffled], kind="stable")]
-    whole[most[: total - int(whole.sum())]] += 1
-    return whole
+def _round(ideal: NDArray[np.float64], total: int, rng: np.random.Generator) -> Indices:
+    """Round ``ideal`` to integers with the sum ``total`` by the largest remainders; ties are broken at random."""
+    ideal = ideal * total / ideal.sum() if ideal.sum() > 0 else np.full(len(ideal), total / len(ideal))
+    rounded = np.floor(ideal + 1e-9).astype(np.int64)
+    shuffled = rng.permutation(len(ideal))
+    remainder = np.round(ideal - rounded, 9)
+    largest_first = shuffled[np.argsort(-remainder[shuffled], kind="stable")]
+    rounded[largest_first[: total - int(rounded.sum())]] += 1
+    return rounded
 
 
-def _complete(count: Indices, parts: Indices, k: int) -> bool:
-    held = np.zeros((k, count.shape[1]), dtype=np.int64)
-    np.add.at(held, parts, count)
-    return bool((held > 0).all())
+def _has_all_classes(count: Indices, parts: Indices, k: int) -> bool:
+    class_counts = np.zeros((k, count.shape[1]), dtype=np.int64)
+    np.add.at(class_counts, parts, count)
+    return bool((class_counts > 0).all())

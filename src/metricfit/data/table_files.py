@@ -135,13 +135,12 @@ def _read_csv(path: Path, separator: str, target: str | None) -> pd.DataFrame:
         raise TableError(f"{path} holds NUL bytes, which a text file does not.{hint}")
     names = _header_names(start, separator)
     if len(names) > MAX_COLUMNS:
-        raise TableError(_too_wide(path, len(names)))
+        raise TableError(_describe_too_wide(path, len(names)))
     _check_names([name for name in names if name], path)  # pandas names those without a name
     try:
         with warnings.catch_warnings(), open_unpacked(path) as content:
-            warnings.simplefilter(
-                "error", pd.errors.ParserWarning
-            )  # about fields without a name, which pandas would drop
+            # pandas warns about fields without a name, and would drop them.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(content, sep=separator, low_memory=False, index_col=False)
     except UnicodeDecodeError as error:
         raise TableError(
@@ -172,10 +171,11 @@ def _read_target_column(path: Path, separator: str, frame: pd.DataFrame, target:
         labels = pd.read_csv(
             content, sep=separator, index_col=False, usecols=[index], dtype=str, keep_default_na=False, na_values=[""]
         ).iloc[:, 0]
-    kept_words = labels[frame[target].isna() & labels.notna()]
-    for word, rows in kept_words.value_counts().items():
+    words = labels[frame[target].isna() & labels.notna()]
+    for word, rows in words.value_counts().items():
         warnings.warn(
-            f"{quote(word)} stands in {rows} rows of the target {target!r}; it is a label, not a missing value.",
+            f"{quote(word)} occurs in {rows} rows of the target {target!r}; it is read as a label, not as a "
+            "missing value.",
             TableWarning,
             stacklevel=4,
         )
@@ -196,7 +196,7 @@ def _read_columnar(path: Path, reader: Callable[[Path], pd.DataFrame], kind: str
         return reader(path)
     except MetricfitError:
         raise
-    except Exception as error:  # pyarrow's errors share no base but this
+    except Exception as error:  # pyarrow's errors have no other base class in common
         raise TableError(f"{path} is not a whole {kind} file: {_first_line(error)}.") from None
 
 
@@ -211,12 +211,12 @@ def _read_arrow(path: Path) -> pd.DataFrame:
             file.seek(0)
             reader = pa.ipc.open_stream(file)
             batches = iter(reader)
-        kept, size = [], 0
+        checked, size = [], 0
         for batch in batches:  # one at a time, because batches may be packed
             size += max(batch.nbytes, CELL * batch.num_rows * batch.num_columns)
             check_memory(path, PEAK * size)
-            kept.append(batch)
-        frame: pd.DataFrame = pa.Table.from_batches(kept, schema=reader.schema).to_pandas()
+            checked.append(batch)
+        frame: pd.DataFrame = pa.Table.from_batches(checked, schema=reader.schema).to_pandas()
         return frame
 
 
@@ -233,7 +233,7 @@ def _read_json_lines(path: Path) -> pd.DataFrame:
 def _check_frame(frame: pd.DataFrame, path: Path) -> None:
     """Refuse a table without columns or rows, or with cells that hold several values."""
     if frame.shape[1] > MAX_COLUMNS:
-        raise TableError(_too_wide(path, frame.shape[1]))
+        raise TableError(_describe_too_wide(path, frame.shape[1]))
     _check_names(list(frame.columns), path)
     if frame.shape[1] == 0:
         raise TableError(f"{path} has no columns.")
@@ -253,7 +253,7 @@ def _check_names(names: list[str], path: Path) -> None:
         raise TableError(f"{path} has more than one column named {quote(duplicates[0])}; give them different names.")
 
 
-def _too_wide(path: Path, columns: int) -> str:
+def _describe_too_wide(path: Path, columns: int) -> str:
     return (
         f"{path} has {columns} columns; the maximum is {MAX_COLUMNS}. Choose the ones that matter, or transpose the "
         "table if its features are in rows."

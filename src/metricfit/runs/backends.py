@@ -63,11 +63,11 @@ def ignore_interrupts_in_children() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def end_with_parent(parent: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from metricfit._extras import explain_missing
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric
-from metricfit.train import checks
+from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
 from metricfit.train.data.class_weight import ClassWeight, weigh_samples
@@ -153,8 +153,9 @@ def fit(
     held_out = None if validation is None else as_source(validation, "validation", workers)
     if held_out is not None:
         held_out = with_groups(held_out, validation_groups, stages, "validation", "validation_groups")
-    checks.check_numbers(accumulate, clip)
-    checks.check_stages(stages, held_out is not None, class_weight is not None or _has_weights(samples, held_out))
+    setting_checks.check_numbers(accumulate, clip)
+    weighted = class_weight is not None or _has_weights(samples, held_out)
+    setting_checks.check_stages(stages, held_out is not None, weighted)
     shown = add_progress_bar(callbacks, progress)
     prior = _check_data(model, samples, held_out, stages, order)
     labels: Tensor | None = None
@@ -163,7 +164,7 @@ def fit(
     else:
         labels = mask_ignored_labels(_labels(samples), stages)
         steps = order.steps_per_epoch(labels)
-    checks.check_learning(model, stages, held_out is not None, steps)
+    setting_checks.check_learning(model, stages, held_out is not None, steps)
     if start_at_prior and prior is None:
         raise InvalidValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
     data = _prepare_data(model, samples, held_out, stages, class_weight, labels, prior)
@@ -217,15 +218,15 @@ def _check_data(
     else:
         target = _labels(train)
         order.check(mask_ignored_labels(target, stages))
-        logits = checks.sample_logits(model, first_inputs(train))
-        counted = checks.check_training_target(logits, target, stages)
-        checks.judge_target(logits, target, stages, "training labels")
+        logits = label_checks.sample_logits(model, first_inputs(train))
+        counted = label_checks.check_training_target(logits, target, stages)
+        label_checks.judge_target(logits, target, stages, "training labels")
     if validation is not None and not isinstance(validation, FromLoader):
         target = _labels(validation)
         if counted is None:
-            logits = checks.sample_logits(model, first_inputs(validation), "validation")
-            checks.judge_target(logits, target, stages, "validation labels")
-        checks.check_validation_target(logits, target, stages)
+            logits = label_checks.sample_logits(model, first_inputs(validation), "validation")
+            label_checks.judge_target(logits, target, stages, "validation labels")
+        label_checks.check_validation_target(logits, target, stages)
     if counted is None or not (logits.dim() == 1 or logits.shape[1] == 1):
         return None
     return float(counted.double().mean())

@@ -16,7 +16,7 @@ from metricfit.decide.probability_thresholds import best_probability_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
-from metricfit.train import checks
+from metricfit.train import label_checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE
 from metricfit.train.data.order import derive_seed
 from metricfit.train.data.samples import InMemory, as_source, as_tensor, get_weight_dtype
@@ -145,13 +145,13 @@ def fit_folds(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(member_seed)
             models.append(make_model())
-    sample = checks.sample_logits(models[0], data.x)
+    sample = label_checks.sample_logits(models[0], data.x)
     if metric is not None and sample.dim() > 1 and sample.shape[1] > 1:
         raise InvalidValueError(
-            f"metric= tunes the threshold of one output, the model has {sample.shape[1]}; leave it out, and give the "
-            "metric to the objective or to monitor="
+            f"metric= tunes the threshold of one output, but the model has {sample.shape[1]}; leave it out, and "
+            "pass the metric to the objective or to monitor="
         )
-    exclusive = checks.is_exclusive(sample, data.y)
+    exclusive = label_checks.is_exclusive(sample, data.y)
     with warnings.catch_warnings():
         if subject_to is not None:  # the ensemble's threshold must meet them, not each member at 0.5
             warnings.simplefilter("ignore", UnmetRequirementWarning)
@@ -172,8 +172,8 @@ def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Ten
     """Return the samples outside and inside each fold; each class is distributed evenly."""
     if y.dim() > 1 and y.shape[1:].numel() > 1:
         raise InvalidValueError(
-            f"stratified folds need one label per sample, these have shape {tuple(y.shape)}; give folds as a list of "
-            "(training, validation) samples"
+            f"stratified folds need one label per sample, but these have shape {tuple(y.shape)}; pass folds as a list "
+            "of (training, validation) samples"
         )
     labels = y.detach().cpu().reshape(-1)
     fewest = int(torch.unique(labels, return_counts=True)[1].min()) if len(labels) else 0
@@ -181,7 +181,7 @@ def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Ten
         raise InvalidValueError(f"folds must be at least 2, got {folds}: each member trains on all folds but one")
     if folds > fewest:
         raise InvalidValueError(
-            f"{folds} folds need {folds} samples of each class; the rarest has {fewest}. Give fewer folds"
+            f"{folds} folds need {folds} samples of each class; the rarest has {fewest}. Use fewer folds"
         )
     generator = torch.Generator().manual_seed(derive_seed(seed, "folds"))
     shuffled = torch.randperm(len(labels), generator=generator)

@@ -40,7 +40,7 @@ class Monitor:
             Among models that violate them, the one with the smallest violation is best.
         average: The average over several classes: "macro", "micro" or "weighted".
         ignore_index: Samples with this label are ignored. In ``fit`` the default is what the objective ignores.
-        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings, as for
+        task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings, as for
             overlapping masks ``(n, c, h, w)``. In ``fit`` the default is the task of the objective.
 
     Raises:
@@ -74,14 +74,14 @@ class Monitor:
         object.__setattr__(self, "_ranking", ranking)
         if self.is_loss or ranking is not None:
             if self.subject_to is not None or self.threshold == "best":
-                what = "threshold='best'" if self.subject_to is None else "subject_to"
-                raise InvalidValueError(f"{what} needs a metric of decisions, such as 'f1', not {self.metric!r}")
+                setting = "threshold='best'" if self.subject_to is None else "subject_to"
+                raise InvalidValueError(f"{setting} needs a metric of decisions, such as 'f1', not {self.metric!r}")
             return
         try:
             metric = get_measure(self.metric)
         except ValueError as error:
-            others = ", ".join(("loss", *rankings()))
-            raise InvalidValueError(f"{error}. A monitor can also be one of {others}") from None
+            names = ", ".join(("loss", *rankings()))
+            raise InvalidValueError(f"{error}. A monitor can also be one of {names}") from None
         object.__setattr__(self, "_metric", metric)
         assert isinstance(metric, Metric)
         if self.average is None:
@@ -119,7 +119,7 @@ class Monitor:
 
     @renamed_parameters(value="measured")
     def better(self, measured: Measured | float, than: Measured | float) -> bool:
-        """Whether a measurement improves on another.
+        """Check whether a measurement improves on another.
 
         Meeting the requirements comes first, then the smaller violation, then the value. A number improves on NaN, and
         NaN improves on nothing.
@@ -170,10 +170,10 @@ class Monitor:
             logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, judge=TargetJudge()
         )
         if self._ranking is not None:
-            return Measured(float(self._ranking.measure(*self._one_output(samples))), math.nan)
+            return Measured(float(self._ranking.measure(*self._get_one_output(samples))), math.nan)
         assert self._metric is not None
         if self.threshold == "best":
-            return self._at_best(*self._one_output(samples))
+            return self._measure_at_best(*self._get_one_output(samples))
         exclusive = isinstance(samples, Classes)  # the class with the largest logit is chosen, without a threshold
         counts = Counts(*samples.hard(float(self.threshold)), exclusive=samples.exclusive)
         value = averaged(self._metric, counts, self.average).item()
@@ -182,7 +182,7 @@ class Monitor:
         threshold = math.nan if exclusive else float(self.threshold)
         return Measured(value, threshold, feasible, 0.0 if feasible else sum(violations))
 
-    def _one_output(self, samples: SettledBatch) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _get_one_output(self, samples: SettledBatch) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return logits, labels and weights of a model with one output, which rankings and "best" need.
 
         Raises:
@@ -195,7 +195,7 @@ class Monitor:
             )
         return samples.logits[0], samples.target[0], None if samples.weight is None else samples.weight[0]
 
-    def _at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
+    def _measure_at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
         assert self._metric is not None
         candidates = probability_sweep(logits, target, weight)
         requirements = list(self.requirements)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric
-from metricfit.train import checks
+from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
 from metricfit.train.data.class_weight import ClassWeight
@@ -143,8 +143,8 @@ def fit_population(
     samples, trained, held_out = _read_samples(train, splits, validation, len(models))
     groups = _join_groups(groups, validation_groups, validation is not None)
     samples = _in_memory(with_groups(samples, groups, stages, "train", "groups"))
-    checks.check_numbers(1, clip)
-    checks.check_stages(stages, held_out is not None, samples.weight is not None or class_weight is not None)
+    setting_checks.check_numbers(1, clip)
+    setting_checks.check_stages(stages, held_out is not None, samples.weight is not None or class_weight is not None)
     shown = add_progress_bar(callbacks, progress)
     data = _check_data(models[0], samples, trained, held_out, stages, order, start_at_prior)
     member_labels = [data.labels[numbers] for numbers in trained]
@@ -229,21 +229,21 @@ def _check_data(
     """Check every member's labels; return the data in the model's type, with each member's share of positives."""
     target = samples.y.detach().cpu()
     labels = mask_ignored_labels(target, stages)
-    logits = checks.sample_logits(model, samples.x)
+    logits = label_checks.sample_logits(model, samples.x)
     one_output = logits.dim() == 1 or logits.shape[1] == 1
     if start_at_prior and not one_output:
-        raise InvalidValueError(f"start_at_prior=True needs one output, the members have {logits.shape[1]}")
-    checks.judge_target(logits, target, stages, "training labels")
-    typed = samples.with_dtype(get_weight_dtype(model))
+        raise InvalidValueError(f"start_at_prior=True needs one output, but the members have {logits.shape[1]}")
+    label_checks.judge_target(logits, target, stages, "training labels")
+    converted = samples.with_dtype(get_weight_dtype(model))
     priors = []
     for member, numbers in enumerate(trained):
         order.check(labels[numbers])
-        counted = checks.check_training_target(logits, target[numbers], stages)
+        counted = label_checks.check_training_target(logits, target[numbers], stages)
         if held_out is not None:
             name = f"validation (of member {member})"
-            checks.check_validation_target(logits, target[held_out[member]], stages, name)
+            label_checks.check_validation_target(logits, target[held_out[member]], stages, name)
         priors.append(float(counted.double().mean()))
-    return PopulationData(typed, labels, trained, held_out, priors if one_output else None)
+    return PopulationData(converted, labels, trained, held_out, priors if one_output else None)
 
 
 def as_sample_numbers(samples: Any) -> Tensor:

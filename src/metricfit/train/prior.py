@@ -30,8 +30,8 @@ def start_at_prior(
     Args:
         model: A model that returns one logit per sample. It is changed in place.
         prior: The share of positives.
-        strict: Whether a model without such a layer is an error. Otherwise it is left as it is.
-        fresh_only: Leave the model as it is unless it is evidently untrained: nothing has been written to the layer
+        strict: Whether a model without such a layer is an error. Otherwise it is not changed.
+        fresh_only: Change the model only if it is evidently untrained: nothing has been written to the layer
             since torch initialised it (no optimiser step, no ``load_state_dict``, no copy), and no weight of the model
             that is still as initialised lies outside the range of torch's default initialisation.
         logits: Returns the model's outputs for a few samples. With it, only layers are considered whose bias moves all
@@ -80,7 +80,7 @@ def start_at_prior(
 
 
 def _as_initialised(parameter: Tensor) -> bool:
-    """Whether a parameter has been written to exactly once, by its initialisation.
+    """Check whether a parameter has been written to exactly once, by its initialisation.
 
     torch counts the writes to a tensor, for autograd. An optimiser step and ``load_state_dict`` are writes, and a copy
     starts at 0. Writes of fused optimisers and through ``.data`` are not counted; _in_default_range detects these.
@@ -102,10 +102,10 @@ def _in_default_range(model: nn.Module) -> bool:
 
 @torch.no_grad()
 def _moves_all(bias: nn.Parameter, logits: Callable[[], Tensor]) -> bool:
-    """Whether all logits move by 1 when the bias does."""
-    before, kept = logits(), bias.detach().clone()
+    """Check whether all logits move by 1 when the bias does."""
+    before, original = logits(), bias.detach().clone()
     bias.add_(1.0)
     after = logits()
-    bias.copy_(kept)
+    bias.copy_(original)
     rounding = 8 * torch.finfo(after.dtype).eps
     return torch.allclose(after, before + 1, rtol=rounding, atol=rounding)

@@ -1,8 +1,8 @@
 """Recipes: ready lists of stages for ``fit``. The documentation compares them by measurement.
 
-All recipes work for binary, multilabel and multiclass problems and take sample weights. ``task=`` is needed only where
+All recipes work for binary, multilabel and multiclass problems and take sample weights. ``task=`` is needed only if
 the shapes of logits and labels allow two readings, as for masks ``(n, c, h, w)`` that may overlap. A later stage starts
-from the best weights of the stage before, and these weights count as its first candidate, so a later stage never ends
+from the best weights of the previous stage, and these weights count as its first candidate, so a later stage never ends
 with a worse monitored value.
 """
 
@@ -38,7 +38,7 @@ def bce(*, task: Task | None = None, **stage: Any) -> list[Stage]:
     """Train with cross-entropy alone. With a tuned threshold, this is the baseline to beat.
 
     Args:
-        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings.
         **stage: Settings of the stage, such as ``epochs``.
 
     Returns:
@@ -58,7 +58,7 @@ def metric(
 
     Args:
         metric: The metric to optimise: a Metric, its name or a function of Counts.
-        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings.
         average: The average over several classes: "macro", "micro" or "weighted".
         **stage: Settings of the stage, such as ``epochs``.
 
@@ -80,7 +80,7 @@ def mix(
     Args:
         metric: The metric to optimise: a Metric, its name or a function of Counts.
         share: The factor of the metric's loss.
-        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings.
         average: The average over several classes: "macro", "micro" or "weighted".
         **stage: Settings of the stage, such as ``epochs``.
 
@@ -92,7 +92,7 @@ def mix(
         >>> stage.objective.weights
         (1.0, 0.25)
     """
-    return [Stage(_mixed(metric, share, task, average), name="mix", **stage)]
+    return [Stage(_mix_losses(metric, share, task, average), name="mix", **stage)]
 
 
 def two_stage(
@@ -109,7 +109,7 @@ def two_stage(
         metric: The metric to optimise: a Metric, its name or a function of Counts.
         lr: The learning rate of the second stage; by default 0.3 times the default of ``fit``. If you change the
             learning rate of ``fit``, pass ``recipes.SECOND_STAGE_LR`` times that rate.
-        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings.
         average: The average over several classes: "macro", "micro" or "weighted".
         **stage: Settings of both stages, such as ``epochs``.
 
@@ -154,7 +154,7 @@ def constrained(
         rho: The factor of mu when the requirements are violated more than before.
         lr: The learning rate of the second stage; by default that of ``fit``.
         monitor: The monitor of the second stage; by default that of ``fit``.
-        task: "binary", "multiclass" or "multilabel"; needed only where the shapes allow two readings.
+        task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings.
         average: The average over several classes: "macro", "micro" or "weighted".
         **stage: Settings of both stages, such as ``epochs``.
 
@@ -168,7 +168,7 @@ def constrained(
         >>> [stage.name for stage in constrained("precision", "recall >= 0.9")]
         ['bce', 'constrained']
     """
-    loss = _mixed(metric, 0.5, task, average) if objective is None else objective
+    loss = _mix_losses(metric, 0.5, task, average) if objective is None else objective
     lagrangian = AugmentedLagrangian(loss, subject_to, mu=mu, rho=rho)
     return [
         *bce(task=task, **stage),
@@ -177,7 +177,7 @@ def constrained(
 
 
 class CrossEntropy(WeightedBCELoss):
-    """Cross-entropy of the softmax where labels are class numbers, and of the sigmoids otherwise.
+    """Cross-entropy of the softmax if labels are class numbers, and of the sigmoids otherwise.
 
     The shapes of a batch decide: class numbers ``(n, ...)`` go with logits ``(n, c, ...)``.
 
@@ -205,5 +205,5 @@ def _cross_entropy(task: Task | None) -> nn.Module:
     return WeightedCrossEntropyLoss() if task == "multiclass" else WeightedBCELoss(task=task)
 
 
-def _mixed(metric: AnyMetric, share: float, task: Task | None, average: ScalarAverage) -> Mix:
+def _mix_losses(metric: AnyMetric, share: float, task: Task | None, average: ScalarAverage) -> Mix:
     return Mix((_cross_entropy(task), 1.0), (MetricLoss(metric, task=task, average=average), share))

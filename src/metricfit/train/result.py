@@ -68,9 +68,9 @@ class FitResult:
         """
         model.load_state_dict(state["model"])
         requirements = tuple(RequirementResult(**fields) for fields in state.get("requirements", ()))
-        learned = copy_with_state(objective, state["objective"])
+        trained_objective = copy_with_state(objective, state["objective"])
         history = History(state["history"])
-        return cls(model.eval(), history, state["best"], state["threshold"], 0.0, learned, requirements)
+        return cls(model.eval(), history, state["best"], state["threshold"], 0.0, trained_objective, requirements)
 
 
 def make_report(results: list[FitResult]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The folder of a run: its specification, checkpoints, a count of optimizer steps, and the result.
+"""The folder of a run: its specification, checkpoints, a count of optimiser steps, and the result.
 
 A checkpoint is one safetensors file that is written atomically. Its name contains the step and the hash of its content,
 so that a damaged checkpoint is detected and the previous one is used. Nothing is pickled. The file ``steps`` grows by
-one byte with every optimizer step, including repeated ones.
+one byte with every optimiser step, including repeated ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from metricfit.train.checkpoint.run_spec import find_differences
 
 CHECKPOINT = re.compile(r"step-(\d{10})-([0-9a-f]{16})\.safetensors")
 RESULT_FILES = ("result.safetensors", "report.json")
-KEPT = 2
+CHECKPOINTS_KEPT = 2
 
 
 class CheckpointWarning(UserWarning):
@@ -85,36 +85,36 @@ class RunFolder:
     def check(self, spec: dict[str, Any], resume: bool) -> None:
         """Check that the folder is empty or holds this run; nothing is changed."""
         if not self.started:
-            others = list(self.path.iterdir()) if self.path.exists() else []
-            if any(path.name != "lock" and not is_unfinished(path) for path in others):
+            files = list(self.path.iterdir()) if self.path.exists() else []
+            if any(path.name != "lock" and not is_unfinished(path) for path in files):
                 raise FileExistsError(f"{self.path} holds other files; use a separate folder as checkpoint_dir")
             return
         if not resume:
             raise FileExistsError(
                 f"{self.path} holds a run already; resume=True continues it, or choose another checkpoint_dir"
             )
-        differences = find_differences(self._spec(), spec)
+        differences = find_differences(self._read_spec(), spec)
         if differences:
             raise InvalidValueError(
                 f"{self.path} holds another run ({'; '.join(differences)}); resume with the settings and data it was "
                 "started with, or choose another checkpoint_dir"
             )
 
-    def _spec(self) -> dict[str, Any]:
+    def _read_spec(self) -> dict[str, Any]:
         try:
             spec = json.loads((self.path / "run.json").read_bytes())
             if isinstance(spec, dict):
                 return spec
-            problem = "it is no JSON object"
+            problem = "it is not a JSON object"
         except ValueError as error:
             problem = str(error)
         raise InvalidValueError(
             f"{self.path / 'run.json'} is damaged ({problem}), so the run's settings are not known. The checkpoints "
-            "are untouched: to go on from them, start the same run in another folder, stop it and copy its run.json"
+            "are unchanged: to continue from them, start the same run in another folder, stop it and copy its run.json"
         )
 
     def count_step(self) -> None:
-        """Count one optimizer step."""
+        """Count one optimiser step."""
         try:
             if self._steps is None:
                 self._steps = open(self.path / "steps", "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
@@ -124,7 +124,7 @@ class RunFolder:
 
     @property
     def steps_made(self) -> int:
-        """Number of optimizer steps in this folder, including repeated ones."""
+        """Number of optimiser steps in this folder, including repeated ones."""
         return (self.path / "steps").stat().st_size if (self.path / "steps").exists() else 0
 
     def save(self, step: int, state: dict[str, Any]) -> None:
@@ -137,11 +137,11 @@ class RunFolder:
             if path != written:  # a repeated step may have the same content and name
                 path.unlink(missing_ok=True)
         self._damaged = []
-        for old in self.checkpoints()[KEPT:]:
+        for old in self.checkpoints()[CHECKPOINTS_KEPT:]:
             old.unlink(missing_ok=True)
 
     def load(self, check: Callable[[dict[str, Any], int], None] | None = None) -> dict[str, Any] | None:
-        """Read the newest intact checkpoint, and warn of newer ones that are damaged.
+        """Read the newest intact checkpoint, and warn about newer ones that are damaged.
 
         Args:
             check: Called with the state and the step in the file's name; raises DamagedError if they do not fit.
@@ -183,7 +183,7 @@ class RunFolder:
 
     def finish(self, state: dict[str, Any], report: dict[str, Any]) -> None:
         """Write the result, a readable report with the spec, and last the file ``finished`` with their hashes."""
-        spec = self._spec()
+        spec = self._read_spec()
         seed = {name: spec[name] for name in ("seed", "seeds") if name in spec}
         content = to_json_value({**report, **seed, "versions": spec.pop("versions", None), "spec": spec})
         report_json = json.dumps(content, indent=2, allow_nan=False).encode()
@@ -215,12 +215,12 @@ class RunFolder:
         except OSError as error:
             raise self._explain(error, f"{name} ({len(content)} bytes)") from error
 
-    def _explain(self, error: OSError, what: str) -> OSError:
+    def _explain(self, error: OSError, file: str) -> OSError:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        why = f"no space left for {what}" if full else f"cannot write {what}: {error.strerror}"
+        why = f"no space left for {file}" if full else f"cannot write {file}: {error.strerror}"
         remedy = "Free some space" if full else "Correct this"
-        kept = self.checkpoints()
-        last = f"the last good checkpoint, {kept[0].name}, is unchanged" if kept else "there was no checkpoint yet"
+        newest = next((path.name for path in self.checkpoints()), None)
+        last = "there was no checkpoint yet" if newest is None else f"the last good checkpoint, {newest}, is unchanged"
         return OSError(error.errno, f"{why}; {last}. {remedy} and run again with resume=True", str(self.path))
 
 
@@ -233,23 +233,23 @@ def _has_digest(path: Path, digest: object) -> bool:
 
 
 def _read_checkpoint(path: Path, check: Callable[[dict[str, Any], int], None] | None) -> dict[str, Any]:
-    """The state in a checkpoint, whose name holds the step and the content's hash.
+    """Read the state in a checkpoint, whose name holds the step and the hash of its content.
 
     Raises:
         DamagedError: The content is not the one that was written under this name.
     """
-    named = CHECKPOINT.fullmatch(path.name)
-    assert named is not None
+    match = CHECKPOINT.fullmatch(path.name)
+    assert match is not None
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DamagedError(f"it cannot be read: {error.strerror}") from error
-    if hash_bytes(content) != named[2]:
-        what = f"its {len(content)} bytes do not have" if content else "it is empty and does not have"
-        raise DamagedError(f"{what} the hash in its name")
+    if hash_bytes(content) != match[2]:
+        problem = f"its {len(content)} bytes do not have" if content else "it is empty and does not have"
+        raise DamagedError(f"{problem} the hash in its name")
     state = unpack(content)
     if check is not None:
-        check(state, int(named[1]))
+        check(state, int(match[1]))
     return state
 
 
@@ -258,10 +258,10 @@ def make_run_folder(
 ) -> RunFolder | None:
     """Return the folder of a run, or None without ``checkpoint_dir``."""
     if checkpoint_every is not None and checkpoint_every < 1:
-        raise InvalidValueError(f"checkpoint_every is a number of steps, at least 1; got {checkpoint_every}")
+        raise InvalidValueError(f"checkpoint_every must be a number of steps of at least 1, got {checkpoint_every}")
     if checkpoint_dir is None:
         if resume or checkpoint_every is not None:
             argument = "resume" if resume else "checkpoint_every"
-            raise InvalidValueError(f"{argument} needs a folder: give checkpoint_dir")
+            raise InvalidValueError(f"{argument} needs a folder: pass checkpoint_dir")
         return None
     return RunFolder(checkpoint_dir)

@@ -1,4 +1,4 @@
-"""Descriptions of the settings and the code of objectives, optimizers, schedulers and metrics.
+"""Descriptions of the settings and the code of objectives, optimisers, schedulers and metrics.
 
 The repr of a loss may not show its weights, and the repr of a function shows only its name. Here settings are described
 as plain values by name, tensors as hashes, and functions as hashes of their code.
@@ -27,11 +27,11 @@ VERSIONED_PACKAGES = ("torch", "metricfit")
 NamedValue = tuple[str, Any]
 
 
-def describe_settings(thing: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def describe_settings(obj: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """Describe the settings and the code inside an object.
 
     Args:
-        thing: A module, a function, a partial, or a container of them.
+        obj: A module, a function, a partial, or a container of them.
 
     Returns:
         The plain values by their path inside the object, and the hashes of functions by their path.
@@ -42,7 +42,7 @@ def describe_settings(thing: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """
     values: dict[str, Any] = {}
     code: dict[str, str] = {}
-    for path, value in _walk(thing, "", set()):
+    for path, value in _walk(obj, "", set()):
         if isinstance(value, CodeType):
             code[path] = _hash_code(value)
         else:
@@ -58,78 +58,78 @@ def fingerprint(tensor: Tensor) -> str:
     return digest.hexdigest()[:16]
 
 
-def repr_without_address(thing: Any) -> str:
+def repr_without_address(obj: Any) -> str:
     """Return the repr without memory addresses, which differ between processes."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(thing))
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(obj))
 
 
-def _walk(thing: Any, path: str, ancestors: set[int]) -> Iterator[NamedValue]:
+def _walk(obj: Any, path: str, ancestors: set[int]) -> Iterator[NamedValue]:
     """Yield the leaves; ``ancestors`` are the ids of the objects on the path, because some objects hold themselves."""
-    if isinstance(thing, float):
-        yield path, thing if math.isfinite(thing) else repr(thing)
-    elif isinstance(thing, PLAIN):
-        yield path, thing if type(thing) in (bool, int, str, type(None)) else repr(thing)
-    elif isinstance(thing, Tensor):
-        yield path, fingerprint(thing)
-    elif hasattr(thing, "__array__") and hasattr(thing, "dtype"):
-        yield path, hash_bytes(f"{thing.shape} {thing.dtype}".encode() + thing.tobytes())
-    elif id(thing) in ancestors:
+    if isinstance(obj, float):
+        yield path, obj if math.isfinite(obj) else repr(obj)
+    elif isinstance(obj, PLAIN):
+        yield path, obj if type(obj) in (bool, int, str, type(None)) else repr(obj)
+    elif isinstance(obj, Tensor):
+        yield path, fingerprint(obj)
+    elif hasattr(obj, "__array__") and hasattr(obj, "dtype"):
+        yield path, hash_bytes(f"{obj.shape} {obj.dtype}".encode() + obj.tobytes())
+    elif id(obj) in ancestors:
         return
     else:
-        for name, part in _list_parts(thing):
-            yield from _walk(part, f"{path}.{name}" if path else name, ancestors | {id(thing)})
-        yield from _identify(thing, path)
+        for name, part in _list_parts(obj):
+            yield from _walk(part, f"{path}.{name}" if path else name, ancestors | {id(obj)})
+        yield from _identify(obj, path)
 
 
-def _identify(thing: Any, path: str) -> Iterator[NamedValue]:
+def _identify(obj: Any, path: str) -> Iterator[NamedValue]:
     """Yield the code of a user's function, or the class of any other object that is not a container."""
-    if isinstance(thing, FunctionType) and not _is_versioned(thing):
-        yield f"{path}()", thing.__code__
-    elif not isinstance(thing, (list, tuple, set, frozenset, Mapping)):
-        named = thing if hasattr(thing, "__qualname__") else type(thing)
+    if isinstance(obj, FunctionType) and not _is_versioned(obj):
+        yield f"{path}()", obj.__code__
+    elif not isinstance(obj, (list, tuple, set, frozenset, Mapping)):
+        named = obj if hasattr(obj, "__qualname__") else type(obj)
         yield f"{path} is".strip(), f"{named.__module__}.{named.__qualname__}"
 
 
 def _is_versioned(definition: Any) -> bool:
-    """Whether a class or function belongs to a package whose version is recorded, and not to the user."""
+    """Check whether a class or function belongs to a package whose version is recorded, and not to the user."""
     return (definition.__module__ or "").partition(".")[0] in VERSIONED_PACKAGES
 
 
-def _list_parts(thing: Any) -> Iterator[NamedValue]:
-    if isinstance(thing, nn.Module):
-        yield from _sort_by_name((name, part) for name, part in thing.state_dict().items() if isinstance(part, Tensor))
-        for path, module in thing.named_modules():
+def _list_parts(obj: Any) -> Iterator[NamedValue]:
+    if isinstance(obj, nn.Module):
+        yield from _sort_by_name((name, part) for name, part in obj.state_dict().items() if isinstance(part, Tensor))
+        for path, module in obj.named_modules():
             for name, attribute in _public_attributes(module):
                 yield f"{path}.{name}" if path else name, attribute
             if path:
                 yield path, type(module)
-    elif isinstance(thing, functools.partial):
-        yield "of", thing.func
-        yield from _enumerate(thing.args)
-        yield from _sort_by_name(thing.keywords.items())
-    elif isinstance(thing, MethodType):
-        yield "of", thing.__func__
-        yield "self", thing.__self__
-    elif isinstance(thing, FunctionType):
-        yield from _function_values(thing)
-    elif isinstance(thing, (list, tuple)):
-        yield from _enumerate(thing)
-    elif isinstance(thing, (set, frozenset)):
-        yield "has", ", ".join(sorted(map(repr_without_address, thing)))
-    elif isinstance(thing, Mapping):
+    elif isinstance(obj, functools.partial):
+        yield "of", obj.func
+        yield from _enumerate(obj.args)
+        yield from _sort_by_name(obj.keywords.items())
+    elif isinstance(obj, MethodType):
+        yield "of", obj.__func__
+        yield "self", obj.__self__
+    elif isinstance(obj, FunctionType):
+        yield from _function_values(obj)
+    elif isinstance(obj, (list, tuple)):
+        yield from _enumerate(obj)
+    elif isinstance(obj, (set, frozenset)):
+        yield "has", ", ".join(sorted(map(repr_without_address, obj)))
+    elif isinstance(obj, Mapping):
         yield from _sort_by_name(
-            (key if isinstance(key, str) else repr_without_address(key), part) for key, part in thing.items()
+            (key if isinstance(key, str) else repr_without_address(key), part) for key, part in obj.items()
         )
-    elif _is_versioned(type(thing)) or is_dataclass(thing):
-        yield from _public_attributes(thing)
-    elif not isinstance(thing, (type, ModuleType)):  # attributes of unknown classes may lead to any object
+    elif _is_versioned(type(obj)) or is_dataclass(obj):
+        yield from _public_attributes(obj)
+    elif not isinstance(obj, (type, ModuleType)):  # attributes of unknown classes may lead to any object
         plain_types = (*PLAIN, float, Tensor)
-        yield from ((name, part) for name, part in _public_attributes(thing) if isinstance(part, plain_types))
+        yield from ((name, part) for name, part in _public_attributes(obj) if isinstance(part, plain_types))
 
 
-def _public_attributes(thing: Any) -> list[NamedValue]:
+def _public_attributes(obj: Any) -> list[NamedValue]:
     """List an object's public attributes, without its training mode, which is not a setting."""
-    attributes = getattr(thing, "__dict__", {}).items()
+    attributes = getattr(obj, "__dict__", {}).items()
     return _sort_by_name((name, value) for name, value in attributes if not name.startswith("_") and name != "training")
 
 

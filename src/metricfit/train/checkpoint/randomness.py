@@ -37,7 +37,7 @@ class Stream:
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed the random numbers of torch, Python and NumPy, and restore their states after the block."""
-    before = _get_states()
+    states = _get_states()
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     if "numpy" in sys.modules:
@@ -45,7 +45,7 @@ def seeded(seed: int) -> Iterator[None]:
     try:
         yield
     finally:
-        _set_states(before)
+        _set_states(states)
 
 
 @contextmanager
@@ -100,5 +100,5 @@ def restore(states: list[dict[str, Any]]) -> None:
     random.setstate((version, tuple(words.tolist()), gauss))
     if state["numpy"] is not None:
         kind, keys, position, has_gauss, cached = state["numpy"]
-        legacy = importlib.import_module("numpy").random  # users' datasets may use it
-        legacy.set_state((kind, keys.numpy().astype("uint32"), position, has_gauss, cached))
+        global_random = importlib.import_module("numpy").random  # users' datasets may use it
+        global_random.set_state((kind, keys.numpy().astype("uint32"), position, has_gauss, cached))

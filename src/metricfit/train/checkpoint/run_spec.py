@@ -48,13 +48,13 @@ def describe_run(
         "stages": [
             {
                 "name": stage.name,
-                "objective": _describe(stage.objective),
+                "objective": _describe_part(stage.objective),
                 "epochs": stage.epochs,
                 "lr": stage.lr,
-                "optimizer": _describe(stage.optimizer),
-                "scheduler": _describe(stage.scheduler),
+                "optimizer": _describe_part(stage.optimizer),
+                "scheduler": _describe_part(stage.scheduler),
                 **({} if stage.scheduler_step is None else {"scheduler_step": stage.scheduler_step}),
-                "monitor": _describe(stage.watched),
+                "monitor": _describe_part(stage.watched),
                 "patience": stage.patience,
                 "settings": stage_settings,
                 "code": stage_code,
@@ -87,9 +87,9 @@ def find_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     Returns:
         One phrase per difference.
     """
-    then, today = ({key: spec[key] for key in spec if key not in NOT_COMPARED} for spec in (before, now))
+    old, new = ({key: spec[key] for key in spec if key not in NOT_COMPARED} for spec in (before, now))
     other_python = _python_version(before) != _python_version(now)
-    return list(_list_differences(then, today, "", {"code"} if other_python else set()))
+    return list(_list_differences(old, new, "", {"code"} if other_python else set()))
 
 
 def _python_version(spec: dict[str, Any]) -> list[str]:
@@ -122,8 +122,8 @@ def _describe_data(source: Source) -> dict[str, Any]:
     return description
 
 
-def _describe(thing: Any) -> str | None:
-    return None if thing is None else repr_without_address(thing)
+def _describe_part(part: Any) -> str | None:
+    return None if part is None else repr_without_address(part)
 
 
 def _describe_stage(stage: Stage) -> tuple[dict[str, Any], dict[str, str]]:

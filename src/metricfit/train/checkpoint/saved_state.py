@@ -19,7 +19,7 @@ def load_state(folder: RunFolder, reads: bool, share: Callable[[Any], Any]) -> d
     Args:
         folder: The folder of the run.
         reads: Whether this process reads the folder; the others may not see it.
-        share: Gives the reading process's value to all processes.
+        share: Returns the reading process's value on all processes.
 
     Returns:
         The state, or None if the run has no checkpoint yet.
@@ -50,6 +50,6 @@ def check_state(state: dict[str, Any], step: int) -> None:
         raise DamagedError(f"it does not hold the state of a run: {', '.join(sorted(missing))} missing")
     position = state["loop"]
     if not isinstance(position, dict) or not position.keys() >= POSITION:
-        raise DamagedError("it does not say where the run was")
+        raise DamagedError("it does not hold the position of the run")
     if position["step"] != step:
-        raise DamagedError(f"it is of step {position['step']}, not of the step in its name")
+        raise DamagedError(f"it belongs to step {position['step']}, not to the step in its name")

@@ -1,1 +1,1 @@
-"""What is trained on: batches, samples, loaders, their order, weights and groups."""
+"""Training data: batches, samples, loaders, their order, weights and groups."""

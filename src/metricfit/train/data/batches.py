@@ -31,8 +31,8 @@ class Batch:
 
     def without_samples(self) -> Batch:
         """Return the inputs without samples, for a process that must run the model because the others wait for it."""
-        rest = (None if part is None else part[:0] for part in (self.weight, self.index, self.group))
-        return Batch(self.x, self.y[:0], *rest)
+        optional = (None if part is None else part[:0] for part in (self.weight, self.index, self.group))
+        return Batch(self.x, self.y[:0], *optional)
 
 
 def make_batch(item: Any, device: torch.device, dtype: torch.dtype | None = None) -> Batch:

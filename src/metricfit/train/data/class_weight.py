@@ -25,7 +25,7 @@ def compute_class_weights(y: Tensor, class_weight: ClassWeight, classes: int = 0
     Returns:
         The weights in the order of the classes.
     """
-    labels = _labels(y)
+    labels = _as_class_numbers(y)
     labels = labels[labels >= 0]
     counts = labels.bincount(minlength=classes)
     if isinstance(class_weight, str):
@@ -50,13 +50,18 @@ def weigh_samples(y: Tensor, weight: Tensor | None, class_weight: ClassWeight | 
     """Multiply the weights of the samples by those of their classes."""
     if class_weight is None:
         return weight
-    chosen = look_up_weights(compute_class_weights(y, class_weight), _labels(y))
-    return chosen if weight is None else chosen * weight.reshape(-1)
+    by_class = look_up_weights(compute_class_weights(y, class_weight), _as_class_numbers(y))
+    return by_class if weight is None else by_class * weight.reshape(-1)
 
 
-def look_up_weights(by_class: Tensor, labels: Tensor) -> Tensor:
-    """Return the weight of each label, 0 for ignored labels (below 0); rows of labels have rows of weights."""
-    return torch.where(labels >= 0, by_class.gather(-1, labels.clamp(min=0)), 0.0)
+def look_up_weights(class_weights: Tensor, labels: Tensor) -> Tensor:
+    """Return the weight of each label, and 0 for ignored labels (below 0).
+
+    Args:
+        class_weights: One weight per class, or one row of them per row of labels.
+        labels: Class numbers.
+    """
+    return torch.where(labels >= 0, class_weights.gather(-1, labels.clamp(min=0)), 0.0)
 
 
 def _list_weights(weights: Mapping[int, float], classes: int) -> list[float]:
@@ -67,7 +72,7 @@ def _list_weights(weights: Mapping[int, float], classes: int) -> list[float]:
     return [float(weights.get(label, 1.0)) for label in range(max(classes, max(weights) + 1))]
 
 
-def _labels(y: Tensor) -> Tensor:
+def _as_class_numbers(y: Tensor) -> Tensor:
     if y.dim() > 1 and y.shape[1:].numel() > 1:
         raise InvalidValueError(f"class_weight needs one label per sample, but the labels have shape {tuple(y.shape)}")
     if y.is_floating_point() and bool((y != y.round()).any()):

@@ -1,1 +1,1 @@
-"""The engine under the trainer: the loop, the learners it drives, stacked models, CUDA graphs, processes."""
+"""The training engine: the loop, the learners that it drives, stacked models, CUDA graphs and processes."""

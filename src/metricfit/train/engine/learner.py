@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from metricfit.errors import InvalidValueError
 from metricfit.losses.accumulation import random_state, replayed
-from metricfit.train import checks
+from metricfit.train import label_checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import Source
@@ -207,8 +207,8 @@ class OneModel(Learner):
         assert self.validation is not None
         logits, batch = self.logits(self.validation)
         if isinstance(self.validation, FromLoader) and not self.labels_checked:  # its labels are known only now
-            checks.check_target(logits, batch.y, [self.stage], "validation")
-            checks.check_validation([self.stage], logits, batch.y)
+            label_checks.check_target(logits, batch.y, [self.stage], "validation")
+            label_checks.check_validation([self.stage], logits, batch.y)
             self.labels_checked = True
         loss = self.objective.loss.eval()
         with torch.no_grad():

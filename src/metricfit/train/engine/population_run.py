@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.train import checks
+from metricfit.train import label_checks
 from metricfit.train.checkpoint.provenance import fingerprint
 from metricfit.train.checkpoint.run_spec import describe_run
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
@@ -107,7 +107,7 @@ class PopulationRun(TrainingRun):
                 prior,
                 strict=start is True,
                 fresh_only=start is None,
-                logits=lambda model=model: checks.sample_logits(model, inputs),  # type: ignore[misc]
+                logits=lambda model=model: label_checks.sample_logits(model, inputs),  # type: ignore[misc]
             )
 
     def place(self) -> Population:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.train import checks
+from metricfit.train import label_checks
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.run_spec import describe_run
 from metricfit.train.data.batches import Batch, take_share
@@ -80,7 +80,7 @@ class SingleRun(TrainingRun):
         super().__init__([model], settings, validated=data.validation is not None, processes=processes)
         self.model, self.data, self.fabric, self.order, self.seed = model, data, fabric, order, seed
         self.accumulate, self.clip, self.precision = accumulate, clip, precision
-        self.check_batch = checks.LoaderCheck(model, settings.stages)
+        self.check_batch = label_checks.LoaderCheck(model, settings.stages)
 
     def spec(self) -> dict[str, Any]:
         """Describe the run, so that a resumed run can be compared with it."""
@@ -192,4 +192,4 @@ def first_inputs(data: InMemory | FromDataset) -> Any:
 
 def _sample_logits(model: nn.Module, inputs: Any) -> Tensor:
     with randomness.seeded(0):
-        return checks.sample_logits(model, inputs)
+        return label_checks.sample_logits(model, inputs)

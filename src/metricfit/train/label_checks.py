@@ -1,4 +1,4 @@
-"""Checks of settings, data and model before training starts."""
+"""Checks that labels and the model's outputs go together, and that monitors and requirements can be measured."""
 
 from __future__ import annotations
 
@@ -7,85 +7,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.tasks import READINGS, canonical
 from metricfit.core.validation import check_labels
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.losses.calling import accepted_arguments, refuse_multipliers
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.ranking import get_measure
 from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.samples import get_weight_dtype
-from metricfit.train.engine.schedules import Schedule
 from metricfit.train.monitor import Monitor
-from metricfit.train.stage import MakeOptimizer, Stage, find_ignored_labels, mask_ignored_labels, match_shapes
-
-
-def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
-    """Refuse settings that cannot work together."""
-    if any(stage.scheduler_step for stage in stages) and not any(stage.scheduler for stage in stages):
-        raise InvalidValueError(
-            "scheduler_step was given without a scheduler, so there is nothing to step; give scheduler= as well, such "
-            "as functools.partial(OneCycleLR, max_lr=0.01)"
-        )
-    for stage in stages:
-        monitor = stage.watched
-        if not validated and (stage.patience is not None or not monitor.is_loss):
-            setting = "patience" if stage.patience is not None else f"monitor={monitor.name!r}"
-            raise InvalidValueError(f"{setting} needs a validation set: give validation=(X, y)")
-        if not hasattr(stage.objective, "update"):
-            name = type(stage.objective).__name__
-            refuse_multipliers(stage.objective, name, "Make the AugmentedLagrangian the objective itself")
-        if weighted and not accepted_arguments(stage.objective).weight:
-            raise InvalidValueError(
-                f"weights were given, but the objective {type(stage.objective).__name__} takes none; use one of "
-                "metricfit.losses, such as WeightedBCELoss() for cross-entropy"
-            )
-
-
-def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool, steps: int | None) -> None:
-    """Refuse a model without trainable weights, and optimisers and schedulers that cannot be used.
-
-    Args:
-        model: The model.
-        stages: The stages.
-        validated: Whether there is a validation set.
-        steps: The number of optimiser steps per epoch, if it is known.
-    """
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InvalidValueError("the model has no weights to train: all are frozen; set requires_grad_(True) on some")
-    for stage in stages:
-        make: MakeOptimizer = stage.optimizer or torch.optim.AdamW
-        optimizer = make(model.parameters(), lr=stage.lr)
-        if isinstance(optimizer, torch.optim.LBFGS):
-            raise InvalidValueError(
-                "LBFGS computes the loss several times per step, which fit does not support; use AdamW or SGD"
-            )
-        total = None if steps is None or stage.epochs is None else steps * stage.epochs
-        schedule = Schedule(stage.scheduler, stage.scheduler_step, optimizer, total)
-        if steps is not None and stage.epochs is not None:
-            schedule.check_length(stage.epochs, steps)
-        scheduler = schedule.scheduler
-        if not isinstance(scheduler, ReduceLROnPlateau):
-            continue
-        if not validated:
-            raise InvalidValueError("ReduceLROnPlateau needs a monitored value: give validation=(X, y)")
-        mode = "min" if stage.watched.minimize else "max"
-        if scheduler.mode != mode:
-            raise InvalidValueError(f"ReduceLROnPlateau needs mode={mode!r} if {stage.watched.name} is monitored")
-
-
-def check_numbers(accumulate: int, clip: float | None) -> None:
-    """Refuse numbers out of range."""
-    if accumulate < 1:
-        raise InvalidValueError(f"accumulate must be at least 1, the number of parts of a batch; got {accumulate}")
-    if clip is not None and not clip > 0:
-        raise InvalidValueError(f"clip must be above 0, the maximum norm of the gradient; got {clip}")
+from metricfit.train.stage import Stage, find_ignored_labels, mask_ignored_labels, match_shapes
 
 
 def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: str, *, part: bool = False) -> Tensor:
@@ -104,8 +39,8 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     outputs, labels = tuple(logits.shape[1:]), tuple(target.shape[1:])
     if labels not in (outputs, outputs[1:]) and (outputs, labels) != ((), (1,)):
         raise InvalidValueError(
-            f"{name}: the model's outputs (n{_rest(outputs)}) and the labels (n{_rest(labels)}) do not go together. "
-            f"They are {READINGS}"
+            f"{name}: the model's outputs (n{_format_axes(outputs)}) and the labels (n{_format_axes(labels)}) do not "
+            f"go together. They are {READINGS}"
         )
     exclusive = is_exclusive(logits, target)
     if exclusive and target.is_floating_point():
@@ -119,7 +54,7 @@ def check_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
     except ValueError as error:
         raise InvalidValueError(f"{name}: {error}") from None
     if not counted.numel() and not part:
-        raise InvalidValueError(f"{name}: all labels are ignored, being {', '.join(map(str, sorted(ignored)))}")
+        raise InvalidValueError(f"{name}: all labels are ignored; they are {', '.join(map(str, sorted(ignored)))}")
     return counted
 
 
@@ -154,7 +89,7 @@ def judge_target(logits: Tensor, target: Tensor, stages: Sequence[Stage], name: 
 
 
 def _reads_by_shape(logits: Tensor, target: Tensor, stages: Sequence[Stage]) -> bool:
-    """Whether a stage reads targets ``(n, c)`` as multilabel only because of their shape."""
+    """Check whether a stage reads targets ``(n, c)`` as multilabel only because of their shape."""
     if logits.dim() != 2 or logits.shape[1] == 1 or target.shape[1:] != logits.shape[1:]:
         return False
     return any(_leaves_task_open(stage) for stage in stages)
@@ -167,7 +102,7 @@ def _ignored_label(stages: Sequence[Stage]) -> int | None:
 
 
 def _leaves_task_open(stage: Stage) -> bool:
-    """Whether a part of the objective, or the monitor, derives the task from the shapes."""
+    """Check whether a part of the objective, or the monitor, derives the task from the shapes."""
     readers = (MetricLoss, RequirementConstraint, RankingConstraint)
     tasks = {module.task for module in stage.objective.modules() if isinstance(module, readers)}
     monitor = stage.watched
@@ -212,7 +147,7 @@ class LoaderCheck:
             InvalidValueError: The labels can be read in two ways.
         """
         self.judge.add_other_ranks(device)
-        self.judge.conclude(f"training labels ({self.judge.rows} rows, all that the first epoch gave)")
+        self.judge.conclude(f"training labels ({self.judge.rows} rows, all of the first epoch)")
 
 
 def _batch_name(number: int, expected: int | None) -> str:
@@ -227,9 +162,7 @@ def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:
         return
     sides = counted > 0.5 if one_column else counted
     if bool((sides == sides.flatten()[0]).all()):
-        raise InvalidValueError(
-            f"all training labels are {counted.flatten()[0].item():g}: there is nothing to tell apart"
-        )
+        raise InvalidValueError(f"all training labels are {counted.flatten()[0].item():g}: there is nothing to learn")
 
 
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:
@@ -241,7 +174,7 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
             _check_reading(monitor, logits, target, name)
         if columns > 1 and (monitor.threshold == "best" or monitor.is_ranking):
             raise InvalidValueError(
-                f"{monitor.name} is measured on one output, the model has {columns}; monitor a metric of decisions "
+                f"{monitor.name} is measured on one output, but the model has {columns}; monitor a metric of decisions "
                 "at 0.5, such as 'f1'"
             )
         labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
@@ -258,7 +191,7 @@ def _check_reading(monitor: Monitor, logits: Tensor, target: Tensor, name: str) 
     try:
         canonical(*match_shapes(logits[:first], target[:first]), task=monitor.task, validate=False)
     except ValueError as error:
-        raise InvalidValueError(f"{name}, for {monitor.name}: {error}. Give monitor=Monitor(..., task=...)") from None
+        raise InvalidValueError(f"{name}, for {monitor.name}: {error}. Pass monitor=Monitor(..., task=...)") from None
 
 
 def _check_sides(metric: Metric | None, target: Tensor, measured: str, name: str) -> None:
@@ -266,7 +199,7 @@ def _check_sides(metric: Metric | None, target: Tensor, measured: str, name: str
     for positive, needed in ((True, "positives"), (False, "negatives")):
         if needed in needs and not bool(((target > 0.5) == positive).any()):
             raise InvalidValueError(
-                f"the {name} set has no {needed}, which {measured} is measured on; split the data stratified, or "
+                f"the {name} set has no {needed}, on which {measured} is measured; use a stratified split, or "
                 "monitor the loss"
             )
 
@@ -277,10 +210,9 @@ def _measured_metrics(monitor: Monitor) -> list[tuple[Metric | None, str]]:
         return []
     if monitor.is_ranking:
         return [(None, monitor.name)]
-    of_requirements = [(requirement.metric, str(requirement)) for requirement in monitor.requirements]
     metric = get_measure(monitor.metric)
     assert isinstance(metric, Metric)
-    return [(metric, monitor.name), *of_requirements]
+    return [(metric, monitor.name), *((item.metric, str(item)) for item in monitor.requirements)]
 
 
 def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) -> None:
@@ -297,21 +229,21 @@ def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) 
 
 
 def _check_class(metric: Metric, logits: Tensor, target: Tensor, name: str) -> None:
-    wanted, classes = metric.class_index, _columns(logits)
-    assert wanted is not None
-    if wanted >= classes:
+    index, classes = metric.class_index, _columns(logits)
+    assert index is not None
+    if index >= classes:
         available = "one output, class 0, the positives" if classes == 1 else f"{classes} classes, 0 to {classes - 1}"
         raise InvalidValueError(f"{name}: the model has {available}")
-    is_wanted = (
-        target == wanted if is_exclusive(logits, target) else target.reshape(len(target), classes, -1)[:, wanted] > 0.5
+    in_class = (
+        target == index if is_exclusive(logits, target) else target.reshape(len(target), classes, -1)[:, index] > 0.5
     )
-    if not bool(is_wanted.any()):
-        raise InvalidValueError(f"{name}: there is no sample of class {wanted}")
+    if not bool(in_class.any()):
+        raise InvalidValueError(f"{name}: there is no sample of class {index}")
 
 
 @torch.no_grad()
 def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
-    """Return the outputs for a few samples, in eval mode; the model is left as it was."""
+    """Return the outputs for a few samples in eval mode; the mode of the model is restored."""
     was_training = model.training
     parameter = next(model.parameters(), None)
     if isinstance(x, Tensor):
@@ -321,7 +253,8 @@ def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
         logits = model.eval()(x)
     except Exception as error:
         shape = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
-        hint = "" if not isinstance(x, Tensor) or x.is_floating_point() else "; are whole numbers meant, or X.float()?"
+        is_integer = isinstance(x, Tensor) and not x.is_floating_point()
+        hint = "; if the model does not expect integers, pass X.float()" if is_integer else ""
         raise InvalidValueError(f"the model fails on the first {name} samples, {shape}: {error}{hint}") from error
     finally:
         model.train(was_training)
@@ -336,7 +269,7 @@ def sample_logits(model: nn.Module, x: Any, name: str = "training") -> Tensor:
 
 
 def is_exclusive(logits: Tensor, target: Tensor) -> bool:
-    """Whether the labels are class numbers, so that the classes exclude each other."""
+    """Check whether the labels are class numbers, so that the classes exclude each other."""
     return _columns(logits) > 1 and target.dim() == logits.dim() - 1
 
 
@@ -344,5 +277,5 @@ def _columns(logits: Tensor) -> int:
     return 1 if logits.dim() == 1 else int(logits.shape[1])
 
 
-def _rest(shape: tuple[int, ...]) -> str:
+def _format_axes(shape: tuple[int, ...]) -> str:
     return "".join(f", {size}" for size in shape) or ","
