@@ -16,7 +16,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 DATA = (Tensor, Counts, Columns)
 
 #: What these call is part of a kernel, a formula or a check, or a helper inside a hop.
-CLOSED = ("_columns", "_SoftCounts.forward", "Metric.__call__", "MetricLoss._inspect", "check_finite", "check_labels")
+CLOSED = (
+    "_make_columns",
+    "_SoftCounts.forward",
+    "Metric.__call__",
+    "MetricLoss._inspect",
+    "check_finite",
+    "check_labels",
+)
 
 
 def record_hops(function, *arguments):

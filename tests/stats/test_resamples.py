@@ -9,8 +9,9 @@ from scipy import stats as scipy_stats
 from sklearn.metrics import f1_score
 
 from metricfit import curves, metrics
+from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc
 from metricfit.stats.resampling import Resampler, Table
-from metricfit.stats.statistics import AtBest, AtThreshold, OfResample, UnderCurve, area_under_roc, average_precision
+from metricfit.stats.statistics import AtBest, AtThreshold, OfResample, UnderCurve
 
 
 def problem(seed, *, n=24, levels=9, weighted=False, grouped=False):
@@ -76,7 +77,7 @@ def test_areas_are_those_of_the_curves(weighted, grouped, stratified):
     scores, target, weight, group = problem(2, weighted=weighted, grouped=grouped)
     table = Table.from_samples((scores,), target, weight, group)
     drawn = draws(table, stratified=stratified)
-    for area, function in ((area_under_roc, curves.auroc), (average_precision, curves.average_precision)):
+    for area, function in ((area_under_roc, curves.auroc), (area_under_precision_recall, curves.average_precision)):
         expected = [function(*given) for given in written_out(drawn, table)]
         assert UnderCurve(table, scores, area)(drawn).value == pytest.approx(expected, abs=1e-12)
         assert OfResample(table, scores, function)(drawn).value == pytest.approx(expected, abs=1e-12)

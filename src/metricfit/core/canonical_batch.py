@@ -1,7 +1,6 @@
-"""A batch whose shapes are settled: independent columns, or exclusive classes. Below here nobody asks which task it is.
+"""A batch in its final shape: independent columns, or exclusive classes. Code below does not depend on the task.
 
-Both count themselves, soft or hard, into counts stacked ``(4, ..., c)``, with a leading group axis where samples
-carry group numbers.
+Both make soft and hard counts, stacked ``(4, ..., c)``. With group numbers the counts are ``(4, groups, c)``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from metricfit.core.steps import Linear, Step, StraightThrough, is_unchanged
 
 @dataclass(frozen=True)
 class Columns:
-    """c independent yes-or-no questions: logits, target and weight ``(..., c, n)`` of one floating type."""
+    """Independent yes-or-no questions: logits, target and weight ``(..., c, n)`` of one floating type."""
 
     logits: Tensor
     target: Tensor
@@ -33,35 +32,35 @@ class Columns:
 
     @property
     def exclusive(self) -> bool:
-        """Whether the classes exclude each other; one column is one class and no other."""
+        """Whether the classes exclude each other, which is true of a single column."""
         return self.logits.shape[-2] == 1
 
     def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
-        """Soft counts at one threshold."""
+        """Return soft counts at one threshold; None is 0.5."""
         t = 0.5 if threshold is None else threshold
         if self.group is None:
             return soft_counts(self.logits, self.target, self.weight, step, t)
         if is_unchanged(step, StraightThrough):
             soft = self.soft(step.step, t)
             return self.hard(t).to(soft.dtype) + (soft - soft.detach())
-        return self._by_group(*masses(self.logits, step, t))
+        return self._count_groups(*masses(self.logits, step, t))
 
     def hard(self, threshold: float | Tensor | None) -> Tensor:
-        """Counts of the decisions sigmoid(logit) >= threshold."""
+        """Return the counts of the decisions sigmoid(logit) >= threshold; None is 0.5."""
         t = 0.5 if threshold is None else threshold
         exact = self.exact()
         if self.group is None:
             return hard_counts(exact.logits, exact.target, exact.weight, t)
         positive = is_positive(self.logits, t).to(exact.target.dtype)
-        return exact._by_group(positive, 1 - positive)
+        return exact._count_groups(positive, 1 - positive)
 
     def exact(self) -> Columns:
-        """The same with target and weight detached and of the type hard counts are kept in."""
+        """Return a copy with target and weight detached and in the type of hard counts."""
         exact = exact_dtype(self.logits.device)
         weight = None if self.weight is None else self.weight.detach().to(exact)
         return replace(self, target=self.target.detach().to(exact), weight=weight)
 
-    def _by_group(self, mass: Tensor, rest: Tensor) -> Tensor:
+    def _count_groups(self, mass: Tensor, rest: Tensor) -> Tensor:
         positive, negative = self.target, 1 - self.target
         if self.weight is not None:
             positive, negative = positive * self.weight, negative * self.weight
@@ -86,40 +85,40 @@ class Classes:
     exclusive: ClassVar[bool] = True
 
     def soft(self, step: Step, threshold: float | Tensor | None) -> Tensor:
-        """Soft counts at one threshold, or at the dynamic one."""
+        """Return soft counts at one threshold; None is the dynamic one."""
         if self.group is None:
             return class_counts(self.logits, self.target, self.weight, step, threshold, self.layout)
-        return self._by_group(decisions(self.logits, step, threshold, self.layout))
+        return self._count_groups(decisions(self.logits, step, threshold, self.layout))
 
     def hard(self, threshold: float | Tensor | None) -> Tensor:
-        """Counts of the decisions argmax, whatever the threshold."""
+        """Return the counts of the decisions argmax, which do not depend on the threshold."""
         exact = self.exact()
         if exact.target.is_floating_point():
             decided = exact.decided()
             if self.group is not None:
-                return exact._by_group(decided)
+                return exact._count_groups(decided)
             return sum_decisions(decided, exact.target, exact.weight, self.layout)
-        return exact._by_label()
+        return exact._count_labels()
 
-    def _by_label(self) -> Tensor:
-        """Hard counts by adding each sample to its class's, with no array of samples times classes."""
+    def _count_labels(self) -> Tensor:
+        """Count each sample in its class, without an array of size samples times classes."""
         axis = self.layout.class_axis
         classes, dtype = self.logits.shape[axis], exact_dtype(self.logits.device)
         chosen, true = self.logits.argmax(axis), self.target
         weight = torch.ones_like(true, dtype=dtype) if self.weight is None else self.weight
         if self.group is not None:
-            lead, at = self.groups, self.group.reshape(true.shape)
+            rows, row = self.groups, self.group.reshape(true.shape)
         elif _keeps_images(self.layout):
-            lead, at = true.shape[0], torch.arange(true.shape[0], device=true.device).unsqueeze(1).expand(true.shape)
+            rows, row = true.shape[0], torch.arange(true.shape[0], device=true.device).unsqueeze(1).expand(true.shape)
         else:
-            lead, at = 1, torch.zeros_like(true)
+            rows, row = 1, torch.zeros_like(true)
         right = chosen == true
-        empty = torch.zeros(lead * classes, dtype=dtype, device=true.device)
+        empty = torch.zeros(rows * classes, dtype=dtype, device=true.device)
         tp, fn, fp = (
-            empty.index_add(0, (at * classes + which).reshape(-1), (weight * counted).reshape(-1)).reshape(
-                lead, classes
+            empty.index_add(0, (row * classes + label).reshape(-1), (weight * counted).reshape(-1)).reshape(
+                rows, classes
             )
-            for which, counted in ((true, right), (true, ~right), (chosen, ~right))
+            for label, counted in ((true, right), (true, ~right), (chosen, ~right))
         )
         n = (tp + fn).sum(-1, keepdim=True)
         rest = n - tp - fn - fp
@@ -127,23 +126,23 @@ class Classes:
         return counts if self.group is not None or _keeps_images(self.layout) else counts.squeeze(1)
 
     def decided(self) -> Tensor:
-        """The hard decisions: 1 for the argmax, the first on ties, and 0 for other classes."""
+        """Return the hard decisions: 1 for the argmax, the first of equal ones, and 0 for the other classes."""
         return hard_decisions(self.logits, self.layout, exact_dtype(self.logits.device))
 
     def exact(self) -> Classes:
-        """The same with target and weight detached and of the type hard counts are kept in."""
+        """Return a copy with target and weight detached and in the type of hard counts."""
         exact = exact_dtype(self.logits.device)
         target = self.target.to(exact) if self.target.is_floating_point() else self.target
         weight = None if self.weight is None else self.weight.detach().to(exact)
         return replace(self, target=target.detach(), weight=weight)
 
     def confusion(self, decided: Tensor) -> Tensor:
-        """The c x c matrix of decisions by true class: row i, column j holds what of class i was given to j."""
+        """Return the c x c confusion matrix: row i, column j holds the samples of class i that were decided to be j."""
         axis = self.layout.class_axis
         target = self._shares(decided)
         if self.weight is not None:
             target = target * self.weight.unsqueeze(axis)
-        rows, columns = (given.movedim(axis, -1).flatten(0, -2) for given in (target, decided))
+        rows, columns = (shares.movedim(axis, -1).flatten(0, -2) for shares in (target, decided))
         return rows.T @ columns
 
     def _shares(self, decided: Tensor) -> Tensor:
@@ -152,12 +151,12 @@ class Classes:
         axis = self.layout.class_axis
         return torch.zeros_like(decided, requires_grad=False).scatter(axis, self.target.unsqueeze(axis), 1.0)
 
-    def _by_group(self, decided: Tensor) -> Tensor:
+    def _count_groups(self, decided: Tensor) -> Tensor:
         axis = self.layout.class_axis
         positive = self._shares(decided)
         negative = 1 - positive
         if self.weight is not None:
-            positive, negative = (given * self.weight.unsqueeze(axis) for given in (positive, negative))
+            positive, negative = (share * self.weight.unsqueeze(axis) for share in (positive, negative))
         rest = 1 - decided
         parts = torch.stack([positive * decided, negative * decided, positive * rest, negative * rest])
         parts = parts.movedim(axis, -1).flatten(1, -2)

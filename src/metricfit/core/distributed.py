@@ -1,4 +1,4 @@
-"""Sums over the ranks of a distributed run, and samples gathered from them: differentiable."""
+"""Differentiable sums over the ranks of a distributed run, and samples gathered from all ranks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from metricfit.errors import InvalidValueError
 
 
 def sum_over_ranks(local: Tensor) -> Tensor:
-    """The sum of every rank's tensor, by one all-reduce, with the gradient that DistributedDataParallel needs.
+    """Sum the tensors of all ranks with one all-reduce, with the gradient that DistributedDataParallel needs.
 
-    Each rank computes the same loss of the total. Its gradient through its own part, summed over the ranks, is the
-    full-batch gradient; DistributedDataParallel averages instead, so each part's gradient is taken ranks times.
+    Each rank computes the same loss of the total. The gradients through the ranks' own parts, summed over the ranks,
+    are the full-batch gradient. DistributedDataParallel averages them instead, so each gradient is multiplied by the
+    number of ranks.
+
+    Args:
+        local: The tensor of this rank; all ranks have the same shape.
+
+    Returns:
+        The sum, the same on all ranks; with one rank the tensor itself.
     """
     ranks = number_of_ranks()
     if ranks == 1:
@@ -24,11 +31,21 @@ def sum_over_ranks(local: Tensor) -> Tensor:
 
 
 def gather_over_ranks(local: Tensor, dim: int = 0) -> Tensor:
-    """Every rank's tensor, in the order of the ranks, joined along an axis in which they may differ in size.
+    """Join the tensors of all ranks, in the order of the ranks, along an axis in which their sizes may differ.
 
-    For losses that are not functions of sums over samples, as those over pairs. The gradient is as in
-    ``sum_over_ranks``: a rank's own part gets its gradient ranks times, the others' parts get none here. With one rank
-    it is the tensor itself. Two all-gathers: of the shapes, and of the tensors padded to the longest.
+    This is for losses that are not functions of sums over samples, such as losses over pairs. The gradient is as in
+    ``sum_over_ranks``: that of the rank's own part is multiplied by the number of ranks, and the other parts have none.
+    There are two all-gathers: of the shapes, and of the tensors padded to the longest.
+
+    Args:
+        local: The tensor of this rank.
+        dim: The axis.
+
+    Returns:
+        The joined tensors; with one rank the tensor itself.
+
+    Raises:
+        InvalidValueError: The tensors differ in size along another axis.
     """
     ranks = number_of_ranks()
     if ranks == 1:

@@ -68,7 +68,7 @@ def canonical(
         else spread_weight(weight, samples if reading == "multiclass" else tuple(x.shape), samples)
     )
     if ignore_index is not None:
-        x, y, w = _without(ignore_index, x, y, w, class_axis=reading == "multiclass")
+        x, y, w = _ignore(ignore_index, x, y, w, class_axis=reading == "multiclass")
     if looks_at_values(x, validate):
         check_labels(y, x.shape[1] if reading == "multiclass" else None)
         if w is not None:
@@ -78,11 +78,11 @@ def canonical(
     if per_image and x.dim() < 3:
         raise InvalidValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
     entries = samples if reading != "binary" or x.dim() == 1 or x.shape[1] == 1 else tuple(x.shape)
-    ids, groups = _groups(group, groups, per_image, entries, looks_at_values(x, validate))
+    ids, groups = _read_groups(group, groups, per_image, entries, looks_at_values(x, validate))
     w = None if w is None else w.to(x.dtype)
     if reading == "multiclass":
-        return _classes(x, y, w, per_image, ids, groups)
-    return _columns(x, y.to(x.dtype), w, reading, per_image, ids, groups)
+        return _make_classes(x, y, w, per_image, ids, groups)
+    return _make_columns(x, y.to(x.dtype), w, reading, per_image, ids, groups)
 
 
 def columns(
@@ -104,21 +104,23 @@ def columns(
     )
 
 
-def _columns(
+def _make_columns(
     x: Tensor, y: Tensor, w: Tensor | None, reading: str, per_image: bool, group: Tensor | None, groups: int
 ) -> Columns:
     classes = x.shape[1] if reading == "multilabel" else 1
 
-    def settle(given: Tensor) -> Tensor:
-        """``(c, n)``, or ``(images, c, pixels)`` to be counted per image."""
+    def to_columns(tensor: Tensor) -> Tensor:
+        """Return ``(c, n)``, or ``(images, c, pixels)`` to be counted per image."""
         if per_image:
-            return given.reshape(x.shape[0], classes, math.prod(x.shape[2:]))
-        return given.reshape(1, -1) if classes == 1 else given.movedim(1, 0).reshape(classes, -1)
+            return tensor.reshape(x.shape[0], classes, math.prod(x.shape[2:]))
+        return tensor.reshape(1, -1) if classes == 1 else tensor.movedim(1, 0).reshape(classes, -1)
 
-    return Columns(settle(x), settle(y), None if w is None else settle(w), group, groups)
+    return Columns(to_columns(x), to_columns(y), None if w is None else to_columns(w), group, groups)
 
 
-def _classes(x: Tensor, y: Tensor, w: Tensor | None, per_image: bool, group: Tensor | None, groups: int) -> Classes:
+def _make_classes(
+    x: Tensor, y: Tensor, w: Tensor | None, per_image: bool, group: Tensor | None, groups: int
+) -> Classes:
     if x.dim() == 2:
         return Classes(x, y, w, Layout(-1, (-2,)), group, groups)
     x = x.flatten(2)
@@ -183,7 +185,7 @@ def _no_reading(logits: Tensor, target: Tensor, what: str, fractional_labels: bo
     return f"logits {_shape(logits)} with target {_shape(target)} {what}{hint}. Possible: {READINGS}"
 
 
-def _without(
+def _ignore(
     ignore_index: int, x: Tensor, y: Tensor, w: Tensor | None, *, class_axis: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give ignored samples weight 0, and the logit 0, because 0 times NaN is NaN."""
@@ -201,17 +203,17 @@ def spread_weight(weight: Tensor, wanted: tuple[int, ...], samples: tuple[int, .
     Raises:
         InvalidValueError: The weights have another shape.
     """
-    given, n = tuple(weight.shape), samples[0]
-    if given == wanted:
+    shape, n = tuple(weight.shape), samples[0]
+    if shape == wanted:
         return weight
-    if given == samples:
+    if shape == samples:
         return weight.unsqueeze(1).expand(wanted)
-    if given in ((n,), (n, 1)):
+    if shape in ((n,), (n, 1)):
         return weight.reshape(n, *(1,) * (len(wanted) - 1)).expand(wanted)
-    raise InvalidValueError(f"weight needs one number per sample, shape {samples}, got {given}")
+    raise InvalidValueError(f"weight needs one number per sample, shape {samples}, got {shape}")
 
 
-def _groups(
+def _read_groups(
     group: Tensor | None, groups: int | None, per_image: bool, samples: tuple[int, ...], looks: bool
 ) -> tuple[Tensor | None, int]:
     """Return the group numbers of all samples as one row, and the number of groups."""
@@ -235,5 +237,5 @@ def _groups(
     return group.long().reshape(n, *(1,) * (len(samples) - 1)).expand(samples).reshape(-1), groups
 
 
-def _shape(given: Tensor) -> str:
-    return str(tuple(given.shape))
+def _shape(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))

@@ -22,7 +22,15 @@ from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, wha
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
-from metricfit.metrics.sweep import LARGEST, Array, Sweep, one_class, sweep
+from metricfit.metrics.sweep import (
+    LARGEST,
+    Array,
+    Sweep,
+    area_under_precision_recall,
+    area_under_roc,
+    one_class,
+    sweep,
+)
 
 Requirements = str | Requirement | Sequence[str | Requirement]
 
@@ -87,8 +95,7 @@ def auroc(scores: Array, target: Array, weight: Array | None = None) -> float:
         0.875
     """
     _, counts = sweep(scores, target, weight, both_classes_for="the AUROC")
-    tp, fp = counts.tp.squeeze(-1), counts.fp.squeeze(-1)
-    return float(torch.trapezoid(tp, fp) / (tp[-1] * fp[-1]))
+    return float(area_under_roc(counts.tp.squeeze(-1), counts.fp.squeeze(-1)))
 
 
 def precision_recall(scores: Array, target: Array, weight: Array | None = None) -> PrecisionRecallCurve:
@@ -135,8 +142,7 @@ def average_precision(scores: Array, target: Array, weight: Array | None = None)
         0.8333333333333333
     """
     _, counts = sweep(scores, target, weight, positives_for="average precision")
-    precision = ratio(counts.tp, counts.predicted)[1:]
-    return float((counts.tp.diff(dim=0) * precision).sum() / counts.tp[-1])
+    return float(area_under_precision_recall(counts.tp.squeeze(-1), counts.fp.squeeze(-1)))
 
 
 def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = None) -> float:

@@ -119,10 +119,10 @@ class Metric:
         if self.whole_matrix and not counts.exclusive:  # each label has its own 2 x 2 matrix
             return self(replace(counts.map(lambda cell: cell.unsqueeze(-1)), exclusive=True)).squeeze(-1)
         parameters = {key: expand_parameter(self, key, value, counts.tp) for key, value in self.parameters.items()}
-        value = self._finite(counts, parameters) if self.user_defined else self.formula(counts, **parameters)
-        return value if self.class_index is None else self._of_class(value)
+        value = self._compute_safely(counts, parameters) if self.user_defined else self.formula(counts, **parameters)
+        return value if self.class_index is None else self._select_class(value)
 
-    def _finite(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
+    def _compute_safely(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
         """Compute a user's formula, which may divide by 0: the value and the gradient are 0 where it gives NaN."""
         value = self.formula(counts, **parameters)
         if not isinstance(value, Tensor):
@@ -138,7 +138,7 @@ class Metric:
         value = self.formula(counts.map(lambda cell: torch.where(replaced, 1.0, cell)), **parameters)
         return torch.where(undefined, 0.0, value)
 
-    def _of_class(self, value: Tensor) -> Tensor:
+    def _select_class(self, value: Tensor) -> Tensor:
         assert self.class_index is not None
         classes = value.shape[-1]
         if self.class_index >= classes:
@@ -153,9 +153,9 @@ class Metric:
             raise InvalidTypeError(f"{self.name} is one number for the whole confusion matrix, not one per class")
         if self.class_index is not None:
             raise InvalidTypeError(f"{self.name} is already the metric of one class")
-        return self._of_index(index)
+        return self._with_class_index(index)
 
-    def _of_index(self, class_index: int | None) -> Metric:
+    def _with_class_index(self, class_index: int | None) -> Metric:
         """Copy the metric, subclasses included, for one class of samples or for all."""
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__, class_index=class_index)
@@ -191,7 +191,7 @@ class Metric:
         if not self.user_defined:
             return get_metric, (self.name,)
         if self.class_index is not None:
-            all_classes = self._of_index(None)
+            all_classes = self._with_class_index(None)
             return operator.getitem, (find_definition(all_classes) or all_classes, self.class_index)
         if self.parameters:
             return call_factory, (registry.find(self.base_name), self.parameters)
@@ -319,7 +319,7 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str):
-        return metric_of(parsing.parse(metric))
+        return find_metric(parsing.parse(metric))
     if isinstance(metric, MetricFactory):
         raise InvalidTypeError(f"{metric!r} needs its parameters, as in {metric.name}(...)")
     if getattr(metric, "is_ranking", False):
@@ -332,7 +332,7 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
     return entry
 
 
-def metric_of(parsed: parsing.ParsedMetric) -> Metric:
+def find_metric(parsed: parsing.ParsedMetric) -> Metric:
     """Look up a metric that was read from text.
 
     Raises:

@@ -128,7 +128,7 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
         >>> parse_requirement("fbeta(beta=2) >= 0.5").bound
         0.5
     """
-    from metricfit.metrics.metric import metric_of
+    from metricfit.metrics.metric import find_metric
 
     if isinstance(requirement, Requirement):
         return requirement
@@ -156,7 +156,7 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
             f"cannot read the metric of the requirement {quote(requirement)}; write a name, or a name with literal "
             "parameters, as in 'fbeta(beta=2) >= 0.5'"
         )
-    return Requirement(metric_of(parsed), sense, bound)
+    return Requirement(find_metric(parsed), sense, bound)
 
 
 def _number(node: ast.expr) -> float | None:

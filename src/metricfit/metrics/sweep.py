@@ -86,6 +86,18 @@ def _sum_by_threshold(scores: Tensor, share: Tensor, weight: Tensor | None) -> S
     return Sweep(thresholds, Counts(tp, fp, tp[-1] - tp, fp[-1] - fp))
 
 
+def area_under_roc(tp: Tensor, fp: Tensor) -> Tensor:
+    """Compute the area under ROC curves from counts at falling thresholds, ``(..., thresholds)``."""
+    return torch.trapezoid(tp, fp) / (tp[..., -1] * fp[..., -1])
+
+
+def area_under_precision_recall(tp: Tensor, fp: Tensor) -> Tensor:
+    """Compute average precisions from counts at falling thresholds, ``(..., thresholds)``, the first of them inf."""
+    tp_below_inf, predicted = tp[..., 1:], (tp + fp)[..., 1:]
+    precision = tp_below_inf / predicted.masked_fill(predicted == 0, 1.0)
+    return (tp.diff() * precision).sum(-1) / tp[..., -1]
+
+
 def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return scores, targets and weights as tensors, without the samples of weight 0.
 

@@ -17,7 +17,7 @@ from metricfit.metrics import curves
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, MetricFactory, get_metric
 from metricfit.metrics.ranking import get_ranking
-from metricfit.metrics.sweep import checked, column
+from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc, checked, column
 from metricfit.stats.resampling import Floats, Integers, Table
 from metricfit.stats.statistics import (
     AtBest,
@@ -25,15 +25,13 @@ from metricfit.stats.statistics import (
     OfResample,
     Statistic,
     UnderCurve,
-    area_under_roc,
-    average_precision,
 )
 
 Array = Any
 OfScores = Callable[..., float]
 AREAS: dict[str, tuple[OfScores, Callable[[Tensor, Tensor], Tensor]]] = {
     "auroc": (curves.auroc, area_under_roc),
-    "average_precision": (curves.average_precision, average_precision),
+    "average_precision": (curves.average_precision, area_under_precision_recall),
 }
 
 

@@ -116,17 +116,6 @@ class UnderCurve:
         return Drawn(self._area(counts.tp.squeeze(-1), counts.fp.squeeze(-1)).numpy())
 
 
-def area_under_roc(tp: Tensor, fp: Tensor) -> Tensor:
-    """Compute ``curves.auroc`` from counts ``(r, thresholds)``."""
-    return torch.trapezoid(tp, fp) / (tp[:, -1] * fp[:, -1])
-
-
-def average_precision(tp: Tensor, fp: Tensor) -> Tensor:
-    """Compute ``curves.average_precision`` from counts ``(r, thresholds)``; a step without gain adds nothing."""
-    gain, predicted = tp.diff(dim=1), (tp + fp)[:, 1:]
-    return (gain * tp[:, 1:] / predicted.masked_fill(predicted == 0, 1.0)).sum(1) / tp[:, -1]
-
-
 class OfResample:
     """A user-defined function of the scores and targets of a resample.
 

@@ -8,11 +8,11 @@ and for upstream gradients g the gradient with respect to a logit is
 
     w [ y (g_tp - g_fn) + (1-y) (g_fp - g_tn) ] step'(p) p (1-p).
 
-One slope serves all four counts and is taken from both tails, where autograd would send each count back through
-its own saturated half. What is saved is the input, as for BCEWithLogitsLoss.
+The four counts share one slope, which is computed from both tails; autograd would differentiate each count through its
+own saturated half. Only the input is saved for the backward pass, as in BCEWithLogitsLoss.
 
-Everything here works on tensors ``(..., n)`` and sums over the last axis; counts come back stacked, ``(4, ...)``, in
-the order tp, fp, fn, tn.
+All functions take tensors ``(..., n)`` and sum over the last axis. Counts are stacked, ``(4, ...)``, in the order tp,
+fp, fn, tn.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ import torch
 from torch import Tensor
 
 from metricfit.core import step_formulas
-from metricfit.core.kernels import binary_cpu as cpu_kernel
-from metricfit.core.kernels import binary_triton as triton_kernel
+from metricfit.core.kernels import binary_cpu, binary_triton
 from metricfit.core.numerics import has_storage, is_positive, leading, tails
 from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
 from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 
 
 def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, threshold: Threshold) -> Tensor:
-    """Soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape and type.
+    """Return soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape and type.
 
-    Shortcuts are taken for the exact classes of ``metricfit.steps``. A subclass, or an instance with hooks, may compute
-    something else, so it is called.
+    The closed forms are used only for the exact classes of ``metricfit.steps``. A subclass, or an instance with hooks,
+    may compute something else, so it is called.
     """
     if is_unchanged(step, Annealed):  # counts are linear in the step
         start = soft_counts(logits, target, weight, step.start, threshold)
@@ -46,10 +45,11 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     if isinstance(threshold, Tensor) and _is_number(threshold):
         threshold = float(threshold)
     closed = closed_form(step)
-    given_gradients = target.requires_grad or (weight is not None and weight.requires_grad)
-    plain = isinstance(threshold, Tensor) or given_gradients
-    # A compiler fuses plain operations as well as we can, and under compile(vmap) a Function would silently lose its
-    # backward (https://github.com/pytorch/pytorch/issues/193279).
+    # The kernels differentiate with respect to the logits only.
+    other_gradients = target.requires_grad or (weight is not None and weight.requires_grad)
+    plain = isinstance(threshold, Tensor) or other_gradients
+    # A compiler fuses plain operations as well as the kernels do, and under compile(vmap) a Function would silently
+    # lose its backward (https://github.com/pytorch/pytorch/issues/193279).
     if closed is None or plain or torch.compiler.is_compiling():
         return _sum_masses(*masses(logits, step, threshold), target, weight)
     counts: Tensor = _SoftCounts.apply(logits, target, weight, closed.kind, closed.number, threshold)  # type: ignore
@@ -57,14 +57,14 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
 
 
 def _is_number(threshold: Tensor) -> bool:
-    """Whether a tensor is as good as a number: a constant that can be read without waiting for a device."""
+    """Return whether a tensor can be used as a number: a constant that can be read without waiting for a device."""
     if threshold.dim() or threshold.requires_grad or threshold.device.type != "cpu":
         return False
     return not torch.compiler.is_compiling() and has_storage(threshold)
 
 
 def masses(logits: Tensor, step: Step, threshold: Threshold) -> tuple[Tensor, Tensor]:
-    """The soft decision of each logit and its complement, in plain differentiable operations."""
+    """Return the soft decision of each logit and its complement, in plain differentiable operations."""
     if is_unchanged(step, Annealed):
         start, end = (masses(logits, part, threshold) for part in (step.start, step.end))
         progress = step.a.to(logits.dtype)
@@ -81,7 +81,7 @@ def _closed_masses(p: Tensor, q: Tensor, threshold: Threshold, kind: str, number
 
 
 def hard_counts(logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold) -> Tensor:
-    """Counts of the decisions ``sigmoid(logits) >= threshold``, stacked ``(4, ...)``; no gradient."""
+    """Return the counts ``(4, ...)`` of the decisions ``sigmoid(logits) >= threshold``; they have no gradient."""
     positive = is_positive(logits, threshold).to(target.dtype)
     return _sum_masses(positive, 1 - positive, target, weight)
 
@@ -101,19 +101,19 @@ def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor
 
 
 def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
-    """``w step'(p) p (1-p)``, the gradient of the weighted step with respect to the logits."""
+    """Return ``w step'(p) p (1-p)``, the gradient of the weighted step with respect to the logits."""
     p, q = tails(logits)
     slope = SLOPE[kind](p, q, *both_ends(threshold, p.dtype), number) * p * q
     return slope if weight is None else slope * weight
 
 
 def _kernel(logits: Tensor) -> Any:
-    """The module with the kernel for these logits, or None."""
-    return next((kernel for kernel in (cpu_kernel, triton_kernel) if kernel.handles(logits)), None)
+    """Return the module with the kernel for these logits, or None."""
+    return next((kernel for kernel in (binary_cpu, binary_triton) if kernel.handles(logits)), None)
 
 
 class _SoftCounts(torch.autograd.Function):
-    """The kernel's autograd face: blocks on the CPU, Triton on a GPU, plain operations elsewhere."""
+    """The autograd function of the closed forms: blocks on the CPU, Triton on a GPU, otherwise plain operations."""
 
     @staticmethod
     def forward(
@@ -140,16 +140,16 @@ class _SoftCounts(torch.autograd.Function):
         of_negative = (grad[1] - grad[3]).unsqueeze(-1)
         settings = ctx.kind, ctx.number, ctx.threshold
         # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
-        # vmapped: only plain operations may see it then.
+        # vmapped. Both need plain operations.
         if torch.is_grad_enabled() or not has_storage(grad) or not _kernel(logits):
             slope = _slope_mass(logits, weight, *settings)
-            given = torch.lerp(of_negative, of_positive, target) * slope  # lerp is exact at both ends
+            of_logits = torch.lerp(of_negative, of_positive, target) * slope  # lerp is exact at both ends
         else:
-            given = _kernel(logits).gradient(logits, target, weight, of_positive, of_negative, *settings)
-        return given, None, None, None, None, None
+            of_logits = _kernel(logits).gradient(logits, target, weight, of_positive, of_negative, *settings)
+        return of_logits, None, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        """A vmapped axis becomes a leading one: the kernel sums over the last axis whatever stands before it."""
-        tensors = [leading(given, dim, info.batch_size) for given, dim in zip(inputs[:3], in_dims[:3], strict=True)]
+        """Make the vmapped axis a leading one, because the kernels sum over the last axis of any number of axes."""
+        tensors = [leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs[:3], in_dims[:3], strict=True)]
         return _SoftCounts.apply(*tensors, *inputs[3:]), 1  # type: ignore[no-untyped-call]

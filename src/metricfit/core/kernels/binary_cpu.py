@@ -1,8 +1,8 @@
-"""Binary soft counts on the CPU in blocks: O(n) time, a few blocks of scratch whatever n is.
+"""Binary soft counts on the CPU in blocks: O(n) time, and scratch memory of a few blocks for any n.
 
-Plain operations stream some twenty arrays of length n through memory; here a block's intermediates stay in the
-cache, written in place into scratch. The formulas are those of ``step_formulas``, to which the tests compare them. A
-block of 2**19 is long enough for torch to split it over threads and short enough to be cached.
+Plain operations move about twenty arrays of length n through memory. Here the intermediate results of a block are
+written in place into scratch memory and stay in the cache. The formulas are those of ``step_formulas``, and tests
+compare the two. A block of 2**19 is long enough for torch to split it over threads and short enough for the cache.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from metricfit.core.step_formulas import both_ends, linear_pieces
 from metricfit.errors import InvalidValueError
 
 BLOCK = 2**19
-LONG = 2**12  # rows shorter than this are better done all at once in plain operations
+LONG = 2**12  # rows shorter than this are faster in plain operations, all at once
 
 
 def handles(logits: Tensor) -> bool:
-    """Whether these logits are what the kernel was written for: dense rows on the CPU, one or a few long ones."""
+    """Return whether the kernel is for these logits: contiguous on the CPU, one row or long rows."""
     n = logits.shape[-1]
     return (
         logits.device.type == "cpu"
@@ -32,7 +32,7 @@ def handles(logits: Tensor) -> bool:
 
 
 def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
-    """Soft counts ``(4, ...)`` of logits ``(..., n)``; block sums are added in float64."""
+    """Return soft counts ``(4, ...)`` of logits ``(..., n)``; the sums of blocks are added in float64."""
     n = logits.shape[-1]
     rows = math.prod(logits.shape[:-1])
     x, y = logits.reshape(rows, n), target.reshape(rows, n)
@@ -41,8 +41,8 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
     total = torch.zeros(4, len(x), dtype=torch.float64)
     for row in range(len(x)):
         for block in _blocks(x.shape[1]):
-            of_block = y[row, block], None if w is None else w[row, block]
-            total[:, row] += _block_counts(x[row, block], *of_block, kind, number, threshold, scratch)
+            labels, weights = y[row, block], None if w is None else w[row, block]
+            total[:, row] += _block_counts(x[row, block], labels, weights, kind, number, threshold, scratch)
     return total.to(logits.dtype).reshape(4, *logits.shape[:-1])
 
 
@@ -55,7 +55,7 @@ def _block_counts(
     for amount in (mass, rest):
         if w is not None:
             amount.mul_(w)
-        sums.append(torch.mul(y, amount, out=spare).sum())  # of positives; what is left of the amount is of negatives
+        sums.append(torch.mul(y, amount, out=spare).sum())  # positives; the rest of the amount belongs to negatives
         sums.append(amount.sub_(spare).sum())
     tp, fp, fn, tn = sums
     return torch.stack([tp, fp, fn, tn])
@@ -71,7 +71,7 @@ def gradient(
     number: float,
     threshold: float,
 ) -> Tensor:
-    """The gradient with respect to the logits, given that of a positive's and a negative's mass in each row."""
+    """Return the gradient of the logits, from the gradients of a positive's and a negative's mass in each row."""
     result = torch.empty_like(logits)
     n = logits.shape[-1]
     rows = math.prod(logits.shape[:-1])
@@ -81,17 +81,19 @@ def gradient(
     scratch = logits.new_empty(3, min(BLOCK, n))
     for row in range(rows):
         for block in _blocks(n):
-            here = out[row, block]
-            p, q, spare = scratch[:, : len(here)].unbind()
+            slope = out[row, block]
+            p, q, spare = scratch[:, : len(slope)].unbind()
             _exact_tails(x[row, block], p, q)
-            _slope(p, q, threshold, kind, number, here, spare)
-            here.mul_(p).mul_(q)
+            _slope(p, q, threshold, kind, number, slope, spare)
+            slope.mul_(p).mul_(q)
             if_positive, if_negative = coefficients[row]
             torch.mul(y[row, block], if_positive, out=p)
-            p.sub_(torch.sub(y[row, block], 1, out=spare), alpha=if_negative)  # y a + (1 - y) b, exact for y of 0 and 1
-            here.mul_(p)
+            p.sub_(
+                torch.sub(y[row, block], 1, out=spare), alpha=if_negative
+            )  # y a + (1 - y) b, exact for y = 0 and y = 1
+            slope.mul_(p)
             if w is not None:
-                here.mul_(w[row, block])
+                slope.mul_(w[row, block])
     return result
 
 
@@ -100,7 +102,7 @@ def _blocks(n: int) -> Iterator[slice]:
 
 
 def _exact_tails(x: Tensor, p: Tensor, q: Tensor) -> None:
-    """``numerics.tails``: the gradient is proportional to q, however small."""
+    """Write ``numerics.tails`` into ``p`` and ``q``. The gradient is proportional to q, so a small q must be exact."""
     limit = 700.0 if x.dtype == torch.float64 else 80.0
     torch.clamp(x, -limit, limit, out=q).neg_().exp_()
     torch.add(q, 1, out=p).reciprocal_()
@@ -112,14 +114,14 @@ def _masses(
 ) -> None:
     """Write the soft decisions into ``mass`` and their complements into ``rest``; ``p`` and ``spare`` are scratch.
 
-    Where a complement rounds to 0 here, what is lost is below the rounding of the counts.
+    A complement may round to 0 here: the loss is below the rounding error of the counts.
     """
     if kind == "linear":
         t, u = both_ends(t, x.dtype)
         if t <= u:
             _linear(torch.sigmoid(x, out=p), t, number, mass, spare, rest)
             torch.sub(1, mass, out=rest)
-        else:  # the step is odd about its threshold; sigmoid(-x) has the digits that 1 - sigmoid(x) has lost
+        else:  # the step is odd about its threshold; sigmoid(-x) keeps digits that 1 - sigmoid(x) loses
             _linear(torch.neg(x, out=p).sigmoid_(), u, number, rest, spare, mass)
             torch.sub(1, rest, out=mass)
         return
@@ -141,13 +143,13 @@ def _masses(
 
 
 def _linear(p: Tensor, t: float, delta: float, out: Tensor, spare: Tensor, other: Tensor) -> None:
-    """Write the value of Linear at a threshold of at most 1/2 into ``out``, which then lies in [0, 1].
+    """Write the value of Linear, in [0, 1], at a threshold of at most 1/2 into ``out``.
 
-    Nothing cancels: the middle line is used where it is of order 1, and the other two are anchored at 0 and at 1.
+    No digits cancel: the middle line is used where it is of order 1, and the other two start from 0 and from 1.
     """
     pieces = linear_pieces(t, 1 - t)
     m1, m2, m3 = pieces.slopes(delta)
-    if delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is kept between the outer two
+    if delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is clamped between the outer two
         torch.mul(p, m1, out=out)
         if m1 > 1:
             out.clamp_(max=delta)
@@ -160,7 +162,7 @@ def _linear(p: Tensor, t: float, delta: float, out: Tensor, spare: Tensor, other
 
 
 def _slope(p: Tensor, q: Tensor, t: float, kind: str, number: float, out: Tensor, spare: Tensor) -> None:
-    """Write the derivative by p into ``out``; ``spare`` is scratch."""
+    """Write the derivative with respect to p into ``out``; ``spare`` is scratch memory."""
     if kind == "linear":
         t, u = both_ends(t, p.dtype)
         near, end = (p, t) if t <= u else (q, u)
@@ -169,7 +171,7 @@ def _slope(p: Tensor, q: Tensor, t: float, kind: str, number: float, out: Tensor
         torch.gt(near, pieces.a, out=out)
         torch.add(out.new_tensor(m1), out, alpha=m2 - m1, out=out)
         torch.gt(near, end + pieces.width / 2, out=spare)
-        # Cleared before m3 is added: m2 + (m3 - m2) would cancel at thresholds near 0 and 1.
+        # Set to 0 before m3 is added, because m2 + (m3 - m2) would cancel at thresholds near 0 and 1.
         out.addcmul_(out, spare, value=-1).add_(spare, alpha=m3)
     elif kind == "sigmoid":
         torch.sub(p, t, out=out).mul_(number)

@@ -1,8 +1,8 @@
-"""Binary soft counts on a CUDA device in one pass over the input each way: O(n) time, 16 bytes of scratch a block.
+"""Binary soft counts on a CUDA device in one pass over the input: O(n) time, 16 bytes of scratch memory per block.
 
-Plain operations make some fifty passes over memory; this reads logits, target and weight once for the counts and once
-more for the gradient. The formulas are those of ``step_formulas``, to which the tests compare them.
-Triton comes with torch's CUDA builds; without it, or on another device, the plain operations do the same work.
+Plain operations make about fifty passes over memory. These kernels read logits, target and weight once for the counts
+and once for the gradient. The formulas are those of ``step_formulas``, and tests compare the two. Triton comes with
+the CUDA builds of torch; without it, or on another device, plain operations are used.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def _available() -> bool:
 
 
 def handles(logits: Tensor) -> bool:
-    """Whether these logits are what the kernel was written for: float32 rows on a CUDA device."""
+    """Return whether the kernel is for these logits: float32 rows on a CUDA device."""
     return (
         logits.device.type == "cuda"
         and logits.dtype == torch.float32
         and 0 < logits.numel() < 2**31
-        and logits.numel() // logits.shape[-1] < 2**16  # rows are the grid's second axis
+        and logits.numel() // logits.shape[-1] < 2**16  # rows are the second axis of the grid
         and torch.version.cuda is not None
         and _available()
     )
 
 
 def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
-    """Soft counts ``(4, ...)`` of logits ``(..., n)``; block sums are added in float64."""
+    """Return soft counts ``(4, ...)`` of logits ``(..., n)``; the sums of blocks are added in float64."""
     from metricfit.core.kernels.triton_source import counts_kernel
 
     x, y, w = _rows(logits, target, weight)
@@ -63,7 +63,7 @@ def gradient(
     number: float,
     threshold: float,
 ) -> Tensor:
-    """The gradient with respect to the logits, given that of a positive's and a negative's mass in each row."""
+    """Return the gradient of the logits, from the gradients of a positive's and a negative's mass in each row."""
     from metricfit.core.kernels.triton_source import gradient_kernel
 
     x, y, w = _rows(logits, target, weight)
@@ -92,10 +92,10 @@ def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor
 
 
 def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
-    """Return the ten numbers that the programs need of a step, computed in float64.
+    """Return the ten constants of a step for the Triton programs, computed in float64.
 
-    Linear is evaluated from the end that the threshold is nearer to, with the pair (p, t) or (1 - p, 1 - t): its kinks
-    a and b, the reciprocals of its three pieces, its two shares and its three slopes.
+    Linear is evaluated from the nearer end, with (p, t) or (1 - p, 1 - t). Its constants are its kinks a and b, the
+    reciprocals of the lengths of its three pieces, its two shares and its three slopes.
     """
     if kind == "linear":
         near = min(both_ends(threshold, torch.float32))
@@ -109,6 +109,6 @@ def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
 def _static(kind: str, weight: Tensor | None, threshold: float) -> dict[str, Any]:
     if kind not in KINDS:
         raise InvalidValueError(f"the Triton kernel has no step of the kind {kind!r}")
-    # Only Linear is evaluated from the end that is nearer; for the others one compiled program serves all thresholds.
+    # Only Linear is evaluated from the nearer end; for the other steps one compiled program serves all thresholds.
     from_one = kind == "linear" and threshold > 0.5
     return {"KIND": KINDS[kind], "FROM_ONE": from_one, "WEIGHTED": weight is not None, "BLOCK": BLOCK}

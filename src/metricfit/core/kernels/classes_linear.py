@@ -1,10 +1,10 @@
-"""Exclusive classes with Linear at the dynamic threshold, the default, in few passes: O(samples x classes) time.
+"""Soft counts of exclusive classes with Linear at the dynamic threshold, the default: O(samples x classes) time.
 
-With a = t/2 and b = 3t/2 its mass is
-    h = m1 p + (m2 - m1) relu(p - a) + (m3 - m2) relu(p - b),
-where p > b is possible for the largest probability alone, since the second is at most t. That term is handled for one
-entry a sample; the others enter only through sums, so that neither h nor h/s is ever written out. The terms do not
-cancel here: no probability exceeds 2t at the dynamic threshold, so each of them is of order 1.
+With a = t/2 and b = 3t/2 the mass is
+    h = m1 p + (m2 - m1) relu(p - a) + (m3 - m2) relu(p - b).
+Only the largest probability can exceed b, because the second largest is at most t. The last term is therefore computed
+for one class per sample. The other terms enter only through sums, so that neither h nor h/s is stored. The terms do not
+cancel: at the dynamic threshold no probability exceeds 2t, so each term is of order 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from metricfit.core.step_formulas import linear_pieces
 
 
 class _Linear(NamedTuple):
-    """What both passes need: p, relu(p - a) and, one a sample, the pieces, the last term and s."""
+    """What forward and backward need: p, relu(p - a) and, per sample, the slopes, the last term and s (``total``)."""
 
     p: Tensor
     above: Tensor
@@ -35,7 +35,7 @@ class _Linear(NamedTuple):
     total: Tensor
 
     def mass_at(self, classes: Tensor, axis: int) -> Tensor:
-        """h of one class a sample."""
+        """Return h of one class per sample."""
         first_terms = self.m1 * self.p.gather(axis, classes) + (self.m2 - self.m1) * self.above.gather(axis, classes)
         return first_terms + (classes == self.largest).to(self.p.dtype) * self.last_term
 
@@ -56,15 +56,15 @@ def _linear(x: Tensor, top: Tensor | None, delta: float, axis: int) -> tuple[_Li
 
 
 def counts(x: Tensor, y: Tensor, w: Tensor | None, delta: float, layout: Layout) -> tuple[Tensor, Tensor]:
-    """The counts, stacked, and the classes of each sample's two largest probabilities for the backward pass."""
+    """Return the stacked counts, and the classes of each sample's two largest probabilities for the backward pass."""
     axis, over = layout
     soft, top = _linear(x, None, delta, axis)
     true = y.unsqueeze(axis)
     scale = soft.total.reciprocal() if w is None else w.unsqueeze(axis) / soft.total
     hit = torch.minimum(soft.mass_at(true, axis), soft.total)  # the sum of the masses can round below one of them
     missed, hit = (soft.total - hit) * scale, hit * scale
-    lead = tuple(size for at, size in enumerate(x.shape, -x.dim()) if at != axis and at not in over)
-    flat = (*lead, math.prod(x.shape[at] for at in over))
+    lead = tuple(size for number, size in enumerate(x.shape, -x.dim()) if number != axis and number not in over)
+    flat = (*lead, math.prod(x.shape[number] for number in over))
 
     def per_class(classes: Tensor, amount: Tensor) -> Tensor:
         empty = x.new_zeros(*lead, x.shape[axis])
@@ -72,29 +72,30 @@ def counts(x: Tensor, y: Tensor, w: Tensor | None, delta: float, layout: Layout)
 
     tp, fn = per_class(true, hit), per_class(true, missed)
     present = torch.ones_like(hit) if w is None else w.unsqueeze(axis)
-    for given in (soft.p, soft.above):  # of the other classes alone, rather than of all less the hits
-        given.scatter_(axis, true, 0.0)
+    for terms in (soft.p, soft.above):  # sums over the other classes only: a difference of sums would cancel
+        terms.scatter_(axis, true, 0.0)
     beyond = scale * soft.last_term * (soft.largest != true).to(x.dtype)
-    fp = _over_samples(soft.p, scale * soft.m1, layout) + per_class(soft.largest, beyond)
-    fp = (fp + _over_samples(soft.above, scale * (soft.m2 - soft.m1), layout)).clamp(min=0)
+    fp = _sum_over_samples(soft.p, scale * soft.m1, layout) + per_class(soft.largest, beyond)
+    fp = (fp + _sum_over_samples(soft.above, scale * (soft.m2 - soft.m1), layout)).clamp(min=0)
     positives = per_class(true, present)
     tn = (positives.sum(-1, keepdim=True) - positives - fp).clamp(min=0)
     return torch.stack([tp, fp, fn, tn]), top
 
 
 def gradient(x: Tensor, y: Tensor, w: Tensor | None, top: Tensor, grad: Tensor, delta: float, layout: Layout) -> Tensor:
-    """The logits' gradient, from r, the masses' gradient, written over the latter.
+    """Return the gradient with respect to the logits; it is written over r, the gradient with respect to the masses.
 
-    Up to b the step is a function of p/t, so its derivative by t is -slope p/t, and what the softmax's backward takes
-    off, sum_j p_j dL/dp_j, is sum_j slope_j p_j r_j + t dL/dt = 0: all that is taken off comes from a probability
-    above b.
+    Up to b the step is a function of p/t, so its derivative with respect to t is -slope p/t. The backward pass of the
+    softmax subtracts sum_j p_j dL/dp_j = sum_j slope_j p_j r_j + t dL/dt, which is 0 if no probability is above b.
     """
     axis = layout.class_axis
     soft, _ = _linear(x, top, delta, axis)
     p, true = soft.p, y.unsqueeze(axis)
     of_other = grad[1] - grad[3]
     more_if_true = (grad[0] - grad[2] - of_other).expand(x.shape).gather(axis, true)
-    mean = soft.m1 * _over_classes(p, of_other, axis) + (soft.m2 - soft.m1) * _over_classes(soft.above, of_other, axis)
+    mean = soft.m1 * _sum_over_classes(p, of_other, axis) + (soft.m2 - soft.m1) * _sum_over_classes(
+        soft.above, of_other, axis
+    )
     mean = mean + soft.last_term * of_other.expand(x.shape).gather(axis, soft.largest)
     mean = (mean + soft.mass_at(true, axis) * more_if_true) / soft.total
     scale = soft.total.reciprocal() if w is None else w.unsqueeze(axis) / soft.total
@@ -110,22 +111,22 @@ def gradient(x: Tensor, y: Tensor, w: Tensor | None, top: Tensor, grad: Tensor, 
     return of_logits.addcmul_(p, taken_off, value=-1)
 
 
-def _over_classes(given: Tensor, by_class: Tensor, axis: int) -> Tensor:
-    """The sum over classes of ``given`` times a number a class."""
+def _sum_over_classes(terms: Tensor, by_class: Tensor, axis: int) -> Tensor:
+    """Sum ``terms`` times one number per class over the classes."""
     if axis == -1:
-        return given @ by_class.transpose(-1, -2)
-    return (given * by_class).sum(axis, keepdim=True)
+        return terms @ by_class.transpose(-1, -2)
+    return (terms * by_class).sum(axis, keepdim=True)
 
 
-def _over_samples(given: Tensor, by_sample: Tensor, layout: Layout) -> Tensor:
-    """The sum over samples of ``given`` times a number a sample."""
+def _sum_over_samples(terms: Tensor, by_sample: Tensor, layout: Layout) -> Tensor:
+    """Sum ``terms`` times one number per sample over the samples."""
     if layout.class_axis == -1:
-        return (by_sample.transpose(-1, -2) @ given).squeeze(-2)
-    return (given * by_sample).sum(layout.sample_axes)
+        return (by_sample.transpose(-1, -2) @ terms).squeeze(-2)
+    return (terms * by_sample).sum(layout.sample_axes)
 
 
 def top_two(p: Tensor, axis: int) -> Tensor:
-    """The classes of the two largest probabilities. A GPU and a compiler do two maxima faster than one topk of 2."""
+    """Return the classes of the two largest probabilities; on a GPU and compiled, two maxima are faster than a topk."""
     if p.device.type == "cpu" and not torch.compiler.is_compiling():
         return p.topk(2, dim=axis).indices
     first = p.detach().argmax(axis, keepdim=True)

@@ -1,4 +1,4 @@
-"""The Triton programs behind ``triton_kernel``; imported only where there is a CUDA device."""
+"""The Triton programs of ``binary_triton``; imported only if there is a CUDA device."""
 # mypy: ignore-errors
 # ruff: noqa: SIM108
 
@@ -25,9 +25,9 @@ def _raised_cosine(v):
 
 @triton.jit
 def _linear(p, q, a, over_a, over_width, over_c, delta, between):
-    """The step at a threshold of at most 1/2 and its complement: three ramps, none of them negative.
+    """Return the step at a threshold of at most 1/2 and its complement: sums of three ramps, none of them negative.
 
-    ``over_a``, ``over_width`` and ``over_c`` are reciprocals of the pieces' lengths.
+    ``over_a``, ``over_width`` and ``over_c`` are the reciprocals of the lengths of the pieces.
     """
     lower = tl.minimum(p * over_a, 1.0)
     middle = tl.minimum(tl.maximum((p - a) * over_width, 0.0), 1.0)
@@ -39,7 +39,7 @@ def _linear(p, q, a, over_a, over_width, over_c, delta, between):
 
 @triton.jit
 def _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND: tl.constexpr, FROM_ONE: tl.constexpr):
-    """The soft decision and its complement."""
+    """Return the soft decision and its complement."""
     if KIND == 0:
         if FROM_ONE:
             rest, mass = _linear(q, p, c0, c2, c3, c4, c5, c6)
@@ -60,7 +60,7 @@ def _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND: tl.constexpr, FROM_ONE: tl.c
 
 @triton.jit
 def _slope(p, q, c0, c1, c7, c8, c9, KIND: tl.constexpr, FROM_ONE: tl.constexpr):
-    """The derivative of the step by p; for Linear it is one of its three slopes, never a sum of their differences."""
+    """Return the derivative of the step by p; for Linear it is one of its three slopes, so that nothing cancels."""
     if KIND == 0:
         if FROM_ONE:
             near = q
@@ -83,28 +83,28 @@ def counts_kernel(
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
     KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One program a block and row: four partial sums into Partial[4, rows, blocks]."""
+    """Write four partial sums into Partial[4, rows, blocks]; one program per block and row."""
     block, row = tl.program_id(0), tl.program_id(1)
     blocks, rows = tl.num_programs(0), tl.num_programs(1)
-    at = block * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    at = at + row.to(tl.int64) * n
-    x = tl.load(X + at, mask=inside, other=0.0)
-    y = tl.load(Y + at, mask=inside, other=0.0)
+    offsets = block * BLOCK + tl.arange(0, BLOCK)
+    inside = offsets < n
+    offsets = offsets + row.to(tl.int64) * n
+    x = tl.load(X + offsets, mask=inside, other=0.0)
+    y = tl.load(Y + offsets, mask=inside, other=0.0)
     if WEIGHTED:
-        w = tl.load(W + at, mask=inside, other=0.0)
+        w = tl.load(W + offsets, mask=inside, other=0.0)
     else:
         w = tl.where(inside, 1.0, 0.0)
     positive = w * y
     negative = w * (1.0 - y)
     p, q = _tails(x)
     mass, rest = _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND, FROM_ONE)
-    to = Partial + row * blocks + block
+    output = Partial + row * blocks + block
     stride = rows * blocks
-    tl.store(to, tl.sum(positive * mass))
-    tl.store(to + stride, tl.sum(negative * mass))
-    tl.store(to + 2 * stride, tl.sum(positive * rest))
-    tl.store(to + 3 * stride, tl.sum(negative * rest))
+    tl.store(output, tl.sum(positive * mass))
+    tl.store(output + stride, tl.sum(negative * mass))
+    tl.store(output + 2 * stride, tl.sum(positive * rest))
+    tl.store(output + 3 * stride, tl.sum(negative * rest))
 
 
 @triton.jit
@@ -113,18 +113,18 @@ def gradient_kernel(
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
     KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One program a block and row: the gradient of each logit of it."""
+    """Write the gradient of each logit; one program per block and row."""
     block, row = tl.program_id(0), tl.program_id(1)
-    at = block * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    at = at + row.to(tl.int64) * n
-    x = tl.load(X + at, mask=inside, other=0.0)
-    y = tl.load(Y + at, mask=inside, other=0.0)
+    offsets = block * BLOCK + tl.arange(0, BLOCK)
+    inside = offsets < n
+    offsets = offsets + row.to(tl.int64) * n
+    x = tl.load(X + offsets, mask=inside, other=0.0)
+    y = tl.load(Y + offsets, mask=inside, other=0.0)
     of_positive = tl.load(Coefficients + row)
     of_negative = tl.load(Coefficients + rows + row)
     p, q = _tails(x)
-    # The slope times p q first: both factors can be extreme, their product is not.
+    # The slope times p q comes first: both factors can be extreme, but their product is not.
     grad = (y * of_positive + (1.0 - y) * of_negative) * (_slope(p, q, c0, c1, c7, c8, c9, KIND, FROM_ONE) * p * q)
     if WEIGHTED:
-        grad = grad * tl.load(W + at, mask=inside, other=0.0)
-    tl.store(Result + at, grad, mask=inside)
+        grad = grad * tl.load(W + offsets, mask=inside, other=0.0)
+    tl.store(Result + offsets, grad, mask=inside)

@@ -98,7 +98,7 @@ class AdversarialLoss(ColumnLoss):
         self.one_class: float | None = None if one_class is None else float(one_class)
         self.tol: float = float(tol)
         self._tables: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        self._tables_of(TRIAL)
+        self._make_tables(TRIAL)
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Compute the value of the game of the batch.
@@ -157,7 +157,7 @@ class AdversarialLoss(ColumnLoss):
             raise InvalidValueError(
                 "AdversarialLoss needs labels 0 or 1, got fractions; for soft labels take MetricLoss"
             )
-        (slope, offset), *rules = self._tables_of(len(x))
+        (slope, offset), *rules = self._make_tables(len(x))
         binding = [
             (side * rule_slope[:, int(y.sum())], side * (rule_offset[:, int(y.sum())] - rule.bound))
             for rule, (rule_slope, rule_offset) in zip(self.subject_to, rules, strict=True)
@@ -170,7 +170,7 @@ class AdversarialLoss(ColumnLoss):
         answer = solve(Game(x, y, slope, offset, rule_slope, rule_offset), self.tol)
         return answer.marginal.to(logits), answer.loss.to(logits)
 
-    def _tables_of(self, n: int) -> list[tuple[Tensor, Tensor]]:
+    def _make_tables(self, n: int) -> list[tuple[Tensor, Tensor]]:
         """Return slope and offset of the loss, then of the metric of each requirement, for batches of n samples."""
         if n not in self._tables:
             slope, offset = affine_in_tp(self.metric, n)
