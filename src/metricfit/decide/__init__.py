@@ -1,10 +1,38 @@
 """From scores to decisions: what happens between the scores of a model and the actions that follow from them.
 
+- ``best``: ``best_decision``, from held-out logits and labels to a decision.
 - ``calibration``: logits to calibrated logits, a temperature and a bias fitted on held-out rows.
+- ``rules``: the threshold of two classes, by expected counts (plug-in) or by labels (empirical), under requirements.
+- ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``offset_search`` finds them.
+- ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
+- ``decisions``: the decision itself, with bootstrap intervals and requirements.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
 - ``label_thresholds``: the best thresholds of several labels.
-- ``offsets``: the best offsets of several classes, added to the logits before the argmax.
-- ``decisions``: the decision of a fitted classifier, with bootstrap intervals and requirements.
 
 Tune decisions on data that the model was not trained on.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from metricfit._extras import explain_missing
+
+if TYPE_CHECKING:
+    from metricfit.decide.best import best_decision
+    from metricfit.decide.decisions import Decision
+
+#: Loaded when first used, because the bootstrap needs scipy, and ``best_offsets`` needs torch alone.
+_LATER = {"Decision": "metricfit.decide.decisions", "best_decision": "metricfit.decide.best"}
+
+__all__ = ["Decision", "best_decision"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with explain_missing(f"metricfit.decide.{name}", ("numpy", "scipy"), "metricfit[stats]"):
+        return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

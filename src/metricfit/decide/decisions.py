@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,18 +12,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.offsets import best_offsets
-from metricfit.metrics.curves import best_or_nearest
+from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.offset_search import OffsetProblem, improve_offsets, search_offsets
+from metricfit.decide.optimism import FEWEST, corrected_value
+from metricfit.decide.rules import Rule, check_rule, choose_threshold
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError, RequirementValue, what_is_reachable
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.metrics.sweep import sweep
 from metricfit.stats import bootstrap
+from metricfit.stats.percentiles import compute_interval
 
 #: Total number of scores that the bootstrap draws, which limits its time to some seconds.
 SCORES_DRAWN = 20_000_000
+#: Total number of logits of several classes that the resamples choose offsets on, and the most resamples.
+LOGITS_CHOSEN_ON, MOST_OF_OFFSETS = 200_000, 40
+#: Maximum number of rounds of the search for offsets.
+ROUNDS = 10
+
+#: Fits ensemble and calibration again with one weight per row, and returns the calibrated logits of all rows.
+Refit = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,7 @@ class Decision:
     """How calibrated logits become decisions, and how good these are on held-out rows.
 
     Attributes:
-        value: The value of the metric on the held-out rows.
+        value: The value of the metric on the held-out rows, on which the decision was chosen.
         threshold: The threshold of calibrated logits, for two classes.
         interval: The bootstrap interval of the threshold; None for several classes.
         value_interval: The bootstrap interval of the value.
@@ -40,6 +50,8 @@ class Decision:
         requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
         not_reachable: None if the threshold meets the requirements; otherwise what is reachable. The threshold is then
             the one with the smallest violation.
+        corrected_value: An estimate of the value on new rows (``decide.optimism``).
+        corrected_interval: The bootstrap interval of the corrected value.
     """
 
     value: float
@@ -49,12 +61,14 @@ class Decision:
     offsets: Tensor | None = None
     requirements: Mapping[str, RequirementValue] = field(default_factory=dict)
     not_reachable: str | None = None
+    corrected_value: float | None = None
+    corrected_interval: tuple[float, float] | None = None
 
     def margins(self, logits: Tensor) -> Tensor:
         """Shift calibrated logits so that the decision is at 0 (two classes) or the largest wins (several).
 
         Args:
-            logits: Calibrated logits ``(n, 1)`` or ``(n, c)``.
+            logits: Calibrated logits ``(n, 1)`` (or ``(n,)``) or ``(n, c)``.
 
         Returns:
             Shifted logits, ``(n,)`` for two classes and ``(n, c)`` for several.
@@ -62,7 +76,16 @@ class Decision:
         if self.offsets is not None:
             return logits + self.offsets
         assert self.threshold is not None
-        return logits.squeeze(1) - self.threshold
+        return logits.reshape(-1) - self.threshold
+
+    def decide(self, logits: Tensor) -> Tensor:
+        """Return the class number of each row, 0 or 1 for two classes.
+
+        Args:
+            logits: Calibrated logits, as in ``margins``.
+        """
+        margins = self.margins(logits)
+        return (margins >= 0).long() if self.offsets is None else margins.argmax(1)
 
 
 @dataclass(frozen=True)
@@ -131,14 +154,18 @@ def logit_shift(change: Tensor) -> Tensor:
 
 
 def choose_decision(
-    held_out: HeldOut, metric: Metric, *, subject_to: Sequence[Requirement], average: ScalarAverage, seed: int
+    held_out: HeldOut,
+    metric: Metric,
+    *,
+    subject_to: Sequence[Requirement],
+    average: ScalarAverage,
+    seed: int,
+    rule: Rule = "empirical",
+    refit: Refit | None = None,
 ) -> Decision:
-    """Choose the decision with the best value of a metric on held-out rows, under requirements if there are any.
+    """Choose the decision for a metric on held-out rows, under requirements if there are any.
 
     If no threshold meets the requirements, the one with the smallest violation is chosen, and the decision says so.
-
-    Of all thresholds with the same decisions the middle one is chosen. ``best_threshold`` returns the lowest score of
-    the rows decided as positive; if the classes are well separated, it is far above the highest score of the others.
 
     Args:
         held_out: Calibrated logits of held-out rows.
@@ -146,17 +173,51 @@ def choose_decision(
         subject_to: Requirements, for two classes.
         average: The average over several classes.
         seed: The seed of the bootstrap.
+        rule: "plugin" for the best expected value, "empirical" for the best value on the labels, or "auto"
+            (``decide.rules``).
+        refit: What was fitted to the same rows before the decision, for the corrected value: given one weight per row,
+            fit it again and return the calibrated logits of all rows. By default the logits are calibrated again for
+            the plug-in rule, and left as they are for the empirical rule.
 
     Returns:
         The decision.
+
+    Raises:
+        InvalidValueError: There is no such rule, or requirements are given for several classes.
     """
-    y, weight = held_out.y, held_out.weight
-    if held_out.logits.shape[1] > 1:
-        best = best_offsets(held_out.logits, y, metric, average=average, weight=weight)
-        return Decision(best.value, offsets=best.offsets.double())
-    scores, requirements = held_out.logits.squeeze(1), list(subject_to)
-    chosen = best_or_nearest(sweep(scores, y, weight), metric, requirements)
-    middle = _middle(scores, chosen.threshold)
+    kind = check_rule(rule)
+    if refit is None:
+        refit = partial(_calibrate_again, held_out) if kind == "plugin" else partial(_keep, held_out)
+    if held_out.logits.shape[1] == 1:
+        return _choose_threshold(held_out, metric, list(subject_to), seed, kind, refit)
+    if subject_to:
+        raise InvalidValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
+    return _choose_offsets(held_out, metric, average, seed, kind, refit)
+
+
+def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:
+    return fit_calibration(held_out.logits, held_out.y, weight)(held_out.logits)
+
+
+def _keep(held_out: HeldOut, weight: Tensor) -> Tensor:
+    return held_out.logits
+
+
+def _choose_threshold(
+    held_out: HeldOut, metric: Metric, requirements: list[Requirement], seed: int, rule: Rule, refit: Refit
+) -> Decision:
+    scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
+    chosen = choose_threshold(scores, y, weight, metric, requirements, rule=rule)
+    falling = scores.sort(descending=True).values.numpy()
+    thresholds: list[float] = []
+
+    def fit_decision(weight: Tensor) -> Tensor:
+        logits = refit(weight).squeeze(1)
+        decided = logits >= choose_threshold(logits, y, weight, metric, requirements, rule=rule).threshold
+        thresholds.append(_threshold_of_share(falling, int(decided.sum())))
+        return decided.long()
+
+    corrected = corrected_value(fit_decision, y, metric, weight=weight, groups=held_out.groups, seed=seed)
     resample = partial(
         bootstrap,
         scores.numpy(),
@@ -167,35 +228,76 @@ def choose_decision(
         resamples=int(np.clip(SCORES_DRAWN // len(y), 100, 1000)),
         seed=seed,
     )
-    interval = drawn = None
-    if chosen.feasible:
+    interval: tuple[float, float] | None = None
+    drawn = None
+    if chosen.feasible and rule == "empirical":
         with suppress(InfeasibleError):  # the rows meet the requirements, but none of the resamples does
             drawn = resample(subject_to=requirements)
-    if drawn is not None and drawn.threshold_interval is not None:
-        low, high = drawn.threshold_interval
-        interval = min(low, middle), max(high, middle)  # the ends are scores, but the threshold lies between two scores
-    else:
-        drawn = resample(threshold=middle)
+            interval = drawn.threshold_interval
+    elif chosen.feasible:
+        interval = compute_interval(np.array(thresholds[1:]), None, 0.95)
+    drawn = drawn or resample(threshold=chosen.threshold)
+    if interval is not None:  # the ends may be scores, but the threshold lies between two scores
+        interval = min(interval[0], chosen.threshold), max(interval[1], chosen.threshold)
     # The search uses logits, because probabilities round to 0 or 1; messages show probabilities.
-    reachable = what_is_reachable(requirements, chosen.requirements, to_probability(middle)) if requirements else None
+    at = to_probability(chosen.threshold)
     return Decision(
         chosen.value,
-        threshold=middle,
+        threshold=chosen.threshold,
         interval=interval,
         value_interval=(drawn.interval.low, drawn.interval.high),
         requirements=chosen.requirements,
-        not_reachable=None if chosen.feasible else reachable,
+        not_reachable=None if chosen.feasible else what_is_reachable(requirements, chosen.requirements, at),
+        corrected_value=corrected.value,
+        corrected_interval=corrected.interval,
     )
+
+
+def _choose_offsets(
+    held_out: HeldOut, metric: Metric, average: ScalarAverage, seed: int, rule: Rule, refit: Refit
+) -> Decision:
+    y, classes = held_out.y, held_out.logits.shape[1]
+    of_labels = one_hot(y, classes).double()
+    weight = torch.ones(len(y), dtype=torch.float64) if held_out.weight is None else held_out.weight.double()
+
+    def make_problem(logits: Tensor, weight: Tensor, kind: Rule) -> OffsetProblem:
+        return OffsetProblem(logits, of_labels if kind == "empirical" else logits.softmax(1), weight, metric, average)
+
+    logits = held_out.logits.double()
+    offsets = search_offsets(make_problem(logits, weight, rule), ROUNDS).offsets
+
+    def fit_decision(weight: Tensor) -> Tensor:
+        logits = refit(weight).double()
+        return (logits + improve_offsets(make_problem(logits, weight, rule), offsets)).argmax(1)
+
+    corrected = corrected_value(
+        fit_decision,
+        y,
+        metric,
+        classes=classes,
+        average=average,
+        weight=held_out.weight,
+        groups=held_out.groups,
+        resamples=int(np.clip(LOGITS_CHOSEN_ON // logits.numel(), FEWEST, MOST_OF_OFFSETS)),
+        seed=seed,
+    )
+    return Decision(
+        make_problem(logits, weight, "empirical").value((logits + offsets).argmax(1)),
+        offsets=offsets,
+        corrected_value=corrected.value,
+        corrected_interval=corrected.interval,
+    )
+
+
+def _threshold_of_share(falling: NDArray[np.float64], positives: int) -> float:
+    """Return a threshold of scores that this number of rows reaches, halfway between two scores."""
+    if positives == 0:
+        return float(falling[0]) + 1.0
+    if positives == len(falling):
+        return float(falling[-1]) - 1.0
+    return float(falling[positives - 1] + falling[positives]) / 2
 
 
 def to_probability(logit: float) -> float:
     """Convert a logit to a probability."""
     return float(torch.sigmoid(torch.tensor(logit, dtype=torch.float64)))
-
-
-def _middle(scores: Tensor, threshold: float) -> float:
-    """Return the middle between the threshold and the next lower score; 1 beyond the last score if there is none."""
-    lower = scores[scores < threshold]
-    if math.isinf(threshold):
-        return float(scores.max()) + 1.0
-    return (threshold + float(lower.max())) / 2 if len(lower) else threshold - 1.0

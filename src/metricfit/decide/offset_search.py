@@ -31,8 +31,8 @@ CANDIDATES_TIMES_CLASSES = 2**22
 COARSE_CANDIDATES, FINE_CANDIDATES_TIMES_CLASSES = 256, 2**16
 #: Maximum number of rows in the coarse search.
 COARSE_ROWS = 8192
-#: Number of random starts beside the plain argmax and equal class shares.
-RANDOM_STARTS = 4
+#: Number of starts: the plain argmax, equal class shares, and random offsets.
+STARTS = 6
 #: Number of starts that are followed beyond the first round, and for how many rounds.
 FOLLOWED_STARTS, FOLLOWED_ROUNDS = 3, 3
 
@@ -85,12 +85,13 @@ class OffsetProblem:
         return averaged(self.metric, counts, self.average)
 
 
-def search_offsets(problem: OffsetProblem, rounds: int, seed: int = 0) -> Found:
+def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, seed: int = 0) -> Found:
     """Find offsets that no change of a single offset improves, from the best of several starts.
 
     Args:
         problem: The rows and the metric.
         rounds: Maximum number of rounds through the classes.
+        starts: Number of starts, at least 1.
         seed: The seed of the random starts.
 
     Returns:
@@ -100,7 +101,7 @@ def search_offsets(problem: OffsetProblem, rounds: int, seed: int = 0) -> Found:
     zeros = problem.logits.new_zeros(problem.classes, dtype=dtype)
     best = Found(zeros, problem.value(problem.logits.argmax(1)))
     few_rows = problem.draw(COARSE_ROWS, seed)
-    plain, *others = (_ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in _starts(few_rows, seed))
+    plain, *others = (_ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in _starts(few_rows, starts, seed))
     others.sort(key=lambda found: -problem.sign * found.value)
     for followed in [plain, *others[: FOLLOWED_STARTS - 1]]:
         offsets = _ascend(few_rows, followed.offsets, FOLLOWED_ROUNDS, COARSE_CANDIDATES).offsets.to(dtype)
@@ -110,15 +111,20 @@ def search_offsets(problem: OffsetProblem, rounds: int, seed: int = 0) -> Found:
     return _ascend(problem, best.offsets, rounds, max(2, FINE_CANDIDATES_TIMES_CLASSES // problem.classes))
 
 
-def _starts(problem: OffsetProblem, seed: int) -> list[Tensor]:
+def _starts(problem: OffsetProblem, starts: int, seed: int) -> list[Tensor]:
     """Return offsets to start from: none, those that give the classes equal shares, and random ones."""
     prior = problem.positives / problem.n
     balanced = -prior.clamp(min=1e-6).log()
     gaps = problem.exact - problem.exact.mean(1, keepdim=True)
     generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(RANDOM_STARTS, problem.classes, generator=generator, dtype=torch.float64)
+    noise = torch.randn(max(0, starts - 2), problem.classes, generator=generator, dtype=torch.float64)
     noise = noise.to(gaps) * gaps.std(0, correction=0)
-    return [torch.zeros_like(balanced), balanced, *(noise + 0.5 * balanced)]
+    return [torch.zeros_like(balanced), balanced, *(noise + 0.5 * balanced)][:starts]
+
+
+def improve_offsets(problem: OffsetProblem, offsets: Tensor) -> Tensor:
+    """Improve offsets by two quick rounds, as for a resample of the rows on which they were found."""
+    return _ascend(problem.draw(COARSE_ROWS, 0), offsets, 2, COARSE_CANDIDATES).offsets
 
 
 def _ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int) -> Found:

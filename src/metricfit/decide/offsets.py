@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.offset_search import OffsetProblem, search_offsets
+from metricfit.decide.offset_search import STARTS, OffsetProblem, search_offsets
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.metric import Formula, Metric, get_metric
 
@@ -39,6 +39,7 @@ def best_offsets(
     average: ScalarAverage = "macro",
     weight: Tensor | None = None,
     rounds: int = 10,
+    starts: int = STARTS,
 ) -> BestOffsets:
     """Find offsets that improve a metric of the multiclass decisions ``argmax(logits + offsets)``.
 
@@ -54,6 +55,7 @@ def best_offsets(
         average: "macro", "micro" or "weighted".
         weight: One weight per sample.
         rounds: Maximum number of rounds through the classes.
+        starts: Number of starts. The search from 1 start, the plain argmax, is about four times as fast as the default.
 
     Returns:
         The offsets and the value of the metric with them.
@@ -66,8 +68,10 @@ def best_offsets(
         >>> best_offsets(logits, torch.tensor([1, 1, 0, 0]), "f1").value
         1.0
     """
+    if starts < 1:
+        raise InvalidValueError(f"the search needs at least 1 start, got starts={starts}")
     z, shares, w = _check_inputs(logits, target, weight, average)
-    found = search_offsets(OffsetProblem(z, shares, w, get_metric(metric), average), rounds)
+    found = search_offsets(OffsetProblem(z, shares, w, get_metric(metric), average), rounds, starts)
     return BestOffsets(*found)
 
 

@@ -18,7 +18,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, ratio, smallest_rounded_to
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curve_points import PrecisionRecallCurve, RocCurve
-from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, what_is_reachable
+from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, allowed_thresholds, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
@@ -264,29 +264,19 @@ def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Re
         The threshold and the results of the requirements there. Nearest is where the largest violation of a
         requirement is smallest; of equally near thresholds the best for the metric is taken.
     """
-    thresholds, counts = candidates
-    value = one_class(metric, counts)
-    better = -value if metric.minimize else value
-    allowed, feasible = torch.ones_like(better, dtype=torch.bool), True
-    if requirements:
-        violations = [one_class(requirement, counts) for requirement in requirements]
-        pairs = zip(requirements, violations, strict=True)
-        allowed = torch.stack([requirement.forgives(violation) for requirement, violation in pairs]).all(0)
-        feasible = bool(allowed.any())
-        if not feasible:
-            largest = torch.stack(violations).amax(0)
-            allowed = largest <= largest.min() + ROUNDING
-    chosen = _best_allowed(thresholds, value, better, allowed)
+    allowed, feasible = allowed_thresholds(candidates.counts, requirements)
+    chosen = best_of_allowed(candidates, metric, allowed)
     return ChosenThreshold(*chosen, feasible, judge_requirements(requirements, candidates, chosen.threshold))
 
 
-def _best_allowed(thresholds: Tensor, value: Tensor, better: Tensor, allowed: Tensor) -> BestThreshold:
-    """Return the best of the allowed thresholds; of equally good ones the largest."""
-    thresholds, value, better = thresholds[allowed], value[allowed], better[allowed]
+def best_of_allowed(candidates: Sweep, metric: Metric, allowed: Tensor) -> BestThreshold:
+    """Return the best of the allowed thresholds, whatever the requirements; of equally good ones the largest."""
+    value = one_class(metric, candidates.counts)[allowed]
+    better = -value if metric.minimize else value
     highest = better.max()
     # Equal values that were rounded differently are ties, and thresholds fall: the first is the largest.
     index = int((better >= highest - ROUNDING * highest.abs().clamp(max=LARGEST)).int().argmax())
-    return BestThreshold(float(thresholds[index]), float(value[index]))
+    return BestThreshold(float(candidates.thresholds[allowed][index]), float(value[index]))
 
 
 def _like(scores: Array, result: Tensor) -> Array:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import ROUNDING
 from metricfit.errors import MetricfitError
 from metricfit.metrics.requirements import Requirement
+from metricfit.metrics.sweep import one_class
 
 if TYPE_CHECKING:
     from metricfit.metrics.curves import BestThreshold
@@ -80,6 +86,39 @@ class InfeasibleWarning(UserWarning):
         >>> import warnings
         >>> warnings.simplefilter("error", InfeasibleWarning)  # stop instead
     """
+
+
+class Allowed(NamedTuple):
+    """Which thresholds may be chosen, and whether they meet the requirements.
+
+    Attributes:
+        thresholds: One boolean per threshold. If no threshold meets all requirements: those that come nearest.
+        feasible: Whether some threshold meets all requirements.
+    """
+
+    thresholds: Tensor
+    feasible: bool
+
+
+def allowed_thresholds(counts: Counts, requirements: Sequence[Requirement]) -> Allowed:
+    """Find the thresholds that meet all requirements, or if none does, those whose largest violation is smallest.
+
+    Args:
+        counts: The counts at each threshold, ``(m, 1)``.
+        requirements: The requirements.
+
+    Returns:
+        The thresholds that may be chosen.
+    """
+    if not requirements:
+        return Allowed(torch.ones(len(counts.tp), dtype=torch.bool, device=counts.tp.device), True)
+    violations = [one_class(requirement, counts) for requirement in requirements]
+    pairs = zip(requirements, violations, strict=True)
+    met = torch.stack([requirement.forgives(violation) for requirement, violation in pairs]).all(0)
+    if bool(met.any()):
+        return Allowed(met, True)
+    largest = torch.stack(violations).amax(0)
+    return Allowed(largest <= largest.min() + ROUNDING, False)
 
 
 def what_is_reachable(

@@ -1,0 +1,116 @@
+"""The best decision for a metric, from held-out logits and labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metricfit.core.types import ScalarAverage
+from metricfit.decide.calibration import Calibration, fit_calibration
+from metricfit.decide.decisions import Decision, choose_decision, collect_held_out
+from metricfit.decide.rules import Rule, check_rule
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.sweep import Array, column
+
+
+def best_decision(
+    logits: Array,
+    target: Array,
+    metric: str | Metric | Formula,
+    *,
+    rule: Rule = "plugin",
+    subject_to: Requirements | None = None,
+    average: ScalarAverage = "macro",
+    weight: Array | None = None,
+    groups: Any = None,
+    calibrate: bool = True,
+    seed: int = 0,
+) -> Decision:
+    """Choose how logits become decisions, for a metric: a threshold for two classes, offsets for several.
+
+    Use logits of rows that the model was not trained on. The plug-in rule calibrates them and takes the threshold, or
+    the offsets, whose expected counts have the best value; the empirical rule takes the best value on the labels. With
+    few rows of the rarest class the plug-in rule is usually better on new rows, because it does not follow the noise of
+    single labels.
+
+    Args:
+        logits: Held-out logits, ``(n,)`` or ``(n, 1)`` for two classes, ``(n, c)`` for several. For the empirical rule
+            any scores will do.
+        target: Class numbers ``(n,)``; of two classes, 1 is the positive one.
+        metric: A Metric of counts, its name or a function of Counts.
+        rule: "plugin", "empirical" or "auto", which is "plugin".
+        subject_to: Requirements such as ``"recall >= 0.9"``, for two classes. If no threshold meets them, the one with
+            the smallest violation is chosen, and ``not_reachable`` of the decision says what is reachable.
+        average: The average over several classes.
+        weight: One weight per row.
+        groups: One group per row, for rows that are not independent; the bootstrap draws whole groups.
+        calibrate: Whether to calibrate the logits for the plug-in rule. False if they are calibrated already.
+        seed: The seed of the bootstrap and of the search for offsets.
+
+    Returns:
+        The decision about logits as they were given. Its value is measured on the labels; ``corrected_value`` is an
+        estimate for new rows.
+
+    Raises:
+        InvalidValueError: The arrays do not fit each other, there is no such rule or average, or requirements are given
+            for several classes.
+        InvalidTypeError: An argument has the wrong type.
+
+    Example:
+        >>> z = torch.tensor([-3.0, -2.0, -2.0, -1.0, 0.0, 0.0, 1.0, 2.0])
+        >>> y = torch.tensor([0, 0, 0, 1, 0, 0, 1, 1])
+        >>> decision = best_decision(z, y, "f1")
+        >>> round(decision.threshold, 6), decision.decide(z).tolist()
+        (-0.5, [0, 0, 0, 0, 1, 1, 1, 1])
+    """
+    chosen, requirements = get_metric(metric), as_requirements(subject_to)
+    if average not in ("macro", "micro", "weighted"):
+        raise InvalidValueError(f"average must be 'macro', 'micro' or 'weighted', got {quote(average)}")
+    z, y, w = _check_rows(logits, target, weight)
+    calibration = None
+    if check_rule(rule) == "plugin" and calibrate:
+        calibration = fit_calibration(z, y, w)
+        z = calibration(z)
+    held_out = collect_held_out(z, y, w, None if groups is None else np.asarray(groups))
+    decision = choose_decision(held_out, chosen, subject_to=requirements, average=average, seed=seed, rule=rule)
+    return decision if calibration is None else _about_raw_logits(decision, calibration)
+
+
+def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
+    """Return the decision about logits z that makes the decisions of one about z / T + b."""
+    if decision.offsets is not None:
+        return replace(decision, offsets=calibration.temperature * (decision.offsets + calibration.bias))
+    assert decision.threshold is not None
+    bias = float(calibration.bias)
+
+    def raw(threshold: float) -> float:
+        return calibration.temperature * (threshold - bias)
+
+    ends = decision.interval
+    interval = None if ends is None else (raw(ends[0]), raw(ends[1]))
+    return replace(decision, threshold=raw(decision.threshold), interval=interval)
+
+
+def _check_rows(logits: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return logits ``(n, 1)`` or ``(n, c)`` and weights in float64 and class numbers, all on the CPU."""
+    z = torch.as_tensor(logits).detach().cpu()
+    z = column(logits, "logits").detach().cpu()[:, None] if z.dim() != 2 or z.shape[1] == 1 else z
+    y = column(target, "target").detach().cpu()
+    w = None if weight is None else column(weight, "weight").detach().cpu().double()
+    for name, values in (("target", y), ("weight", w)):
+        if values is not None and len(values) != len(z):
+            raise InvalidValueError(f"{len(z)} rows of logits, but {len(values)} values of {name}")
+    classes = max(2, z.shape[1])
+    if len(y) == 0 or not bool(((y >= 0) & (y < classes) & (y == y.round() if y.is_floating_point() else True)).all()):
+        raise InvalidValueError(f"the target must hold class numbers from 0 to {classes - 1}, one per row")
+    if not bool(z.isfinite().all()):
+        raise InvalidValueError(f"{int((~z.isfinite()).sum())} of {z.numel()} logits are NaN or infinite")
+    if w is not None and not (bool(((w >= 0) & (w < torch.inf)).all()) and bool((w > 0).any())):
+        raise InvalidValueError("weights must be finite and at least 0, and not all 0")
+    return z.double(), y.long(), w

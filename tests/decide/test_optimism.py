@@ -1,0 +1,97 @@
+"""The corrected value: each row judged by choices made without it, and closer to the truth than the value itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from metricfit import Counts, metrics
+from metricfit.decide.optimism import corrected_value, draw_multiplicities
+from metricfit.decide.rules import choose_threshold
+
+
+def noise(n, positives, seed):
+    """Scores that say nothing about the labels."""
+    z = torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return z, (torch.arange(n) < positives).long()
+
+
+def with_empirical_threshold(z, y, metric):
+    return lambda weight: (z >= choose_threshold(z, y, weight, metric, rule="empirical").threshold).long()
+
+
+def test_it_is_the_value_of_the_decisions_of_resamples_that_left_the_row_out():
+    """The naive twin keeps every decision, and averages those about rows that were not drawn."""
+    z, y = noise(30, 10, seed=0)
+    weight = torch.rand(30, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+    fit = with_empirical_threshold(z, y, metrics.f1)
+    found = corrected_value(fit, y, metrics.f1, weight=weight, resamples=25, seed=3)
+    about = [[] for _ in range(30)]
+    for drawn in draw_multiplicities(y, None, 25, 3):
+        for row, decided in enumerate(fit(weight * drawn).tolist()):
+            if drawn[row] == 0:
+                about[row].append(decided)
+    share = torch.tensor([float(np.mean(decisions)) for decisions in about], dtype=torch.float64)
+    tp, predicted, positives = (weight * share * y).sum(), (weight * share).sum(), (weight * y).sum()
+    assert found.value == pytest.approx(float(2 * tp / (predicted + positives)))
+    apparent = metrics.f1(Counts.from_labels(fit(weight), y, weight=weight))
+    assert found.optimism == pytest.approx(float(apparent) - found.value)
+
+
+@pytest.mark.parametrize("metric", ["mcc", "balanced_accuracy"])
+def test_noise_is_worth_nothing(metric):
+    """The best threshold of noise looks good; corrected, it is worth about what chance gives."""
+    measure = metrics.get_metric(metric)
+    chance = 0.5 if metric == "balanced_accuracy" else 0.0
+    apparent, corrected = [], []
+    for seed in range(5):
+        z, y = noise(200, 20, seed)
+        found = corrected_value(with_empirical_threshold(z, y, measure), y, measure, resamples=60)
+        apparent.append(found.value + found.optimism - chance)
+        corrected.append(found.value - chance)
+    assert np.mean(apparent) > 0.05
+    assert abs(np.mean(corrected)) < 0.4 * np.mean(apparent)
+
+
+def test_a_fixed_decision_has_no_optimism_and_an_interval_around_its_value():
+    z, y = noise(400, 100, seed=2)
+    found = corrected_value(lambda _: (z + y >= 0.5).long(), y, metrics.recall)
+    assert found.optimism == pytest.approx(0.0)
+    spread = (found.value * (1 - found.value) / 100) ** 0.5
+    assert found.value - found.interval[0] == pytest.approx(1.96 * spread, rel=0.35)
+    assert found.interval[1] - found.value == pytest.approx(1.96 * spread, rel=0.35)
+
+
+def test_a_metric_that_is_minimised():
+    z, y = noise(200, 20, seed=4)
+    measure = metrics.cost(fp=1, fn=10)
+    found = corrected_value(with_empirical_threshold(z, y, measure), y, measure, resamples=60)
+    assert found.optimism < 0
+    assert found.interval[0] < found.value < found.interval[1]
+
+
+def test_several_classes_in_the_order_of_their_numbers():
+    y = torch.arange(90) % 3
+    decided = torch.where(torch.arange(90) < 60, y, (y + 1) % 3)
+    found = corrected_value(lambda _: decided, y, metrics.f1, classes=3, resamples=20)
+    counts = Counts.from_labels(decided, y, num_classes=3)
+    assert found.value == pytest.approx(float(metrics.f1(counts).mean()))
+
+
+def test_rows_of_one_class_and_whole_groups_are_drawn():
+    y = torch.tensor([0] * 12 + [1] * 6 + [2] * 2)
+    for drawn in draw_multiplicities(y, None, 10, 0):
+        assert [float(drawn[y == label].sum()) for label in range(3)] == [12, 6, 2]
+    groups = np.array(list("aabbccddeeff" + "ggaahh" + "ij"))
+    for drawn in draw_multiplicities(y, groups, 10, 0):
+        for group in np.unique(groups):
+            assert len(set(drawn[groups == group].tolist())) == 1
+        with_a_rare_class = [float(drawn[groups == group][0]) for group in "ij"]
+        assert sum(with_a_rare_class) == 2
+    again = [drawn.tolist() for drawn in draw_multiplicities(y, groups, 3, 7)]
+    assert again == [drawn.tolist() for drawn in draw_multiplicities(y, groups, 3, 7)]
+
+
+def test_one_group_per_class_cannot_be_resampled():
+    y = torch.tensor([0, 0, 1, 1])
+    with pytest.raises(ValueError, match="one group per class"):
+        list(draw_multiplicities(y, np.array(["a", "a", "b", "b"]), 2, 0))
