@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import lightgbm
@@ -11,10 +11,10 @@ import numpy as np
 from metricfit.boosting import objective
 from metricfit.core.types import ScalarAverage
 from metricfit.metrics.metric import Metric
+from metricfit.tabular.families.boosted_trees import BoostedTrees
 from metricfit.tabular.families.family import (
     Deadline,
     Family,
-    Features,
     FittedModel,
     Floats,
     TrainingRows,
@@ -23,19 +23,6 @@ from metricfit.tabular.families.family import (
 
 MAXIMUM_ROUNDS = 1000
 ROUNDS_WITHOUT_PROGRESS = 30
-
-
-@dataclass(frozen=True)
-class BoostedTrees:
-    """Trees and the logits that they start from, ``(1,)`` or ``(c,)``."""
-
-    trees: lightgbm.Booster
-    start: Floats
-
-    def logits(self, features: Features) -> Floats:
-        """Return the sum of the trees plus the start."""
-        raw = self.trees.predict(features.encoded, raw_score=True, num_threads=1)
-        return np.asarray(raw, dtype=np.float64).reshape(len(features), -1) + self.start
 
 
 class Boosting(Family):
@@ -66,7 +53,11 @@ class Boosting(Family):
             feval=_cross_entropy,
             callbacks=[lightgbm.early_stopping(ROUNDS_WITHOUT_PROGRESS, verbose=False), lambda _: deadline.check()],
         )
-        return BoostedTrees(trees, start)
+        return BoostedTrees.from_lightgbm(trees, start)
+
+    def combine(self, models: Sequence[FittedModel]) -> FittedModel:
+        """Put the trees of all folds into one model."""
+        return BoostedTrees.mean([model for model in models if isinstance(model, BoostedTrees)])
 
     def _dataset(
         self, rows: TrainingRows, start: Floats, reference: lightgbm.Dataset | None = None

@@ -6,28 +6,71 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.tree._tree import Tree
 
-from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows, to_logits
+from metricfit.tabular.families.family import (
+    Deadline,
+    Family,
+    Features,
+    FittedModel,
+    Floats,
+    Integers,
+    TrainingRows,
+    to_logits,
+)
+from metricfit.tabular.families.forest_trees import CompactTrees
+from metricfit.tabular.families.model_state import Expected, ModelState
+from metricfit.tabular.families.row_parts import predict_in_parts
 
 TREES_AT_A_TIME = 10
+MOST_FOLDS = 1000
 
 
 @dataclass(frozen=True)
 class Forests:
-    """Forests whose trees vote together."""
+    """The trees of one or several folds, which vote together.
 
-    forests: tuple[ExtraTreesClassifier, ...]
+    Attributes:
+        trees: The trees of all folds.
+        known: For each tree, the classes that it knows.
+        classes: The number of classes of the whole table.
+        folds: The number of folds.
+    """
+
+    trees: tuple[Tree, ...]
+    known: tuple[Integers, ...]
     classes: int
-    trees_per_fold: int
+    folds: int
 
     def logits(self, features: Features) -> Floats:
         """Return the logits of the mean vote; half a vote for every class keeps them finite."""
-        total = np.zeros((len(features), self.classes))
-        for forest in self.forests:
-            total[:, forest.classes_] += forest.predict_proba(features.encoded)
-        votes = total * (self.trees_per_fold / len(self.forests)) + 0.5
+        votes = predict_in_parts(self._votes, features.encoded) / self.folds + 0.5
         return to_logits(votes / votes.sum(axis=1, keepdims=True), self.classes)
+
+    def _votes(self, x: NDArray[np.float32]) -> Floats:
+        x = np.ascontiguousarray(x, dtype=np.float32)
+        total = np.zeros((len(x), self.classes))
+        for tree, known in zip(self.trees, self.known, strict=True):
+            total[:, known] += tree.predict(x)
+        return total
+
+    def state(self) -> ModelState:
+        """Return the trees as arrays."""
+        trees = CompactTrees.from_scikit_learn(self.trees, self.known, self.classes)
+        return ModelState("forests", {"folds": self.folds}, trees.arrays())
+
+    @classmethod
+    def restored(cls, state: ModelState, expected: Expected) -> Forests:
+        """Return the trees of a state.
+
+        Raises:
+            ModelFileError: The arrays are no trees for this table.
+        """
+        trees = CompactTrees.restored(state, expected.columns, expected.classes).to_scikit_learn(expected.columns)
+        every = np.arange(expected.classes)
+        return cls(tuple(trees), (every,) * len(trees), expected.classes, state.whole_number("folds", 1, MOST_FOLDS))
 
 
 class ExtraTrees(Family):
@@ -52,16 +95,19 @@ class ExtraTrees(Family):
             n_jobs=1,
             random_state=seed % 2**31,
         )
-        for trees in range(TREES_AT_A_TIME, self.trees + 1, TREES_AT_A_TIME):
+        for trees in [*range(TREES_AT_A_TIME, self.trees, TREES_AT_A_TIME), self.trees]:
             deadline.check()
             forest.set_params(n_estimators=trees).fit(train.x, train.y, sample_weight=train.weight)
-        return Forests((forest,), train.classes, self.trees)
+        known = np.asarray(forest.classes_, dtype=np.int64)
+        members = tuple(member.tree_ for member in forest.estimators_)
+        return Forests(members, (known,) * len(members), train.classes, folds=1)
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Let the trees of all folds vote together."""
         forests = [model for model in models if isinstance(model, Forests)]
         return Forests(
-            tuple(forest for model in forests for forest in model.forests),
+            tuple(tree for forest in forests for tree in forest.trees),
+            tuple(known for forest in forests for known in forest.known),
             forests[0].classes,
-            forests[0].trees_per_fold,
+            sum(forest.folds for forest in forests),
         )

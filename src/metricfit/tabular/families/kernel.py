@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from sklearn.svm import SVC
 
 from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
+from metricfit.tabular.families.model_state import Expected, ModelState
+from metricfit.tabular.families.row_parts import predict_in_parts
 
 PENALTY = 3.0
 MOST_ROWS = 10_000
@@ -35,16 +37,45 @@ class KernelModel:
 
     def logits(self, features: Features) -> Floats:
         """Return the logits, for some rows at a time."""
-        x = features.encoded
-        squares = np.square(self.vectors, dtype=np.float64).sum(axis=1)
+        return predict_in_parts(self._sums, features.encoded) + self.intercepts
+
+    def _sums(self, x: NDArray[np.float32]) -> Floats:
+        # -gamma |x - s|^2 = 2 gamma x s - gamma |x|^2 - gamma |s|^2, in single precision and without copies
+        directions = (2 * self.gamma * self.vectors.astype(np.float64)).astype(np.float32).T
+        of_vectors = (self.gamma * np.square(self.vectors, dtype=np.float64).sum(axis=1)).astype(np.float32)
         result = np.empty((len(x), len(self.intercepts)))
         step = max(1, NUMBERS_AT_ONCE // max(1, len(self.vectors)))
         for first in range(0, len(x), step):
             part = x[first : first + step]
-            distances = np.square(part, dtype=np.float64).sum(axis=1)[:, None] + squares - 2.0 * (part @ self.vectors.T)
-            kernel = np.exp(-self.gamma * np.maximum(distances, 0.0), dtype=np.float32)
-            result[first : first + step] = kernel @ self.coefficients
-        return result + self.intercepts
+            exponents = part @ directions
+            exponents -= of_vectors
+            exponents -= (self.gamma * np.square(part, dtype=np.float64).sum(axis=1)).astype(np.float32)[:, None]
+            np.minimum(exponents, 0.0, out=exponents)
+            result[first : first + step] = np.exp(exponents, out=exponents) @ self.coefficients
+        return result
+
+    def state(self) -> ModelState:
+        """Return the expansion."""
+        return ModelState(
+            "kernel",
+            {"gamma": float(self.gamma)},
+            {"vectors": self.vectors, "coefficients": self.coefficients, "intercepts": self.intercepts},
+        )
+
+    @classmethod
+    def restored(cls, state: ModelState, expected: Expected) -> KernelModel:
+        """Return the model of a state.
+
+        Raises:
+            ModelFileError: The arrays do not fit the table and its classes.
+        """
+        vectors = state.array("vectors", "f", (None, expected.columns)).astype(np.float32)
+        return cls(
+            vectors,
+            state.array("coefficients", "f", (len(vectors), expected.outputs)).astype(np.float32),
+            state.array("intercepts", "f", (expected.outputs,)).astype(np.float64),
+            state.positive_number("gamma"),
+        )
 
 
 class Kernel(Family):

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
+from metricfit.tabular.families.model_state import Expected, ModelState
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
 ITERATIONS = 200
@@ -32,6 +33,22 @@ class LinearModel:
     def logits(self, features: Features) -> Floats:
         """Return the logits."""
         return np.asarray(features.encoded.astype(np.float64) @ self.coefficients.T + self.intercepts)
+
+    def state(self) -> ModelState:
+        """Return the coefficients and intercepts."""
+        return ModelState("linear", arrays={"coefficients": self.coefficients, "intercepts": self.intercepts})
+
+    @classmethod
+    def restored(cls, state: ModelState, expected: Expected) -> LinearModel:
+        """Return the model of a state.
+
+        Raises:
+            ModelFileError: The arrays do not fit the table and its classes.
+        """
+        return cls(
+            state.array("coefficients", "f", (expected.outputs, expected.columns)).astype(np.float64),
+            state.array("intercepts", "f", (expected.outputs,)).astype(np.float64),
+        )
 
 
 class Linear(Family):

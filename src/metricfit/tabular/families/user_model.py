@@ -10,11 +10,14 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote
 from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows, to_logits
+from metricfit.tabular.families.model_state import Expected, ModelState
+from metricfit.tabular.families.scikit_learn_files import model_from_bytes, model_to_bytes
 
 #: Probabilities of 0 and 1 have no logits.
 SMALLEST_PROBABILITY = 1e-6
+FILE = "model.skops"
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,31 @@ class FittedUserModel:
         scores = np.asarray(self.model.decision_function(x), dtype=np.float64)
         if self.classes == 2:
             return scores.reshape(len(features), 1)
-        logits = np.full((len(features), self.classes), scores.min() - 1.0)
-        logits[:, known] = scores if scores.ndim == 2 else np.stack([-scores, scores], axis=1)
+        scores = scores if scores.ndim == 2 else np.stack([-scores, scores], axis=1)
+        logits = np.tile(scores.min(axis=1, keepdims=True) - 1.0, self.classes)
+        logits[:, known] = scores
         return logits
+
+    def state(self) -> ModelState:
+        """Return the classifier as a file of skops."""
+        return ModelState("user_model", {"takes_table": self.takes_table}, files={FILE: model_to_bytes(self.model)})
+
+    @classmethod
+    def restored(cls, state: ModelState, expected: Expected) -> FittedUserModel:
+        """Return the classifier of a state.
+
+        Raises:
+            ModelFileError: The file is damaged, or no classifier for these classes.
+            UntrustedTypeError: It has types that neither skops nor the user trusts.
+        """
+        takes_table, content = state.values.get("takes_table"), state.files.get(FILE)
+        if not isinstance(takes_table, bool) or content is None:
+            raise ModelFileError(f"{state.kind}: takes_table must be true or false, and {FILE} be there")
+        model = model_from_bytes(content, expected.trusted)
+        known = np.asarray(getattr(model, "classes_", []))
+        if known.dtype.kind not in "iu" or not len(known) or not np.isin(known, np.arange(expected.classes)).all():
+            raise ModelFileError(f"{state.kind}: a {type(model).__name__} that knows no class of this model")
+        return cls(model, expected.classes, takes_table)
 
 
 class UserModel(Family):

@@ -1,0 +1,228 @@
+"""Boosted trees as arrays: made from LightGBM's model, merged over folds, predicted, saved and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+
+from metricfit.errors import InvalidValueError, ModelFileError
+from metricfit.tabular.families.family import Features, Floats, Integers
+from metricfit.tabular.families.model_state import Expected, ModelState
+from metricfit.tabular.families.row_parts import predict_in_parts
+from metricfit.tabular.families.tree_tables import MOST_LEAVES, TreeTables
+
+#: Bits of LightGBM's decision_type: a categorical split, and zeros that count as missing.
+CATEGORICAL, ZERO_IS_MISSING = 1, 4
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """Trees that are added up, and the logits that they start from.
+
+    The trees follow each other; of several logits, tree t belongs to logit t modulo their number. Within a tree, splits
+    and leaves are numbered from 0, and ``~leaf`` stands for a leaf in ``left`` and ``right``, as in LightGBM.
+
+    Attributes:
+        start: The logits before any tree.
+        columns: The number of encoded columns.
+        leaves: The number of leaves of each tree; it has one split less.
+        feature: The column of each split.
+        threshold: Rows go left where the column is at most this.
+        left: What follows each split on the left.
+        right: What follows each split on the right.
+        value: The value of each leaf.
+    """
+
+    start: Floats
+    columns: int
+    leaves: Integers
+    feature: Integers
+    threshold: NDArray[np.float32]
+    left: Integers
+    right: Integers
+    value: Floats
+
+    @classmethod
+    def from_lightgbm(cls, booster: lightgbm.Booster, start: Floats) -> BoostedTrees:
+        """Take the trees up to the best iteration from LightGBM's text.
+
+        Raises:
+            InvalidValueError: The trees have categorical splits, missing values or linear leaves.
+        """
+        numbers: dict[str, list[Floats]] = {name: [np.zeros(0)] for name in _LIGHTGBM_NAMES}
+        leaves = []
+        for block in booster.model_to_string().split("\nTree=")[1:]:
+            lines = dict(line.split("=", 1) for line in block.split("\n\n")[0].splitlines()[1:])
+            leaves.append(int(lines["num_leaves"]))
+            plain = lines["num_cat"] == "0" and lines.get("is_linear", "0") == "0"
+            kinds = [int(kind) for kind in lines.get("decision_type", "").split()]
+            if not plain or any(kind & (CATEGORICAL | ZERO_IS_MISSING) for kind in kinds):
+                raise InvalidValueError(
+                    "trees with categorical columns, missing zeros or linear leaves are not supported"
+                )
+            for name, parts in numbers.items():
+                if name == "leaf_value" or leaves[-1] > 1:
+                    parts.append(np.array(lines[name].split(), dtype=np.float64))
+        feature, threshold, left, right, value = (np.concatenate(parts) for parts in numbers.values())
+        return cls(
+            np.asarray(start, dtype=np.float64),
+            booster.num_feature(),
+            np.array(leaves, dtype=np.int64),
+            feature.astype(np.int64),
+            round_down(threshold),
+            left.astype(np.int64),
+            right.astype(np.int64),
+            value,
+        )
+
+    @classmethod
+    def mean(cls, models: Sequence[BoostedTrees]) -> BoostedTrees:
+        """Return one model of all the trees, whose logits are the mean of the models' logits."""
+        joined = {
+            field.name: np.concatenate([getattr(model, field.name) for model in models]) for field in fields(cls)[2:]
+        }
+        joined["value"] = joined["value"] / len(models)
+        return cls(np.mean([model.start for model in models], axis=0), models[0].columns, **joined)
+
+    def logits(self, features: Features) -> Floats:
+        """Return the sum of the trees plus the start."""
+        predict = self._by_tables if self._tables is not None else self._by_lightgbm
+        return predict_in_parts(predict, features.encoded) + self.start
+
+    def _by_tables(self, x: NDArray[np.float32]) -> Floats:
+        return np.stack([table.sums(x) for table in self._tables or ()], axis=1)
+
+    def _by_lightgbm(self, x: NDArray[np.float32]) -> Floats:
+        sums = self._booster.predict(x, raw_score=True, num_threads=1)
+        return np.asarray(sums, dtype=np.float64).reshape(len(x), -1)
+
+    @cached_property
+    def _tables(self) -> list[TreeTables] | None:
+        """One table for each logit; None for trees that are too large."""
+        most = int(self.leaves.max(initial=2))
+        if most > MOST_LEAVES:
+            return None
+        splits, leaves = most - 1, self.leaves
+        tree = np.repeat(np.arange(len(leaves)), leaves - 1)
+        within = np.arange(len(tree)) - np.repeat(np.cumsum(leaves - 1) - (leaves - 1), leaves - 1)
+        feature = np.zeros((len(leaves), splits), dtype=np.int64)
+        threshold = np.zeros((len(leaves), splits), dtype=np.float32)
+        # A tree without splits has leaf 0 on both sides of the split that it is padded with.
+        left, right = np.full_like(feature, ~0), np.full_like(feature, ~0)
+        feature[tree, within], threshold[tree, within] = self.feature, self.threshold
+        left[tree, within], right[tree, within] = self.left, self.right
+        value = np.zeros((len(leaves), splits + 1))
+        leaf_tree = np.repeat(np.arange(len(leaves)), leaves)
+        value[leaf_tree, np.arange(len(leaf_tree)) - np.repeat(np.cumsum(leaves) - leaves, leaves)] = self.value
+        outputs = len(self.start)
+        return [
+            TreeTables.build(
+                feature[output::outputs],
+                threshold[output::outputs],
+                left[output::outputs],
+                right[output::outputs],
+                value[output::outputs],
+            )
+            for output in range(outputs)
+        ]
+
+    @cached_property
+    def _booster(self) -> lightgbm.Booster:
+        """The same trees in LightGBM, which is faster for large trees."""
+        return lightgbm.Booster(model_str=self.lightgbm_text())
+
+    def lightgbm_text(self) -> str:
+        """Return the trees in LightGBM's text format, without the start."""
+        names = " ".join(f"Column_{column}" for column in range(self.columns))
+        outputs = len(self.start)
+        lines = ["tree", "version=v4", f"num_class={outputs}", f"num_tree_per_iteration={outputs}", "label_index=0"]
+        lines += [f"max_feature_idx={self.columns - 1}", f"feature_names={names}"]
+        lines += [f"feature_infos={' '.join(['none'] * self.columns)}", ""]
+        first_split = first_leaf = 0
+        for number, leaves in enumerate(self.leaves.tolist()):
+            splits, own_leaves = slice(first_split, first_split + leaves - 1), slice(first_leaf, first_leaf + leaves)
+            lines += [f"Tree={number}", f"num_leaves={leaves}", "num_cat=0"]
+            if leaves > 1:
+                lines += [
+                    f"split_feature={_text(self.feature[splits])}",
+                    f"threshold={_text(self.threshold[splits].astype(np.float64))}",
+                    f"decision_type={_text(np.zeros(leaves - 1, dtype=np.int64))}",
+                    f"left_child={_text(self.left[splits])}",
+                    f"right_child={_text(self.right[splits])}",
+                ]
+            lines += [f"leaf_value={_text(self.value[own_leaves])}", "is_linear=0", "shrinkage=1", "", ""]
+            first_split, first_leaf = splits.stop, own_leaves.stop
+        return "\n".join([*lines, "end of trees", ""])
+
+    def state(self) -> ModelState:
+        """Return the trees as arrays."""
+        narrow = {name: getattr(self, name).astype(np.int32) for name in ("leaves", "feature", "left", "right")}
+        kept = {name: getattr(self, name) for name in ("start", "threshold", "value")}
+        return ModelState("boosted_trees", arrays=kept | narrow)
+
+    @classmethod
+    def restored(cls, state: ModelState, expected: Expected) -> BoostedTrees:
+        """Return the trees of a state; every number that prediction follows is checked.
+
+        Raises:
+            ModelFileError: The arrays are no trees for this table.
+        """
+        leaves = state.indices("leaves", None, 1, 2**31)
+        splits = int(leaves.sum()) - len(leaves)
+        model = cls(
+            state.array("start", "f", (expected.outputs,)).astype(np.float64),
+            expected.columns,
+            leaves,
+            state.indices("feature", splits, 0, expected.columns),
+            state.array("threshold", "f", (splits,)).astype(np.float32),
+            state.indices("left", splits, -(2**31), 2**31),
+            state.indices("right", splits, -(2**31), 2**31),
+            state.array("value", "f", (int(leaves.sum()),)).astype(np.float64),
+        )
+        if len(leaves) % expected.outputs:
+            raise ModelFileError(f"{state.kind}: {len(leaves)} trees for {expected.outputs} logits")
+        model._check_children(state.kind)
+        return model
+
+    def _check_children(self, kind: str) -> None:
+        """Refuse trees in which a split is not followed by later splits and by leaves of the same tree, each once."""
+        splits = np.repeat(self.leaves - 1, self.leaves - 1)
+        first = np.repeat(np.cumsum(self.leaves - 1) - (self.leaves - 1), self.leaves - 1)
+        within = np.arange(len(splits)) - first
+        first_leaf = np.repeat(np.cumsum(self.leaves) - self.leaves, self.leaves - 1)
+        children = np.concatenate([self.left, self.right])
+        within, splits = np.tile(within, 2), np.tile(splits, 2)
+        is_leaf = children < 0
+        in_range = np.where(is_leaf, ~children <= splits, (children > within) & (children < splits))
+        if not in_range.all():
+            raise ModelFileError(f"{kind}: a split is followed by a split or leaf that is not in its tree")
+        followed = np.tile(first, 2)[~is_leaf] + children[~is_leaf]
+        reached = np.tile(first_leaf, 2)[is_leaf] + ~children[is_leaf]
+        if len(np.unique(followed)) != len(followed) or len(np.unique(reached)) != len(reached):
+            raise ModelFileError(f"{kind}: a split or leaf is reached in two ways")
+
+
+_LIGHTGBM_NAMES = ("split_feature", "threshold", "left_child", "right_child", "leaf_value")
+
+
+def round_down(thresholds: Floats) -> NDArray[np.float32]:
+    """Return the largest numbers in single precision that are not above the thresholds.
+
+    Columns are in single precision, so that they are at most the one exactly where they are at most the other.
+
+    >>> round_down(np.array([0.1, -0.1])).astype(float) <= [0.1, -0.1]
+    array([ True,  True])
+    """
+    with np.errstate(over="ignore"):  # rounded down to the largest number
+        rounded = thresholds.astype(np.float32)
+    above = rounded > thresholds
+    return np.where(above, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+
+
+def _text(numbers: NDArray[np.generic]) -> str:
+    return " ".join(map(repr, numbers.tolist()))

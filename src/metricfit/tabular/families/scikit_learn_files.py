@@ -1,0 +1,133 @@
+"""The user's scikit-learn models as files of skops: nothing is unpickled, and types are named before they are built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from zipfile import ZIP_DEFLATED
+
+import numpy as np
+import skops.io
+from sklearn.tree._tree import Tree
+
+from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
+
+
+class UntrustedTypeError(InvalidValueError):
+    """A model of the user has types that are only saved and loaded if the user names them."""
+
+
+def model_to_bytes(model: Any) -> bytes:
+    """Write a scikit-learn model.
+
+    Raises:
+        InvalidTypeError: skops cannot write it.
+    """
+    try:
+        content: bytes = skops.io.dumps(model, compression=ZIP_DEFLATED)
+    except Exception as error:  # whatever the model's own classes raise
+        raise InvalidTypeError(
+            f"{type(model).__name__} cannot be saved without pickle: {shorten(error)}. Use another model, or leave it "
+            "out of models"
+        ) from error
+    return content
+
+
+def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
+    """Read a scikit-learn model, and check the trees in it.
+
+    Args:
+        content: What `model_to_bytes` returned.
+        trusted: Names of types that the user trusts, beside those that skops trusts.
+
+    Raises:
+        UntrustedTypeError: It has other types; nothing was built.
+        ModelFileError: It cannot be read, or a tree in it is damaged.
+    """
+    check_trusted(content, trusted, "load")
+    try:
+        model = skops.io.loads(content, trusted=list(trusted))
+    except Exception as error:  # a damaged file may fail anywhere
+        raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
+    for tree in _trees_in(model):
+        check_tree(tree)
+    return model
+
+
+def check_trusted(content: bytes, trusted: Sequence[str], method: str) -> None:
+    """Refuse a file with types that neither skops nor the user trusts.
+
+    Args:
+        content: What `model_to_bytes` returned.
+        trusted: Names of types that the user trusts.
+        method: "save" or "load", for the message.
+
+    Raises:
+        UntrustedTypeError: There are such types; the message names them.
+        ModelFileError: The file cannot be read.
+    """
+    try:
+        untrusted = [str(name) for name in skops.io.get_untrusted_types(data=content)]
+    except Exception as error:  # a damaged file may fail anywhere
+        raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
+    missing = sorted(set(untrusted) - set(trusted))
+    if missing:
+        names = ", ".join(map(quote, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+        raise UntrustedTypeError(
+            f"a model of the user has types that could run code or crash: {names}. If you trust them, name them: "
+            f"{method}(path, trusted=[...])"
+        )
+
+
+def trusted_types(trusted: Any) -> tuple[str, ...]:
+    """Return the names of the types that the user trusts.
+
+    Raises:
+        InvalidTypeError: It is no list of names.
+    """
+    if trusted is None:
+        return ()
+    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
+        raise InvalidTypeError(f"trusted is a list of names of types; got {quote(trusted)}")
+    return tuple(trusted)
+
+
+def check_tree(tree: Tree) -> None:
+    """Refuse a tree whose nodes would lead prediction out of its memory.
+
+    Raises:
+        ModelFileError: The numbers of nodes do not agree, or a node leads to an earlier or a missing one.
+    """
+    count = tree.node_count
+    if not 1 <= count <= tree.capacity:
+        raise ModelFileError(f"user_model: a tree of {quote(count)} nodes holds {quote(tree.capacity)}")
+    left, right, feature = tree.children_left, tree.children_right, tree.feature
+    inner = left != -1
+    nodes = np.flatnonzero(inner)
+    for children in (left[inner], right[inner]):
+        if not ((children > nodes) & (children < count)).all():
+            raise ModelFileError("user_model: a node of a tree leads to an earlier or a missing node")
+    if not ((feature[inner] >= 0) & (feature[inner] < tree.n_features)).all():
+        raise ModelFileError("user_model: a node of a tree splits a column that does not exist")
+    if not (np.isfinite(tree.value).all() and np.isfinite(tree.threshold).all()):
+        raise ModelFileError("user_model: a tree has numbers that are not finite")
+
+
+def _trees_in(model: Any) -> Iterator[Tree]:
+    """Return the trees in a model, its steps, its members and everything else that it holds."""
+    waiting, seen = [model], set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tree):
+            yield value
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, (list, tuple, set)):
+            waiting.extend(value)
+        elif isinstance(value, np.ndarray) and value.dtype == object:
+            waiting.extend(value.ravel().tolist())
+        elif hasattr(value, "__dict__") and not isinstance(value, type):
+            waiting.extend(vars(value).values())

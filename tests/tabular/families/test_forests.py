@@ -1,0 +1,105 @@
+"""Forests against scikit-learn's predict_proba, and their compact form against naive walks."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import ExtraTreesClassifier
+
+from metricfit.errors import ModelFileError
+from metricfit.tabular.families.extra_trees import ExtraTrees
+from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
+from metricfit.tabular.families.forest_trees import CompactTrees, _children
+
+
+def logits_of(votes):
+    shares = votes / votes.sum(axis=1, keepdims=True)
+    return np.log(shares[:, 1:] / shares[:, :1]) if votes.shape[1] == 2 else np.log(shares)
+
+
+def fit(rows, trees=20, seed=3):
+    return ExtraTrees(trees, min_samples_leaf=3).fit(rows, rows, seed=seed, deadline=Deadline())
+
+
+@pytest.mark.parametrize("trees", [5, 20, 23])
+def test_the_votes_are_those_of_scikit_learn(rows, held_out, trees):
+    forest = ExtraTreesClassifier(trees, max_features=0.5, min_samples_leaf=3, random_state=3).fit(rows.x, rows.y)
+    expected = logits_of(forest.predict_proba(held_out.x) * trees + 0.5)
+    np.testing.assert_allclose(fit(rows, trees).logits(held_out.features), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_trees_of_all_folds_vote_together(rows, held_out, classes):
+    folds = [fit(rows, seed=seed) for seed in range(3)]
+    votes = np.zeros((len(held_out), classes))
+    for seed in range(3):
+        forest = ExtraTreesClassifier(20, max_features=0.5, min_samples_leaf=3, random_state=seed).fit(rows.x, rows.y)
+        votes += forest.predict_proba(held_out.x) * 20 / 3
+    combined = ExtraTrees().combine(folds)
+    np.testing.assert_allclose(combined.logits(held_out.features), logits_of(votes + 0.5), rtol=1e-9, atol=1e-9)
+
+
+def test_a_class_without_rows_gets_half_a_vote(rows, held_out):
+    some = rows.take(np.flatnonzero(rows.y != 1))
+    model = fit(TrainingRows(some.features, some.y, None, max(3, rows.classes)))
+    logits = model.logits(held_out.features)
+    assert (np.exp(logits[:, 1]) < 0.5 / 20).all()
+
+
+def test_weights_count(rows, held_out):
+    weighted = TrainingRows(rows.features, rows.y, np.where(rows.y == 1, 20.0, 1.0), rows.classes)
+    at = 0 if rows.classes == 2 else 1
+    assert (fit(weighted).logits(held_out.features) - fit(rows).logits(held_out.features))[:, at].mean() > 0.3
+
+
+def test_it_stops_at_the_deadline(rows):
+    with pytest.raises(OutOfTime):
+        ExtraTrees().fit(rows, rows, seed=0, deadline=Deadline.after(-1.0))
+
+
+def test_compact_trees_give_the_same_predictions_bit_by_bit(rows, held_out, classes):
+    trees = fit(rows).trees
+    compact = CompactTrees.from_scikit_learn(trees, [np.arange(classes)] * len(trees), classes)
+    for tree, again in zip(trees, compact.to_scikit_learn(rows.x.shape[1]), strict=True):
+        np.testing.assert_array_equal(again.children_left, tree.children_left)
+        np.testing.assert_array_equal(again.children_right, tree.children_right)
+        np.testing.assert_array_equal(again.predict(held_out.x), tree.predict(held_out.x))
+
+
+def naive_children(inner):
+    """Read a tree node by node with a stack."""
+    left, right, waiting = [-1] * len(inner), [-1] * len(inner), []
+    for node, has_children in enumerate(inner):
+        if waiting:
+            parent, side = waiting.pop()
+            side[parent] = node
+        if has_children:
+            waiting += [(node, right), (node, left)]
+    return left, right
+
+
+def random_shape(rng):
+    """The nodes of a random tree in order."""
+    if rng.random() < 0.55:
+        return [False]
+    return [True, *random_shape(rng), *random_shape(rng)]
+
+
+def test_the_order_of_the_nodes_says_which_are_children():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        inner = random_shape(rng)
+        left, right = _children(np.array(inner))
+        assert (left.tolist(), right.tolist()) == naive_children(inner)
+
+
+@pytest.mark.parametrize("inner", [[True], [True, False], [False, False], [False, True, False, False], [True, True]])
+def test_nodes_that_form_no_tree_are_refused(inner):
+    with pytest.raises(ModelFileError, match="no tree"):
+        _children(np.array(inner))
+
+
+def test_parts_of_the_rows_and_threads_do_not_change_the_logits(rows, monkeypatch):
+    model = fit(rows)
+    whole = model.logits(rows.features)
+    monkeypatch.setattr("metricfit.tabular.families.row_parts.ROWS_PER_PART", 7)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+    np.testing.assert_array_equal(model.logits(rows.features), whole)
+    assert model.logits(Features(rows.x[:0])).shape == (0, rows.outputs)

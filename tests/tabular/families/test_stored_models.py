@@ -1,0 +1,205 @@
+"""Fitted models as plain data and back; damaged data is refused before a model is built from it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import LinearSVC
+
+from metricfit.errors import InvalidTypeError, ModelFileError
+from metricfit.metrics.metric import get_metric
+from metricfit.tabular.families.boosting import Boosting
+from metricfit.tabular.families.extra_trees import ExtraTrees
+from metricfit.tabular.families.family import Deadline, MeanOfFolds
+from metricfit.tabular.families.kernel import Kernel
+from metricfit.tabular.families.linear import Linear
+from metricfit.tabular.families.model_state import Expected
+from metricfit.tabular.families.scikit_learn_files import (
+    UntrustedTypeError,
+    check_tree,
+    model_from_bytes,
+    model_to_bytes,
+    trusted_types,
+)
+from metricfit.tabular.families.stored_models import from_state, to_state
+from metricfit.tabular.families.user_model import UserModel
+
+TREE = "sklearn.tree._tree.Tree"
+FAMILIES = {
+    "boosting": Boosting(parameters={"num_iterations": 20}),
+    "large trees": Boosting(parameters={"num_leaves": 31, "num_iterations": 20}),
+    "boosting_metric": Boosting(get_metric("f1")),
+    "extra_trees": ExtraTrees(10, min_samples_leaf=3),
+    "linear": Linear(),
+    "kernel": Kernel(),
+    "user probabilities": UserModel("mine", LogisticRegression()),
+    "user scores": UserModel("mine", LinearSVC()),
+}
+
+
+def fit_folds(family, rows):
+    odd = np.arange(len(rows)) % 2 == 1
+    splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]
+    return family.combine(family.fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline()))
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
+def test_a_restored_model_has_the_same_logits(family, rows, held_out, classes):
+    model = fit_folds(family, rows)
+    again = from_state(to_state(model), Expected(rows.x.shape[1], classes))
+    assert type(again) is type(model)
+    np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
+
+
+@pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel"])
+@pytest.mark.parametrize("change", ["fewer columns", "more classes"])
+def test_a_model_of_another_table_is_refused(family, change, make_rows):
+    state = to_state(fit_folds(FAMILIES[family], make_rows(4)))
+    expected = Expected(1, 4) if change == "fewer columns" else Expected(4, 5)
+    with pytest.raises(ModelFileError):
+        from_state(state, expected)
+
+
+@pytest.fixture(scope="module")
+def states(make_rows):
+    rows = make_rows(3)
+    return {name: to_state(fit_folds(FAMILIES[name], rows)) for name in ("boosting", "extra_trees", "linear", "kernel")}
+
+
+def damage(state, name, change):
+    array = state.arrays[name].copy()
+    change(array)
+    return replace(state, arrays=state.arrays | {name: array})
+
+
+def put(at, value):
+    def change(array):
+        array[at] = value
+
+    return change
+
+
+def shift_a_node(nodes):
+    nodes[:2] += 1, -1
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "change", "message"),
+    [
+        ("boosting", "feature", put(0, 4), "numbers outside of 0 to 3"),
+        ("boosting", "feature", put(0, -1), "numbers outside of 0 to 3"),
+        ("boosting", "left", put(0, 0), "not in its tree"),
+        ("boosting", "right", put(0, 1000), "not in its tree"),
+        ("boosting", "left", put(0, ~1000), "not in its tree"),
+        ("boosting", "left", put(slice(0, 6), ~0), "reached in two ways"),
+        ("boosting", "leaves", put(0, 0), "numbers outside of 1 to"),
+        ("boosting", "leaves", put(0, 2**31 - 1), "feature has the shape"),
+        ("boosting", "threshold", put(3, np.nan), "not finite"),
+        ("boosting", "value", put(0, np.inf), "not finite"),
+        ("extra_trees", "nodes", put(0, 1), "feature has the shape"),
+        ("extra_trees", "nodes", shift_a_node, "no tree"),
+        ("extra_trees", "nodes", put(0, 2**31 - 1), "feature has the shape"),
+        ("extra_trees", "feature", put(0, 4), "numbers outside of -1 to 3"),
+        ("extra_trees", "feature", put(0, -1), "threshold has the shape"),
+        ("extra_trees", "share", put(0, 10_000), "share has numbers outside"),
+        ("extra_trees", "share", put(0, -1), "share has numbers outside"),
+        ("extra_trees", "shares", put((0, 0), 2.0), "shares outside of 0 to 1"),
+        ("extra_trees", "threshold", put(0, np.inf), "not finite"),
+        ("linear", "coefficients", put((0, 0), np.nan), "not finite"),
+        ("kernel", "vectors", put((0, 0), np.inf), "not finite"),
+    ],
+)
+def test_damaged_arrays_are_refused(states, family, name, change, message):
+    with pytest.raises(ModelFileError, match=message):
+        from_state(damage(states[family], name, change), Expected(4, 3))
+
+
+@pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel"])
+def test_missing_arrays_and_other_types_are_refused(states, family):
+    state = states[family]
+    for name, array in state.arrays.items():
+        others = {key: value for key, value in state.arrays.items() if key != name}
+        for wrong in (others, others | {name: array.astype("U3")}, others | {name: array[None]}):
+            with pytest.raises(ModelFileError, match=name):
+                from_state(replace(state, arrays=wrong), Expected(4, 3))
+
+
+@pytest.mark.parametrize("value", [None, True, 0, -1, 0.5, "1", 10**400])
+def test_wrong_values_are_refused(states, value):
+    with pytest.raises(ModelFileError, match="folds must be a whole number"):
+        from_state(replace(states["extra_trees"], values={"folds": value}), Expected(4, 3))
+    if value != 0.5:
+        with pytest.raises(ModelFileError, match="gamma must be a finite number above 0"):
+            from_state(replace(states["kernel"], values={"gamma": value}), Expected(4, 3))
+
+
+@pytest.mark.parametrize("kind", ["os.system", "", "mean_of_folds"])
+def test_unknown_kinds_and_empty_means_are_refused(states, kind):
+    with pytest.raises(ModelFileError, match=r"not known|no models"):
+        from_state(replace(states["linear"], kind=kind), Expected(4, 3))
+
+
+def test_models_of_other_classes_are_not_saved():
+    with pytest.raises(InvalidTypeError, match="object cannot be saved"):
+        to_state(MeanOfFolds((object(),)))
+
+
+class TestModelsOfTheUser:
+    """Only types that skops or the user trusts are written and read."""
+
+    def test_untrusted_types_are_named_at_load(self, rows, held_out, classes):
+        model = fit_folds(UserModel("mine", RandomForestClassifier(3, random_state=0)), rows)
+        state = to_state(model)
+        with pytest.raises(UntrustedTypeError, match=rf"'{TREE}'.*load\(path, trusted="):
+            from_state(state, Expected(4, classes))
+        again = from_state(state, Expected(4, classes, (TREE,)))
+        np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
+
+    def test_a_function_of_the_user_is_not_trusted(self):
+        content = model_to_bytes(FunctionTransformer(fit_folds))
+        with pytest.raises(UntrustedTypeError, match="fit_folds"):
+            model_from_bytes(content, ())
+
+    def test_what_skops_cannot_write_is_refused(self):
+        with pytest.raises(InvalidTypeError, match="without pickle"):
+            model_to_bytes(FunctionTransformer(kw_args={"generator": (number for number in range(3))}))
+
+    @pytest.mark.parametrize("content", [b"", b"PK", b"\x80\x04N."])
+    def test_damaged_files_are_refused(self, content):
+        with pytest.raises(ModelFileError, match="cannot be read"):
+            model_from_bytes(content, ())
+
+    def test_a_classifier_of_other_classes_is_refused(self, rows):
+        state = to_state(UserModel("mine", LogisticRegression()).fit(rows, rows, seed=0, deadline=Deadline()))
+        other = replace(state, files={"model.skops": model_to_bytes(LogisticRegression().fit(rows.x, rows.y + 7))})
+        with pytest.raises(ModelFileError, match="knows no class"):
+            from_state(other, Expected(4, rows.classes))
+
+    @pytest.mark.parametrize("names", ["one", [1], [TREE, None]])
+    def test_trusted_is_a_list_of_names(self, names):
+        with pytest.raises(InvalidTypeError, match="list of names"):
+            trusted_types(names)
+
+    @pytest.mark.parametrize(
+        ("field", "value"), [("left_child", 10**6), ("right_child", 0), ("feature", 99), ("threshold", np.nan)]
+    )
+    def test_tampered_trees_are_refused(self, field, value, make_rows):
+        rows = make_rows(2)
+        tree = RandomForestClassifier(1, random_state=0).fit(rows.x, rows.y).estimators_[0].tree_
+        check_tree(tree)
+        state = tree.__getstate__()
+        state["nodes"] = state["nodes"].copy()
+        state["nodes"][field][0] = value
+        tree.__setstate__(state)
+        with pytest.raises(ModelFileError, match="user_model"):
+            check_tree(tree)
+
+    def test_a_wrong_number_of_nodes_is_refused(self, make_rows):
+        rows = make_rows(2)
+        tree = RandomForestClassifier(1, random_state=0).fit(rows.x, rows.y).estimators_[0].tree_
+        tree.__setstate__(tree.__getstate__() | {"node_count": 10**9})
+        with pytest.raises(ModelFileError, match="nodes"):
+            check_tree(tree)
