@@ -156,6 +156,9 @@ def estimate_seconds(
     """Estimate the seconds of all folds from the time of a fit on a sample; 0 if the table is small."""
     if deadline.at is None or len(rows) < ESTIMATE_FROM:
         return 0.0
+    estimate = family.estimate(rows, splits, deadline=deadline)
+    if estimate is not None:
+        return estimate
     sample, held_out = _sample(rows, seed)
     start = time.monotonic()
     family.fit(sample, held_out, seed=seed, deadline=deadline)

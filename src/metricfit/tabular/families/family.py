@@ -141,6 +141,12 @@ class Family(ABC):
         """Return the family with what all folds have in common, computed from the columns of all rows."""
         return self
 
+    def estimate(
+        self, rows: TrainingRows, splits: Sequence[tuple[Integers, Integers]], *, deadline: Deadline
+    ) -> float | None:
+        """Return the seconds that ``fit_folds`` will take; None to time a fit on a sample instead."""
+        return None
+
     @abstractmethod
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Fit a model on the rows of all folds but one.

@@ -1,0 +1,267 @@
+"""Networks as a family: one member per fold, trained side by side for the metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from metricfit.core.types import ScalarAverage
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
+from metricfit.tabular.checks import check_positive, check_whole
+from metricfit.tabular.families.family import (
+    Deadline,
+    Family,
+    Features,
+    FittedModel,
+    Floats,
+    TrainingRows,
+)
+from metricfit.tabular.families.network_kinds import (
+    KINDS,
+    Architecture,
+    OwnNetwork,
+    bin_edges,
+    choose_architecture,
+)
+from metricfit.tabular.families.network_recipes import RECIPES, Recipe, RecipeName, trains_parts
+from metricfit.tabular.families.network_training import Splits, Trainer, choose_schedule, history_rows
+
+#: Rows of one forward pass of a prediction.
+ROWS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, repr=False)
+class Network:
+    """Settings of the networks of MetricClassifier.
+
+    Args:
+        kind: "mlp", "embedded" (an MLP with piecewise-linear embeddings), "blend" (the mean of these two), "tabm", or
+            a function of the numbers of inputs and outputs that returns a module. "auto" is "blend", or "embedded" if
+            the recipe trains a single network.
+        recipe: "mix" (cross-entropy plus half the metric's loss), "bce", "metric", "two_stage" or "constrained"; as
+            baselines also "focal" and "surrogate".
+        epochs: Epochs per stage, each of which has a learning rate that rises and falls; None to choose by the rows.
+        patience: Epochs without a lower validation loss after which a member stops; None to train to the end. The
+            weights of the epoch with the lowest validation loss are kept in either case.
+        lr: The highest learning rate; None for 0.005.
+        batch_size: Rows per step; None to choose by the rows.
+
+    Raises:
+        InvalidTypeError: A setting has a type that cannot be used.
+        InvalidValueError: A setting has a value that cannot be used.
+
+    Example:
+        >>> Network(recipe="bce", epochs=20)
+        Network(recipe='bce', epochs=20)
+        >>> Network("blend", recipe="constrained")
+        Traceback (most recent call last):
+        metricfit.errors.InvalidValueError: recipe='constrained' trains one network; use kind='embedded' or kind='mlp'
+    """
+
+    kind: str | OwnNetwork = "auto"
+    recipe: RecipeName = "mix"
+    epochs: int | None = None
+    patience: int | None = None
+    lr: float | None = None
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.kind) and self.kind not in KINDS:
+            raise InvalidValueError(
+                f"kind is one of {', '.join(map(repr, KINDS))}, or a function of the numbers of inputs and outputs "
+                f"that returns a module; got {quote(self.kind)}"
+            )
+        if self.recipe not in RECIPES:
+            raise InvalidValueError(f"recipe is one of {', '.join(map(repr, RECIPES))}; got {quote(self.recipe)}")
+        if self.kind in ("blend", "tabm") and not trains_parts(self.recipe):
+            raise InvalidValueError(f"recipe={self.recipe!r} trains one network; use kind='embedded' or kind='mlp'")
+        if self.epochs is not None:
+            check_whole("epochs", self.epochs, 1, "epochs per stage, or None to choose by the rows")
+        if self.patience is not None:
+            check_whole("patience", self.patience, 1, "epochs without a better value, or None to train to the end")
+        if self.batch_size is not None:
+            check_whole("batch_size", self.batch_size, 1, "rows per step, or None to choose by the rows")
+        if self.lr is not None:
+            check_positive("lr", self.lr, "the learning rate, or None to choose it")
+
+    def __repr__(self) -> str:
+        changed = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown = [
+            f"{field.name}={changed[field.name]!r}" for field in fields(self) if changed[field.name] != field.default
+        ]
+        return f"Network({', '.join(shown)})"
+
+
+@dataclass(frozen=True)
+class NetworkModel:
+    """One or several trained networks; their mean logits are the prediction.
+
+    Attributes:
+        architecture: What the networks are built from.
+        members: The networks, in double precision and eval mode.
+        histories: For each member, one row per epoch.
+    """
+
+    architecture: Architecture
+    members: tuple[nn.Module, ...]
+    histories: tuple[tuple[dict[str, Any], ...], ...] = ()
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One row per member and epoch."""
+        return [{"member": number, **row} for number, rows in enumerate(self.histories) for row in rows]
+
+    @torch.no_grad()
+    def logits(self, features: Features) -> Floats:
+        """Return the mean of the members' logits, in double precision and for some rows at a time.
+
+        In double precision a row's logits do not depend on the rows beside it, except in the last digits.
+        """
+        result = np.empty((len(features), self.architecture.out_features))
+        for first in range(0, len(features), ROWS_AT_ONCE):
+            x = torch.from_numpy(features.encoded[first : first + ROWS_AT_ONCE].astype(np.float64))
+            outputs = [member(x).reshape(len(x), -1) for member in self.members]
+            result[first : first + ROWS_AT_ONCE] = torch.stack(outputs).mean(0).numpy()
+        return result
+
+
+class NetworkFamily(Family):
+    """Networks that are trained on all folds side by side.
+
+    Args:
+        settings: The kind of network and how to train it.
+        metric: The metric that the recipe trains for.
+        average: The metric's average over several classes.
+        requirements: The requirements of the recipe "constrained".
+        device: Where to train; by default on a GPU if there is one.
+        edges: The edges of the bins of embeddings, if ``prepare`` has computed them.
+
+    Raises:
+        InvalidValueError: The recipe "constrained" has no requirements.
+    """
+
+    name = "network"
+
+    def __init__(
+        self,
+        settings: Network,
+        metric: Metric,
+        average: ScalarAverage = "macro",
+        *,
+        requirements: Sequence[Requirement] = (),
+        device: str | torch.device | None = None,
+        edges: Tensor | None = None,
+    ) -> None:
+        if settings.recipe == "constrained" and not requirements:
+            raise InvalidValueError("recipe='constrained' needs requirements: subject_to=['recall >= 0.9']")
+        self.settings, self.metric, self.average = settings, metric, average
+        self.requirements = tuple(requirements)
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.edges = edges
+
+    def prepare(self, rows: TrainingRows) -> NetworkFamily:
+        """Compute the edges of the embeddings' bins, the same for all folds."""
+        if not self._architecture(rows).width:
+            return self
+        return NetworkFamily(
+            self.settings,
+            self.metric,
+            self.average,
+            requirements=self.requirements,
+            device=self.device,
+            edges=bin_edges(torch.from_numpy(rows.x)),
+        )
+
+    def estimate(self, rows: TrainingRows, splits: Splits, *, deadline: Deadline) -> float:
+        """Estimate the seconds of ``fit_folds`` from the time of a few steps."""
+        return self._trainer(rows, splits).seconds(_tensors(rows), splits, deadline=deadline)
+
+    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
+        """Train one network; the weights of the epoch with the lowest loss on the held-out rows are kept."""
+        rows = _joined(train, held_out)
+        split = np.arange(len(train)), np.arange(len(train), len(rows))
+        return self.fit_folds(rows, [split], seed=seed, jobs=1, deadline=deadline)[0]
+
+    def fit_folds(
+        self,
+        rows: TrainingRows,
+        splits: Splits,
+        *,
+        seed: int,
+        jobs: int,
+        deadline: Deadline,
+    ) -> list[FittedModel]:
+        """Train one network per fold, all as one computation; torch decides on the number of threads."""
+        deadline.check()
+        trainer = self._trainer(rows, splits)
+        results = trainer.train(_tensors(rows), splits, seed=seed, deadline=deadline)
+        return [
+            NetworkModel(trainer.architecture, (result.model.cpu().double().eval(),), (history,))
+            for result, history in zip(results, history_rows(results), strict=True)
+        ]
+
+    def combine(self, models: Sequence[FittedModel]) -> FittedModel:
+        """Return one model with the members of all folds."""
+        networks = [model for model in models if isinstance(model, NetworkModel)]
+        return NetworkModel(
+            networks[0].architecture,
+            tuple(member for model in networks for member in model.members),
+            tuple(history for model in networks for history in model.histories),
+        )
+
+    def _architecture(self, rows: TrainingRows) -> Architecture:
+        kind = self.settings.kind
+        if kind == "auto":
+            kind = "blend" if trains_parts(self.settings.recipe) else "embedded"
+        return choose_architecture(kind, rows.x.shape[1], rows.outputs)
+
+    def _trainer(self, rows: TrainingRows, splits: Splits) -> Trainer:
+        settings, architecture = self.settings, self._architecture(rows)
+        schedule = choose_schedule(
+            max(len(train) for train, _ in splits),
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            lr=settings.lr,
+            patience=settings.patience,
+        )
+        recipe = Recipe(
+            settings.recipe,
+            self.metric,
+            classes=rows.classes,
+            average=self.average,
+            lr=schedule.lr,
+            requirements=self.requirements,
+            prior=float((rows.y == 1).mean()),
+        )
+        edges = self.edges
+        if architecture.width and edges is None:
+            edges = bin_edges(torch.from_numpy(rows.x))
+        own = settings.kind if callable(settings.kind) else None
+        return Trainer(
+            architecture,
+            lambda: architecture.build(edges, own),
+            recipe.stages(architecture.parts),
+            schedule,
+            self.device,
+        )
+
+
+def _tensors(rows: TrainingRows) -> tuple[Tensor, ...]:
+    data = torch.from_numpy(rows.x), torch.from_numpy(rows.y)
+    return data if rows.weight is None else (*data, torch.from_numpy(rows.weight))
+
+
+def _joined(first: TrainingRows, second: TrainingRows) -> TrainingRows:
+    """Return the encoded columns, classes and weights of both."""
+    weight = None
+    if first.weight is not None and second.weight is not None:
+        weight = np.concatenate([first.weight, second.weight])
+    x = np.concatenate([first.x, second.x])
+    return TrainingRows(Features(x), np.concatenate([first.y, second.y]), weight, first.classes)

@@ -1,0 +1,198 @@
+"""Training of networks for a table: all folds side by side, on a schedule of few steps with a falling learning rate."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+import metricfit.train as engine  # its fit_folds is loaded when first used: predicting needs no Lightning
+from metricfit.tabular.families.family import Deadline, Integers
+from metricfit.tabular.families.network_kinds import Architecture
+
+#: Activations per layer of all members that are trained together: about 500 MB with gradients.
+NUMBERS_AT_ONCE = 2**25
+
+SMALLEST_BATCH, LARGEST_BATCH = 128, 1024
+#: Tables of more rows than this have larger batches.
+ROWS_OF_SMALLEST_BATCH = 4000
+LEAST_STEPS = 250
+LEAST_EPOCHS = 10
+LR = 5e-3
+WARM_UP = 0.1
+
+Splits = Sequence[tuple[Integers, Integers]]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train.
+
+    Attributes:
+        epochs: Epochs per stage.
+        batch_size: Rows per step.
+        lr: The highest learning rate.
+        patience: Epochs without a lower validation loss after which a member stops; None for none.
+    """
+
+    epochs: int
+    batch_size: int
+    lr: float
+    patience: int | None = None
+
+
+def choose_schedule(
+    rows: int, *, epochs: int | None, batch_size: int | None, lr: float | None, patience: int | None
+) -> Schedule:
+    """Return the schedule for members that train on this many rows; what is None is chosen by the rows.
+
+    >>> choose_schedule(1000, epochs=None, batch_size=None, lr=None, patience=None)
+    Schedule(epochs=31, batch_size=128, lr=0.005, patience=None)
+    """
+    if batch_size is None:
+        doublings = math.ceil(math.log2(max(1.0, rows / ROWS_OF_SMALLEST_BATCH)))
+        batch_size = min(LARGEST_BATCH, SMALLEST_BATCH * 2**doublings)
+    if epochs is None:
+        epochs = max(LEAST_EPOCHS, round(LEAST_STEPS / math.ceil(rows / batch_size)))
+    return Schedule(epochs, batch_size, LR if lr is None else lr, patience)
+
+
+class CheckDeadline(engine.Callback):
+    """Stops training with OutOfTime at the first step after the deadline."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self.deadline = deadline
+
+    def stepped(self, step: int, losses: Tensor) -> None:
+        """Check the deadline."""
+        self.deadline.check()
+
+
+class StepTimes(engine.Callback):
+    """Notes when each step ended."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def stepped(self, step: int, losses: Tensor) -> None:
+        """Note the time, once the losses are computed."""
+        losses.sum().item()
+        self.times.append(time.perf_counter())
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Trains the members of one table.
+
+    Attributes:
+        architecture: The network.
+        build: Makes a network with new weights.
+        stages: The stages of the recipe.
+        schedule: How long to train.
+        device: Where to train.
+    """
+
+    architecture: Architecture
+    build: Callable[[], nn.Module]
+    stages: Sequence[engine.Stage]
+    schedule: Schedule
+    device: torch.device
+
+    def train(
+        self, data: tuple[Tensor, ...], splits: Splits, *, seed: int, deadline: Deadline
+    ) -> list[engine.FitResult]:
+        """Train one member per split, as many together as fit into memory.
+
+        Args:
+            data: Inputs, class numbers and, if rows have weights, the weights.
+            splits: For each member, the rows to train on and those whose loss decides which epoch is kept.
+            seed: Seed of the initial weights and the batches.
+            deadline: When to stop with OutOfTime.
+
+        Returns:
+            The members in the order of the splits.
+        """
+        results: list[engine.FitResult] = []
+        together = self.members_together(len(splits), len(data[0]))
+        for first in range(0, len(splits), together):
+            part = splits[first : first + together]
+            results += self._fit(data, part, seed + first, self.schedule.epochs, CheckDeadline(deadline))
+        return results
+
+    def seconds(self, data: tuple[Tensor, ...], splits: Splits, *, deadline: Deadline) -> float:
+        """Estimate the seconds of ``train`` from the time of a few steps.
+
+        Args:
+            data: As for ``train``.
+            splits: As for ``train``.
+            deadline: When to stop with OutOfTime.
+
+        Returns:
+            The estimate.
+        """
+        clock, batch = StepTimes(), self.schedule.batch_size
+        together = self.members_together(len(splits), len(data[0]))
+        sample = [(train[: 4 * batch], held_out[:batch]) for train, held_out in splits[:together]]
+        start = time.perf_counter()
+        self._fit(data, sample, 0, 1, CheckDeadline(deadline), clock)
+        times = [start, *clock.times]
+        steps = self.schedule.epochs * len(self.stages) * math.ceil(max(len(train) for train, _ in splits) / batch)
+        return min(after - before for before, after in pairwise(times)) * steps * math.ceil(len(splits) / together)
+
+    def members_together(self, members: int, rows: int) -> int:
+        """Return how many members are trained as one computation."""
+        if self.architecture.kind == "tabm" and self.device.type == "cpu":  # stacked TabMs are no faster on a CPU
+            return 1
+        batch = min(self.schedule.batch_size, rows)
+        return max(1, min(members, NUMBERS_AT_ONCE // (batch * self.architecture.numbers_per_row)))
+
+    def _fit(
+        self, data: tuple[Tensor, ...], splits: Splits, seed: int, epochs: int, *callbacks: engine.Callback
+    ) -> list[engine.FitResult]:
+        with warnings.catch_warnings():
+            # The decision of the whole ensemble is chosen later, and reported, under the requirements.
+            warnings.simplefilter("ignore", engine.UnmetRequirementWarning)
+            return engine.fit_folds(
+                self.build,
+                data,
+                self.stages,
+                folds=list(splits),
+                seed=seed,
+                epochs=epochs,
+                batch_size=self.schedule.batch_size,
+                lr=self.schedule.lr,
+                patience=self.schedule.patience,
+                optimizer=partial(AdamW, fused=True),
+                scheduler=rise_and_fall,
+                scheduler_step="batch",
+                device=self.device,
+                callbacks=callbacks,
+                progress=False,
+            ).members
+
+
+def rise_and_fall(optimizer: Optimizer, total_steps: int) -> LambdaLR:
+    """Make a learning rate that rises linearly for a tenth of the steps, and then falls to nearly 0 by a cosine."""
+    warm = max(1.0, WARM_UP * total_steps)
+
+    def factor(step: int) -> float:
+        if step < warm:
+            return (step + 1) / (warm + 1)
+        return max(1e-3, 0.5 * (1.0 + math.cos(math.pi * (step - warm) / max(1.0, total_steps - warm))))
+
+    return LambdaLR(optimizer, factor)
+
+
+def history_rows(results: Sequence[engine.FitResult]) -> list[tuple[dict[str, Any], ...]]:
+    """Return the history of each member: one row per epoch."""
+    return [tuple(dict(row) for row in result.history) for result in results]
