@@ -50,7 +50,7 @@ class Boosting(Family):
             data,
             num_boost_round=MAXIMUM_ROUNDS,
             valid_sets=[self._dataset(held_out, start, reference=data)],
-            feval=_cross_entropy,
+            feval=None if self.metric is None else _cross_entropy,
             callbacks=[lightgbm.early_stopping(ROUNDS_WITHOUT_PROGRESS, verbose=False), lambda _: deadline.check()],
         )
         return BoostedTrees.from_lightgbm(trees, start)
@@ -74,11 +74,11 @@ class Boosting(Family):
         )
 
     def _settings(self, rows: TrainingRows, seed: int) -> dict[str, Any]:
-        plain = "binary" if rows.classes == 2 else "multiclass"
+        plain, plain_loss = ("binary", "binary_logloss") if rows.classes == 2 else ("multiclass", "multi_logloss")
         settings = {
             "objective": plain if self.metric is None else objective(self.metric, average=self.average),
             "num_class": rows.outputs,
-            "metric": "none",
+            "metric": plain_loss if self.metric is None else "none",
             "boost_from_average": False,
             "learning_rate": 0.05,
             "num_leaves": 7,
@@ -97,7 +97,10 @@ class Boosting(Family):
 
 
 def _cross_entropy(scores: Floats, rows: lightgbm.Dataset) -> tuple[str, float, bool]:
-    """Return the mean cross-entropy of raw scores, as LightGBM expects an evaluation."""
+    """Return the mean cross-entropy of raw scores, as LightGBM expects an evaluation.
+
+    LightGBM passes raw scores beside an objective that is a function, and probabilities beside its own objectives.
+    """
     y = np.asarray(rows.get_label(), dtype=np.int64)
     weight = rows.get_weight()
     if scores.ndim == 1:

@@ -1,0 +1,101 @@
+"""Boosted trees as a family: where they stop, what the metric changes, weights, deadlines."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from metricfit.metrics.metric import get_metric
+from metricfit.tabular.families.boosting import Boosting, _cross_entropy
+from metricfit.tabular.families.family import Deadline, OutOfTime, TrainingRows, prior_logits
+from metricfit.tabular.families.linear import cross_entropy
+
+NO_LIMIT = Deadline()
+
+
+class Evaluated:
+    """What LightGBM passes to an evaluation."""
+
+    def __init__(self, y, weight):
+        self.y, self.weight = y, weight
+
+    def get_label(self):
+        return self.y
+
+    def get_weight(self):
+        return self.weight
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_evaluation_is_the_mean_cross_entropy(make_rows, classes, weighted):
+    rows = make_rows(classes, weighted=weighted)
+    scores = np.random.default_rng(0).normal(size=(len(rows), rows.outputs)) * 5
+    logits = np.concatenate([np.zeros_like(scores), scores], axis=1) if classes == 2 else scores
+    losses = -log_softmax(logits, axis=1)[np.arange(len(rows)), rows.y]
+    expected = np.average(losses, weights=rows.weight)
+    given = scores[:, 0] if classes == 2 else scores
+    assert _cross_entropy(given, Evaluated(rows.y, rows.weight))[1] == pytest.approx(expected)
+    assert cross_entropy(scores, rows) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("metric", [None, "f1", "mcc"])
+def test_it_is_much_better_than_the_class_shares(rows, held_out, metric):
+    model = Boosting(None if metric is None else get_metric(metric)).fit(rows, held_out, seed=0, deadline=NO_LIMIT)
+    shares = np.tile(prior_logits(rows.y, None, rows.classes), (len(held_out), 1))
+    assert cross_entropy(model.logits(held_out.features), held_out) < 0.8 * cross_entropy(shares, held_out)
+
+
+@pytest.mark.parametrize("metric", [None, get_metric("f1")], ids=["boosting", "boosting_metric"])
+def test_the_trees_start_at_the_shares_and_stop_where_the_held_out_fold_is_best(rows, held_out, metric):
+    model = Boosting(metric).fit(rows, held_out, seed=0, deadline=NO_LIMIT)
+    np.testing.assert_allclose(model.start, prior_logits(rows.y, None, rows.classes))
+    rounds = len(model.leaves) // rows.outputs
+    assert 5 < rounds < 500
+    best = cross_entropy(model.logits(held_out.features), held_out)
+    for fewer in (0.3, 0.6, 0.9):
+        trees = int(fewer * rounds) * rows.outputs
+        splits, leaves = int((model.leaves[:trees] - 1).sum()), int(model.leaves[:trees].sum())
+        shorter = replace(
+            model,
+            leaves=model.leaves[:trees],
+            feature=model.feature[:splits],
+            threshold=model.threshold[:splits],
+            left=model.left[:splits],
+            right=model.right[:splits],
+            value=model.value[:leaves],
+        )
+        assert best < cross_entropy(shorter.logits(held_out.features), held_out)
+
+
+def test_one_seed_gives_one_model_and_another_seed_another(rows, held_out):
+    logits = [
+        Boosting().fit(rows, held_out, seed=seed, deadline=NO_LIMIT).logits(held_out.features) for seed in (1, 1, 2)
+    ]
+    np.testing.assert_array_equal(logits[0], logits[1])
+    assert not np.array_equal(logits[0], logits[2])
+
+
+@pytest.mark.parametrize("metric", [None, get_metric("f1")], ids=["boosting", "boosting_metric"])
+def test_a_weight_of_0_is_a_row_less(rows, held_out, metric):
+    weight = np.where(np.arange(len(rows)) < 200, 1.0, 0.0)
+    flipped = np.where(weight > 0, rows.y, rows.classes - 1 - rows.y)
+    fits = [
+        Boosting(metric, parameters={"bagging_freq": 0, "num_iterations": 20})
+        .fit(TrainingRows(rows.features, y, weight, rows.classes), held_out, seed=0, deadline=NO_LIMIT)
+        .logits(held_out.features)
+        for y in (rows.y, flipped)
+    ]
+    np.testing.assert_allclose(fits[0], fits[1], atol=1e-6)
+
+
+def test_it_stops_at_the_deadline(rows, held_out):
+    started = time.monotonic()
+    with pytest.raises(OutOfTime):
+        Boosting(parameters={"learning_rate": 1e-5}).fit(rows, held_out, seed=0, deadline=Deadline.after(0.2))
+    assert time.monotonic() - started < 10
+    cancelled = Deadline()
+    cancelled.cancelled.set()
+    with pytest.raises(OutOfTime):
+        Boosting().fit(rows, held_out, seed=0, deadline=cancelled)
