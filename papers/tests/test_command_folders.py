@@ -69,7 +69,7 @@ def test_cells_of_two_folders_are_shown_as_one_table(mine, tmp_path):
     assert (tmp_path / "visits" / "paper.json").exists()
 
 
-def test_what_is_missing_is_told_and_without_the_option_trained(mine, tmp_path):
+def test_missing_cells_are_reported_with_finished_and_trained_without_it(mine, tmp_path):
     given = (mine / "visits.toml", "--out", tmp_path, "--from", mine / "one")
     found = reproduced(*given, "--finished")
     assert found.exit_code == 2

@@ -13,7 +13,7 @@ def names(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_a_file_and_a_folder_appear_at_their_place_and_nothing_beside_them(tmp_path):
+def test_a_file_and_a_folder_are_written_and_leave_no_temporary_files(tmp_path):
     with new_file(tmp_path / "made" / "a.txt") as unfinished:
         unfinished.write_text("a")
         assert not (tmp_path / "made" / "a.txt").exists()
@@ -61,7 +61,7 @@ def test_an_empty_folder_that_is_there_keeps_its_identity(tmp_path):
     assert names(tmp_path / "b") == ["part"]
 
 
-def test_only_files_of_others_block_a_folder(tmp_path):
+def test_only_finished_files_block_a_folder(tmp_path):
     assert not holds_files(tmp_path / "absent")
     assert not holds_files(tmp_path)
     (tmp_path / ".b.12345678.unfinished").mkdir()  # of a command that was killed
@@ -73,7 +73,7 @@ def test_only_files_of_others_block_a_folder(tmp_path):
         pass
 
 
-def test_a_place_where_no_folder_can_be_made_is_known_before_the_work(tmp_path):
+def test_a_place_where_no_folder_can_be_created_is_reported_before_the_work(tmp_path):
     check_new_folder(tmp_path / "a" / "b")
     assert names(tmp_path) == []
     (tmp_path / "c").mkdir()

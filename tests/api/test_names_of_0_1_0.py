@@ -141,7 +141,7 @@ def test_the_list_has_every_moved_and_renamed_name():
 
 
 @pytest.mark.parametrize("name", [name for name in TOP_NAMES if name not in MOVED])
-def test_a_name_is_where_it_was(name):
+def test_a_name_is_still_available(name):
     assert load(name) is not None
 
 
@@ -213,7 +213,7 @@ def test_a_renamed_parameter_is_an_error_that_names_the_successor():
 
 
 @pytest.mark.parametrize("module", ["metricfit.data", "metricfit.models", "metricfit.report"])
-def test_a_name_that_never_was_is_an_attribute_error(module):
+def test_a_name_that_never_existed_is_an_attribute_error(module):
     loaded = importlib.import_module(module)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         loaded.nothing  # noqa: B018

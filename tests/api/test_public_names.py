@@ -68,7 +68,7 @@ PINNED = {module: names.split() for module, names in NAMES.items()}
 
 
 @pytest.mark.parametrize("module", PINNED)
-def test_names_are_pinned_and_there(module):
+def test_exported_names_are_pinned_and_exist(module):
     loaded = importlib.import_module(module)
     assert sorted(loaded.__all__) == sorted(PINNED[module])
     for name in PINNED[module]:
@@ -76,7 +76,7 @@ def test_names_are_pinned_and_there(module):
 
 
 @pytest.mark.parametrize("module", PINNED)
-def test_every_public_thing_has_a_docstring(module):
+def test_every_public_object_has_a_docstring(module):
     loaded = importlib.import_module(module)
     assert loaded.__doc__
     bare = [name for name in loaded.__all__ if name != "__version__" and not getattr(loaded, name).__doc__]
@@ -101,7 +101,7 @@ def fresh():
 @pytest.mark.parametrize(
     "heavy", ["sklearn", "scipy", "pandas", "matplotlib", "lightning_fabric", "skrub", "typer", "rich"]
 )
-def test_the_import_takes_no_extra_with_it(fresh, heavy):
+def test_the_import_loads_no_optional_package(fresh, heavy):
     assert "metricfit.losses.metric_loss" in fresh["new"]
     assert heavy not in fresh["new"]
 

@@ -184,7 +184,7 @@ def test_settings_of_the_loss():
         MetricLoss(None)
 
 
-def test_a_formula_that_is_no_value_per_class_is_explained():
+def test_a_formula_that_does_not_return_one_value_per_class_is_explained():
     with pytest.raises(ValueError, match="shape"):
         MetricLoss(lambda c: c.tp.sum() / c.n.sum())(X, Y)
 
@@ -214,7 +214,7 @@ def test_steps_out_of_range(make, message):
         make()
 
 
-def test_steps_of_no_step():
+def test_composed_steps_of_something_else_are_refused():
     with pytest.raises(TypeError, match=r"StraightThrough needs a step such as steps\.Linear\(\), got 3"):
         steps.StraightThrough(3)
     with pytest.raises(TypeError, match=r"Annealed needs a step such as steps\.Linear\(\), got None"):
@@ -228,7 +228,7 @@ def test_a_class_balanced_loss_that_takes_no_weight_is_refused_when_made():
         ClassBalanced(nn.BCEWithLogitsLoss(), prior=0.1)
 
 
-def test_validate_false_looks_at_no_value_but_still_at_shapes():
+def test_validate_false_checks_shapes_but_not_values():
     loss = MetricLoss("f1", validate=False)
     assert loss(X, 2 * Y - 1).isfinite()
     assert loss(X, 3 * Y).isfinite()
@@ -240,7 +240,7 @@ def test_validate_false_looks_at_no_value_but_still_at_shapes():
         loss(Y, Y)
 
 
-def test_validate_true_looks_under_no_grad_and_in_eval_too():
+def test_validate_true_also_checks_under_no_grad_and_in_eval_mode():
     loss = MetricLoss("f1", validate=True).eval()
     with torch.no_grad(), pytest.raises(ValueError, match="binary labels must be 0 or 1"):
         loss(X, 2 * Y)
@@ -254,7 +254,7 @@ def test_ignored_labels_are_not_out_of_range_but_others_are():
 
 
 @pytest.mark.parametrize("entry", [ENTRIES[name] for name in ("metric", "mae", "msfe", "soft", "hard")])
-def test_an_infinite_logit_is_a_decided_one(entry):
+def test_an_infinite_logit_is_a_certain_decision(entry):
     value = entry(torch.tensor([math.inf, -math.inf, -math.inf, 1.0]), Y)
     cells = list(value) if isinstance(value, Counts) else [value]
     assert all(cell.isfinite().all() for cell in cells)

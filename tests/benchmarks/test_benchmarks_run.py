@@ -28,7 +28,7 @@ def quick(tmp_path_factory):
     return printed.getvalue(), json.loads(file.read_text())
 
 
-def test_quick_run_measures_every_cpu_row_and_judges_none(quick):
+def test_quick_run_measures_every_cpu_row_without_verdicts(quick):
     _, results = quick
     names = {row["name"] for row in results["rows"]}
     cpu = [row for row in results["rows"] if row["device"] == "cpu"]
@@ -78,7 +78,7 @@ def test_the_table_says_that_the_machine_was_busy_from_the_start():
     assert "measured under load" in printed
 
 
-def test_other_processes_are_told_from_our_own_work(monkeypatch):
+def test_other_processes_are_distinguished_from_our_work(monkeypatch):
     monkeypatch.setattr(load, "cores", lambda: 2)
     moments = iter([(0.0, 100.0, 50.0), (10.0, 120.0, 60.0), (10.0, 120.0, 60.0), (20.0, 130.0, 70.0)])
     monkeypatch.setattr(load, "_moment", lambda: next(moments))
@@ -95,13 +95,13 @@ def test_repeats_end_with_the_budget_and_are_counted():
     assert within.seconds["slow"] >= 0.02
 
 
-def test_the_page_is_what_the_stored_results_give(tmp_path):
+def test_the_page_matches_the_stored_results(tmp_path):
     page = tmp_path / "page.md"
     assert main(["--markdown", str(page)]) == 0
     assert page.read_text() == (ROOT / "benchmarks" / "RESULTS.md").read_text()
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
+def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(SystemExit, match="best-threshold"):
         main(["--only", "nonsense"])
 

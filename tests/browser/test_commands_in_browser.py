@@ -70,7 +70,7 @@ def test_the_page_opens_with_what_evaluate_prints(opened, evaluation):
     assert {"tp", "fp", "fn", "tn", "f1", "mcc"} <= set(shown) & set(printed)
 
 
-def test_wherever_the_slider_stands_the_page_shows_what_evaluate_prints(opened, evaluation, judge):
+def test_at_every_slider_position_the_page_shows_what_evaluate_prints(opened, evaluation, judge):
     page = opened(evaluation[0])
     seen = set()
     slider = page.get_by_role("slider", name="Threshold")
@@ -90,7 +90,7 @@ def test_wherever_the_slider_stands_the_page_shows_what_evaluate_prints(opened, 
     assert len(seen) >= 4
 
 
-def test_the_page_of_another_threshold_tells_it(opened, data, judge):
+def test_the_page_opens_at_the_threshold_that_was_passed_to_evaluate(opened, data, judge):
     path = data.parent / "other.html"
     printed = judge("--threshold", "0.25", "--report", path)
     page = opened(path)

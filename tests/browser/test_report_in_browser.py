@@ -133,7 +133,7 @@ def typed(page, text):
 
 
 @pytest.mark.parametrize("text", ["0.6", "0.60", "0.123", "1", "0", ".25"])
-def test_what_is_typed_stays_and_the_counts_are_of_it(opened, tmp_path, sized, text):
+def test_a_typed_threshold_is_kept_and_its_counts_are_shown(opened, tmp_path, sized, text):
     page = opened(written(tmp_path, *sized))
     assert typed(page, text) == text
     assert in_effect(page) == float(text)
@@ -143,7 +143,7 @@ def test_what_is_typed_stays_and_the_counts_are_of_it(opened, tmp_path, sized, t
 
 
 @pytest.mark.parametrize(("text", "clamped"), [("1.7", 1.0), ("-0.2", 0.0), ("100", 1.0)])
-def test_what_lies_outside_0_to_1_is_explained_and_stays_in_the_field(opened, tmp_path, sized, text, clamped):
+def test_a_threshold_outside_0_to_1_is_explained_and_kept_in_the_field(opened, tmp_path, sized, text, clamped):
     page = opened(written(tmp_path, *sized))
     assert typed(page, text) == text
     said = page.locator(".explanation").text_content()
@@ -155,7 +155,7 @@ def test_what_lies_outside_0_to_1_is_explained_and_stays_in_the_field(opened, tm
     assert not page.locator(".explanation").is_visible()
 
 
-def test_a_threshold_whose_counts_are_not_held_is_explained(opened, tmp_path):
+def test_a_threshold_without_stored_counts_is_explained(opened, tmp_path):
     logits, y = data(5000)
     page = opened(written(tmp_path, logits, y))
     assert typed(page, "0.3217654") == "0.3217654"
@@ -178,7 +178,7 @@ def test_an_empty_field_changes_nothing_and_says_what_to_type(opened, tmp_path, 
     assert page.locator(".explanation").text_content().startswith("Type a number from 0 to 1")
 
 
-def test_above_every_score_nothing_is_called_positive(opened, tmp_path, small):
+def test_above_every_score_nothing_is_predicted_positive(opened, tmp_path, small):
     page = opened(written(tmp_path, *small))
     page.locator(".slider").fill("1")
     assert page.locator(".called").text_content() == "0"
@@ -186,7 +186,7 @@ def test_above_every_score_nothing_is_called_positive(opened, tmp_path, small):
     check(page, *small)
 
 
-def test_the_slider_goes_by_keyboard(opened, tmp_path, small):
+def test_the_slider_moves_by_keyboard(opened, tmp_path, small):
     page = opened(written(tmp_path, *small, threshold=0.4))
     page.get_by_role("slider", name="Threshold").focus()
     page.keyboard.press("ArrowRight")

@@ -38,13 +38,13 @@ def saved(per, swap, multiplier):
         ("pair", RIGHTMOST_NEGATIVE, 13),
     ],
 )
-def test_what_a_swap_saves(per, swap, squares):
+def test_saving_of_a_swap_is_that_of_figure_1(per, swap, squares):
     linear = 0.0 if per == "pair" else 3 * LAMBDA * D  # per pair there are no multipliers
     assert saved(per, swap, LAMBDA) == pytest.approx(squares * MU * D**2 / 2 + linear, rel=1e-12)
 
 
 @pytest.mark.parametrize("swap", [LEFTMOST_POSITIVE, RIGHTMOST_NEGATIVE])
-def test_equal_multipliers_per_pair_would_save_three_too(swap):
+def test_equal_multipliers_per_pair_would_save_three_as_well(swap):
     scores = D * torch.arange(10, dtype=torch.float64)
     swapped = scores.clone()
     swapped[list(swap)] = scores[list(reversed(swap))]

@@ -59,7 +59,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("way", ["deepcopy", "save and load", "load over another's state"])
-def test_training_goes_on_to_the_bit(way):
+def test_a_saved_and_loaded_run_continues_bit_for_bit(way):
     whole, broken = started(), started()
     train(*whole, epochs=4)
     train(*broken, epochs=2)
@@ -84,7 +84,7 @@ def test_training_goes_on_to_the_bit(way):
     assert all(multiplier.any() for multiplier in list(loss.multipliers.values())[::2])
 
 
-def test_what_was_seen_and_not_yet_used_is_state_too():
+def test_counts_since_the_last_update_are_part_of_the_state():
     x, y = data()
     first, second = build(), build()
     first(x[:, 0], y)
@@ -94,7 +94,7 @@ def test_what_was_seen_and_not_yet_used_is_state_too():
     same(first.state_dict(), second.state_dict())
 
 
-def test_to_moves_everything_and_half_keeps_sums():
+def test_to_moves_all_buffers_and_half_keeps_sums_in_float32():
     x, y = data()
     loss = build()
     loss(x[:, 0], y)
@@ -155,7 +155,7 @@ def test_weights_reach_the_objective_and_the_constraints():
     torch.testing.assert_close(plain(x[:, 0], y, weight=w.double()), alone + term)
 
 
-def test_an_inactive_term_is_flat():
+def test_an_inactive_term_has_no_gradient():
     g = torch.tensor([-1.0, -0.5], requires_grad=True)
     augmented_term(g, torch.tensor([0.2, 0.4]), torch.tensor(1.0)).sum().backward()
     assert g.grad.tolist() == [0.0, 0.0]
@@ -176,7 +176,7 @@ def test_it_pickles_compiles_and_prints():
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_validating_first_leaves_training_as_it_is(mode):
+def test_validation_before_training_changes_nothing(mode):
     x, y = data()
     loss, other = build(), build()
     loss.eval()
@@ -207,7 +207,7 @@ def test_a_value_that_is_not_a_number_is_left_out():
     assert torch.equal(positives.constraints[0].multiplier, before)
 
 
-def test_requirements_with_and_without_groups_live_together():
+def test_requirements_with_and_without_groups_can_be_combined():
     x, y = data()
     group = torch.arange(N) % 3
     both = AugmentedLagrangian(

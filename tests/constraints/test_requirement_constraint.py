@@ -59,7 +59,7 @@ def test_the_gradient_is_the_next_multiplier_times_the_soft_slope():
     torch.testing.assert_close(found, (0.7 + MU * (0.9 - recall)).item() * slope)
 
 
-def test_one_class_or_an_average_of_them():
+def test_a_requirement_on_one_class_or_on_an_average():
     (logits, target), *_ = batches(classes=3)
     hard = Counts.hard(logits, target)
     for requirement, average, value in [
@@ -153,7 +153,7 @@ def test_the_threshold_is_where_decisions_are_counted():
     torch.testing.assert_close(constraint.multiplier, (MU * (0.99 - recall)).clamp(min=0))
 
 
-def test_a_metric_of_ones_own_leaves_out_absent_classes_too():
+def test_a_user_defined_metric_leaves_out_absent_classes_too():
     @metric
     def found(c):
         return c.tp / c.positives.clamp(min=1e-9)
@@ -165,7 +165,7 @@ def test_a_metric_of_ones_own_leaves_out_absent_classes_too():
     torch.testing.assert_close(constraint.multiplier, torch.tensor([0.45, 0.0, 0.0]))
 
 
-def test_the_sum_of_several_questions_can_be_bounded():
+def test_a_sum_over_several_labels_can_be_bounded():
     logits, target = torch.randn(50, 2, dtype=torch.float64), torch.randint(2, (50, 2))
     constraint = RequirementConstraint("accuracy >= 0.95", average="micro")
     constraint(logits, target, MU)
@@ -193,7 +193,7 @@ def test_an_average_over_several_labels_is_that_of_their_matrices(name, average)
     torch.testing.assert_close(constraint.multiplier, MU * (0.99 - hard))
 
 
-def test_a_metric_of_ones_own_sees_how_the_classes_are_read():
+def test_a_user_defined_metric_knows_whether_classes_are_exclusive():
     seen = []
 
     def own_hits(c):
@@ -208,7 +208,7 @@ def test_a_metric_of_ones_own_sees_how_the_classes_are_read():
     assert not any(seen)
 
 
-def test_what_was_seen_is_read_alike_after_loading():
+def test_counts_mean_the_same_after_loading():
     generator = torch.Generator().manual_seed(0)
     logits, target = torch.randn(50, 3, generator=generator), torch.randint(2, (50, 3), generator=generator)
     constraint, loaded = (RequirementConstraint("mcc >= 0.9", average="macro") for _ in range(2))

@@ -44,7 +44,7 @@ def test_state_dict_carries_the_share_and_the_value(batch):
     assert not torch.equal(before, fresh(given.logits, given.target))
 
 
-def test_a_deep_copy_keeps_the_share_and_parts_ways():
+def test_a_deep_copy_keeps_the_share_and_is_independent():
     step = build()
     step.advance(0.25)
     twin = copy.deepcopy(step)
@@ -52,7 +52,7 @@ def test_a_deep_copy_keeps_the_share_and_parts_ways():
     assert (twin.a, step.a) == (0.25, 0.75)
 
 
-def test_the_share_moves_with_the_module_and_keeps_its_value():
+def test_the_share_follows_the_module_to_a_device_and_keeps_its_value():
     step = build()
     step.advance(0.25)
     assert step.to(torch.float64).a.dtype == torch.float64

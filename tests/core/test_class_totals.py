@@ -32,7 +32,7 @@ def test_rows_of_the_table_add_up_to_the_classes(any_step, batch, dtype, weighte
         assert min(count.item() for count in counts) >= 0
 
 
-def test_a_step_of_the_users_own_keeps_them_too(batch):
+def test_a_user_defined_step_keeps_the_class_totals_too(batch):
     given = batch(100)
     counts = Counts.soft(given.logits, given.target, step=Square(), weight=given.weight)
     assert counts.positives.item() == pytest.approx((given.weight * given.target).sum().item())

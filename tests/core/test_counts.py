@@ -66,7 +66,7 @@ def test_margins_of_the_table():
     assert [margin.item() for margin in margins] == [5, 5, 4, 10]
 
 
-def test_a_column_of_logits_counts_as_a_row_does(batch):
+def test_a_column_of_logits_gives_the_counts_of_a_vector(batch):
     given = batch(20)
     row = Counts.soft(given.logits, given.target)
     column = Counts.soft(given.logits.unsqueeze(1), given.target.unsqueeze(1))
@@ -106,7 +106,7 @@ def test_a_mistake_is_refused_with_a_remedy(count, arguments, error, remedy):
 
 
 @pytest.mark.parametrize("weight", [[1.0, -1.0, 1.0], [1.0, torch.inf, 1.0], [1.0, torch.nan, 1.0], [1.0, 1.0]])
-def test_weights_that_are_none_are_refused(weight):
+def test_invalid_weights_are_refused(weight):
     with pytest.raises(ValueError, match="weight"):
         Counts.soft(X, Y, weight=torch.tensor(weight))
 
@@ -120,7 +120,7 @@ def test_counts_of_different_shapes_are_refused():
     ("predicted", "target", "remedy"),
     [([0, 2], [0, 1], "num_classes="), ([0, 1], [0.5, 1], "fractions"), ([0, 1], [0, 1, 1], "2 predicted labels")],
 )
-def test_labels_that_are_none_are_refused(predicted, target, remedy):
+def test_invalid_labels_are_refused(predicted, target, remedy):
     with pytest.raises(ValueError, match=remedy):
         Counts.from_labels(torch.tensor(predicted), torch.tensor(target))
 
@@ -147,7 +147,7 @@ SUMS = {
 
 
 @pytest.mark.parametrize("add", SUMS.values(), ids=SUMS)
-def test_counts_of_several_labels_stay_so_when_added(multilabel, add):
+def test_multilabel_counts_stay_multilabel_when_added(multilabel, add):
     logits, target = multilabel
     parts = [Counts.hard(*part) for part in zip(logits.split(25), target.split(25), strict=True)]
     value = averaged(metrics.kappa, add(parts))
@@ -155,7 +155,7 @@ def test_counts_of_several_labels_stay_so_when_added(multilabel, add):
     assert add(parts) == Counts.hard(logits, target)
 
 
-def test_counts_of_exclusive_classes_stay_so_when_added():
+def test_exclusive_counts_stay_exclusive_when_added():
     predicted, target = torch.tensor([0, 2, 1, 1, 2, 0]), torch.tensor([0, 1, 1, 2, 2, 0])
     parts = [
         Counts.from_labels(predicted[at], target[at], num_classes=3) for at in (slice(2), slice(2, 4), slice(4, 6))
@@ -164,7 +164,7 @@ def test_counts_of_exclusive_classes_stay_so_when_added():
         assert averaged(metrics.kappa, add(parts)).item() == pytest.approx(cohen_kappa_score(target, predicted))
 
 
-def test_the_classes_of_counts_follow_from_the_numbers_unless_said():
+def test_whether_classes_are_exclusive_is_inferred_unless_given():
     cells = [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 1.0]  # one of the positives of each class is missing
     assert not Counts(*cells).exclusive
     assert Counts(*cells, exclusive=True).exclusive
@@ -173,7 +173,7 @@ def test_the_classes_of_counts_follow_from_the_numbers_unless_said():
     assert Counts([1], [1], [0], [5], exclusive=False).exclusive  # one class is one class, however it is read
 
 
-def test_counts_are_equal_when_their_numbers_and_classes_are():
+def test_counts_with_equal_numbers_and_equal_exclusivity_are_equal():
     counts = Counts(tp=[3, 1], fp=[1, 0], fn=[2, 0], tn=[4, 9], exclusive=False)
     same = Counts(*(cell.clone().to(torch.float32) for cell in counts), exclusive=False)
     assert (counts == same) is True
@@ -206,7 +206,7 @@ def test_counts_are_stacked_before_the_class_axis():
         Counts.stack([])
 
 
-def test_counts_add_to_counts_alone():
+def test_counts_add_only_to_counts():
     counts = Counts(tp=3, fp=1, fn=2, tn=4)
     for other in (1, 0.0, torch.zeros(1)):
         with pytest.raises(TypeError):

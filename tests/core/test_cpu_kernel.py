@@ -126,7 +126,7 @@ def test_raised_cosine_at_the_edge_of_its_window_keeps_the_metric_in_its_bounds(
     assert max(values) <= metric.bounds[1]
 
 
-def test_inputs_are_left_as_they_were(batch):
+def test_inputs_are_not_changed(batch):
     given = batch(40)
     kept = given.logits.clone(), given.target.clone(), given.weight.clone()
     logits = given.logits.requires_grad_()

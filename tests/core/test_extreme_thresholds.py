@@ -137,7 +137,7 @@ def test_the_counts_of_the_issue():
 
 
 @every_threshold
-def test_a_tensor_that_is_constant_is_as_good_as_its_number(threshold):
+def test_a_constant_tensor_threshold_equals_its_number(threshold):
     x, y = batch(torch.float32, "kernel")
     of_tensor = Counts.soft(x, y, threshold=torch.tensor(threshold, dtype=torch.float64))
     assert of_tensor == Counts.soft(x, y, threshold=threshold)

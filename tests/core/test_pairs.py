@@ -239,7 +239,7 @@ def test_types(queries, points, sums):
 
 
 @pytest.mark.parametrize("few", [0, 10**6], ids=["sorted", "all pairs"])
-def test_large_whole_numbers_are_told_apart(few, monkeypatch):
+def test_large_whole_numbers_are_distinguished(few, monkeypatch):
     """As float32 both are 2**24."""
     monkeypatch.setattr(pairs, "FEW", few)
     assert pairs.hinge_sums(torch.tensor([2**24]), torch.tensor([2**24 + 1]), torch.ones(1), 1).tolist() == [1]
@@ -285,7 +285,7 @@ def test_half_precision_leaves_get_half_precision_gradients():
 
 @pytest.mark.parametrize(("m", "n"), [(0, 3), (3, 0), (0, 0)])
 @every_power
-def test_nothing_gives_0(m, n, power):
+def test_empty_inputs_give_0(m, n, power):
     x, y = torch.randn(2, m, requires_grad=True), torch.randn(2, n, requires_grad=True)
     found = pairs.hinge_sums(x, y, torch.ones(n), power)
     assert found.shape == (2, m)

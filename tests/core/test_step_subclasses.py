@@ -92,7 +92,7 @@ def test_an_instance_with_its_own_forward_or_hooks_is_called(parent, change, dat
     torch.testing.assert_close(Counts.soft(*data, step=step).tp, expected)
 
 
-def test_a_parameter_that_is_changed_later_counts():
+def test_a_parameter_that_is_changed_later_is_used():
     step = steps.Sigmoid(k=10)
     step.k = 30.0
     torch.testing.assert_close(Counts.soft(X, Y, step=step).tp, Counts.soft(X, Y, step=steps.Sigmoid(k=30)).tp)
@@ -140,7 +140,7 @@ class PenalisedMix(losses.Mix):
     ],
     ids=["loss", "member", "mix"],
 )
-def test_chunks_refuse_a_loss_whose_forward_is_not_that_of_its_statistics(loss):
+def test_chunks_refuse_a_loss_that_overrides_only_forward(loss):
     with pytest.raises(TypeError, match="overrides forward"):
         losses.backward_in_chunks(torch.nn.Identity(), loss, [(X, Y)])
 
@@ -150,12 +150,12 @@ class PenalisedError(losses.MAELoss):
         return super().forward(logits, target, weight) + logits.square().mean()
 
 
-def test_class_balanced_refuses_a_loss_whose_forward_is_not_that_of_its_terms():
+def test_class_balanced_refuses_a_loss_that_overrides_only_forward():
     with pytest.raises(TypeError, match="overrides forward"):
         losses.ClassBalanced(PenalisedError(), prior=0.5)
 
 
-def test_a_loss_that_overrides_its_statistics_too_is_taken():
+def test_a_loss_that_also_overrides_its_statistics_is_accepted():
     class Consistent(MetricLoss):
         def forward(self, logits, target, weight=None):
             return self.value(self.statistics(logits, target, weight))
@@ -184,7 +184,7 @@ def make_half():
 
 
 @pytest.mark.parametrize("copied", [lambda given: pickle.loads(pickle.dumps(given)), copy.copy, copy.deepcopy])
-def test_a_copy_of_a_derived_metric_is_of_its_class(copied):
+def test_a_copy_of_a_derived_metric_keeps_its_class(copied):
     counts = Counts(tp=3, fp=1, fn=1, tn=5)
     half = copied(make_half())
     assert type(half) is Half
@@ -196,6 +196,6 @@ def test_a_derived_metric_is_not_equal_to_its_parent():
     assert make_half() == make_half()
 
 
-def test_a_class_of_a_derived_metric_is_of_its_class():
+def test_one_class_of_a_derived_metric_keeps_the_overridden_behaviour():
     counts = Counts(tp=torch.tensor([3.0, 1.0]), fp=torch.ones(2), fn=torch.ones(2), tn=torch.ones(2))
     assert make_half()[1](counts).item() == 0.25

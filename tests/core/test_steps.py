@@ -40,7 +40,7 @@ def test_oddness_about_the_threshold(kind, p, t, number):
 @every_kind
 @quick
 @given(p=probability, q=probability, t=inside, number=probability)
-def test_a_higher_probability_is_never_counted_less(kind, p, q, t, number):
+def test_steps_do_not_decrease(kind, p, q, t, number):
     low, high = BUILDERS[kind](number)(as_tensor(min(p, q), max(p, q)), t).tolist()
     assert low <= high + 1e-14
 
@@ -109,7 +109,7 @@ def test_values_lie_in_0_to_1_in_float32(closed_form_step, t):
     assert values.max().item() <= 1 + 1e-6
 
 
-def test_straight_through_decides_and_passes_the_inner_slope_on(closed_form_step):
+def test_straight_through_has_hard_values_and_the_inner_slope(closed_form_step):
     p = as_tensor(0.1, 0.39, 0.4, 0.41, 0.9).requires_grad_()
     value = steps.StraightThrough(closed_form_step)(p, 0.4)
     assert value.tolist() == [0, 0, 1, 1, 1]
@@ -135,18 +135,18 @@ def test_a_threshold_outside_0_to_1_is_refused(closed_form_step, threshold):
     [(steps.Linear, 0.5), (steps.Sigmoid, math.inf), (steps.RaisedCosine, math.inf)],
 )
 @pytest.mark.parametrize("nothing", [0.0, -1.0, math.nan])
-def test_a_step_refuses_a_number_it_is_no_step_with(build, number, nothing):
+def test_a_step_refuses_a_parameter_out_of_range(build, number, nothing):
     for refused in (number, nothing):
         with pytest.raises(ValueError, match="needs"):
             build(refused)
 
 
 @pytest.mark.parametrize("build", [steps.StraightThrough, lambda step: steps.Annealed(step, steps.Linear())])
-def test_composed_steps_refuse_what_is_no_step(build):
+def test_composed_steps_refuse_other_objects(build):
     with pytest.raises(TypeError, match="needs a step"):
         build(torch.sigmoid)
 
 
-def test_a_step_of_ones_own_must_define_forward():
+def test_a_user_defined_step_must_define_forward():
     with pytest.raises(TypeError, match="must define forward"):
         Step()(GRID)

@@ -39,7 +39,7 @@ def prepared(path):
     ],
     ids=["10**400", "10**30", "fractions", "a megabyte"],
 )
-def test_labels_that_are_none_are_refused_in_csv(tmp_path, labels, message):
+def test_invalid_labels_in_csv_are_refused(tmp_path, labels, message):
     table(y=labels * 20).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(TableError, match=message) as error:
         prepared(tmp_path / "t.csv")
@@ -57,7 +57,7 @@ def test_labels_that_are_none_are_refused_in_csv(tmp_path, labels, message):
     ],
     ids=["a list", "a structure", "a list for a label", "bytes for a label", "a decimal for a label"],
 )
-def test_columns_of_parquet_that_fit_no_table_are_refused(tmp_path, columns, message):
+def test_unusable_columns_of_parquet_are_refused(tmp_path, columns, message):
     table(**columns).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(TableError, match=message):
         prepared(tmp_path / "t.parquet")
@@ -69,19 +69,19 @@ def test_labels_of_several_types_are_refused_by_example(tmp_path):
         prepared(tmp_path / "t.jsonl")
 
 
-def test_objects_without_names_make_no_table(tmp_path):
+def test_json_objects_without_keys_are_not_a_table(tmp_path):
     (tmp_path / "t.jsonl").write_text("{}\n" * 20)
     with pytest.raises(TableError, match="has no columns"):
         prepared(tmp_path / "t.jsonl")
 
 
-def test_a_symbolic_link_to_itself_is_called_so(tmp_path):
+def test_a_symbolic_link_to_itself_is_reported_as_such(tmp_path):
     (tmp_path / "t.csv").symlink_to(tmp_path / "t.csv")
     with pytest.raises(TableError, match="is a symbolic link to nothing"):
         read_table(tmp_path / "t.csv")
 
 
-def test_every_changed_byte_of_a_packed_file_is_noticed_or_changes_nothing(tmp_path):
+def test_every_changed_byte_of_a_compressed_file_is_detected_or_harmless(tmp_path):
     text = table().to_csv(index=False).encode()
     packed = gzip.compress(text, mtime=0)
     zlib_errors = 0
@@ -106,7 +106,7 @@ def test_every_changed_byte_of_a_packed_file_is_noticed_or_changes_nothing(tmp_p
     assert zlib_errors  # which have no base class in common with the others
 
 
-def test_a_column_named_by_a_megabyte_is_shortened(tmp_path):
+def test_a_column_name_of_a_megabyte_is_shortened_in_messages(tmp_path):
     table().rename(columns={"y": "z" * 2**20}).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(TableError, match=r"has no column 'y'. It has 2: 'a', 'z{40}'... \(1,048,576 characters\)"):
         prepared(tmp_path / "t.csv")

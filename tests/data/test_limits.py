@@ -76,7 +76,7 @@ def test_a_higher_limit_admits_the_table(tmp_path, monkeypatch, name, write):
     assert len(read_table(tmp_path / name))
 
 
-def test_a_packed_file_is_not_unpacked_much_further_than_the_limit(tmp_path, monkeypatch):
+def test_a_compressed_file_is_not_decompressed_far_beyond_the_limit(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "t.csv.gz", "wb", compresslevel=1) as file:
         for _ in range(64):
             file.write(b"0" * 2**20)
@@ -91,7 +91,7 @@ def test_a_packed_file_is_not_unpacked_much_further_than_the_limit(tmp_path, mon
 
 
 @pytest.mark.parametrize("value", ["many", "0", "-1", "nan"])
-def test_a_limit_that_is_no_number_is_refused(tmp_path, monkeypatch, value):
+def test_a_limit_that_is_not_a_number_is_refused(tmp_path, monkeypatch, value):
     (tmp_path / "t.csv").write_text("a,y\n1,0\n")
     monkeypatch.setenv(VARIABLE, value)
     with pytest.raises(ValueError, match=f"{VARIABLE} is a number of GiB above 0, such as 16; got '{value}'"):
@@ -132,7 +132,7 @@ def test_a_parquet_file_that_does_not_match_its_checksums_is_refused(tmp_path):
         read_table(path)
 
 
-def test_lines_of_json_that_fit_no_table_are_refused_with_their_number(tmp_path):
+def test_json_lines_that_do_not_fit_a_table_are_refused_with_their_number(tmp_path):
     cases = {
         '{"a": ' + "[" * 200_000 + "]" * 200_000 + "}": "line 2: it is nested too deeply",
         "[1, 2]": r"line 2 is \[1, 2\]",

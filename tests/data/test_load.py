@@ -75,7 +75,7 @@ def test_kaggle_s_own_credit_card_file_is_taken(tmp_path):
     assert table.X.columns.tolist() == ["Time", "V1", "Amount"]
 
 
-def test_a_missing_file_says_what_where_and_whence(tmp_path):
+def test_a_missing_file_is_reported_with_its_place_and_its_source(tmp_path):
     with pytest.raises(FileNotFoundError) as error:
         load("adult", tmp_path)
     for part in ("tabular/adult", ".parquet", str(tmp_path), "archive.ics.uci.edu", "download('adult', "):
@@ -108,7 +108,7 @@ def test_wrong_labels_are_refused(tmp_path, labels, message):
         load("mammography", folder, verify=False)
 
 
-def test_an_unknown_name_lists_the_known():
+def test_an_unknown_dataset_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"no dataset is called 'nope'; there are abalone, .*yeast_ml8"):
         load("nope", "anywhere")
 
@@ -145,7 +145,7 @@ def openml(monkeypatch):
         ("creditcard", 1597, "Class", ["0", "1"]),
     ],
 )
-def test_openml_s_labels(openml, name, number, column, labels):
+def test_openml_labels_are_converted(openml, name, number, column, labels):
     frame = pd.DataFrame({"x": [1.0, 2.0], "kind": pd.Categorical(["b", None]), column: pd.Categorical(labels)})
     asked = openml({number: frame})
     table = fetch(name, "somewhere", verify=False)
@@ -163,7 +163,7 @@ def test_openml_s_copy_is_verified(openml):
         fetch("mammography")
 
 
-def test_a_downloaded_set_is_where_load_looks(openml, tmp_path):
+def test_a_downloaded_dataset_is_found_by_load(openml, tmp_path):
     frame = pd.DataFrame({"V1": [1.0, 2.5, 3.0], "Amount": [0.0, 1.0, 2.0], "Class": ["0", "1", "0"]})
     asked = openml({1597: frame})
     path = download("creditcard", tmp_path, verify=False)
@@ -175,7 +175,7 @@ def test_a_downloaded_set_is_where_load_looks(openml, tmp_path):
     assert len(asked) == 1  # what is there is not fetched again
 
 
-def test_a_set_that_openml_lacks_is_refused_with_its_source():
+def test_downloading_a_dataset_that_openml_lacks_names_its_source():
     with pytest.raises(
         ValueError, match=r"only adult, creditcard, mammography, phoneme; download it from https://zenodo"
     ):

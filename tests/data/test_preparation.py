@@ -26,7 +26,7 @@ def frame():
     )
 
 
-def test_it_is_scikit_learn_s_encoder_and_scaler(frame):
+def test_preparation_equals_the_encoder_and_scaler_of_scikit_learn(frame):
     train, test = frame[:150], frame[150:].assign(kind=["unseen", *frame["kind"][151:]])
     expected = make_pipeline(
         make_column_transformer(
@@ -42,7 +42,7 @@ def test_it_is_scikit_learn_s_encoder_and_scaler(frame):
     assert np.abs(expected.transform(frame[:150])).max() > 5
 
 
-def test_what_varies_only_in_the_test_part_is_dropped():
+def test_columns_that_vary_only_in_the_test_part_are_dropped():
     preparation = Preparation().fit(np.array([[1.0, 2.0], [3.0, 2.0]]))
     assert preparation.columns == ["0"]
     assert preparation.transform(np.array([[1.0, 9.0]])).tolist() == [[-1.0]]
@@ -66,7 +66,7 @@ def test_infinity_after_fit_is_clipped():
     assert Preparation(clip=3).fit([[0.0], [2.0]]).transform([[np.inf], [-np.inf]]).tolist() == [[3.0], [-3.0]]
 
 
-def test_it_comes_back_from_json(frame):
+def test_state_survives_json(frame):
     preparation = Preparation(clip=2).fit(frame)
     again = Preparation.from_state(json.loads(json.dumps(preparation.state())))
     np.testing.assert_array_equal(again.transform(frame), preparation.transform(frame))
@@ -90,7 +90,7 @@ def test_the_training_rows_are_not_changed(frame):
         (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "column names must differ, a repeat"),
     ],
 )
-def test_tables_to_learn_nothing_from(train, message):
+def test_tables_without_information_are_refused(train, message):
     with pytest.raises(ValueError, match=message):
         Preparation().fit(train)
 

@@ -77,7 +77,7 @@ def test_three_positives_go_to_three_parts():
     assert [int(y[part].sum()) for part in split(np.arange(100), y, (0.9, 0.05, 0.05), seed=0)] == [1, 1, 1]
 
 
-def test_copies_are_shared_out_in_proportion():
+def test_copies_are_distributed_in_proportion():
     """Half of the rows have a copy; no part is left with single rows alone."""
     X = np.concatenate([np.arange(400), np.arange(400, 600), np.arange(400, 600)])
     y = (X % 5 == 0).astype(int)
@@ -86,7 +86,7 @@ def test_copies_are_shared_out_in_proportion():
 
 
 @pytest.mark.parametrize("kind", ["groups", "copies"])
-def test_the_shares_are_as_near_as_scikit_learn_s(kind):
+def test_class_shares_are_as_close_as_those_of_scikit_learn(kind):
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 60, size=900)
     y = (rng.random(900) < 0.1).astype(int)
@@ -116,7 +116,7 @@ def test_seeds():
     assert not np.array_equal(first[0], other[0])
 
 
-def test_equal_rows_are_found_whatever_their_bits():
+def test_equal_rows_are_found_even_if_their_bits_differ():
     """-0.0 and 0.0, NaN of either sign, text and missing text; equal columns, not equal labels."""
     negative_nan = np.array([0xFFF8000000000000], dtype=np.uint64).view(np.float64)[0]
     frame = pd.DataFrame(
@@ -134,7 +134,7 @@ def test_equal_rows_are_found_whatever_their_bits():
             assert side[first] == side[second]
 
 
-def test_groups_tied_by_a_copy_stay_together():
+def test_groups_connected_by_a_copy_stay_together():
     X = np.array([1, 2, 2, 3, *range(10, 26)])
     groups = np.array([0, 0, 1, 1, *range(10, 26)])
     y = np.array([0, 1] * 10)
@@ -143,7 +143,7 @@ def test_groups_tied_by_a_copy_stay_together():
         assert len({number for number, part in enumerate(parts) for row in range(4) if row in part}) == 1
 
 
-def test_copies_may_be_parted_on_request():
+def test_copies_can_be_separated_on_request():
     X, y = np.zeros((40, 3)), np.array([0, 1] * 20)
     with pytest.raises(ValueError, match=r"class 0 has 1 rows or groups .*copies of a row count as one"):
         split(X, y, seed=0)
@@ -155,7 +155,7 @@ def test_images_and_columns_of_labels_are_taken():
     assert [len(part) for part in parts] == [10, 10]
 
 
-def test_three_classes_tied_in_a_ring_cannot_be_parted():
+def test_three_classes_connected_in_a_ring_cannot_be_separated():
     y, groups = np.array([0, 1, 0, 2, 1, 2]), np.array([0, 0, 1, 1, 2, 2])
     with pytest.raises(ValueError, match="tie the classes together"):
         split(np.arange(6), y, (0.5, 0.5), seed=0, groups=groups)

@@ -31,7 +31,7 @@ def write(path, frame=FRAME):
 @pytest.mark.parametrize(
     "name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet", "t.arrow", "t.feather", "t.jsonl", "t.jsonl.gz"]
 )
-def test_every_kind_gives_the_table(tmp_path, name):
+def test_every_file_format_gives_the_same_frame(tmp_path, name):
     pd.testing.assert_frame_equal(read_table(write(tmp_path / name)), FRAME, check_dtype=False)
 
 
@@ -68,7 +68,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_told_in_words(tmp_path, name):
+def test_a_bad_file_is_reported_with_an_explanation(tmp_path, name):
     content, message = BAD[name]
     if content is not None:
         (tmp_path / name).write_bytes(content)
@@ -83,7 +83,7 @@ def test_a_folder_is_refused(tmp_path):
         read_table(tmp_path / "t.csv")
 
 
-def test_odd_but_right_tables(tmp_path):
+def test_unusual_but_valid_tables_are_read(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfn,huge,mixed,gone\n1,99999999999999999999,x,inf\n2,3,4,1.5\n")
     frame = read_table(tmp_path / "t.csv")
     assert list(frame.columns) == ["n", "huge", "mixed", "gone"]  # no byte order mark
@@ -91,14 +91,14 @@ def test_odd_but_right_tables(tmp_path):
     assert len(frame) == 2
 
 
-def test_a_comma_at_the_end_of_every_row_is_no_column(tmp_path):
+def test_a_comma_at_the_end_of_every_row_adds_no_column(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,b,y\n1,2,NA,\n3,4,no,\n")
     expected = pd.DataFrame({"a": [1, 3], "b": [2, 4], "y": ["NA", "no"]})
     with pytest.warns(TableWarning, match="'NA' occurs in 1 rows"):
         pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", "y"), expected)
 
 
-def test_words_for_missing_are_labels_among_words(tmp_path):
+def test_words_such_as_NA_are_labels_if_the_other_labels_are_words(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\nNA,None\n1,NA\n2,x\n3,NA\n4,\n")
     with pytest.warns(TableWarning) as warned:
         found = read_table(tmp_path / "t.csv", "y")
@@ -109,21 +109,21 @@ def test_words_for_missing_are_labels_among_words(tmp_path):
     assert read_table(tmp_path / "t.csv")["y"].isna().sum() == 4
 
 
-def test_words_for_missing_are_missing_among_numbers(tmp_path):
+def test_words_such_as_NA_are_missing_if_the_other_labels_are_numbers(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\n1,0\n2,NA\n3,1\n")
     frame = read_table(tmp_path / "t.csv", "y")
     with pytest.raises(TableError, match=r"missing in 1 of 3 rows .*words such as NA among numbers"):
         split_target(frame, "y", "t.csv")
 
 
-def test_categories_without_rows_are_no_classes():
+def test_categories_without_rows_are_not_classes():
     frame = pd.DataFrame({"a": range(6), "y": pd.Categorical(list("ppqqpq"), list("pqr"))})
     labels = split_target(frame, "y", "t.parquet")[1]
     check_classes(labels, "t.parquet")
     assert dict(labels.value_counts()) == {"p": 3, "q": 3}
 
 
-def test_dates_for_labels_read_the_same_whatever_is_beside_them():
+def test_date_labels_are_read_independently_of_other_columns():
     days = pd.to_datetime(["2020-01-01", "2020-01-02 06:30", "2020-01-01"], format="ISO8601")
     frame = pd.DataFrame({"a": range(3), "y": days})
     assert split_target(frame, "y", "t.parquet")[1].tolist() == ["2020-01-01", "2020-01-02 06:30:00", "2020-01-01"]
@@ -147,7 +147,7 @@ def test_the_target_is_taken_out():
         (FRAME.assign(fraud=pd.Categorical([0, 1, None])), "fraud", "missing in 1 of 3 rows"),
     ],
 )
-def test_a_wrong_target_is_told(frame, target, message):
+def test_a_wrong_target_is_reported(frame, target, message):
     with pytest.raises(TableError, match=message):
         split_target(frame, target, "t.csv")
 
@@ -161,6 +161,6 @@ def test_a_wrong_target_is_told(frame, target, message):
         (["a"] * 9 + ["b"], "'b' has a single row"),
     ],
 )
-def test_labels_that_cannot_be_learnt_are_told(labels, message):
+def test_labels_that_cannot_be_learned_are_reported(labels, message):
     with pytest.raises(TableError, match=message):
         check_classes(pd.Series(labels), "t.csv")

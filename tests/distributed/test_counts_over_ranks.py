@@ -99,7 +99,7 @@ def test_averaged_gradient_is_that_of_the_whole_batch(ranks, naive, name, memory
             torch.testing.assert_close(gradient, whole.gradient, rtol=1e-6, atol=1e-12)
 
 
-def test_losses_of_the_shards_alone_would_not_do(naive):
+def test_averaged_losses_of_the_shards_would_be_wrong(naive):
     network, parts = model(), []
     for rank in range(RANKS):
         x, y, w = shard(rank, 0)

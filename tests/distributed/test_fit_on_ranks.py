@@ -56,7 +56,7 @@ def test_two_processes_learn_what_one_does(ranks, name):
         assert of_rank[name]["best"] == pytest.approx(alone["best"], abs=1e-10, nan_ok=True)
 
 
-def test_the_cases_are_what_they_are_called(ranks):
+def test_the_cases_have_the_properties_that_their_names_say(ranks):
     """So that none of them passes for nothing: it stops early, clips, moves multipliers and has uneven shares."""
     found = ranks[0]
     assert 2 < len(found["stopped"]["rows"]) < 30
@@ -79,7 +79,7 @@ def test_each_rank_reads_its_share_alone(ranks, name):
     assert abs(read[0].total() - read[1].total()) <= 4 * 5  # by one a batch
 
 
-def test_random_numbers_of_every_rank_go_on_after_a_break(ranks):
+def test_random_numbers_of_every_rank_continue_after_an_interruption(ranks):
     for of_rank in ranks:
         for found in of_rank["broken off"].values():
             same(found, of_rank["whole"], 0.0)
@@ -97,7 +97,7 @@ def test_only_rank_0_touches_its_disk(ranks, folder):
     assert len(list((folder / "cases" / "rank0" / "whole").glob("step-*.safetensors"))) == 2
 
 
-def test_a_finished_run_is_told_to_every_rank(ranks):
+def test_a_finished_run_is_returned_on_every_rank(ranks):
     for of_rank in ranks:
         same(of_rank["finished"], of_rank["whole"], 0.0)
 
@@ -124,7 +124,7 @@ def test_streams_of_different_lengths_are_read_to_the_end_on_every_rank(ranks):
         assert of_rank["nothing for rank 1"].startswith("the IterableDataset gives batches to only 1 of 2 processes")
 
 
-def test_a_distributed_sampler_is_left_to_share_out(ranks):
+def test_a_distributed_sampler_is_used_as_it_is(ranks):
     """Which repeats a row where their number is odd; and it shuffles anew each epoch."""
     first, second = zip(*(of_rank["shared out"]["epochs"] for of_rank in ranks), strict=True)
     for epoch in (first, second):
@@ -134,7 +134,7 @@ def test_a_distributed_sampler_is_left_to_share_out(ranks):
     torch.testing.assert_close(ranks[0]["shared out"]["weights"], ranks[1]["shared out"]["weights"], rtol=0, atol=0)
 
 
-def test_torchrun_is_believed(ranks):
+def test_the_settings_of_torchrun_are_used(ranks):
     torch.testing.assert_close(ranks[0]["untold"], ranks[1]["untold"], rtol=0, atol=0)
 
 

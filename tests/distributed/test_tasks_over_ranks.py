@@ -136,7 +136,7 @@ def test_gradient_is_that_of_the_whole_batch(ranks, name, memory, chunked):
 
 @pytest.mark.filterwarnings("ignore::metricfit.losses.DeadGradientWarning")  # one class alone has no kappa
 @pytest.mark.parametrize("name", LOSSES)
-def test_shards_alone_would_not_do(name):
+def test_separate_losses_of_the_shards_would_be_wrong(name):
     """So that the test above can fail."""
     parts = [steps_of(name, False, model(name), lambda at, r=r: shard(r, name, at), False)[0][1] for r in range(RANKS)]
     whole = steps_of(name, False, model(name), lambda at: data(name, at), False)[0][1]

@@ -21,13 +21,13 @@ def between(page: str, name: str) -> str:
     return found[1]
 
 
-def test_table_of_metrics_is_the_registrys(load_script: Load) -> None:
+def test_the_table_of_metrics_matches_the_registry(load_script: Load) -> None:
     module = load_script(DOCS / "figures" / "metrics_table.py")
     page = (DOCS / module.PAGE).read_text(encoding="utf-8")
     assert between(page, module.MARK) == module.metrics_table(), "run: python docs/figures/metrics_table.py"
 
 
-def test_the_commands_page_is_the_commands_own(load_script: Load) -> None:
+def test_the_page_of_commands_matches_their_help(load_script: Load) -> None:
     module = load_script(DOCS / "figures" / "cli_reference.py")
     page = (DOCS / module.PAGE).read_text(encoding="utf-8")
     assert between(page, module.MARK) == module.cli_reference(), "run: python docs/figures/cli_reference.py"
@@ -46,7 +46,7 @@ def test_the_gallery_is_drawn_from_the_results(load_script: Load) -> None:
     assert module.digest(module.numbers()) in drawn, "run: python docs/figures/gallery.py"
 
 
-def test_a_title_of_the_gallery_that_the_numbers_deny_is_refused(load_script: Load) -> None:
+def test_a_gallery_title_that_contradicts_the_numbers_is_refused(load_script: Load) -> None:
     module = load_script(DOCS / "figures" / "gallery.py")
     sets = {"one": [0.7, 0.6, 0.7], "two": [0.5, 0.4, 0.6]}  # AnyLoss below BCE
     with pytest.raises(ValueError, match="no longer say"):
@@ -54,7 +54,7 @@ def test_a_title_of_the_gallery_that_the_numbers_deny_is_refused(load_script: Lo
     module.plt.close("all")
 
 
-def test_every_picture_is_shown_and_every_shown_picture_is_there() -> None:
+def test_every_picture_is_used_and_every_used_picture_exists() -> None:
     pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
     shown = {
         (page.parent / link).resolve()

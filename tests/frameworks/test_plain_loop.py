@@ -37,7 +37,7 @@ def test_loop_learns(x_y, autocast, memory):
     assert f1(model, x, y) > max(0.6, before)  # a memory of 100 steps is slow to forget the first ones
 
 
-def test_column_of_logits_is_read_as_the_row(x_y):
+def test_a_column_of_logits_equals_a_vector(x_y):
     x, y = x_y
     model = nn.Linear(4, 1)
     loss = MetricLoss("f1")

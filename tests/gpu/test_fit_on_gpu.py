@@ -63,7 +63,7 @@ def test_precisions_reach_the_same_f1(by_precision, precision):
     assert rounded == pytest.approx(exact, abs=0.01)
 
 
-def test_precisions_are_not_one_and_the_same(by_precision):
+def test_precisions_differ(by_precision):
     losses = {name: result.history.rows[0]["train_loss"] for name, (_, result) in by_precision.items()}
     assert len(set(losses.values())) == 3
 
@@ -93,7 +93,7 @@ class Breaks(WeightedBCELoss):
 
 
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
-def test_a_run_goes_on_after_a_break(tmp_path, precision):
+def test_a_run_continues_after_an_interruption(tmp_path, precision):
     """Dropout, optimiser and the scaler of float16 included."""
     told = {"epochs": 3, "batch_size": 512, "checkpoint_every": 3, "precision": precision, "resume": True}
 
@@ -121,7 +121,7 @@ OBJECTIVES = {
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_a_population_is_its_members(name):
+def test_a_population_equals_its_members_trained_alone(name):
     train, validation = data(3000, dtype=torch.float64), data(1000, seed=1, dtype=torch.float64)
     told = {"validation": validation, "epochs": 5, "batch_size": 256, "monitor": "f1", "lr": 3e-3, "progress": False}
     told["start_at_prior"] = True  # a copy of a fresh model is not known to be fresh
@@ -146,7 +146,7 @@ class TurnsBad(WeightedBCELoss):
         return super().forward(logits, target, weight) * (float("nan") if TurnsBad.passes == 6 else 1.0)
 
 
-def test_nan_is_told_of_with_its_step():
+def test_nan_is_reported_with_its_step():
     """Though losses are looked at only every so many steps on a GPU."""
     with pytest.raises(NotFiniteError, match=r"nan at step 6 \(stage 0, epoch 1, batch 1 of 4\)"):
         fit(mlp(), data(4096), TurnsBad(), epochs=3, batch_size=1024, **ON_GPU)

@@ -51,7 +51,7 @@ def trained(loss, graphs: bool, **settings):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_teaches_the_same(name: str) -> None:
+def test_graphs_give_the_same_weights_for_every_loss(name: str) -> None:
     plain, _ = trained(LOSSES[name](), False)
     replayed, _ = trained(LOSSES[name](), True)
     for one, other in zip(plain, replayed, strict=True):
@@ -71,7 +71,7 @@ def test_every_loss_teaches_the_same(name: str) -> None:
     ],
     ids=["lengths", "rates", "sgd", "scheduler", "stopping", "clip", "norm"],
 )
-def test_every_setting_teaches_the_same(settings: dict) -> None:
+def test_graphs_give_the_same_weights_for_every_setting(settings: dict) -> None:
     plain, one = trained(MetricLoss("f1"), False, **settings)
     replayed, other = trained(MetricLoss("f1"), True, **settings)
     assert [len(each.history) for each in one] == [len(each.history) for each in other]
@@ -79,7 +79,7 @@ def test_every_setting_teaches_the_same(settings: dict) -> None:
         torch.testing.assert_close(right, left, rtol=1e-3, atol=1e-4)
 
 
-def test_a_stage_begins_with_moments_of_its_own_that_are_kept_from_step_to_step() -> None:
+def test_graphs_give_the_same_weights_over_two_stages() -> None:
     def stages():
         return [Stage(WeightedBCELoss(), epochs=2, lr=1e-2), Stage(MetricLoss("f1"), epochs=4, lr=1e-3)]
 
@@ -131,7 +131,7 @@ def test_dropout_differs_from_step_to_step_and_member_to_member() -> None:
     assert len(seen.unique()) == 12
 
 
-def test_what_waits_for_the_gpu_is_refused_in_words() -> None:
+def test_a_loss_that_cannot_be_captured_is_refused_with_a_remedy() -> None:
     class Copies(nn.Module):
         def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             return (logits * torch.tensor([2.0], device=logits.device)).mean()

@@ -28,7 +28,7 @@ def test_the_same_logits_used_twice(smooth_step, batch, naive):
     torch.testing.assert_close(x.grad, values[0] * grads[1] + values[1] * grads[0], rtol=1e-9, atol=1e-12)
 
 
-def test_an_odd_batch_leaves_no_trace(any_metric, batch, naive):
+def test_an_unusual_batch_does_not_affect_later_ones(any_metric, batch, naive):
     given = batch(15)
     loss = MetricLoss(any_metric).eval()
     for odd in (torch.empty(0), torch.tensor([1e4, -1e4]), torch.tensor([0.0])):
@@ -40,7 +40,7 @@ def test_an_odd_batch_leaves_no_trace(any_metric, batch, naive):
     torch.testing.assert_close(x.grad, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_trained_logits_that_have_learnt_raise_no_alarm_over_an_earlier_loss():
+def test_learned_logits_raise_no_warning_about_an_earlier_loss():
     logits = torch.tensor([0.3, -0.2, -0.4, 0.1], requires_grad=True)
     target = torch.tensor([1, 0, 1, 0])
     loss = MetricLoss("f1")

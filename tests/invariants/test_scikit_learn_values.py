@@ -58,7 +58,7 @@ def test_every_metric_of_scikit_learn_is_compared_with_it():
     assert {metrics.get_metric(name).base_name for name in SCIKIT} == set(metrics.names()) - own
 
 
-def test_value_is_the_outside_one_on_every_small_table(any_metric, naive):
+def test_value_equals_the_reference_on_every_small_table(any_metric, naive):
     for table in TABLES:
         target, decision = labels_of(*table)
         value = any_metric(Counts.from_labels(torch.from_numpy(decision), torch.from_numpy(target)))
@@ -67,7 +67,7 @@ def test_value_is_the_outside_one_on_every_small_table(any_metric, naive):
 
 
 @pytest.mark.parametrize("threshold", [0.25, 0.5, 0.8])
-def test_weighted_decisions_at_a_threshold_score_as_outside(any_metric, naive, batch, threshold):
+def test_weighted_decisions_at_a_threshold_equal_the_reference(any_metric, naive, batch, threshold):
     given = batch(101, seed=4)
     decision = (1 / (1 + np.exp(-given.logits.numpy())) >= threshold).astype(int)
     counts = Counts.hard(given.logits, given.target, threshold=threshold, weight=given.weight)

@@ -83,7 +83,7 @@ def test_an_empty_batch_has_the_worst_value_and_an_empty_gradient(any_metric, an
     assert grad.shape == (0,)
 
 
-def test_one_sided_batches_have_the_outside_value(any_metric, any_step, naive):
+def test_batches_of_one_class_have_the_reference_value(any_metric, any_step, naive):
     for name, (logits, target) in MODERATE.items():
         value, _ = value_and_gradient(MetricLoss(any_metric, step=any_step), logits, target, torch.float64)
         x, y = torch.tensor(logits, dtype=torch.float64), torch.tensor(target, dtype=torch.float64)

@@ -24,7 +24,7 @@ def check_finite(value, logits):
 
 
 @pytest.mark.parametrize("gap", GAPS)
-def test_one_class_that_is_never_predicted_does_not_spoil_the_batch(any_metric, gap):
+def test_a_class_that_is_never_predicted_leaves_gradients_finite(any_metric, gap):
     for average in ("macro", "micro", "weighted", None):
         logits = classes(gap)
         check_finite(MetricLoss(any_metric, average=average)(logits, LABELS), logits)
@@ -79,7 +79,7 @@ def test_the_scale_of_the_weights_does_not_matter(any_metric, size):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("size", [0.0, 1e-45, 1e-42, 1e-38, 1e-33, 1e-31])
-def test_divisions_by_next_to_nothing_have_a_zero_gradient(size, dtype):
+def test_divisions_by_almost_0_have_a_zero_gradient(size, dtype):
     bound = {torch.float32: 4.5e-31, torch.float64: 7.5e-247}[dtype]
     part, rest = (torch.tensor([size, 3 * size], dtype=dtype, requires_grad=True) for _ in range(2))
     for value in (ratio(part, part + rest), share(part, rest), root(part)):
@@ -104,6 +104,6 @@ def test_hard_counts_of_any_scale_have_the_metrics_value(any_metric, size):
 
 
 @pytest.mark.parametrize("build", [lambda: metrics.cost(fp=1e30, fn=1), lambda: metrics.tversky(1.0, 1e21)])
-def test_parameters_that_float32_has_no_room_for_are_refused(build):
+def test_parameters_that_overflow_float32_are_refused(build):
     with pytest.raises(ValueError, match="at most 1e\\+20"):
         build()

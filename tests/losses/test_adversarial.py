@@ -174,7 +174,7 @@ def test_requirements_bind_the_predictor(objective, rules):
     assert bound  # in some batch a requirement costs something
 
 
-def test_a_requirement_without_its_samples_is_left_out():
+def test_a_requirement_that_needs_absent_samples_is_ignored():
     x, _ = a_batch(5, 0)
     y = torch.zeros(5)
     assert AdversarialLoss("accuracy", subject_to="recall >= 0.9")(x, y) == AdversarialLoss("accuracy")(x, y)
@@ -246,7 +246,7 @@ def test_huge_logits_are_right_too():
     assert gradient[:2].tolist() == [1.0, -1.0]
 
 
-def test_members_under_vmap_are_as_alone():
+def test_members_under_vmap_equal_separate_calls():
     loss = AdversarialLoss("f1")
     x = torch.stack([a_batch(7, seed)[0] for seed in range(3)])
     y = a_batch(7, 0)[1]
@@ -284,7 +284,7 @@ def test_metrics_that_are_not_affine_are_refused(name):
         AdversarialLoss("f1", subject_to=get_metric(name) >= 0.5)
 
 
-def test_own_metric_and_probing():
+def test_a_user_defined_metric_is_tested_for_being_affine():
     x, y = a_batch(5, 4)
     own = AdversarialLoss(lambda c: (c.tp + c.tn) / c.n, tol=1e-6)
     assert own(x, y).item() == pytest.approx(AdversarialLoss("accuracy", tol=1e-6)(x, y).item(), abs=1e-5)
@@ -304,7 +304,7 @@ def test_own_metric_and_probing():
         ((torch.tensor([0.0, float("inf")]), torch.tensor([0, 1])), "1 of 2 logits are infinite"),
     ],
 )
-def test_what_is_refused_says_why(given, message):
+def test_refused_inputs_are_explained(given, message):
     with pytest.raises(ValueError, match=message):
         AdversarialLoss("f1")(*given)
 
@@ -315,14 +315,14 @@ def test_tolerances_that_mean_nothing_are_refused(tol):
         AdversarialLoss("f1", tol=tol)
 
 
-def test_what_was_not_solved_is_said(monkeypatch):
+def test_an_unsolved_game_raises_a_warning(monkeypatch):
     monkeypatch.setattr(games, "MOST_ROUNDS", 1)
     x, y = a_batch(25, 1, 0.1)
     with pytest.warns(RuntimeWarning, match=r"over 25 samples was solved to .* only, not to tol=1e-06"):
         AdversarialLoss("f1", tol=1e-6)(x, y)
 
 
-def test_it_trains():
+def test_training_with_it_learns():
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(60, 2, generator=generator)
     y = (features @ torch.tensor([1.0, -2.0]) > 1.0).long()

@@ -56,7 +56,7 @@ def small(logits, target):
         (torch.compile(MetricLoss("f1"), backend="eager"), (True, False, False)),
     ],
 )
-def test_what_a_loss_accepts(loss, expected):
+def test_accepted_arguments_are_read_from_the_loss(loss, expected):
     assert accepted_arguments(loss) == LossArguments(*expected)
 
 

@@ -67,12 +67,12 @@ def test_balancing_twice_is_refused(loss):
 
 
 @pytest.mark.parametrize("loss", [MSFELoss(), MBAUCLoss(), MetricLoss("f1"), nn.BCEWithLogitsLoss()])
-def test_a_loss_that_is_no_mean_over_samples_is_refused(loss):
+def test_a_loss_that_is_not_a_mean_over_samples_is_refused(loss):
     with pytest.raises(TypeError, match="that is a mean over samples, such as MAELoss"):
         ClassBalanced(loss, 0.1)
 
 
-def test_the_inner_losss_reading_of_the_target_holds():
+def test_the_ignore_index_of_the_inner_loss_applies():
     logits, target, _ = batch(30)
     target[:5] = 255
     loss = ClassBalanced(MAELoss(ignore_index=255), 0.1)

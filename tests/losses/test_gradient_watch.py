@@ -35,7 +35,7 @@ def test_a_dead_gradient_warns_once_with_the_remedies(step):
     assert "losses.Mix" in message
 
 
-def test_it_is_seen_when_it_dies_later():
+def test_a_gradient_that_dies_later_is_detected():
     loss = MetricLoss("f1", step=steps.RaisedCosine(0.3))
     learn(loss, HEALTHY / 10, passes=2)
     with pytest.warns(DeadGradientWarning, match="forward pass 4 "):
@@ -43,7 +43,7 @@ def test_it_is_seen_when_it_dies_later():
 
 
 @pytest.mark.parametrize("scale", [65536.0, 1e-4, 1e-8, -1.0])
-def test_scaling_a_healthy_loss_does_not_kill_it(scale):
+def test_a_scaled_healthy_loss_does_not_warn(scale):
     loss = MetricLoss("f1")
     learn(loss, HEALTHY, scale=scale)
     assert not loss._watch.warned
@@ -51,7 +51,7 @@ def test_scaling_a_healthy_loss_does_not_kill_it(scale):
 
 @pytest.mark.parametrize("scale", [65536.0, 1e-4, 1e12, -1.0])
 @pytest.mark.parametrize("step", DEAD)
-def test_scaling_a_dead_loss_does_not_revive_it(step, scale):
+def test_a_scaled_dead_loss_still_warns(step, scale):
     loss = MetricLoss("f1", step=DEAD[step])
     with pytest.warns(DeadGradientWarning):
         learn(loss, AT_P_001, scale=scale)
@@ -90,7 +90,7 @@ def test_evaluating_is_silent(quiet):
     assert not loss._watch.warned
 
 
-def test_in_a_mix_that_teaches_it_is_silent():
+def test_a_dead_loss_in_a_mix_that_learns_does_not_warn():
     mix = Mix((WeightedBCELoss(), 1.0), (MetricLoss("f1", step=steps.RaisedCosine(0.1)), 0.5))
     learn(mix, AT_P_001)
 
@@ -164,7 +164,7 @@ def test_a_validated_loss_of_a_model_warns_through_its_layers():
         loss(model(torch.randn(8, 2)), TARGET).backward()
 
 
-def test_not_looking_at_values_is_not_watching():
+def test_validate_false_turns_the_watch_off():
     learn(MetricLoss("f1", step=steps.RaisedCosine(0.1), validate=False), AT_P_001)
 
 

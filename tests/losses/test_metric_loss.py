@@ -40,7 +40,7 @@ def fpr(table):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_1_less_the_value_and_the_value_where_lower_is_better(seed):
+def test_the_loss_is_1_minus_the_value_or_the_value_if_lower_is_better(seed):
     logits, target = batch(seed)
     table = soft_table(logits, target)
     assert MetricLoss("f1")(logits, target).item() == pytest.approx(1 - f1(table), abs=1e-12)
@@ -198,7 +198,7 @@ def test_it_is_a_module_that_copies_and_shows_what_differs():
     assert get_metric("f1") == loss.metric
 
 
-def test_training_it_beats_where_it_began():
+def test_training_improves_the_metric():
     torch.manual_seed(0)
     features = torch.randn(200, 3)
     target = (features[:, 0] + 0.3 * torch.randn(200) > 1).long()
@@ -225,7 +225,7 @@ def several_labels():
 
 @pytest.mark.parametrize("name", ["mcc", "kappa", "accuracy", "f1"])
 @pytest.mark.parametrize("settings", [{}, {"threshold": (0.3, 0.6)}], ids=["one threshold", "two"])
-def test_statistics_mean_the_same_to_another_loss(name, settings):
+def test_statistics_have_the_same_value_in_another_loss(name, settings):
     logits, target = several_labels()
     loss = MetricLoss(name, **settings)
     statistics = loss.statistics(logits, target)
@@ -241,7 +241,7 @@ def test_statistics_of_batches_add_to_those_of_the_whole():
     assert loss.value(sum(parts)).item() == pytest.approx(loss(logits, target).item(), abs=1e-6)
 
 
-def test_a_bare_tensor_is_no_statistics_of_counts():
+def test_a_bare_tensor_is_refused_as_statistics():
     logits, target = several_labels()
     with pytest.raises(TypeError, match=r"what statistics\(\) of this loss returns, Counts, got Tensor"):
         MetricLoss("mcc").value(torch.stack(tuple(Counts.soft(logits, target))))

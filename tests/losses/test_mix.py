@@ -29,14 +29,14 @@ def test_one_member_is_itself_scaled():
     assert Mix((FocalLoss(2.0), -1.0))(LOGITS, TARGET) == -FocalLoss(2.0)(LOGITS, TARGET)
 
 
-def test_weight_goes_only_to_members_that_take_it():
+def test_weight_is_passed_only_to_members_that_accept_it():
     mixed = Mix((nn.BCEWithLogitsLoss(), 1.0), (FocalLoss(2.0), 0.25))(LOGITS, TARGET, WEIGHT)
     expected = nn.BCEWithLogitsLoss()(LOGITS, TARGET) + 0.25 * FocalLoss(2.0)(LOGITS, TARGET, WEIGHT)
     torch.testing.assert_close(mixed, expected)
     assert Mix((FocalLoss(2.0), 1.0))(LOGITS, TARGET, weight=WEIGHT) != FocalLoss(2.0)(LOGITS, TARGET)
 
 
-def test_weight_that_no_member_takes_is_refused_by_name():
+def test_weight_that_no_member_accepts_is_refused_with_their_names():
     mix = Mix((nn.BCEWithLogitsLoss(), 1.0), (nn.SoftMarginLoss(), 1.0))
     with pytest.raises(ValueError, match="no member of the Mix accepts it: BCEWithLogitsLoss, SoftMarginLoss"):
         mix(LOGITS, TARGET, WEIGHT)
@@ -49,7 +49,7 @@ def test_a_mix_in_a_mix_passes_weight_on():
     torch.testing.assert_close(mixed, expected)
 
 
-def test_an_inner_mix_that_takes_no_weight_is_left_without():
+def test_an_inner_mix_that_accepts_no_weight_gets_none():
     inner = Mix((nn.BCEWithLogitsLoss(), 1.0))
     mixed = Mix((inner, 1.0), (MetricLoss("f1"), 1.0))(LOGITS, TARGET, WEIGHT)
     torch.testing.assert_close(mixed, inner(LOGITS, TARGET) + MetricLoss("f1")(LOGITS, TARGET, WEIGHT))
@@ -80,7 +80,7 @@ def test_eval_reaches_the_members():
     [MetricLoss("f1"), (MetricLoss("f1"),), ("f1", 1.0), (lambda x, y: x, 1.0), (MetricLoss("f1"), 1.0, 2.0), [1, 2]],
     ids=["bare", "single", "name", "function", "triple", "list"],
 )
-def test_what_is_no_pair_is_refused(member):
+def test_members_that_are_not_pairs_are_refused(member):
     with pytest.raises(
         TypeError, match=r"the members of a Mix are \(loss, weight\) pairs, and each loss is a module; got"
     ):
@@ -88,7 +88,7 @@ def test_what_is_no_pair_is_refused(member):
 
 
 @pytest.mark.parametrize("share", [math.nan, math.inf, "1", None, True, torch.tensor(1.0)])
-def test_a_share_that_is_no_finite_number_is_refused(share):
+def test_a_weight_that_is_not_a_finite_number_is_refused(share):
     with pytest.raises(ValueError, match="the weight of MetricLoss in a Mix must be a finite number, got"):
         Mix((MetricLoss("f1"), share))
 

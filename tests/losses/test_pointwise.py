@@ -196,7 +196,7 @@ def test_half_precision_is_computed_in_float32(name, dtype):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_columns_are_rows(name):
+def test_logits_n_1_equal_logits_n(name):
     logits, target, weight = batch()
     expected = ALL[name](logits, target, weight)
     assert ALL[name](logits.unsqueeze(1), target, weight.unsqueeze(1)) == expected

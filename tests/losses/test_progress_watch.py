@@ -74,19 +74,19 @@ def test_a_start_from_a_trained_model_does_not_warn():
     ],
     ids=["memory", "lower is better", "a vector", "values not looked at", "not in training"],
 )
-def test_what_cannot_be_judged_is_left_alone(loss):
+def test_losses_that_cannot_be_judged_do_not_warn(loss):
     start, y = scratch()
     assert not train(loss, start, y, lr=1e-6)
 
 
-def test_two_classes_and_several_labels_are_left_alone():
+def test_two_classes_and_several_labels_do_not_warn():
     start, y = scratch(2)
     assert not train(MetricLoss("f1"), start, y, lr=1e-6)
     start, _ = scratch()
     assert not train(MetricLoss("f1"), start, (torch.rand(start.shape) < 0.5).long(), lr=1e-6)
 
 
-def test_a_copy_watches_anew():
+def test_a_copy_starts_watching_from_the_beginning():
     start, y = scratch()
     loss = MetricLoss("f1")
     assert train(loss, start, y, lr=1e-6)

@@ -168,7 +168,7 @@ def test_logits_that_are_not_finite_are_refused(loss, bad, weight):
 
 @pytest.mark.parametrize("bad", NOT_FINITE)
 @pytest.mark.parametrize("loss", [PairHingeLoss(), PairSquareLoss(), PartialAUCLoss()], ids=repr)
-def test_where_values_are_not_looked_at_the_loss_is_nan(loss, bad):
+def test_if_values_are_not_checked_the_loss_is_nan(loss, bad):
     x, y = torch.tensor([[NOT_FINITE[bad], 0.0, 1.0, 2.0], [0.5, 0.0, 1.0, 2.0]]), torch.tensor([1, 0, 1, 0])
     assert torch.func.vmap(loss, in_dims=(0, None))(x, y).isnan().tolist() == [True, False]
 
@@ -214,7 +214,7 @@ def test_it_is_the_area_left_of_an_fpr(max_fpr, weighted):
     assert 1 - found == pytest.approx(area, abs=1e-9)
 
 
-def test_both_bounds_leave_the_pairs_of_the_hardest():
+def test_both_bounds_keep_the_pairs_of_the_hardest_samples():
     x, y, _ = distinct(n=50, seed=2)
     positives, negatives = x[y == 1].sort().values, x[y == 0].sort(descending=True).values
     hard_positives, hard_negatives = positives[: len(positives) // 2], negatives[: len(negatives) // 2]
@@ -223,7 +223,7 @@ def test_both_bounds_leave_the_pairs_of_the_hardest():
     assert loss(x, y).item() == pytest.approx(expected.mean().item(), rel=1e-9)
 
 
-def test_a_weight_is_as_good_as_so_many_copies():
+def test_a_whole_weight_equals_that_many_copies():
     x, y, _ = distinct(n=20, seed=3)
     copies = torch.randint(0, 4, (20,), generator=torch.Generator().manual_seed(0))
     loss = PartialAUCLoss(min_tpr=0.7, max_fpr=0.4)

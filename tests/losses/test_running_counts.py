@@ -59,7 +59,7 @@ def test_the_memory_of_a_copy_equals_its_steady_state():
     assert [float(cell) for cell in result] == pytest.approx([2, 4, 6, 8])
 
 
-def test_a_batch_without_positives_still_teaches():
+def test_a_batch_without_positives_still_has_a_gradient():
     loss = MetricLoss("f1", memory=RunningCounts())
     logits, target = batches()[0]
     loss(logits, target)
@@ -91,7 +91,7 @@ def test_it_has_no_state_before_its_first_batch_even_if_that_was_an_evaluation()
     assert loss.state_dict() == {}
 
 
-def test_a_fresh_one_takes_the_state_strictly_and_goes_on_to_the_bit():
+def test_a_new_memory_loads_the_state_strictly_and_continues_bit_for_bit():
     loss, fresh = (MetricLoss("f1", memory=RunningCounts(DECAY)) for _ in range(2))
     for given in batches()[:3]:
         loss(*given)
@@ -112,7 +112,7 @@ def test_loading_copies_and_does_not_share():
     assert torch.equal(loss.memory.total, before)
 
 
-def test_a_used_one_takes_a_state_of_another_shape_and_of_none():
+def test_a_used_memory_loads_a_state_of_another_shape_or_without_counts():
     loss = MetricLoss("f1", memory=RunningCounts(DECAY))
     loss(*batches()[0])
     several = MetricLoss("f1", threshold=[0.3, 0.6], memory=RunningCounts(DECAY))
@@ -173,12 +173,12 @@ def test_a_decay_outside_0_to_1_is_refused(decay):
         RunningCounts(decay)
 
 
-def test_what_is_no_memory_is_refused():
+def test_a_memory_of_another_type_is_refused():
     with pytest.raises(TypeError, match=r"memory must be RunningCounts\(decay=\.\.\.\), got 0\.99"):
         MetricLoss("f1", memory=0.99)
 
 
-def test_the_default_and_what_it_shows():
+def test_the_default_decay_and_its_repr():
     assert RunningCounts().decay == 0.99
     assert repr(RunningCounts(0.5)) == "RunningCounts(decay=0.5)"
 

@@ -91,7 +91,7 @@ def test_it_is_stable_at_the_ends_in_float32(q, prior):
     torch.testing.assert_close(value.detach().double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_hopeless_positive_still_pulls():
+def test_a_very_wrong_positive_still_has_a_gradient():
     logits = torch.tensor([-1e4], requires_grad=True)
     SurrogateFBetaLoss(prior=0.5, balanced=False)(logits, torch.tensor([1])).backward()
     assert logits.grad.item() == pytest.approx(-1.0)
@@ -150,7 +150,7 @@ def test_a_prior_outside_0_to_1_is_refused(prior):
 
 
 @pytest.mark.parametrize("beta", [0.0, -1.0, 1e-200, 1e20, 1e200, math.inf, math.nan])
-def test_a_beta_of_no_use_is_refused(beta):
+def test_a_beta_out_of_range_is_refused(beta):
     with pytest.raises(ValueError, match="SurrogateFBetaLoss needs a beta from 1e-08 to 1e"):
         SurrogateFBetaLoss(beta, prior=0.5)
     with pytest.raises(

@@ -75,7 +75,7 @@ def test_a_number_is_not_an_array():
 
 
 @pytest.mark.parametrize("scores", [None, "ab", ["a", "b"], [0.1, None], np.array(["a", "b"]), {1: 2}])
-def test_what_is_no_array_of_numbers_is_refused_by_type(scores):
+def test_inputs_that_are_not_arrays_of_numbers_are_refused_with_their_type(scores):
     with pytest.raises(TypeError, match=f"scores must be an array of numbers, got {type(scores).__name__}"):
         curves.auroc(scores, [0, 1])
 
@@ -85,7 +85,7 @@ def test_an_unknown_metric_is_refused_with_a_suggestion():
         curves.best_threshold([0.1, 0.2], [0, 1], "precison")
 
 
-def test_a_metric_that_is_no_value_per_threshold_is_refused():
+def test_a_metric_that_is_not_one_value_per_threshold_is_refused():
     with pytest.raises(ValueError, match=r"one value per class, shape \(3, 1\), got \(\); .*whole_matrix=True"):
         curves.best_threshold([0.1, 0.2], [0, 1], lambda c: c.tp.sum())
 

@@ -176,7 +176,7 @@ def test_kinds_may_be_mixed_and_the_answer_is_of_the_scores_kind():
     assert isinstance(curves.roc(SCORES, torch.tensor(TARGET)).fpr, np.ndarray)
 
 
-def test_the_users_arrays_are_left_alone():
+def test_the_users_arrays_are_not_changed():
     scores, target, weight = np.array(SCORES), np.array(TARGET), np.ones(6)
     curves.roc(scores, target, weight)
     curves.best_threshold(scores, target, "f1", weight=weight)

@@ -38,7 +38,7 @@ def test_fpr_at_fn_is_the_smallest_of_all_thresholds(seed, weighted):
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_a_full_tpr_is_reached_whatever_the_weights_round_to(seed):
+def test_a_tpr_of_1_is_reached_despite_rounded_weights(seed):
     r = random.Random(seed)
     scores = [float(k) for k in range(40, 0, -1)]
     target = [1 if k < 30 and r.random() < 0.5 else 0 for k in range(40)]

@@ -202,7 +202,7 @@ def test_a_nan_parameter_is_refused():
         metrics.fbeta(beta=math.nan)
 
 
-def test_what_is_no_metric_is_refused():
+def test_objects_that_are_not_metrics_are_refused():
     with pytest.raises(TypeError, match="a metric is a Metric, its name or a function of Counts, got 3"):
         get_metric(3)
     with pytest.raises(TypeError, match="needs its parameters, as in fbeta"):

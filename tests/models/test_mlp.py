@@ -28,7 +28,7 @@ def test_layers(model, widths, dropout):
     assert sum(p.numel() for p in model.parameters()) == sum((wide + 1) * narrow for wide, narrow in pairs)
 
 
-def test_it_computes_what_numpy_does():
+def test_outputs_equal_a_numpy_computation():
     model = mlp(4, (3, 2), dropout=0.5, activation=nn.Tanh).double().eval()
     x = torch.randn(7, 4, dtype=torch.float64)
     out = x.numpy()

@@ -21,7 +21,7 @@ def table():
     return x
 
 
-def test_edges_are_numpy_s_quantiles(table):
+def test_bin_edges_equal_the_quantiles_of_numpy(table):
     edges = quantile_bins(table, bins=6)
     expected = np.quantile(table[:, 1].numpy(), np.linspace(0, 1, 7))
     np.testing.assert_allclose(edges[1].numpy(), expected, rtol=1e-5, atol=1e-6)
@@ -47,7 +47,7 @@ def test_tables_without_bins_are_refused(table, spoil, message):
         quantile_bins(spoil(table))
 
 
-def test_the_piecewise_encoding_is_the_paper_s(table):
+def test_the_piecewise_encoding_equals_the_formula_of_the_paper(table):
     """Eq. 1 of Gorishniy et al. 2022, seen through a linear layer set to the identity."""
     edges = quantile_bins(table[:, 1:2], bins=4)
     embedding = piecewise_linear(edges, width=4)
@@ -61,7 +61,7 @@ def test_the_piecewise_encoding_is_the_paper_s(table):
     torch.testing.assert_close(embedding(x)[:, 0].detach(), expected)
 
 
-def test_it_computes_what_the_authors_class_does(table):
+def test_outputs_equal_those_of_the_authors_class(table):
     """The same parts in a row as tabm.TabM: equal outputs for equal weights."""
     ours = TabM(4, 2, k=3, width=5, dropout=0.0, embedding=piecewise_linear(quantile_bins(table, 6), 3))
     theirs = tabm.TabM.make(
@@ -100,7 +100,7 @@ def test_a_model_comes_back_from_its_file_alone(table):
     assert torch.equal(again(table), model(table))
 
 
-def test_it_learns_more_than_a_line():
+def test_it_learns_a_nonlinear_function():
     """|x| > 0.7: no line separates it; a mean of members trained apart does."""
     torch.manual_seed(0)
     x = torch.rand(400, 2) * 2 - 1
@@ -125,7 +125,7 @@ def test_an_embedding_for_other_features_is_refused():
         TabM(4, embedding=piecewise_linear(quantile_bins(torch.randn(40, 3), bins=6)))
 
 
-def test_a_module_that_is_no_embedding_is_refused():
+def test_a_module_that_is_not_an_embedding_is_refused():
     with pytest.raises(TypeError, match=r"piecewise_linear\(edges\) or of rtdl_num_embeddings, got Linear"):
         embedded_mlp(nn.Linear(3, 3))
 
@@ -183,7 +183,7 @@ def test_the_mean_over_members(name):
     assert gradients[0].abs().max() > 0
 
 
-def test_weight_and_index_go_where_they_are_taken():
+def test_weight_and_index_are_passed_to_objectives_that_accept_them():
     logits, target, weight = torch.zeros(2, 1, 3), torch.tensor([1.0, 0.0]), torch.tensor([2.0, 5.0])
     index = torch.tensor([3, 4])
     assert PerMember(Weighed(), 3)(logits, target, weight, index) == 2.0

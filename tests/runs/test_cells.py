@@ -55,7 +55,7 @@ def test_every_cell_is_run_once(tmp_path, jobs, backend):
     assert all(report["seconds"] >= 0 for report in found.values())
 
 
-def test_what_failed_is_named_and_the_rest_is_kept(tmp_path):
+def test_failed_cells_are_named_and_the_others_are_kept(tmp_path):
     with pytest.raises(CellError, match=r"table / method 0 / 4: ArithmeticError: cannot square this"):
         run(cells(), Counted(tmp_path / "notes", fails={4}), tmp_path / "runs")
     found = run(cells(), Counted(tmp_path / "notes"), tmp_path / "runs")
@@ -63,7 +63,7 @@ def test_what_failed_is_named_and_the_rest_is_kept(tmp_path):
     assert calls(tmp_path / "notes") == [0, 1, 2, 3, 4, 4, 5]
 
 
-def test_progress_tells_what_is_left(tmp_path):
+def test_progress_reports_the_remaining_cells(tmp_path):
     seen: list[Progress] = []
     run(cells(2), Counted(tmp_path / "notes"), tmp_path / "runs", watch=seen.append)
     run(cells(4), Counted(tmp_path / "notes"), tmp_path / "runs", watch=seen.append)
@@ -92,7 +92,7 @@ class Clock:
 
 
 @pytest.mark.parametrize(("jobs", "backend"), [(1, "loky"), (2, "threading")])
-def test_what_is_prepared_is_no_cells_time(monkeypatch, tmp_path, jobs, backend):
+def test_preparation_does_not_count_as_the_time_of_a_cell(monkeypatch, tmp_path, jobs, backend):
     clock = Clock()
     monkeypatch.setattr("metricfit.runs.runner.time", clock)
     seen: list[Progress] = []
@@ -109,7 +109,7 @@ def test_what_is_prepared_is_no_cells_time(monkeypatch, tmp_path, jobs, backend)
     assert [each.seconds_left for each in seen] == [0.25 * math.ceil(left / jobs) for left in (5, 4, 3, 2, 1, 0)]
 
 
-def test_other_settings_are_not_taken_for_these(tmp_path):
+def test_cells_with_other_settings_are_not_reused(tmp_path):
     run(cells(1, lr=0.1), Counted(tmp_path / "notes"), tmp_path / "runs")
     with pytest.raises(CellError, match=r"other settings \(.*lr.*choose another folder"):
         run(cells(1, lr=0.2), Counted(tmp_path / "notes"), tmp_path / "runs")
@@ -162,7 +162,7 @@ run(cells(), Stuck({notes!r}), {runs!r})
 """
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path):
+def test_a_killed_run_continues_where_it_stopped(tmp_path):
     script = STUCK.format(here=str(Path(__file__).parent), notes=str(tmp_path / "notes"), runs=str(tmp_path / "runs"))
     child = subprocess.Popen([sys.executable, "-c", script], env=os.environ | {"OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 300
@@ -179,7 +179,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
     assert calls(tmp_path / "notes") == sorted(set(range(6)) - set(finished))
 
 
-def test_a_full_gpu_is_told_with_its_remedy(tmp_path):
+def test_a_full_gpu_is_reported_with_a_remedy(tmp_path):
     def full(cell):
         raise torch.OutOfMemoryError(
             "CUDA out of memory. Tried to allocate 5.00 GiB. GPU 0 has a total capacity of 3 GiB"

@@ -33,7 +33,7 @@ def test_a_cluster_on_one_machine_gives_lokys_numbers(tmp_path, backend, package
 
 
 @pytest.mark.parametrize(("backend", "package"), [("ray", "ray"), ("dask", "distributed")])
-def test_a_missing_package_is_told_with_the_command(tmp_path, monkeypatch, backend, package):
+def test_a_missing_package_is_reported_with_the_install_command(tmp_path, monkeypatch, backend, package):
     monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
     with pytest.raises(ModuleNotFoundError, match=rf"'{backend}' needs {package}.*pip install metricfit\[cluster\]"):
         run(cells(), work(), tmp_path, jobs=2, backend=backend)
@@ -50,6 +50,6 @@ def test_more_jobs_than_ray_has_cores_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("jobs", [0, -5])
-def test_a_number_of_jobs_that_means_nothing_is_refused(tmp_path, jobs):
+def test_an_invalid_number_of_jobs_is_refused(tmp_path, jobs):
     with pytest.raises(ValueError, match="1 or more, or -1 for one per core"):
         run(cells(), work(), tmp_path, jobs=jobs)

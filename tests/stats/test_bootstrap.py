@@ -221,7 +221,7 @@ def test_resamples_without_a_class_are_infeasible_for_functions_too():
         bootstrap(scores[:6], target[:6], lambda s, t: curves.auroc(s, t), resamples=100)
 
 
-def test_optimism_is_what_to_take_off_whichever_way_is_better():
+def test_optimism_is_subtracted_in_both_directions():
     scores, target = normal_scores(np.random.default_rng(7))
     accuracy, error = metrics.accuracy, metric(minimize=True)(lambda c: (c.fp + c.fn) / c.n)
     up, down = (bootstrap(scores, target, which, resamples=100) for which in (accuracy, error))
@@ -259,7 +259,7 @@ def test_what_a_function_takes():
     assert turned.values == pytest.approx(expected)
 
 
-def test_a_metric_of_ones_own_and_a_function_of_scores():
+def test_a_user_defined_metric_and_a_function_of_scores():
     scores, target = normal_scores(np.random.default_rng(7))
 
     @metric(minimize=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def test_the_table_is_the_pages(capsys):
+def test_the_table_matches_the_page(capsys):
     runpy.run_path(str(DOCS / "studies" / "coverage.py"))["main"](["--runs", "2", "--resamples", "40"])
     printed = capsys.readouterr().out.splitlines()
     page = (DOCS / "concepts" / "statistics.md").read_text(encoding="utf-8").splitlines()

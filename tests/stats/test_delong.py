@@ -130,7 +130,7 @@ def test_lists_arrays_and_tensors(make):
     assert delong_test(make(a), make(b), make(target)).p_value == pytest.approx(P_VALUE, rel=1e-9)
 
 
-def test_many_samples_are_no_matter():
+def test_auroc_of_200_000_samples_equals_scikit_learn():
     rng = np.random.default_rng(1)
     target = (rng.random(200_000) < 0.1).astype(int)
     scores = rng.normal(size=200_000) + target
@@ -148,7 +148,7 @@ def test_too_few_of_a_class(target, message):
         delong_interval([1, 2, 3, 4], target)
 
 
-def test_other_mistakes_are_told():
+def test_other_mistakes_are_reported():
     with pytest.raises(ValueError, match="b: 3 scores, but 4 values of target"):
         delong_test([1, 2, 3, 4], [1, 2, 3], [1, 1, 0, 0])
     with pytest.raises(ValueError, match=r"a: 1 of 4 scores are NaN"):

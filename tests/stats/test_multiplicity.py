@@ -30,7 +30,7 @@ def test_at_most_one_family_in_twenty_makes_a_mistake():
     assert np.mean([min(holm(p)) <= 0.05 for p in families.tolist()]) == pytest.approx(0.05, abs=0.015)
 
 
-def test_what_is_no_p_value_is_refused():
+def test_invalid_p_values_are_refused():
     for wrong in (1.5, -0.1, float("nan")):
         with pytest.raises(ValueError, match="p-values lie between 0 and 1"):
             holm([0.5, wrong])

@@ -89,7 +89,7 @@ def test_nothing_differs():
     assert compare([0.0, 0.0], [0.0, 0.0], samples=100).p_value == 1
 
 
-def test_lower_is_better_where_it_is():
+def test_minimize_reverses_the_direction():
     a, b = values(2, gain=0.05)
     up, down = compare(a, b, samples=2000), compare(a, b, minimize=True, samples=2000)
     assert (up.wins, up.losses) == (down.losses, down.wins)

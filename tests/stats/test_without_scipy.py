@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize("missing", ["scipy", "baycomp"])
-def test_what_to_install_is_said(missing):
+def test_the_missing_package_is_named(missing):
     code = f"""
 import sys
 sys.modules[{missing!r}] = None

@@ -101,7 +101,7 @@ def test_float32():
     compare(lambda: SEVERAL["f1"]("multiclass"), "multiclass", "uneven", dtype=torch.float32, tolerance=1e-5)
 
 
-def test_adding_up_the_chunks_own_losses_would_not_do():
+def test_adding_up_the_losses_of_chunks_would_be_wrong():
     inputs, target, _ = data("binary")
     model, whole = network(1), network(1)
     loss = MetricLoss("f1").eval()
@@ -112,7 +112,7 @@ def test_adding_up_the_chunks_own_losses_would_not_do():
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_memory_is_updated_once_a_step(task):
+def test_memory_is_updated_once_per_step(task):
     inputs, target, weight = data(task)
     outputs = 1 if task == "binary" else 4
     losses = [MetricLoss("f1", memory=RunningCounts(decay=0.8)) for _ in range(2)]
@@ -174,7 +174,7 @@ def test_both_passes_drop_the_same_units():
     assert value.item() == pytest.approx(MetricLoss("f1")(torch.cat(first), target).item(), abs=1e-12)
 
 
-def test_random_numbers_go_on_as_after_one_pass():
+def test_random_numbers_continue_as_after_one_pass():
     inputs, target, _ = data("binary")
     chunks = in_chunks("uneven", inputs, target)
     torch.manual_seed(3)
@@ -198,7 +198,7 @@ def test_chunks_may_come_from_an_iterator():
     torch.testing.assert_close(flat_gradient(model), flat_gradient(whole))
 
 
-def test_constrained_losses_are_refused_with_a_way_out():
+def test_constrained_losses_are_refused_with_an_alternative():
     inputs, target, _ = data("binary")
     loss = AugmentedLagrangian(WeightedBCELoss(), ["recall >= 0.9"])
     with pytest.raises(TypeError, match=r"cannot split AugmentedLagrangian: .* fit\(\.\.\., accumulate=k\)"):

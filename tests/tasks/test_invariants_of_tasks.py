@@ -162,7 +162,7 @@ def test_other_averages_are_the_twins(metric, task, average, twin):
     torch.testing.assert_close(x.grad, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_without_average_there_is_a_loss_a_class(per_class_metric, task, twin):
+def test_without_average_there_is_one_loss_per_class(per_class_metric, task, twin):
     given = twins.make(task, 25)
     x = given.logits.clone().requires_grad_()
     losses = loss_of(per_class_metric, given, x, average=None)
@@ -289,7 +289,7 @@ def test_an_empty_batch_has_the_worst_value_and_an_empty_gradient(every_metric, 
 
 
 @few_steps
-def test_all_weights_zero_teach_nothing(every_metric, task, step):
+def test_all_weights_zero_give_no_gradient(every_metric, task, step):
     given = twins.make(task, 6)
     x = given.logits.requires_grad_()
     value = loss_of(every_metric, given, x, step, torch.zeros(6))
@@ -299,7 +299,7 @@ def test_all_weights_zero_teach_nothing(every_metric, task, step):
 
 
 @defined
-def test_one_sided_batches_have_the_outside_value(every_metric, task, twin):
+def test_batches_of_one_class_have_the_reference_value(every_metric, task, twin):
     for name in ("absent classes", "one class only", "everything predicted one way", "all logits equal"):
         x, y = (torch.tensor(each) for each in awkward(task)[name])
         value = MetricLoss(every_metric, task=task)(x.double(), y)

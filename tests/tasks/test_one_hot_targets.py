@@ -82,7 +82,7 @@ def test_the_task_named_gives_what_class_numbers_give():
         torch.testing.assert_close(value, MetricLoss("f1")(logits, labels))
 
 
-def test_targets_of_several_labels_are_left_alone():
+def test_targets_with_several_labels_do_not_warn():
     logits, one_hot, _ = data()
     loss = MetricLoss("f1")
     loss(logits, several())
@@ -118,7 +118,7 @@ def test_losses_of_yes_or_no_questions_have_one_reading():
         loss(logits, smoothed(one_hot))
 
 
-def test_nothing_is_looked_at_where_values_are_hidden():
+def test_targets_are_not_inspected_if_values_are_hidden():
     logits, one_hot, _ = data()
     torch.func.vmap(MetricLoss("f1"))(torch.stack([logits] * 2), torch.stack([one_hot] * 2))
     MetricLoss("f1", validate=False)(logits, smoothed(one_hot))

@@ -141,7 +141,7 @@ def test_ignored_samples_of_the_matrix():
         torch.testing.assert_close(found, confusion_matrix(given.logits[kept], target[kept], soft=soft))
 
 
-def test_a_weight_an_image_is_that_of_each_of_its_pixels(task):
+def test_a_weight_per_image_applies_to_each_of_its_pixels(task):
     given = twins.make(task, 4, shape=(3, 3))
     w = torch.tensor([0.5, 1.0, 0.0, 2.0], dtype=torch.float64)
     pixels = w.reshape(4, 1, 1).expand(4, 3, 3)

@@ -127,7 +127,7 @@ def test_labels_of_every_whole_type(dtype):
             torch.testing.assert_close(found, expected)
 
 
-def test_a_class_masked_by_minus_infinity_has_no_part():
+def test_a_class_masked_by_minus_infinity_gets_no_share():
     x = torch.tensor([[1.0, -math.inf, 0.0], [0.5, -math.inf, 2.0]], dtype=torch.float64, requires_grad=True)
     counts = Counts.soft(x, torch.tensor([0, 2]))
     counts.tp.sum().backward()
@@ -172,7 +172,7 @@ def test_entries_are_those_of_a_loop_at_any_probabilities(p):
 
 
 @pytest.mark.parametrize("step", [steps.Linear(0.2), steps.Sigmoid(10), steps.RaisedCosine(0.1)], ids=str)
-def test_two_leading_classes_change_places_without_a_jump(step):
+def test_decisions_are_continuous_when_two_classes_change_places(step):
     gaps = [4.0**-k for k in range(2, 15)]
     jumps = [
         (entries([0.4 + gap, 0.4 - gap, 0.2], step) - entries([0.4 - gap, 0.4 + gap, 0.2], step)).abs().max().item()

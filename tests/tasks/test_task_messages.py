@@ -144,7 +144,7 @@ def test_another_device():
         Counts.soft(X, Y.to("meta"))
 
 
-def test_a_mask_of_one_hot_integers_is_told_a_task_that_works():
+def test_the_message_for_one_hot_integer_masks_names_a_task_that_works():
     """Followed to the letter the advice must lead somewhere: each task named has to take the input."""
     target = torch.nn.functional.one_hot(MASKS, 3).movedim(-1, 1)
     with pytest.raises(ValueError, match="task=") as error:
@@ -153,7 +153,7 @@ def test_a_mask_of_one_hot_integers_is_told_a_task_that_works():
         assert shape_of(Counts.soft(IMAGES, target, task=task)) == (3,)
 
 
-def test_values_are_not_looked_at_where_that_is_asked():
+def test_validate_false_skips_checks_of_values():
     assert Counts.soft(X, HOT * 2, validate=False).tp.shape == (3,)
     with pytest.raises(ValueError, match="binary labels must be 0 or 1"):
         Counts.soft(X, HOT * 2, validate=True)

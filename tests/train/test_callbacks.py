@@ -70,7 +70,7 @@ def test_they_are_called_in_order_and_with_the_right_numbers():
     assert [row["train_loss"] for row in rows] == pytest.approx(means)
 
 
-def test_of_a_population_the_active_members_are_told_of():
+def test_callbacks_of_a_population_get_the_active_members():
     recorder = Recorder()
     x = torch.cat([X, X])
     y = torch.cat([Y, Y])
@@ -111,7 +111,7 @@ def test_several_are_called_one_after_the_other():
     assert order == ["a", "b"] * 5
 
 
-def test_they_hear_of_the_end_when_an_error_comes():
+def test_callbacks_are_told_about_the_end_after_an_error():
     class Stops(Recorder):
         def epoch_ended(self, rows):
             raise KeyboardInterrupt
@@ -234,7 +234,7 @@ def test_tensorboard_reads_what_is_written(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_tensorboard_tells_members_apart(tmp_path):
+def test_tensorboard_distinguishes_members(tmp_path):
     found = fit_population(
         [network(), network()],
         (X, Y),
@@ -272,7 +272,7 @@ class FailsAtTheEnd(Callback):
         raise OSError("the disk is full")
 
 
-def test_every_callback_hears_of_the_end_though_one_fails():
+def test_every_callback_is_told_about_the_end_even_if_one_fails():
     before, after = Recorder(), Recorder()
     with pytest.raises(OSError, match="the disk is full"):
         trained(before, FailsAtTheEnd(), after)

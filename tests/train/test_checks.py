@@ -276,7 +276,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("given", "error", "message"), WRONG.values(), ids=WRONG)
-def test_what_cannot_work_is_refused_before_anything_changes(given, error, message):
+def test_invalid_calls_are_refused_before_anything_changes(given, error, message):
     settings = {"model": network(), "train": (X, Y), "objective": BCE(), "epochs": 1, "progress": False} | given
     model = settings["model"]
     before = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else {}
@@ -439,7 +439,7 @@ def loader(y, x=X):
         (loader(LABELS), loader(LABELS), r"train, batch 0 of 5: the model's outputs \(n, 1\)"),
     ],
 )
-def test_what_a_loader_gives_is_looked_at_too(train, validation, message):
+def test_batches_of_a_loader_are_checked_too(train, validation, message):
     with pytest.raises(ValueError, match=message):
         fit(network(), train, WeightedBCELoss(), validation=validation, monitor="f1", epochs=2, progress=False)
 

@@ -84,7 +84,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("optimizer", [torch.optim.AdamW, momentum], ids=["adamw", "sgd"])
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_it_is_the_loop_written_by_hand(loss, optimizer):
+def test_fit_equals_a_loop_written_by_hand(loss, optimizer):
     settings = {"epochs": 6, "batch_size": 40, "seed": 3}
     expected, means = by_hand(loss(), lambda given: optimizer(given, lr=0.02), **settings)
     result = fit(network(), data(), loss(), lr=0.02, optimizer=optimizer, progress=False, **settings)

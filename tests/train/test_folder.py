@@ -56,7 +56,7 @@ states = st.recursive(
 
 @given(st.dictionaries(keys, states, max_size=4))
 @settings(deadline=None, max_examples=200)
-def test_state_comes_back_as_it_went_in(state):
+def test_packed_state_is_restored_unchanged(state):
     found = unpack(pack(state))
     assert_same(found, state)
     assert [repr(key) for key in found] == [repr(key) for key in state]
@@ -173,7 +173,7 @@ def test_a_refused_folder_is_not_left_locked(folder):
     lock.release()
 
 
-def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch):
     import fcntl
 
     def unknown(*args):

@@ -107,7 +107,7 @@ def test_the_threshold_is_the_best_on_the_out_of_fold_scores(ensemble):
     assert torch.equal(scores >= ensemble.threshold, scores >= expected.threshold)
 
 
-def test_the_threshold_tells_large_logits_apart():
+def test_the_threshold_distinguishes_large_logits():
     """A model that is not trained further gives logits of 18 to 30, whose float32 probabilities are all 1."""
     x = torch.tensor([[30.0], [25.0], [28.0], [27.0], [20.0], [18.5], [19.0], [21.0]] * 2)
     y = (x[:, 0] > 22).long()
@@ -172,7 +172,7 @@ def test_several_classes():
     assert float((found.predict(x) == y).double().mean()) > 0.6
 
 
-def test_several_labels_with_folds_of_ones_own():
+def test_several_labels_with_user_defined_folds():
     x, y = data()
     labels = torch.stack([y, 1 - y], 1)
     splits = [(torch.arange(100, N), torch.arange(100)), (torch.arange(100), torch.arange(100, N))]

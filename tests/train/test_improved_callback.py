@@ -43,7 +43,7 @@ def test_a_populations_last_outputs_are_those_of_the_weights_it_returns(table):
         torch.testing.assert_close(kept.last[member], result.model(inputs[member]).detach())
 
 
-def test_so_are_one_models(table):
+def test_the_last_outputs_of_one_model_are_those_of_its_weights(table):
     x, y = table
     kept = Kept([x[:9]])
     settings = {"validation": (x[80:], y[80:]), "lr": 0.05, "epochs": 30, "patience": 4, "progress": False}

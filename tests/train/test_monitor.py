@@ -47,7 +47,7 @@ def test_a_metric_at_its_best_threshold_is_the_best_of_all_thresholds():
     assert measured.value == pytest.approx(at_threshold)
 
 
-def test_the_best_threshold_tells_large_logits_apart():
+def test_the_best_threshold_distinguishes_large_logits():
     logits, y = torch.tensor([30.0, 25.0, 20.0, 18.5]), torch.tensor([1, 1, 0, 0])
     measured = Monitor("f1", threshold="best").measure(logits, y)
     assert measured.value == 1.0
@@ -183,7 +183,7 @@ def test_half_precision_logits_are_measured(dtype):
     assert Monitor("f1", threshold="best").measure(half, y) == expected
 
 
-def test_which_of_two_values_is_better():
+def test_comparison_of_two_measurements():
     assert Monitor("f1").better(0.6, 0.5)
     assert not Monitor("f1").better(0.5, 0.5)
     assert Monitor("loss").better(0.4, 0.5)

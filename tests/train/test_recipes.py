@@ -113,7 +113,7 @@ def test_a_second_stage_starts_from_the_best_weights_of_the_first():
     assert result.history["validation_loss"][6] == pytest.approx(min(of_first), abs=1e-6)
 
 
-def test_stages_of_one_name_are_told_apart():
+def test_stages_with_the_same_name_are_distinguished():
     stages = make_stages(recipes.bce() + recipes.two_stage("f1") + recipes.bce(), epochs=1)
     assert [stage.name for stage in stages] == ["bce", "bce (2)", "metric", "bce (3)"]
     assert [stage.name for stage in make_stages([Stage(nn.BCEWithLogitsLoss())] * 2)] == ["stage 0", "stage 1"]

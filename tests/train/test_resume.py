@@ -136,7 +136,7 @@ def kill_at_random(forge, folder, rng, mid_write, run="one_model", steps=STEPS):
     assert folder.steps_made < steps
 
 
-def test_the_run_is_what_it_says(uninterrupted):
+def test_the_run_to_kill_has_the_properties_it_needs(uninterrupted):
     result = uninterrupted["one_model"].result()
     assert uninterrupted["one_model"].steps_made == STEPS
     assert [row["stage"] for row in result["history"]] == ["bce"] * 3 + ["constrained"] * 4
@@ -694,7 +694,7 @@ def test_a_lambda_resumes(tmp_path):
 
 @pytest.mark.parametrize("name", ["run.json", "result.safetensors", "report.json", "finished"])
 @pytest.mark.parametrize("how", ["truncated", "flipped", "empty"])
-def test_damaged_files_of_a_finished_run_are_told_with_a_remedy(uninterrupted, tmp_path, name, how):
+def test_damaged_files_of_a_finished_run_are_reported_with_a_remedy(uninterrupted, tmp_path, name, how):
     one_model(tmp_path)
     whole = (tmp_path / name).read_bytes()
     damage(tmp_path / name, how)
@@ -712,14 +712,14 @@ def test_damaged_files_of_a_finished_run_are_told_with_a_remedy(uninterrupted, t
     assert_resumed(RunFolder(tmp_path), uninterrupted["one_model"])
 
 
-def test_a_missing_result_is_told(tmp_path):
+def test_a_missing_result_is_reported(tmp_path):
     one_model(tmp_path)
     (tmp_path / "result.safetensors").unlink()
     with pytest.raises(ValueError, match=r"result\.safetensors in .* damaged or missing"):
         one_model(tmp_path)
 
 
-def test_two_runs_in_one_folder(forge, tmp_path):
+def test_a_second_run_in_the_same_folder_is_refused(forge, tmp_path):
     """In another process, and in this one."""
     folder = RunFolder(tmp_path / "run")
 
@@ -757,7 +757,7 @@ def test_an_interval_of_no_steps(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_state_that_cannot_be_saved_is_told_before_the_first_step(tmp_path):
+def test_state_that_cannot_be_saved_is_reported_before_the_first_step(tmp_path):
     class Odd(nn.Module):
         def forward(self, logits, target):
             return nn.functional.binary_cross_entropy_with_logits(logits, target)
@@ -785,7 +785,7 @@ def why_not_mounted():
     return done.stderr.strip() if done.returncode else ""
 
 
-def test_a_full_disk(tmp_path):
+def test_a_full_disk_is_reported_and_the_run_can_be_resumed(tmp_path):
     problem = why_not_mounted()
     if problem:
         pytest.skip(f"no small tmpfs can be mounted here: {problem}")

@@ -68,7 +68,7 @@ def test_weights_multiply_each_samples_share(samples):
     )
 
 
-def test_positives_against_positives(samples):
+def test_wmw_as_coded_compares_positives_with_positives(samples):
     x, y = samples
     positive = x[y > 0]
     difference = positive.unsqueeze(0) - positive.unsqueeze(1)
@@ -85,7 +85,7 @@ def test_dice_of_each_sample_alone(samples):
 @pytest.mark.parametrize(
     "loss", [MetricAsCoded("f1", Linear(0.2)), AUROCAsCoded(Sigmoid(10)), WMWAsCoded(), DiceAsCoded()]
 )
-def test_members_of_a_population_are_alone(samples, loss):
+def test_members_of_a_population_equal_separate_losses(samples, loss):
     x, y = samples
     several, labels = torch.stack([x, -x, x / 2]), torch.stack([y, y, 1 - y])
     together = torch.func.vmap(loss)(several, labels)

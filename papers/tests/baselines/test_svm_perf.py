@@ -57,7 +57,7 @@ def price(violation, scores):
 
 
 @pytest.mark.parametrize("name", CONCAVE + OTHERS)
-def test_the_worst_labels_of_all(name):
+def test_the_worst_violation_equals_a_search_over_all_labels(name):
     metric = get_metric(name)
     for seed in range(4):
         _, positive = some_rows(8, seed)
@@ -68,7 +68,7 @@ def test_the_worst_labels_of_all(name):
 
 
 @pytest.mark.parametrize("name", CONCAVE)
-def test_searching_finds_what_looking_at_every_table_does(name):
+def test_binary_search_equals_a_search_over_all_tables(name):
     _, positive = some_rows(300, share=0.2)
     table = WorstTable(get_metric(name), positive)
     assert table.concave
@@ -80,7 +80,7 @@ def test_searching_finds_what_looking_at_every_table_does(name):
         table.concave = True
 
 
-def test_tables_in_blocks_are_as_at_once(monkeypatch):
+def test_tables_in_blocks_equal_all_at_once(monkeypatch):
     _, positive = some_rows(60)
     table, scores = WorstTable(get_metric("mcc"), positive), np.random.default_rng(2).normal(size=60)
     assert not table.concave
@@ -194,7 +194,7 @@ def test_the_positive_class_by_default_is_the_rarer_or_1():
     assert SVMPerf("f1").fit(X, np.where(positive, 0, 1)).pos_label_ == 1
 
 
-def test_too_few_planes_are_said():
+def test_too_few_planes_raise_a_warning():
     X, positive = some_rows(100)
     with pytest.warns(ConvergenceWarning, match=r"added 2 planes, .* raise max_iter"):
         assert SVMPerf("f1", max_iter=2).fit(X, positive).n_iter_ == 2
@@ -219,7 +219,7 @@ def test_a_refit_that_fails_changes_nothing():
     assert model.predict(X).shape == positive.shape
 
 
-def test_what_to_install_without_the_solver(monkeypatch):
+def test_a_missing_solver_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "clarabel", None)
     with pytest.raises(ModuleNotFoundError, match=r"SVMPerf needs clarabel, .*: pip install clarabel"):
         SVMPerf().fit(*some_rows(10))

@@ -28,6 +28,6 @@ def trained_weights(loss, graphs):
 
 
 @pytest.mark.parametrize("loss", [MetricAsCoded("f1", Linear(0.2)), AUROCAsCoded(Linear(0.2))])
-def test_replayed_steps_teach_the_same(loss):
+def test_replayed_steps_give_the_same_weights(loss):
     for one, other in zip(trained_weights(loss, False), trained_weights(loss, True), strict=True):
         torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)

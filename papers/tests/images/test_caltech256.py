@@ -9,7 +9,7 @@ from metricfit_papers.images import BadImageFile, caltech256
 RNG = np.random.default_rng(0)
 
 
-def test_caltech256_is_a_folder_of_folders(tmp_path):
+def test_caltech256_is_read_from_one_folder_per_class(tmp_path):
     colours = {"001.ak47": 10, "002.bat": 200}
     for name, value in colours.items():
         where = tmp_path / "256_ObjectCategories" / name
@@ -28,7 +28,7 @@ def test_caltech256_is_a_folder_of_folders(tmp_path):
         caltech256(tmp_path)
 
 
-def test_caltech256_refuses_shares_sides_and_folders_that_cannot_be(tmp_path):
+def test_caltech256_refuses_invalid_shares_sides_and_folders(tmp_path):
     for name in ("001.ak47", "002.bat"):
         (tmp_path / name).mkdir()
         for number in range(5):

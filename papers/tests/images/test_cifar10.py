@@ -77,7 +77,7 @@ def test_mosaics_that_are_not_there_are_left_out(tmp_path):
     assert repr(found) == "ImageSet('cifar10', 200 of 50000 + 100 images of 3 x 32 x 32, 10 classes)"
 
 
-def test_mosaics_need_not_have_the_first(tmp_path):
+def test_the_first_mosaic_may_be_missing(tmp_path):
     written = write_mosaics(tmp_path, ["data_batch_2", "data_batch_5", "test_batch"])
     found = cifar10(tmp_path)
     np.testing.assert_array_equal(found.train.pixels, np.concatenate([each[0] for each in written[:2]]))
@@ -196,7 +196,7 @@ DAMAGED[100:110] = b"x" * 10
         (savez(y_train=np.zeros(500)), "has no array y_test, only y_train"),
     ],
 )
-def test_labels_of_mosaics_that_are_no_labels_are_refused(tmp_path, content, says):
+def test_invalid_labels_of_mosaics_are_refused(tmp_path, content, says):
     write_mosaics(tmp_path, ["data_batch_1", "test_batch"])
     (tmp_path / "images" / "cifar10" / "labels.npz").write_bytes(content)
     with pytest.raises(BadImageFile, match=r"labels\.npz") as caught:

@@ -193,7 +193,7 @@ def test_the_path_of_the_first_trial_is_kept(folder, tmp_path, tiny):
 
 
 @pytest.mark.parametrize(("name", "row"), [("surrogate-2", "MAE"), ("btg-2", "F1*"), ("multiclass-1", "CE")])
-def test_a_row_that_was_stopped_goes_on_from_its_last_checkpoint(name, row, folder, tmp_path, tiny, monkeypatch):
+def test_an_interrupted_row_continues_from_its_last_checkpoint(name, row, folder, tmp_path, tiny, monkeypatch):
     spec = papers.find_table(name)
     small = {"data": folder, "trials": 2, "epochs": 6, "only": [next(iter(spec.datasets))], "rows": [row]}
     steps, real = [], Population.step
@@ -220,14 +220,14 @@ def test_a_row_that_was_stopped_goes_on_from_its_last_checkpoint(name, row, fold
     assert not list((tmp_path / "half").rglob("*.safetensors"))
 
 
-def test_a_part_of_a_set_is_told(folder, tmp_path, tiny):
+def test_a_part_of_a_set_is_reported(folder, tmp_path, tiny):
     spec = papers.find_table("surrogate-5")
     small = {"data": folder, "trials": 1, "epochs": 1, "rows": ["MAE"], "device": "cpu"}
     said = papers.run_table(spec, "paper", tmp_path, **small).smaller
     assert said == "1 of 5 trials, at most 1 of 120 epochs, 100 of 50,000 training images"
 
 
-def test_cells_of_other_images_are_not_taken_for_these(folder, tmp_path, tiny):
+def test_cells_of_other_images_are_not_reused(folder, tmp_path, tiny):
     other = tmp_path / "other"
     shutil.copytree(folder, other)
     batch = other / "cifar-10-batches-bin" / "test_batch.bin"

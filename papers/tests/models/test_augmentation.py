@@ -127,6 +127,6 @@ def test_centred_is_the_textbook_standardisation():
         (lambda: Centred(scale=0.0), "must be above 0, got 0.0"),
     ],
 )
-def test_mistakes_are_told(make, says):
+def test_mistakes_are_reported(make, says):
     with pytest.raises(ValueError, match=says):
         make()

@@ -68,7 +68,7 @@ def test_with_group_norm_no_image_depends_on_the_others(name):
     assert not list(model.buffers())
 
 
-def test_resnet_is_its_paper_s_formula():
+def test_resnet_equals_the_formula_of_its_paper():
     """One block with a shortcut of its own, against functional calls."""
     torch.manual_seed(0)
     model = ResNet((1, 1, 1, 1), norm="batch").double().eval()

@@ -47,7 +47,7 @@ def test_stacked_equals_separate(name):
             torch.testing.assert_close(buffers[key][place], buffer)
 
 
-def test_batch_norm_s_buffers_cannot_be_shared():
+def test_buffers_of_batch_norm_cannot_be_shared():
     """The trap that `Norm` speaks of: it fails aloud."""
     models = [TinyDarknet(norm="batch") for _ in range(2)]
     parameters, _ = stack_module_state(models)

@@ -77,7 +77,7 @@ def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_ru
     assert "not run" in summary
 
 
-def test_the_summary_tells_which_part_was_smaller_and_protocols_in_the_tables_order():
+def test_the_summary_says_which_part_was_smaller_and_keeps_the_order_of_protocols():
     kept = {"protocols": {}}
     words = "1 of 10 trials, at most 8 of 5,000 epochs, 3 of 9 images"
     stored_results.merge(kept, a_run() | {"protocol": "corrected"})
@@ -91,7 +91,7 @@ def test_the_summary_tells_which_part_was_smaller_and_protocols_in_the_tables_or
     assert cells[6] == f"Mammography, some rows: {words}; Kaggle credit card: 3 of 10 trials"
 
 
-def test_epochs_of_two_trainings_are_told_as_such():
+def test_epochs_of_two_trainings_are_shown_as_a_sum():
     spec = papers.find_table("constrained-2")
     assert build._epochs(spec, [{"epochs": [30]}, {"epochs": [200]}]) == "200 of 200"
     assert build._epochs(spec, [{"epochs": [30]}, {"epochs": [266]}]) == "266 of 200 + 200"
@@ -146,7 +146,7 @@ def test_a_table_of_many_sets_shows_means_and_differences(tmp_path):
     assert "6.0 minutes of training" in page  # of BCE and AnyLoss for F1 on three sets; what gathers costs nothing
 
 
-def test_a_table_of_paths_has_a_picture_of_them_and_searches_tell_what_they_chose(tmp_path):
+def test_a_table_of_paths_has_a_picture_and_shows_what_searches_chose(tmp_path):
     spec = papers.find_table("surrogate-2")
     path = {"loss": [0.9, 0.5, 0.4], "metric": [0.1, 0.4, 0.6], "f1": [0.1, 0.4, 0.6], "accuracy": [0.8, 0.9, 0.9]}
     chosen = {"path": path, "watched": {"f1": [0.2, 0.3, 0.5]}}

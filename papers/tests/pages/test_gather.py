@@ -64,7 +64,7 @@ def gathered(out, *more):
     return gather.main(["--out", str(out), "--data", str(data), "--runs", str(out.parent / "runs.toml"), *more])
 
 
-def test_what_is_whole_is_written_as_the_command_would_and_the_rest_told(out, capsys):
+def test_complete_runs_are_written_as_by_the_command_and_others_reported(out, capsys):
     assert gathered(out) == 1
     said = capsys.readouterr().out
     small = "--row 'BCE, B = 4096' --row 'BCE, tuned for F1, B = 4096' --trials 2 --epochs 1"
@@ -82,7 +82,7 @@ def test_what_is_whole_is_written_as_the_command_would_and_the_rest_told(out, ca
     assert json.loads(path.read_text(encoding="utf-8")) == result_files.to_plain_values(result, command)
 
 
-def test_results_of_before_are_told(out, capsys):
+def test_older_results_are_reported(out, capsys):
     gathered(out)
     train(out, "synthetic_33")
     capsys.readouterr()
@@ -93,7 +93,7 @@ def test_results_of_before_are_told(out, capsys):
     assert "synthetic_05, rows" in said.splitlines()[-1]
 
 
-def test_a_list_that_is_whole_ends_well(out, capsys):
+def test_a_complete_list_exits_with_0(out, capsys):
     (out.parent / "runs.toml").write_text(LIST.split("\n\n")[0].replace(', "synthetic_33"', ""), encoding="utf-8")
     assert gathered(out, "btg-5") == 0
     with pytest.raises(SystemExit):

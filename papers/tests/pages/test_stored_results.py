@@ -33,7 +33,7 @@ def test_what_is_read_is_what_was_written_in_its_order(tmp_path):
     assert json.dumps(found) == json.dumps(results())  # whole numbers and the order of keys too
 
 
-def test_each_run_stands_once_and_lists_of_numbers_are_one_line(tmp_path):
+def test_each_run_is_stored_once_and_lists_of_numbers_are_one_line(tmp_path):
     stored_results.write(tmp_path / "btg-1.json", results())
     text = (tmp_path / "btg-1.json").read_text(encoding="utf-8")
     plain = json.loads(text)
@@ -47,7 +47,7 @@ def test_each_run_stands_once_and_lists_of_numbers_are_one_line(tmp_path):
     assert '"AUROC‡"' in text
 
 
-def test_files_of_results_are_as_they_are_written(tmp_path):
+def test_files_of_results_are_in_the_written_format(tmp_path):
     paths = sorted(stored_results.RESULTS.glob("*.json"))
     assert paths
     for path in paths:

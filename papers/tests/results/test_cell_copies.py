@@ -91,7 +91,7 @@ def test_cells_of_several_folders_make_one_table(whole, tmp_path, trained):
     assert trained == []
 
 
-def test_what_is_not_finished_or_damaged_there_is_left_out(whole, tmp_path):
+def test_unfinished_and_damaged_cells_are_not_copied(whole, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(whole[0], source)
     half, no_report, cut = (cell_of(source, row) for row in ROWS)
@@ -106,7 +106,7 @@ def test_what_is_not_finished_or_damaged_there_is_left_out(whole, tmp_path):
 
 
 @pytest.mark.parametrize("last", ["spec.json", "report.json", "finished"])
-def test_an_interrupted_copy_leaves_no_cell_that_counts_and_is_made_good(whole, tmp_path, monkeypatch, last):
+def test_an_interrupted_copy_leaves_no_finished_cell_and_can_be_repeated(whole, tmp_path, monkeypatch, last):
     def interrupted(path, content):
         if path.name == last:
             raise KeyboardInterrupt
@@ -133,13 +133,13 @@ def test_a_folder_without_cells_is_refused(tmp_path, make):
         papers.copy_finished(source, tmp_path / "out")
 
 
-def test_a_folder_into_itself_changes_nothing(whole):
+def test_copying_a_folder_into_itself_changes_nothing(whole):
     before = content(whole[0])
     assert papers.copy_finished(whole[0], whole[0]).here == 3
     assert content(whole[0]) == before
 
 
-def test_a_run_that_died_goes_on_on_another_machine(whole, tmp_path, monkeypatch):
+def test_a_killed_run_continues_on_another_machine(whole, tmp_path, monkeypatch):
     """The folder is copied as a user would, cells that were begun and all."""
     run_cell = table_run.run_cell
 

@@ -87,7 +87,7 @@ def test_a_gathering_row_alone_runs_what_it_needs_and_shows_itself(file, tmp_pat
     assert len(list((tmp_path / "cells").rglob("finished"))) == 2
 
 
-def test_means_over_the_sets_stand_first_with_the_published_ones(run):
+def test_means_over_the_sets_come_first_with_the_published_ones(run):
     spec, plain = run[0].spec, run[1]
     page = markdown.format_results(spec, plain)
     means = [statistics.fmean(run[0].rows[name, "ours"].values["f1"]) for name in SETS]
@@ -128,7 +128,7 @@ def test_each_column_set_by_set(run):
         (("[published.all]", "[published.every]"), "published.every: is neither 'all' nor one of the datasets a, b"),
     ],
 )
-def test_what_is_not_as_it_should_be_is_told(file, tmp_path, change, says):
+def test_mistakes_in_gathering_rows_are_reported(file, tmp_path, change, says):
     text = file.read_text()
     assert change[0] in text
     (tmp_path / "bad.toml").write_text(text.replace(*change, 1))

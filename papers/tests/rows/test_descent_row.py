@@ -139,7 +139,7 @@ def result(spec, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_one_fold_is_as_a_plain_loop_has_it(name, spec, trials, result):
+def test_one_fold_equals_a_plain_loop(name, spec, trials, result):
     trial = trials[1]
     x, y = trial.x.double().numpy(), trial.y.numpy()
     w = naive(name, x[trial.train], y[trial.train])
@@ -174,7 +174,7 @@ def test_the_published_derivative_of_gmean_is_four_times_the_derivative():
 
 
 @pytest.mark.parametrize("text", LOSSES.values())
-def test_the_loss_of_a_stack_is_the_sum_of_its_members_without_what_fills_them_up(text):
+def test_the_loss_of_a_stack_is_the_sum_over_members_without_padding(text):
     torch.manual_seed(0)
     y, logits = torch.randint(0, 2, (3, 20)), torch.randn(3, 20, dtype=torch.float64, requires_grad=True)
     lengths = (20, 17, 11)

@@ -188,7 +188,7 @@ def test_an_ensemble_is_the_protocol_written_out(mine, folder, tmp_path):
     assert "| - | " in page  # the p of a row without anything to compare with
 
 
-def test_a_control_is_trained_on_without_the_constraint(mine, folder, tmp_path):
+def test_a_control_is_trained_further_without_the_constraint(mine, folder, tmp_path):
     text = TOML[: TOML.index("settings.grid")] + "settings.grid = { margin = [0.5] }\n"
     mine.write_text(text + "settings.again = true\n" + TOML[TOML.index("[rows.without]") :])
     result = papers.run_table(papers.find_table(str(mine)), "paper", tmp_path, data=folder, device="cpu")
@@ -230,7 +230,7 @@ def test_settings_of_the_training_are_chosen_with_the_loss(mine, folder, tmp_pat
         (("margin = [0.5, 4.0]", 'margin = ["third"]'), "text in a grid must be like N, N/3 or 2N/3, got 'third'"),
     ],
 )
-def test_settings_that_cannot_be_are_told(mine, folder, tmp_path, change, says):
+def test_invalid_settings_are_reported(mine, folder, tmp_path, change, says):
     assert change[0] in TOML
     mine.write_text(TOML.replace(*change))
     with pytest.raises(CellError) as caught:
@@ -238,7 +238,7 @@ def test_settings_that_cannot_be_are_told(mine, folder, tmp_path, change, says):
     assert says in str(caught.value)
 
 
-def test_columns_of_ensembles_are_refused_of_other_rows(mine):
+def test_columns_of_ensembles_are_refused_for_other_rows(mine):
     mine.write_text(TOML + '[rows.plain]\nloss = "WeightedBCELoss"\n')
     with pytest.raises(
         papers.SpecError, match=r"columns.fpr: .* is not measured for rows of kind 'network', as 'plain'"

@@ -149,7 +149,7 @@ def test_scores_of_several_metrics_are_scikit_learns():
     assert found["mean"]["area"] == pytest.approx(np.mean([roc_auc_score(y, p >= t) for t in TENTHS]))
 
 
-def test_the_best_of_two():
+def test_keep_better_takes_the_larger_value():
     one, other = {"half": {"f1": 0.5, "recall": 0.1}}, {"half": {"f1": 0.4, "recall": 0.2}}
     assert keep_better(one, other) == {"half": {"f1": 0.5, "recall": 0.2}}
     assert keep_better(None, other) == other

@@ -77,7 +77,7 @@ def test_a_search_takes_the_settings_of_the_lowest_validation_loss(mine, row):
 
 
 @pytest.mark.parametrize("grid", [{"lr": 0.1}, {"lr": []}, {"epochs": [1, 2]}])
-def test_a_grid_that_is_none_is_refused(mine, grid):
+def test_an_invalid_grid_is_refused(mine, grid):
     job, trials = job_and_trials(mine, **grid)
     with pytest.raises(ValueError, match="lists of network, optimizer, lr, batch_size to try"):
         train_after_search(job, trials)
@@ -98,7 +98,7 @@ def test_a_share_of_the_training_rows_is_a_batch(mine):
 
 
 @pytest.mark.parametrize("settings", [{}, {"share": 2.0}, {"share": 0.0}, {"share": "all"}])
-def test_a_share_that_is_none_is_refused(mine, settings):
+def test_an_invalid_share_is_refused(mine, settings):
     job, trials = job_and_trials(mine, **settings)
     with pytest.raises(ValueError, match=r"settings\.share, above 0 and at most 1"):
         train_with_batch_shares(job, trials)
@@ -116,7 +116,7 @@ def test_minima_of_steps_taken_in_turn(mine, monkeypatch):
         assert (each.seconds_per_epoch, each.epochs) == (3.0, 3)
 
 
-def test_every_fold_of_anyloss_starts_with_weights_of_its_own():
+def test_every_fold_of_anyloss_starts_with_new_weights():
     first, again, second = (build_network("anyloss_mlp", 400, trial)[0].weight for trial in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, second)

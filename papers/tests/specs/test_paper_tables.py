@@ -155,7 +155,7 @@ def test_the_published_test_rows_of_adult(folder):
     assert made[0].train.tolist() != made[1].train.tolist()
 
 
-def test_all_missing_datasets_are_told_before_anything_is_trained(tmp_path):
+def test_all_missing_datasets_are_reported_before_anything_is_trained(tmp_path):
     (tmp_path / "data").mkdir()
     spec = papers.find_table("btg-1")
     with pytest.raises(FileNotFoundError) as told:
@@ -165,7 +165,7 @@ def test_all_missing_datasets_are_told_before_anything_is_trained(tmp_path):
     assert not list(tmp_path.rglob("spec.json"))
 
 
-def test_no_rows_left_and_no_such_device_are_told(tmp_path):
+def test_no_rows_left_and_an_unknown_device_are_reported(tmp_path):
     spec = papers.find_table("btg-5")
     name = "BCE, B = 4096"
     with pytest.raises(ValueError, match="no row of btg-5 is left"):
@@ -175,7 +175,7 @@ def test_no_rows_left_and_no_such_device_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"result": {}, "seconds": 1, "versions": {}}'])
-def test_a_report_that_is_none_is_told_with_the_remedy(tmp_path, content):
+def test_an_invalid_report_is_refused_with_a_remedy(tmp_path, content):
     run = {"trials": 2, "epochs": 1, "rows": ["BCE, B = 4096"], "only": ["synthetic_05"], "device": "cpu"}
     spec = papers.find_table("btg-5")
     papers.run_table(spec, "paper", tmp_path, **run)

@@ -31,7 +31,7 @@ def reproduced(*args):
     return CliRunner().invoke(app, ["reproduce", *map(str, args)])
 
 
-def test_a_stranger_adds_a_table_by_writing_the_file_of_the_page(mine, tmp_path):
+def test_the_file_on_the_page_about_adding_tables_runs(mine, tmp_path):
     small = ("--trials", 2, "--epochs", 3, "--out", tmp_path / "out", "--quiet")
     done = reproduced(mine, *small)
     assert done.exit_code == 0, done.output
@@ -83,7 +83,7 @@ def test_a_stranger_adds_a_table_by_writing_the_file_of_the_page(mine, tmp_path)
         (("title =", "title"), "cannot be read as TOML"),
     ],
 )
-def test_a_bad_file_is_told_with_its_key_and_the_remedy(mine, change, says):
+def test_a_bad_file_is_reported_with_its_key_and_the_remedy(mine, change, says):
     assert change[0] in EXAMPLE
     mine.write_text(EXAMPLE.replace(*change, 1), encoding="utf-8")
     with pytest.raises(SpecError) as caught:
@@ -106,7 +106,7 @@ def test_a_bad_file_is_told_with_its_key_and_the_remedy(mine, change, says):
         (("btg-1", "--only", "creditcard", "--data", "."), "creditcard is not in ."),
     ],
 )
-def test_a_users_mistakes_are_told_in_a_paragraph(args, says, tmp_path):
+def test_the_command_reports_mistakes_without_a_traceback(args, says, tmp_path):
     done = reproduced(*args, "--out", tmp_path, "--quiet")
     assert done.exit_code == 2
     assert says in " ".join(done.output.split())
@@ -148,7 +148,7 @@ def test_two_processes_give_the_numbers_of_one(mine, tmp_path):
     assert {key: row.values for key, row in one.rows.items()} == {key: row.values for key, row in two.rows.items()}
 
 
-def test_a_table_like_one_that_is_like_another_has_what_the_last_shares(tmp_path):
+def test_like_can_be_chained(tmp_path):
     text = 'like = "surrogate-5"\ntitle = "mine"\nwhere = "here"\n[columns]\nf1 = { title = "F1", metric = "f1" }\n'
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     spec, last = papers.find_table(str(tmp_path / "mine.toml")), papers.find_table("surrogate-2")
@@ -157,7 +157,7 @@ def test_a_table_like_one_that_is_like_another_has_what_the_last_shares(tmp_path
     assert spec.rows["MAE"].training["paper"].network == "resnet34"
 
 
-def test_files_that_are_like_each_other_are_told(tmp_path):
+def test_a_circular_like_is_refused(tmp_path):
     for one, other in (("a", "b"), ("b", "a")):
         (tmp_path / f"{one}.toml").write_text(f'like = "{other}"\ntitle = "{one}"\n', encoding="utf-8")
     with pytest.raises(SpecError, match=r"b.toml: like: is circular, through a.toml"):

@@ -12,7 +12,7 @@ def table(name, frame):
     return Table(name, frame, np.arange(len(frame)) % 2, "", "")
 
 
-def test_adult_loses_a_column_and_its_text_is_ranked():
+def test_adult_is_used_without_fnlwgt_and_with_text_as_ranks():
     frame = pd.DataFrame({"age": [30, 40, 50], "workclass": ["Private", None, "Never-worked"], "fnlwgt": [1, 2, 3]})
     adult = table("adult", frame)
     prepared = bridging_the_gap(adult)
@@ -20,7 +20,7 @@ def test_adult_loses_a_column_and_its_text_is_ranked():
     assert prepared.y is adult.y
 
 
-def test_the_amount_of_a_credit_card_is_its_logarithm():
+def test_the_amount_of_credit_card_becomes_its_logarithm():
     frame = pd.DataFrame({"Time": [0, 9], "V1": [0.1, 0.2], "Amount": [0.0, 99.999]})
     prepared = bridging_the_gap(table("creditcard", frame)).X
     assert prepared.columns.tolist() == ["V1", "log Amount"]

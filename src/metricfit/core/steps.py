@@ -176,8 +176,9 @@ class Identity(ClosedFormStep):
 
 
 class RaisedCosine(ClosedFormStep):
-    r"""0 below t - width, 1 above t + width, and between them, with u = (p - t)/width,
-    :math:`\frac12(1 + u + \sin(\pi u)/\pi)`. The score-oriented loss of Marchetti et al. 2022.
+    r"""A smooth step from 0 at t - width to 1 at t + width. The score-oriented loss of Marchetti et al. 2022.
+
+    Between the two it is :math:`\frac12(1 + u + \sin(\pi u)/\pi)` with u = (p - t)/width.
 
     The gradient is exactly 0 outside the window. Start from a model whose scores lie inside it, or anneal towards it.
 
