@@ -1,5 +1,6 @@
-"""Rows 6 and 7: an epoch of fit against an epoch of skorch, and ten models at once against ten in a row; and steps
-replayed from CUDA graphs against steps that Python makes.
+"""Rows 6 and 7: an epoch of fit against one of skorch, and ten models at once against ten in a row.
+
+Steps that are replayed from CUDA graphs are compared with steps that Python makes.
 
 The work is Mammography's in size: 7,156 rows of 6 features to train on, 1,789 to validate on, 2.3 % of them positive,
 random features; batches of 1,024, the papers' network 6-32-16-1 with dropout 0.5, AdamW, cross-entropy. After each

@@ -1,5 +1,7 @@
-"""Write a real, imbalanced table as a CSV file: scikit-learn's diabetes data (442 patients, 10 measurements), with a
-column that says whether the disease's progression after a year is among the fastest 15 %.
+"""Write a real, imbalanced table as a CSV file: the diabetes data of scikit-learn.
+
+It has 442 patients, 10 measurements, and a column that says whether the progression of the disease after a year is
+among the fastest 15 %.
 
     python examples/diabetes.py diabetes.csv
     metricfit compare diabetes.csv --target progression --metric "fbeta(beta=2)"
