@@ -316,7 +316,7 @@ def test_tolerances_that_mean_nothing_are_refused(tol):
 
 
 def test_an_unsolved_game_raises_a_warning(monkeypatch):
-    monkeypatch.setattr(games, "MOST_ROUNDS", 1)
+    monkeypatch.setattr(games, "MAX_ROUNDS", 1)
     x, y = a_batch(25, 1, 0.1)
     with pytest.warns(RuntimeWarning, match=r"over 25 samples was solved to .* only, not to tol=1e-06"):
         AdversarialLoss("f1", tol=1e-6)(x, y)

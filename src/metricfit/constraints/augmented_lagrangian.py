@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from metricfit.constraints.constraint import Constraint
 from metricfit.constraints.function import FunctionConstraint
+from metricfit.constraints.ranking_constraint import RankingConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.validation import is_false
@@ -132,6 +133,7 @@ class AugmentedLagrangian(LateBuffers):
 
         Raises:
             ValueError: If ``weight`` or ``group`` was passed and neither the objective nor a constraint uses it.
+            TypeError: If ``weight`` has integers and a RankingConstraint got no ``index``, the third argument in 0.1.0.
         """
         if weight is not None and not self.accepts.weight:
             raise InvalidValueError(
@@ -141,6 +143,12 @@ class AugmentedLagrangian(LateBuffers):
         if group is not None and not self.accepts.group:
             raise InvalidValueError(
                 "group was passed, but no constraint is per group: RequirementConstraint(..., groups=k)"
+            )
+        has_integers = isinstance(weight, Tensor) and not weight.is_floating_point()
+        if has_integers and index is None and any(isinstance(part, RankingConstraint) for part in self.constraints):
+            raise InvalidTypeError(
+                "the third argument is weight, and it has integers: pass the positions of the samples as index=..., or "
+                "weights as floating point numbers"
             )
         total = self.unconstrained(logits, target, weight, index=index, group=group)
         for constraint in self.constraints:

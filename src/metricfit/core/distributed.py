@@ -50,14 +50,14 @@ def gather_over_ranks(local: Tensor, dim: int = 0) -> Tensor:
     ranks = number_of_ranks()
     if ranks == 1:
         return local
-    lengths = _lengths(local, dim, ranks)
+    lengths = _gather_lengths(local, dim, ranks)
     rows = local.detach().movedim(dim, 0)
     sent = rows.new_zeros(max(lengths), *rows.shape[1:])
     sent[: len(rows)] = rows
     received = [torch.empty_like(sent) for _ in range(ranks)]
     dist.all_gather(received, sent)
     parts = [part[:length].movedim(0, dim) for part, length in zip(received, lengths, strict=True)]
-    parts[dist.get_rank()] = _gradient_times(local, ranks)
+    parts[dist.get_rank()] = _scale_gradient(local, ranks)
     return torch.cat(parts, dim)
 
 
@@ -66,22 +66,22 @@ def number_of_ranks() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def _lengths(local: Tensor, dim: int, ranks: int) -> list[int]:
+def _gather_lengths(local: Tensor, dim: int, ranks: int) -> list[int]:
     """Return the size of every rank's tensor along the axis; raise the same error on all ranks if other axes differ."""
-    here = torch.tensor(local.shape, device=local.device)
-    shapes = [torch.empty_like(here) for _ in range(ranks)]
-    dist.all_gather(shapes, here)
+    shape = torch.tensor(local.shape, device=local.device)
+    shapes = [torch.empty_like(shape) for _ in range(ranks)]
+    dist.all_gather(shapes, shape)
     sizes = torch.stack(shapes).tolist()
-    lengths = [shape.pop(dim) for shape in sizes]
-    if any(shape != sizes[0] for shape in sizes):
-        shown = ", ".join(str(tuple(shape.tolist())) for shape in shapes)
+    lengths = [size.pop(dim) for size in sizes]
+    if any(size != sizes[0] for size in sizes):
+        shown = ", ".join(str(tuple(rank_shape.tolist())) for rank_shape in shapes)
         raise InvalidValueError(
             f"tensors of the ranks are joined along axis {dim} and must agree along the others, got {shown}"
         )
     return lengths
 
 
-def _gradient_times(tensor: Tensor, factor: int) -> Tensor:
+def _scale_gradient(tensor: Tensor, factor: int) -> Tensor:
     """Return the same values, exactly, with the gradient multiplied by a factor."""
     same = tensor.view_as(tensor)
     if same.requires_grad:

@@ -11,7 +11,9 @@ from torch.utils.hooks import RemovableHandle
 
 from metricfit.core.counts import Counts
 
+#: A gradient is dead if the sum over the logits is below this share of the gradient of the loss.
 DEAD_GRADIENT = 1e-6
+#: A loss below this is low enough that a small gradient is no problem.
 LEARNT = 0.05
 #: At forward pass STALL_AT the mean loss of the LAST_PASSES is compared with that of the FIRST_PASSES.
 STALL_AT, FIRST_PASSES, LAST_PASSES, STALLED = 128, 8, 16, 0.95

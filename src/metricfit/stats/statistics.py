@@ -35,10 +35,8 @@ class AtThreshold:
     """A metric at a fixed threshold; a column of the table says which rows are predicted positive."""
 
     def __init__(self, table: Table, predicted: Floats, metric: Metric) -> None:
-        true_and_false = (table.positive * predicted, table.negative * predicted)
-        self._masses = np.stack(
-            [*true_and_false, table.positive * (1 - predicted), table.negative * (1 - predicted)], axis=1
-        )
+        positive, negative, rest = table.positive, table.negative, 1 - predicted
+        self._masses = np.stack([positive * predicted, negative * predicted, positive * rest, negative * rest], axis=1)
         self._metric = metric
 
     def __call__(self, drawn: Integers) -> Drawn:

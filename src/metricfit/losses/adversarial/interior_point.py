@@ -1,21 +1,22 @@
-"""An interior-point method for zero-sum games over label vectors, by marginals: O(n m^3) a step, 10 to 40 steps.
+"""An interior-point method for zero-sum games over label vectors: O(n m^3) per step, 10 to 40 steps.
 
-n samples, m columns. A player's mixed strategy is, for each of its columns of size c, the mass M_c of label vectors
-with exactly c positives, and the marginals 0 <= v_ic <= M_c with sum_i v_ic = c M_c: the probability that the vector
-has c positives and sample i is one of them. Masses sum to 1. The columns of size 0 and n need no marginals.
+There are n samples and m columns. A mixed strategy of a player has, for each of its columns of size c, the mass M_c of
+the label vectors with exactly c positives, and the marginals 0 <= v_ic <= M_c with sum_i v_ic = c M_c: the probability
+that the vector has c positives and sample i is one of them. Masses sum to 1. Columns of size 0 and n need no marginals.
 
-Let both players maximise, the adversary the payoff and the predictor its negative. Their gradients are then S applied
-to the marginals and T to the masses, with S and T skew-symmetric, plus what is linear, and both are written as one:
+Both players maximise, the adversary the payoff and the predictor its negative. Their gradients are then S applied to
+the marginals and T applied to the masses, with S and T skew-symmetric, plus linear terms. Both are one system:
 
     linear + v S + x - y - nu + truth (lambda a) = 0           x v = 0,  y (M - v) = 0
     h + M T + sum_i y_i + c nu - tau + lambda b = 0            z M = 0 for the columns without marginals
     sum_i v_i = c M,   sum M = 1 for each player,   truth (v a') + M b' = sigma,   lambda sigma = 0
 
-with everything in the complementary products at least 0. lambda prices requirements on the predictor. Each step is
-Newton's on these equations with the products set to mu, predictor and corrector (Mehrotra 1992). Sample i meets the
-others only through M, nu and lambda, so its m equations are solved first (one batched inverse) and 2 m + 6 remain.
+with all factors of the complementary products at least 0. lambda is the price of the requirements on the predictor.
+Each step is a Newton step on these equations with the products set to mu, with predictor and corrector (Mehrotra 1992).
+Sample i is connected to the others only through M, nu and lambda. Its m equations are therefore solved first, with one
+batched inverse, and 2 m + 6 equations remain.
 
-Written here because this package's losses need torch alone, which has no linear programming.
+The method is written here because the losses of this package need only torch, which has no linear programming.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MOST_STEPS = 80
-#: How far towards the border a step may go.
-CAUTION = 0.98
+MAX_STEPS = 80
+#: The share of the way to the border that a step may go.
+STEP_SHARE = 0.98
 
 
 @dataclass(frozen=True)
-class Restricted:
-    """A game in which each player may use some column sizes: the adversary a of them, the predictor b.
+class RestrictedGame:
+    """A game in which each player may use only some column sizes: the adversary a of them, the predictor b.
 
-    Loss of sizes k and l: ``slope[k, l] tp + offset[k, l]``; ``offset`` has two more rows and columns, for the sizes 0
-    and n. ``rule_slope (r, b)`` and ``rule_offset (r, b + 2)``: requirements, whose sums are to be at least 0.
+    The loss of sizes k and l is ``slope[k, l] tp + offset[k, l]``. ``offset`` has two more rows and columns, for the
+    sizes 0 and n. ``rule_slope (r, b)`` and ``rule_offset (r, b + 2)`` are the requirements, whose sums must be at
+    least 0.
     """
 
     scores: Tensor
@@ -51,7 +53,7 @@ class Restricted:
 
 @dataclass(frozen=True)
 class Strategies:
-    """Marginals ``(n, columns)`` and masses of both players, the masses with those of sizes 0 and n last."""
+    """Marginals ``(n, columns)`` and masses of both players; the masses of the sizes 0 and n are the last two."""
 
     adversary: Tensor
     adversary_mass: Tensor
@@ -60,10 +62,10 @@ class Strategies:
     prices: Tensor
 
 
-def equilibrium(game: Restricted, tol: float) -> Strategies:
-    """Strategies that are optimal in the restricted game but for ``tol``, or the best that rounding allowed."""
+def find_equilibrium(game: RestrictedGame, tol: float) -> Strategies:
+    """Find strategies that are optimal in the restricted game up to ``tol``, or the best that rounding allows."""
     system = _System(game)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         system.measure()
         if max(system.gap, system.residual) <= tol or not system.step():
             break
@@ -71,9 +73,9 @@ def equilibrium(game: Restricted, tol: float) -> Strategies:
 
 
 class _System:
-    """The equations, where the iteration stands, and its next step."""
+    """The equations, the present iterate and the next step."""
 
-    def __init__(self, game: Restricted) -> None:
+    def __init__(self, game: RestrictedGame) -> None:
         n, a, b = len(game.scores), len(game.adversary_sizes), len(game.predictor_sizes)
         new = game.scores.new_zeros
         self.n, self.a, self.m, self.rules = n, a, a + b, len(game.rule_slope)
@@ -96,14 +98,15 @@ class _System:
         self.rule_slope, self.rule_offset = new(self.rules, m), new(self.rules, masses)
         self.rule_slope[:, a:], self.rule_offset[:, self.predictor] = game.rule_slope, game.rule_offset
         self._start(max(float(game.scores.abs().max()), float(game.slope.abs().max()) if a and b else 0.0, 1e-3))
-        self._constant_part()
+        self._set_constant_part()
 
     def _start(self, scale: float) -> None:
-        """Uniform masses, and all products equal."""
+        """Start with uniform masses and equal products."""
         uniform = self.side.T @ (1.0 / self.side.sum(1))
         v = (uniform[: self.m] * self.sizes / self.n).expand(self.n, self.m)
         self.mass = uniform
-        #: What is to stay above 0: v, M - v, M of the columns without marginals, sigma. Then x, y, z and lambda.
+        #: The variables that must stay above 0: v, M - v, M of the columns without marginals, and sigma. ``high`` has
+        #: their factors in the products: x, y, z and lambda.
         self.low = torch.cat(
             [v.flatten(), (uniform[: self.m] - v).flatten(), uniform[self.m :], uniform.new_full((self.rules,), 0.1)]
         )
@@ -111,11 +114,11 @@ class _System:
         self.nu, self.tau = uniform.new_zeros(self.m), uniform.new_zeros(2)
         self.parts = [self.n * self.m, self.n * self.m, 4, self.rules]
 
-    def _constant_part(self) -> None:
-        """What stays the same of the equations for mass, nu, tau, lambda: unknowns in rows, equations in columns."""
+    def _set_constant_part(self) -> None:
+        """Set the constant coefficients of mass, nu, tau and lambda: unknowns in rows, equations in columns."""
         m, masses = self.m, self.m + 4
         ends = [0, masses, masses + m, masses + m + 2, masses + m + 2 + self.rules]
-        mass, nu, tau, price = self.slices = tuple(slice(*each) for each in itertools.pairwise(ends))
+        mass, nu, tau, price = self.slices = tuple(slice(*pair) for pair in itertools.pairwise(ends))
         fixed = self.mass.new_zeros(ends[-1], ends[-1])
         fixed[mass, mass] = self.mass_skew
         fixed[tau, mass], fixed[mass, tau] = -self.side, self.side.T
@@ -130,7 +133,7 @@ class _System:
         return v.view(self.n, self.m), u.view(self.n, self.m), edge, rule
 
     def measure(self) -> None:
-        """How far the equations are from holding, and the sum of the products, which bounds the error of the value."""
+        """Compute the residuals of the equations, and the sum of the products, which bounds the error of the value."""
         v, _, _, slack = self._split(self.low)
         x, y, z, price = self._split(self.high)
         self.of_marginals = self.linear + v @ self.skew + x - y - self.nu + self.truth * (price @ self.rule_slope)
@@ -146,7 +149,7 @@ class _System:
         self.residual = float(largest)
 
     def step(self) -> bool:
-        """One step of predictor and corrector; False where rounding leaves none to make."""
+        """Make one step of predictor and corrector; return False if rounding does not allow a step."""
         mean = self.gap / len(self.low)
         self._factor()
         products = -self.low * self.high
@@ -154,18 +157,18 @@ class _System:
         reach = self._reach(d_low, d_high)
         left = float((self.low + reach * d_low) @ (self.high + reach * d_high)) / self.gap
         d_low, d_high, rest = self._direction(products + left**3 * mean - d_low * d_high)
-        reach = min(1.0, CAUTION * self._reach(d_low, d_high))
+        reach = min(1.0, STEP_SHARE * self._reach(d_low, d_high))
         if not (reach > 1e-8 and bool(d_low.isfinite().all())):
             return False
         self.low, self.high = self.low + reach * d_low, self.high + reach * d_high
         mass, nu, tau, _ = self.slices
         self.mass, self.nu, self.tau = (
-            given + reach * rest[at] for given, at in ((self.mass, mass), (self.nu, nu), (self.tau, tau))
+            value + reach * rest[part] for value, part in ((self.mass, mass), (self.nu, nu), (self.tau, tau))
         )
         return True
 
     def _factor(self) -> None:
-        """Solve each sample's equations, and factor what remains of the others."""
+        """Solve the equations of each sample, and factor the matrix of the remaining ones."""
         v, u, edge, slack = self._split(self.low)
         x, y, z, price = self._split(self.high)
         m = self.m
@@ -191,7 +194,7 @@ class _System:
         self.factors = torch.linalg.lu_factor_ex(matrix.T)[:2]
 
     def _direction(self, products: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The changes of ``low``, of ``high`` and of mass, nu, tau and lambda that bring the products to these."""
+        """Return the changes of ``low``, of ``high`` and of mass, nu, tau and lambda that give these products."""
         v, u, edge, _ = self._split(self.low)
         price = self._split(self.high)[3]
         of_v, of_u, of_edge, of_slack = self._split(products)
@@ -202,7 +205,7 @@ class _System:
         rules = self.rule_slope @ (self.truth * alone).sum(0) - of_slack / price
         right = -self.of_rest - torch.cat([change, rules])
         rest = torch.linalg.lu_solve(*self.factors, right.unsqueeze(1)).squeeze(1)
-        d_mass, d_nu, _, d_price = (rest[each] for each in self.slices)
+        d_mass, d_nu, _, d_price = (rest[part] for part in self.slices)
         local = local - self.ratio * d_mass[:m] + d_nu - self.truth * (d_price @ self.rule_slope)
         d_v = (local.unsqueeze(1) @ self.inverse).squeeze(1)
         d_slack = (of_slack - self._split(self.low)[3] * d_price) / price
@@ -210,12 +213,12 @@ class _System:
         return d_low, (products - self.high * d_low) / self.low, rest
 
     def _reach(self, d_low: Tensor, d_high: Tensor) -> float:
-        """How much of a step leaves everything at least 0."""
+        """Return the largest share of a step, at most 1, that keeps all variables at least 0."""
         steepest = torch.maximum((-d_low / self.low).max(), (-d_high / self.high).max())
         return 1.0 / max(1.0, float(steepest))
 
     def strategies(self) -> Strategies:
-        """Where the iteration stands."""
+        """Return the strategies of the present iterate."""
         v = self._split(self.low)[0]
         return Strategies(
             v[:, : self.a],
