@@ -85,6 +85,9 @@ def fit_calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> Calibra
     outputs = z.shape[1]
     w = torch.ones(len(z), dtype=torch.float64) if weight is None else weight.double() / weight.double().mean()
     target = _smooth_labels(y, w, max(2, outputs))
+    counted = w > 0
+    if not bool(counted.all()):  # a resample of the rows leaves out more than a third of them
+        z, target, w = z[counted], target[counted], w[counted]
     w = w / w.sum()
     centre = w @ z
     scaled = z - centre
@@ -185,8 +188,10 @@ def _several_classes(parameters: Tensor, z: Tensor, target: Tensor, w: Tensor) -
 
 
 def _cross_entropy(scores: Tensor, target: Tensor, w: Tensor) -> float:
-    by_class = torch.cat([torch.zeros_like(scores), scores], dim=1) if scores.shape[1] == 1 else scores
-    return -float(w @ (target * torch.log_softmax(by_class, dim=1)).sum(1))
+    if scores.shape[1] == 1:
+        f = scores.squeeze(1)
+        return float(w @ (softplus(f) - target[:, 1] * f))
+    return -float(w @ (target * torch.log_softmax(scores, dim=1)).sum(1))
 
 
 def _smooth_labels(y: Tensor, w: Tensor, classes: int) -> Tensor:
