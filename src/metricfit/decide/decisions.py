@@ -52,6 +52,10 @@ class Decision:
             the one with the smallest violation.
         corrected_value: An estimate of the value on new rows (``decide.optimism``).
         corrected_interval: The bootstrap interval of the corrected value.
+
+    Example:
+        >>> Decision(value=0.8, threshold=-1.0).decide(torch.tensor([-2.0, 0.5]))
+        tensor([0, 1])
     """
 
     value: float
@@ -79,10 +83,13 @@ class Decision:
         return logits.reshape(-1) - self.threshold
 
     def decide(self, logits: Tensor) -> Tensor:
-        """Return the class number of each row, 0 or 1 for two classes.
+        """Decide each row.
 
         Args:
             logits: Calibrated logits, as in ``margins``.
+
+        Returns:
+            Class numbers ``(n,)``, 0 and 1 for two classes.
         """
         margins = self.margins(logits)
         return (margins >= 0).long() if self.offsets is None else margins.argmax(1)
