@@ -1,24 +1,22 @@
-"""MetricClassifier: a scikit-learn classifier for tables that is trained for a metric."""
+"""MetricClassifier: a scikit-learn classifier for tables that decides for a metric."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.decisions import HeldOut, choose_decision, collect_held_out, to_probability
+from metricfit.decide.decisions import HeldOut, choose_decision, to_probability
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -26,116 +24,118 @@ from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular import inputs, storage
-from metricfit.tabular.member_training import plan, train
-from metricfit.tabular.networks import OwnNetwork
+from metricfit.tabular.ensemble_fit import fit_ensemble
+from metricfit.tabular.families.family import Features
+from metricfit.tabular.parameters import refuse_moved_parameters
 from metricfit.tabular.positive_class import shares_of
-from metricfit.tabular.recipe import RecipeName
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.rollback import unchanged_if_it_fails
 from metricfit.tabular.training_rows import prepare_rows
 
-CHUNK = 1024
-
 
 class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier for tables that is trained and tuned for the metric it is judged by.
+    """A classifier for tables that makes the best decisions for the metric it is judged by.
+
+    It fits several families of models on the same folds, weights them by what they are worth for the metric, calibrates
+    the result, and chooses the decision whose expected metric is best.
 
     Args:
         metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
         subject_to: Requirements such as ``"recall >= 0.95"``, for two classes. If no threshold meets them, the model
             decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable;
             ``rethreshold(subject_to=...)`` chooses again.
-        network: "mlp", "embedded" (an MLP with piecewise-linear embeddings), "blend" (the mean of these two), "tabm",
-            or a function of the numbers of inputs and outputs that returns a module. "auto" is "blend", the best on
-            average in our comparison, or "embedded" if the recipe trains a single network.
-        recipe: "mix" (cross-entropy plus half the metric's loss), "bce", "metric", "two_stage" or "constrained"; as
-            baselines also "focal" and "surrogate".
-        members: Number of networks, one per fold that is held out; at most the number of rows of the rarest class.
+        models: The families: "auto" ("linear", "kernel", "boosting", "boosting_metric" and "extra_trees"), or a list of
+            their names, "network", ``tabular.Network(...)``, scikit-learn classifiers, or (name, model) pairs. A
+            Pipeline gets the table as it was passed; other classifiers get numbers without missing values.
+        decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
+            threshold on the out-of-fold rows) or "auto", which is "plugin".
+        members: Number of folds and so of models per family; None for 8, 5 above 20,000 rows and 3 above 100,000. At
+            most the number of rows of the rarest class.
+        cv: None for stratified folds; "forward" for rows in the order of time, where each fold is judged by a model of
+            earlier rows; or a splitter of scikit-learn.
         average: Average over several classes: "macro", "micro" or "weighted".
         pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the
             class with fewer rows (the later in sorted order if both have equally many), which is logged.
-        class_weight: "balanced" or a weight for each class. It is used in training only: the threshold is chosen and
+        class_weight: "balanced" or a weight for each class. It is used in training only: the decision is chosen and
             the probabilities are calibrated on the rows as they are.
-        epochs: Maximum number of epochs per stage; by default about 2,500 steps, but from 40 to 500 epochs, or what
-            ``time_budget`` allows.
-        patience: Epochs without a lower validation loss before a member stops; by default a sixth of the epochs.
-        batch_size: Rows per step.
-        lr: Learning rate.
-        time_budget: Seconds of training, estimated from a timed step; None for no limit. To stay within it, first the
-            epochs are reduced and then the members, which is logged. At least two members and about 100 steps each are
-            trained; a warning is logged if these may take longer. For results that do not depend on the machine's
-            speed, use what ``plan`` returns together with ``time_budget=None``.
-        device: Device to train on; by default a GPU if there is one.
-        verbose: Whether to show a progress bar. Decisions are always logged by the logger "metricfit.tabular".
-        random_state: Seed of the folds, the initial weights and the batches.
+        time_budget: Seconds of training; None for no limit. Cheap families are fitted first. A family that would not
+            be ready in time is left out, which is logged and recorded in ``models_``.
+        n_jobs: Number of folds that are fitted at a time; -1 for one per core.
+        device: Device of networks; by default a GPU if there is one.
+        verbose: Whether to print each family when it is ready. Decisions are always logged by the logger
+            "metricfit.tabular".
+        random_state: Seed of the folds and of every model.
 
     Attributes:
         classes_: The labels, sorted.
         pos_label_: The positive class of two; None for several classes.
-        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this: the exact best
-            threshold on the out-of-fold probabilities, under the requirements. None for several classes.
+        models_: One row per family: its weight, its value and cross-entropy out of fold, its seconds, and why it was
+            left out if it was.
+        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
+            classes.
         threshold_interval_: 95 % bootstrap interval of the threshold.
         requirements_: For each requirement, as text: its value out of fold, whether that meets the bound, and the best
             value that any threshold reaches.
         requirements_met_: Whether all requirements are met out of fold; True if there are none.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken.
-        value_: The metric out of fold. The decision was chosen on the same rows, so the value on new rows is usually
-            slightly worse.
+        value_: The metric to expect on new rows: its value out of fold, less the optimism of choosing weights and
+            decision on the same rows.
         value_interval_: 95 % bootstrap interval of the value, for two classes.
-        history_: One row per member and epoch.
+        history_: One row per member and epoch of the network; empty without a network.
 
     Example:
         >>> X = np.random.default_rng(0).normal(size=(200, 3))
-        >>> model = MetricClassifier("f1", network="mlp", members=2, epochs=5, random_state=0).fit(X, X[:, 0] > 1)
+        >>> model = MetricClassifier("f1", models=["linear", "boosting"], random_state=0).fit(X, X[:, 0] > 1)
         >>> model.predict(X[:3]).dtype, model.predict_proba(X).shape
         (dtype('bool'), (200, 2))
     """
+
+    def __new__(cls, *args: Any, **parameters: Any) -> MetricClassifier:
+        """Refuse parameters of version 0.1.0 with an error that names their successors."""
+        refuse_moved_parameters(parameters)
+        return super().__new__(cls)
 
     def __init__(
         self,
         metric: str | Metric | Formula = "f1",
         *,
         subject_to: Requirements | None = None,
-        network: str | OwnNetwork = "auto",
-        recipe: RecipeName = "mix",
-        members: int = 8,
+        models: Any = "auto",
+        decision: Literal["auto", "plugin", "empirical"] = "auto",
+        members: int | None = None,
+        cv: Any = None,
         average: ScalarAverage = "macro",
         pos_label: Any = None,
         class_weight: str | Mapping[Any, float] | None = None,
-        epochs: int | None = None,
-        patience: int | None = None,
-        batch_size: int = 1024,
-        lr: float = 1e-3,
         time_budget: float | None = 300.0,
+        n_jobs: int | None = -1,
         device: str | None = None,
         verbose: bool = False,
         random_state: Any = None,
     ) -> None:
         self.metric = metric
         self.subject_to = subject_to
-        self.network = network
-        self.recipe = recipe
+        self.models = models
+        self.decision = decision
         self.members = members
+        self.cv = cv
         self.average = average
         self.pos_label = pos_label
         self.class_weight = class_weight
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.lr = lr
         self.time_budget = time_budget
+        self.n_jobs = n_jobs
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> MetricClassifier:
-        """Train the members, calibrate their probabilities, and choose the threshold.
+        """Fit the families, choose their weights, calibrate the ensemble and choose the decision.
 
         Args:
             X: An array, where NaN is a missing value, a pandas or polars DataFrame with columns of any kind, or a
                 sparse matrix.
             y: One label per row.
-            sample_weight: One weight per row, used in training, in calibration and to choose the threshold.
+            sample_weight: One weight per row, used in training, in calibration and to choose the decision.
             groups: One group per row. Rows of one group are held out together, and so are copies of a row.
 
         Returns:
@@ -145,38 +145,13 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             ValueError: If a parameter, the table or the labels cannot be used.
         """
         with unchanged_if_it_fails(self):
-            rows, weight, settings = prepare_rows(self, X, y, sample_weight, groups)
-            trained = train(rows, settings)
-            # In double precision a row's prediction does not depend on the rows beside it.
-            self.members_ = [member.double().eval() for member in trained.members]
-            self.network_, self.history_ = trained.network, trained.history
-            weights = None if weight is None else torch.from_numpy(weight)
-            held_out = collect_held_out(trained.out_of_fold, rows.y, weights, rows.groups)
-            self.calibration_ = fit_calibration(held_out.logits, held_out.y, held_out.weight)
-            self.held_out_ = replace(held_out, logits=self.calibration_(held_out.logits))
-            self._seed = settings.seed
+            prepared = prepare_rows(self, X, y, sample_weight, groups)
+            fitted = fit_ensemble(self, prepared)
+            self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
+            self.history_, self._seed = fitted.history, prepared.seed
+            self._optimism = fitted.optimism
             self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
         return self
-
-    def plan(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> dict[str, Any]:
-        """Return the network, epochs and members that ``fit`` would choose after timing a step; nothing is trained.
-
-        With these and ``time_budget=None``, results do not depend on the machine's speed, and several models can be
-        trained with the same effort. The arguments are those of ``fit``.
-
-        Returns:
-            Parameters for MetricClassifier.
-
-        Example:
-            >>> X = np.random.default_rng(0).normal(size=(200, 3))
-            >>> model = MetricClassifier("f1", network="mlp", members=4, epochs=5, random_state=0)
-            >>> model.plan(X, X[:, 0] > 1)
-            {'network': 'mlp', 'epochs': 5, 'members': 4}
-        """
-        rows, _, settings = prepare_rows(clone(self), X, y, sample_weight, groups)
-        network, effort = plan(rows, settings)
-        chosen = self.network if network.name == "own" else network.name
-        return {"network": chosen, "epochs": effort.epochs, "members": effort.members}
 
     def rethreshold(
         self, prevalence: float | Mapping[Any, float] | None = None, *, subject_to: Requirements | None = "unchanged"
@@ -197,7 +172,7 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
 
         Example:
             >>> X = np.random.default_rng(0).normal(size=(200, 3))
-            >>> model = MetricClassifier("precision", network="mlp", members=2, epochs=5, random_state=0)
+            >>> model = MetricClassifier("precision", models=["linear"], random_state=0)
             >>> model.fit(X, X[:, 0] > 1).rethreshold(subject_to="recall >= 0.9").requirements_met_
             True
         """
@@ -303,6 +278,7 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             get_metric(self.metric),
             subject_to=as_requirements(self.subject_to),
             average=self.average,
+            rule=self.decision,
             seed=self._seed,
         )
         self.shift_, self.decision_ = shift, decision
@@ -326,16 +302,11 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         ends = decision.interval
         self.threshold_interval_ = None if ends is None else (to_probability(ends[0]), to_probability(ends[1]))
 
-    @torch.no_grad()
     def _logits(self, X: Any) -> torch.Tensor:
-        """Return the mean of the members' logits, calibrated and for the current class balance."""
+        """Return the calibrated logits of the ensemble, for the current class balance."""
         check_is_fitted(self, "decision_")
-        x = torch.from_numpy(self.encoder_.transform(inputs.checked_table(self, X, reset=False)))
-        means = []
-        for part in torch.split(x, CHUNK):
-            logits = [member(part.double()).reshape(len(part), -1) for member in self.members_]
-            means.append(torch.stack(logits).mean(0))
-        return self.calibration_(torch.cat(means)) + self.shift_
+        table = inputs.checked_table(self, X, reset=False)
+        return self.ensemble_.logits(Features(self.encoder_.transform(table), table)) + self.shift_
 
     def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
         """Return class numbers; of two classes, the positive one is 1."""

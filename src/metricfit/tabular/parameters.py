@@ -1,40 +1,58 @@
-"""The estimator's parameters: checked before anything is trained, and turned into settings of training."""
+"""The estimator's parameters, checked before anything is trained."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.average import AVERAGES
-from metricfit.metrics.metric import Metric
 from metricfit.metrics.metric_parameters import as_float
 from metricfit.metrics.requirements import Requirement
-from metricfit.tabular.member_training import Settings
-from metricfit.tabular.recipe import Recipe
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
+
+DECISIONS = ("auto", "plugin", "empirical")
+
+#: Parameters of version 0.1.0 that belong to the network family, and what they are called there.
+MOVED_TO_NETWORK = {
+    "network": "kind",
+    "recipe": "recipe",
+    "epochs": "epochs",
+    "patience": "patience",
+    "batch_size": "batch_size",
+    "lr": "lr",
+}
+
+
+def refuse_moved_parameters(names: Iterable[str]) -> None:
+    """Raise a TypeError that names the successor of parameters that MetricClassifier had in version 0.1.0."""
+    moved = [name for name in names if name in MOVED_TO_NETWORK]
+    if moved:
+        settings = ", ".join(f"{MOVED_TO_NETWORK[name]}=..." for name in moved)
+        raise InvalidTypeError(
+            f"{', '.join(moved)} are settings of the network family now: "
+            f"MetricClassifier(models=[metricfit.tabular.Network({settings})])"
+        )
 
 
 def check_parameters(model: MetricClassifier) -> None:
     """Raise a TypeError or a ValueError that names the parameter and what it can be.
 
-    The metric, the recipe, the network and the device are checked where they are looked up by name.
+    The metric, the models, the folds and the device are checked where they are looked up.
     """
-    _check_whole("members", model.members, 2, "folds, each held out by one member")
-    _check_whole("batch_size", model.batch_size, 1, "rows per step")
-    if model.epochs is not None:
-        _check_whole("epochs", model.epochs, 1, "epochs per stage, or None to choose by the rows and the time budget")
-    if model.patience is not None:
-        _check_whole("patience", model.patience, 1, "epochs without a better value, or None for a sixth of the epochs")
-    _check_positive("lr", model.lr, "the learning rate")
+    if model.members is not None:
+        _check_whole("members", model.members, 2, "folds, each held out by one model of every family")
     if model.time_budget is not None:
         _check_positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
+    if model.n_jobs is not None:
+        _check_jobs(model.n_jobs)
+    if model.decision not in DECISIONS:
+        raise InvalidValueError(f"decision is one of {', '.join(map(repr, DECISIONS))}; got {quote(model.decision)}")
     if model.average is None or model.average not in AVERAGES:
         named = ", ".join(repr(average) for average in AVERAGES if average is not None)
         raise InvalidValueError(
@@ -44,50 +62,21 @@ def check_parameters(model: MetricClassifier) -> None:
         _check_requirements(model.subject_to)
 
 
-def training_settings(
-    model: MetricClassifier,
-    metric: Metric,
-    requirements: list[Requirement],
-    *,
-    classes: int,
-    prior: float,
-    seed: int,
-) -> Settings:
-    """Return how the members are trained, from the model's parameters.
+def threads_of(n_jobs: int | None) -> int:
+    """Return how many folds are fitted at a time: -1 is one per core, -2 one less, as in scikit-learn; None is 1."""
+    if n_jobs is None:
+        return 1
+    if n_jobs > 0:
+        return int(n_jobs)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return max(1, cores + 1 + int(n_jobs))
 
-    Args:
-        model: The estimator.
-        metric: Its metric.
-        requirements: Its requirements.
-        classes: The number of classes.
-        prior: The share of the positive class, of two.
-        seed: Seed of the folds, the initial weights and the batches.
 
-    Returns:
-        The settings.
-    """
-    recipe = Recipe(
-        model.recipe,
-        metric,
-        classes=classes,
-        average=model.average,
-        lr=model.lr,
-        requirements=tuple(requirements),
-        prior=prior,
-    )
-    return Settings(
-        network=model.network,
-        recipe=recipe,
-        members=model.members,
-        epochs=model.epochs,
-        patience=model.patience,
-        batch_size=model.batch_size,
-        lr=model.lr,
-        time_budget=model.time_budget,
-        device=torch.device(model.device or ("cuda" if torch.cuda.is_available() else "cpu")),
-        verbose=model.verbose,
-        seed=seed,
-    )
+def _check_jobs(value: Any) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise InvalidTypeError(f"n_jobs is a whole number of threads, or -1 for one per core; got {quote(value)}")
+    if value == 0:
+        raise InvalidValueError("n_jobs is a number of threads, or -1 for one per core; got 0")
 
 
 def _check_whole(name: str, value: Any, minimum: int, description: str) -> None:

@@ -1,11 +1,11 @@
-"""From what a user passes to ``fit`` to checked rows of numbers and the settings of training."""
+"""From what a user passes to ``fit`` to checked rows of numbers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
@@ -13,24 +13,40 @@ from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.member_training import Rows, Settings
-from metricfit.tabular.parameters import check_parameters, training_settings
+from metricfit.tabular.families.family import Features, Floats, TrainingRows
+from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, training_weights
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
 
 
-def prepare_rows(
-    model: MetricClassifier, X: Any, y: Any, sample_weight: Any, groups: Any
-) -> tuple[Rows, NDArray[np.float64] | None, Settings]:
+@dataclass(frozen=True)
+class PreparedRows:
+    """The rows of ``fit``.
+
+    Attributes:
+        rows: The rows with their weights in training, which include those of the classes.
+        weight: The sample weights alone, or None.
+        groups: The group of each row, or None.
+        seed: Seed of everything random.
+    """
+
+    rows: TrainingRows
+    weight: Floats | None
+    groups: NDArray[Any] | None
+    seed: int
+
+
+def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, groups: Any) -> PreparedRows:
     """Check what was passed to ``fit``, and set the model's classes and encoder.
 
     Returns:
-        The rows as numbers, the sample weights, and how to train on the rows.
+        The rows as numbers, with weights, groups and the seed.
     """
     check_parameters(model)
-    metric, requirements = get_metric(model.metric), as_requirements(model.subject_to)
+    get_metric(model.metric)
+    requirements = as_requirements(model.subject_to)
     table = inputs.checked_table(model, X, reset=True)
     labels = inputs.checked_labels(model, y)
     check_consistent_length(table, labels)
@@ -43,15 +59,13 @@ def prepare_rows(
     model._check_requirements(requirements)
     model.pos_label_ = choose_positive_class(labels, model.pos_label)
     model._order = order_of(model.classes_, model.pos_label_)
-    number = model._numbers_of(labels)
-    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     model.encoder_ = TableEncoder()
-    rows = Rows(
-        torch.from_numpy(model.encoder_.fit(table)),
-        number,
-        training_weights(labels, model.classes_, model.class_weight, weight),
-        group,
+    encoded = model.encoder_.fit(table)
+    in_training = training_weights(labels, model.classes_, model.class_weight, weight)
+    rows = TrainingRows(
+        Features(encoded, table),
+        model._numbers_of(labels).numpy(),
+        None if in_training is None else np.asarray(in_training, dtype=np.float64),
+        len(model.classes_),
     )
-    prior = float((number == 1).double().mean())
-    settings = training_settings(model, metric, requirements, classes=len(model.classes_), prior=prior, seed=seed)
-    return rows, weight, settings
+    return PreparedRows(rows, weight, group, int(check_random_state(model.random_state).randint(2**31 - 1)))

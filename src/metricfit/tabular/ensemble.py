@@ -1,0 +1,160 @@
+"""The ensemble of families: calibrated logits, weighted, and calibrated once more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from metricfit.core.types import ScalarAverage
+from metricfit.decide.calibration import Calibration, fit_calibration
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
+from metricfit.tabular.families.family import Features, FittedModel
+from metricfit.tabular.out_of_fold import FamilyResult, LeftOut
+from metricfit.tabular.selection import Selection
+
+#: Families with less weight are dropped; the greedy selection has steps of 1/40 at the finest.
+SMALLEST_WEIGHT = 0.01
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """What became of one family.
+
+    Attributes:
+        name: The name of the family.
+        weight: Its weight in the ensemble; 0 if it is not part of it.
+        value: The metric of its out-of-fold logits at their best decision; None if it was not fitted.
+        log_loss: The cross-entropy of its calibrated out-of-fold logits; None if it was not fitted.
+        seconds: The time that fitting took; None if it was not fitted.
+        left_out: Why it was not fitted; None if it was.
+    """
+
+    name: str
+    weight: float = 0.0
+    value: float | None = None
+    log_loss: float | None = None
+    seconds: float | None = None
+    left_out: str | None = None
+
+
+@dataclass(frozen=True)
+class EnsembleMember:
+    """A family in the ensemble: its model, how its logits are calibrated, and its weight."""
+
+    name: str
+    model: FittedModel
+    calibration: Calibration
+    weight: float
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Families whose calibrated logits are averaged with weights.
+
+    Attributes:
+        members: The families with a weight above 0.
+        calibration: The calibration of the weighted mean.
+    """
+
+    members: tuple[EnsembleMember, ...]
+    calibration: Calibration
+
+    def logits(self, features: Features) -> Tensor:
+        """Return calibrated logits ``(n, 1)`` or ``(n, c)``."""
+        parts = [
+            member.weight * member.calibration(torch.from_numpy(member.model.logits(features)))
+            for member in self.members
+        ]
+        return self.calibration(torch.stack(parts).sum(0))
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """The rows that some model held out, with each family's logits there.
+
+    Attributes:
+        logits: For each family, its raw out-of-fold logits.
+        y: Class numbers.
+        weight: Weights, or None.
+    """
+
+    logits: tuple[Tensor, ...]
+    y: Tensor
+    weight: Tensor | None
+
+    def take(self, index: Tensor) -> OutOfFold:
+        """Return these rows."""
+        weight = None if self.weight is None else self.weight[index]
+        return OutOfFold(tuple(logits[index] for logits in self.logits), self.y[index], weight)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """How the raw logits of families become calibrated logits of the ensemble."""
+
+    calibrations: tuple[Calibration, ...]
+    weights: tuple[float, ...]
+    calibration: Calibration
+
+    def __call__(self, logits: Sequence[Tensor]) -> Tensor:
+        """Mix the raw logits of all families."""
+        return self.calibration(weighted_sum(self.calibrations, self.weights, logits))
+
+
+def weighted_sum(calibrations: Sequence[Calibration], weights: Sequence[float], logits: Sequence[Tensor]) -> Tensor:
+    """Return the weighted sum of calibrated logits."""
+    parts = zip(calibrations, weights, logits, strict=True)
+    return torch.stack([weight * calibration(values) for calibration, weight, values in parts if weight > 0]).sum(0)
+
+
+def fit_mixture(
+    rows: OutOfFold, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]
+) -> Mixture:
+    """Calibrate each family, choose their weights, and calibrate the mixture."""
+    calibrations = tuple(fit_calibration(logits, rows.y, rows.weight) for logits in rows.logits)
+    calibrated = [calibration(logits) for calibration, logits in zip(calibrations, rows.logits, strict=True)]
+    chosen = Selection(rows.y, rows.weight, metric, average, requirements).weights(calibrated)
+    chosen = chosen * (chosen >= SMALLEST_WEIGHT)
+    weights = tuple((chosen / chosen.sum()).tolist())
+    combined = weighted_sum(calibrations, weights, rows.logits)
+    return Mixture(calibrations, weights, fit_calibration(combined, rows.y, rows.weight))
+
+
+def build_ensemble(
+    results: Sequence[FamilyResult],
+    left_out: Sequence[LeftOut],
+    rows: OutOfFold,
+    metric: Metric,
+    average: ScalarAverage,
+    requirements: Sequence[Requirement],
+) -> tuple[Ensemble, list[ModelRow]]:
+    """Build the ensemble of the families that were fitted.
+
+    Args:
+        results: The fitted families.
+        left_out: The other families.
+        rows: The held-out rows with the logits of the fitted families.
+        metric: The metric that weights are chosen for.
+        average: Its average over several classes.
+        requirements: Requirements on the decisions.
+
+    Returns:
+        The ensemble without the families that got no weight, and a row for each family, in the order of their weights.
+    """
+    mixture = fit_mixture(rows, metric, average, requirements)
+    selection = Selection(rows.y, rows.weight, metric, average, requirements)
+    members, table = [], []
+    parts = zip(results, mixture.calibrations, mixture.weights, rows.logits, strict=True)
+    for result, calibration, weight, logits in parts:
+        calibrated = calibration(logits)
+        value, log_loss = selection.value(calibrated), selection.log_loss(calibrated)
+        table.append(ModelRow(result.name, weight, value, log_loss, result.seconds))
+        if weight > 0:
+            members.append(EnsembleMember(result.name, result.model, calibration, weight))
+    table.sort(key=lambda row: -row.weight)
+    table += [ModelRow(family.name, left_out=family.reason) for family in left_out]
+    return Ensemble(tuple(members), mixture.calibration), table

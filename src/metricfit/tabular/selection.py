@@ -1,0 +1,125 @@
+"""How much each family counts in the ensemble, chosen on its out-of-fold logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from metricfit.core.types import ScalarAverage
+from metricfit.decide.offsets import best_offsets
+from metricfit.metrics.curves import best_or_nearest
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
+from metricfit.metrics.sweep import sweep
+from metricfit.tabular.families.family import Floats
+
+#: Steps of the greedy selection; a family's weight is the share of steps in which it was chosen.
+STEPS = 20
+STEPS_OF_SEVERAL_CLASSES = 10
+#: Rows on which offsets of several classes are searched while weights are chosen.
+ROWS_OF_SEVERAL_CLASSES = 3000
+
+Score = Callable[[Tensor], float]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the weights of families are chosen for.
+
+    Attributes:
+        y: Class numbers of the held-out rows.
+        weight: Their weights, or None.
+        metric: The metric.
+        average: Its average over several classes.
+        requirements: Requirements on the decisions, for two classes.
+    """
+
+    y: Tensor
+    weight: Tensor | None
+    metric: Metric
+    average: ScalarAverage
+    requirements: Sequence[Requirement] = ()
+
+    def value(self, logits: Tensor) -> float:
+        """Return the metric at the best decision of these logits; among thresholds, only feasible ones count.
+
+        If no threshold meets the requirements, this is the value at the one with the smallest violation.
+        """
+        if logits.shape[1] == 1:
+            candidates = sweep(logits.squeeze(1), self.y, self.weight)
+            return best_or_nearest(candidates, self.metric, list(self.requirements)).value
+        return best_offsets(logits, self.y, self.metric, average=self.average, weight=self.weight, rounds=1).value
+
+    def log_loss(self, logits: Tensor) -> float:
+        """Return the mean cross-entropy of calibrated logits."""
+        by_class = torch.cat([torch.zeros_like(logits), logits], dim=1) if logits.shape[1] == 1 else logits
+        losses = cross_entropy(by_class, self.y, reduction="none")
+        return float(losses.mean() if self.weight is None else (losses * self.weight).sum() / self.weight.sum())
+
+    def weights(self, logits: Sequence[Tensor]) -> Floats:
+        """Choose the weight of each family; they sum to 1.
+
+        Half of the weights are chosen greedily for the metric and half greedily for the cross-entropy. The metric alone
+        would fit the choice to the rows if positives are few: many mixtures then have nearly the same value, and the
+        cross-entropy tells which of them order the rows best.
+
+        Args:
+            logits: For each family, its calibrated out-of-fold logits.
+
+        Returns:
+            One weight per family.
+        """
+        if len(logits) == 1:
+            return np.ones(1)
+        sign = -1.0 if self.metric.minimize else 1.0
+        several = logits[0].shape[1] > 1
+        steps = STEPS_OF_SEVERAL_CLASSES if several else STEPS
+        part = self._part(ROWS_OF_SEVERAL_CLASSES) if several else slice(None)
+        chooser = self if not several else self._take(part)
+        candidates = [values[part] for values in logits]
+        for_metric = greedy(candidates, lambda mixture: sign * chooser.value(mixture), steps)
+        for_log_loss = greedy(list(logits), lambda mixture: -self.log_loss(mixture), steps)
+        return (for_metric + for_log_loss) / 2
+
+    def _part(self, rows: int) -> Tensor | slice:
+        """Return at most this many rows, spread evenly over the classes as far as they have rows."""
+        if len(self.y) <= rows:
+            return slice(None)
+        generator = torch.Generator().manual_seed(0)
+        order = torch.randperm(len(self.y), generator=generator)
+        return order[:rows].sort().values
+
+    def _take(self, part: Tensor | slice) -> Selection:
+        weight = None if self.weight is None else self.weight[part]
+        return Selection(self.y[part], weight, self.metric, self.average, self.requirements)
+
+
+def greedy(logits: Sequence[Tensor], score: Score, steps: int) -> Floats:
+    """Build a mixture step by step, each time with the family that gives the mean of logits the best score.
+
+    Args:
+        logits: The logits of each family.
+        score: The score of a mixture; higher is better.
+        steps: The number of steps. A family can be chosen in several steps.
+
+    Returns:
+        The share of steps in which each family was chosen.
+
+    Example:
+        >>> good, bad = torch.tensor([[1.0]]), torch.tensor([[-1.0]])
+        >>> greedy([good, bad], lambda mixture: float(mixture), steps=4)
+        array([1., 0.])
+    """
+    chosen = np.zeros(len(logits))
+    total = torch.zeros_like(logits[0])
+    for step in range(1, steps + 1):
+        scores = [score((total + candidate) / step) for candidate in logits]
+        best = int(np.argmax(scores))
+        chosen[best] += 1
+        total = total + logits[best]
+    return chosen / steps
