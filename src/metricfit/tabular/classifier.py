@@ -149,7 +149,6 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             fitted = fit_ensemble(self, prepared)
             self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
-            self._optimism = fitted.optimism
             self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
         return self
 
@@ -278,7 +277,6 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             get_metric(self.metric),
             subject_to=as_requirements(self.subject_to),
             average=self.average,
-            rule=self.decision,
             seed=self._seed,
         )
         self.shift_, self.decision_ = shift, decision

@@ -131,7 +131,7 @@ def build_ensemble(
     metric: Metric,
     average: ScalarAverage,
     requirements: Sequence[Requirement],
-) -> tuple[Ensemble, list[ModelRow]]:
+) -> tuple[Ensemble, Mixture, list[ModelRow]]:
     """Build the ensemble of the families that were fitted.
 
     Args:
@@ -143,7 +143,8 @@ def build_ensemble(
         requirements: Requirements on the decisions.
 
     Returns:
-        The ensemble without the families that got no weight, and a row for each family, in the order of their weights.
+        The ensemble without the families that got no weight, how it mixes logits, and a row for each family, in the
+        order of their weights.
     """
     mixture = fit_mixture(rows, metric, average, requirements)
     selection = Selection(rows.y, rows.weight, metric, average, requirements)
@@ -157,4 +158,4 @@ def build_ensemble(
             members.append(EnsembleMember(result.name, result.model, calibration, weight))
     table.sort(key=lambda row: -row.weight)
     table += [ModelRow(family.name, left_out=family.reason) for family in left_out]
-    return Ensemble(tuple(members), mixture.calibration), table
+    return Ensemble(tuple(members), mixture.calibration), mixture, table

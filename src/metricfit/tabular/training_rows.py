@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
@@ -65,7 +64,7 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
     rows = TrainingRows(
         Features(encoded, table),
         model._numbers_of(labels).numpy(),
-        None if in_training is None else np.asarray(in_training, dtype=np.float64),
+        None if in_training is None else in_training.double().numpy(),
         len(model.classes_),
     )
     return PreparedRows(rows, weight, group, int(check_random_state(model.random_state).randint(2**31 - 1)))
