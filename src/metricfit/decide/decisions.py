@@ -169,6 +169,7 @@ def choose_decision(
     seed: int,
     rule: Rule = "empirical",
     refit: Refit | None = None,
+    resamples: int | None = None,
 ) -> Decision:
     """Choose the decision for a metric on held-out rows, under requirements if there are any.
 
@@ -185,6 +186,7 @@ def choose_decision(
         refit: What was fitted to the same rows before the decision, for the corrected value: given one weight per row,
             fit it again and return the calibrated logits of all rows. By default the logits are calibrated again for
             the plug-in rule, and left as they are for the empirical rule.
+        resamples: Number of resamples for the corrected value; by default a number that takes about a second.
 
     Returns:
         The decision.
@@ -196,10 +198,10 @@ def choose_decision(
     if refit is None:
         refit = partial(_calibrate_again, held_out) if kind == "plugin" else partial(_keep, held_out)
     if held_out.logits.shape[1] == 1:
-        return _choose_threshold(held_out, metric, list(subject_to), seed, kind, refit)
+        return _choose_threshold(held_out, metric, list(subject_to), seed, kind, refit, resamples)
     if subject_to:
         raise InvalidValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
-    return _choose_offsets(held_out, metric, average, seed, kind, refit)
+    return _choose_offsets(held_out, metric, average, seed, kind, refit, resamples)
 
 
 def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:
@@ -211,7 +213,13 @@ def _keep(held_out: HeldOut, weight: Tensor) -> Tensor:
 
 
 def _choose_threshold(
-    held_out: HeldOut, metric: Metric, requirements: list[Requirement], seed: int, rule: Rule, refit: Refit
+    held_out: HeldOut,
+    metric: Metric,
+    requirements: list[Requirement],
+    seed: int,
+    rule: Rule,
+    refit: Refit,
+    resamples: int | None,
 ) -> Decision:
     scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
     chosen = choose_threshold(scores, y, weight, metric, requirements, rule=rule)
@@ -224,7 +232,9 @@ def _choose_threshold(
         thresholds.append(_threshold_of_share(falling, int(decided.sum())))
         return decided.long()
 
-    corrected = corrected_value(fit_decision, y, metric, weight=weight, groups=held_out.groups, seed=seed)
+    corrected = corrected_value(
+        fit_decision, y, metric, weight=weight, groups=held_out.groups, resamples=resamples, seed=seed
+    )
     resample = partial(
         bootstrap,
         scores.numpy(),
@@ -261,7 +271,13 @@ def _choose_threshold(
 
 
 def _choose_offsets(
-    held_out: HeldOut, metric: Metric, average: ScalarAverage, seed: int, rule: Rule, refit: Refit
+    held_out: HeldOut,
+    metric: Metric,
+    average: ScalarAverage,
+    seed: int,
+    rule: Rule,
+    refit: Refit,
+    resamples: int | None,
 ) -> Decision:
     y, classes = held_out.y, held_out.logits.shape[1]
     of_labels = one_hot(y, classes).double()
@@ -285,7 +301,7 @@ def _choose_offsets(
         average=average,
         weight=held_out.weight,
         groups=held_out.groups,
-        resamples=int(np.clip(LOGITS_CHOSEN_ON // logits.numel(), FEWEST, MOST_OF_OFFSETS)),
+        resamples=resamples or int(np.clip(LOGITS_CHOSEN_ON // logits.numel(), FEWEST, MOST_OF_OFFSETS)),
         seed=seed,
     )
     return Decision(

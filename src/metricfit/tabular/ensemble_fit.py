@@ -62,9 +62,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     )
     y = torch.from_numpy(rows.y)
     weight = None if prepared.weight is None else torch.from_numpy(prepared.weight)
-    held_out = [
-        collect_held_out(torch.from_numpy(result.logits), y, weight, prepared.groups) for result in results
-    ]
+    held_out = [collect_held_out(torch.from_numpy(result.logits), y, weight, prepared.groups) for result in results]
     first = held_out[0]
     out_of_fold = OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight)
     ensemble, mixture, table = build_ensemble(results, left_out, out_of_fold, metric, model.average, requirements)

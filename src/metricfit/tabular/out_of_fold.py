@@ -15,14 +15,12 @@ from metricfit.tabular.families.family import (
     Family,
     FittedModel,
     Floats,
-    Integers,
     OutOfTime,
+    Splits,
     TrainingRows,
 )
 
 log = logging.getLogger("metricfit.tabular")
-
-Splits = Sequence[tuple[Integers, Integers]]
 
 #: Rows of the sample on which the cost of a family is timed; smaller tables are not worth an estimate.
 SAMPLE_ROWS = 1000
@@ -133,14 +131,25 @@ def fit_families(
 def _fit_in_time(
     family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline, last_only: bool
 ) -> FamilyResult | str:
-    """Fit a family, or return why it was not fitted."""
+    """Fit a family, or return why it was not fitted.
+
+    A family that cannot be stopped is first timed on a sample. One that can be stopped begins with as many folds as
+    there are jobs, and their time tells that of the others.
+    """
     start = time.monotonic()
+    models: list[FittedModel] = []
     try:
         family = family.prepare(rows)
-        estimate = estimate_seconds(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
-        if estimate > deadline.seconds_left:
-            return f"would take about {estimate:.0f} s, {max(0.0, deadline.seconds_left):.0f} s are left"
-        models = family.fit_folds(rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+        if not family.can_be_stopped:
+            estimate = _seconds_by_sample(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+            if estimate > deadline.seconds_left:
+                return _too_slow(estimate, deadline)
+        for part in family.batches(splits, jobs):
+            rounds_left = -(-(len(splits) - len(models)) // len(part))
+            estimate = rounds_left * (time.monotonic() - start) * len(part) / max(1, len(models))
+            if models and estimate > deadline.seconds_left:
+                return _too_slow(estimate, deadline)
+            models += family.fit_folds(rows, part, seed=seed + len(models), jobs=jobs, deadline=deadline)
     except OutOfTime:
         return f"the time budget ended after {time.monotonic() - start:.0f} s of its training"
     logits = np.full((len(rows), rows.outputs), np.nan)
@@ -150,7 +159,11 @@ def _fit_in_time(
     return FamilyResult(family.name, combined, logits, time.monotonic() - start)
 
 
-def estimate_seconds(
+def _too_slow(estimate: float, deadline: Deadline) -> str:
+    return f"would take about {estimate:.0f} s more, and {max(0.0, deadline.seconds_left):.0f} s are left"
+
+
+def _seconds_by_sample(
     family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
 ) -> float:
     """Estimate the seconds of all folds from the time of a fit on a sample; 0 if the table is small."""
@@ -163,15 +176,13 @@ def estimate_seconds(
     start = time.monotonic()
     family.fit(sample, held_out, seed=seed, deadline=deadline)
     seconds = time.monotonic() - start
-    rounds = -(-len(splits) // jobs)
     train_rows = float(np.mean([len(train) for train, _ in splits]))
-    return float(seconds * (train_rows / len(sample)) ** family.growth * rounds)
+    return float(seconds * (train_rows / len(sample)) ** family.growth * -(-len(splits) // jobs))
 
 
 def _sample(rows: TrainingRows, seed: int) -> tuple[TrainingRows, TrainingRows]:
-    """Draw rows to fit on and rows to hold out; two rows of every class are among the first."""
+    """Draw rows to fit on, with two rows of every class, and rows to hold out."""
     order = np.random.default_rng(seed).permutation(len(rows))
-    first = [order[rows.y[order] == label][:2] for label in range(rows.classes)]
-    order = np.concatenate([*first, np.setdiff1d(order, np.concatenate(first), assume_unique=True)])
-    rest = np.random.default_rng(seed).permutation(order[SAMPLE_ROWS:])[: SAMPLE_ROWS // 4]
-    return rows.take(order[:SAMPLE_ROWS]), rows.take(np.sort(rest))
+    first = np.concatenate([order[rows.y[order] == label][:2] for label in range(rows.classes)])
+    order = np.concatenate([first, order[~np.isin(order, first)]])
+    return rows.take(order[:SAMPLE_ROWS]), rows.take(order[SAMPLE_ROWS : SAMPLE_ROWS + SAMPLE_ROWS // 4])

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from metricfit.tabular.encoding.columns import Arrays, Floats
 
 LARGEST = 1e15
+#: What very large values are clipped to.
+CLIP = 3.0
 HUGE = np.finfo(np.float64).max / 4  # the difference of two larger numbers may be infinite
 
 
@@ -59,7 +61,7 @@ class Scaling:
         kept = self.spread > 0
         with np.errstate(over="ignore"):
             z = np.clip((x[:, kept] - self.centre[kept]) / self.spread[kept], -LARGEST, LARGEST)
-        z /= np.hypot(1.0, z / 3)
+        z /= np.hypot(1.0, z / CLIP)
         there = np.isnan(x)
         z[there[:, kept]] = 0.0
         return np.concatenate([z, there[:, self.told]], axis=1, dtype=np.float32)

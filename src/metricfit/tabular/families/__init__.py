@@ -17,7 +17,11 @@ from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 
-class Network: pass
+
+class Network:
+    pass
+
+
 from metricfit.tabular.families.user_model import UserModel
 
 __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
@@ -25,7 +29,7 @@ __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
 #: The families by name, cheap ones first.
 NAMES = ("linear", "kernel", "boosting", "boosting_metric", "extra_trees", "network")
 #: The families of ``models="auto"``.
-DEFAULT = ("linear", "kernel", "boosting", "boosting_metric", "extra_trees")
+DEFAULT = ("linear", "kernel", "boosting", "extra_trees")
 
 
 def make_families(

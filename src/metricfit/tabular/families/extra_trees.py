@@ -25,6 +25,10 @@ from metricfit.tabular.families.model_state import Expected, ModelState
 from metricfit.tabular.families.row_parts import predict_in_parts
 
 TREES_AT_A_TIME = 10
+#: Trees per fold. Above 20,000 rows fewer trees suffice, and they are larger.
+TREES, TREES_OF_MANY_ROWS, MANY_ROWS = 100, 50, 20_000
+#: Leaves hold at least one row, and one more for each of this many rows: full trees of large tables would be huge.
+ROWS_PER_LEAF_ROW = 10_000
 MOST_FOLDS = 1000
 
 
@@ -74,30 +78,30 @@ class Forests:
 
 
 class ExtraTrees(Family):
-    """Forests of fully grown trees with random cuts.
+    """Forests of trees with random cuts: fully grown on small tables, with larger leaves on large ones.
 
     Args:
-        trees: Trees per fold.
-        min_samples_leaf: Smallest number of rows of a leaf.
+        trees: Trees per fold; None for 100, and 50 above 20,000 rows.
     """
 
     name = "extra_trees"
 
-    def __init__(self, trees: int = 100, min_samples_leaf: int = 1) -> None:
-        self.trees, self.min_samples_leaf = trees, min_samples_leaf
+    def __init__(self, trees: int | None = None) -> None:
+        self.trees = trees
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Grow the forest, ten trees at a time."""
+        trees = self.trees or (TREES if len(train) <= MANY_ROWS else TREES_OF_MANY_ROWS)
         forest = ExtraTreesClassifier(
             max_features=0.5,
-            min_samples_leaf=self.min_samples_leaf,
+            min_samples_leaf=1 + len(train) // ROWS_PER_LEAF_ROW,
             warm_start=True,
             n_jobs=1,
             random_state=seed % 2**31,
         )
-        for trees in [*range(TREES_AT_A_TIME, self.trees, TREES_AT_A_TIME), self.trees]:
+        for grown in [*range(TREES_AT_A_TIME, trees, TREES_AT_A_TIME), trees]:
             deadline.check()
-            forest.set_params(n_estimators=trees).fit(train.x, train.y, sample_weight=train.weight)
+            forest.set_params(n_estimators=grown).fit(train.x, train.y, sample_weight=train.weight)
         known = np.asarray(forest.classes_, dtype=np.int64)
         members = tuple(member.tree_ for member in forest.estimators_)
         return Forests(members, (known,) * len(members), train.classes, folds=1)

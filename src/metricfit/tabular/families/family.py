@@ -20,6 +20,8 @@ from metricfit.errors import MetricfitError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+#: For each fold, the rows to train on and the rows that are held out.
+Splits = Sequence[tuple[Integers, Integers]]
 
 
 class OutOfTime(MetricfitError):
@@ -127,10 +129,12 @@ class Family(ABC):
 
     Attributes:
         name: The name of the family in ``models`` and in ``models_``.
-        growth: The seconds of a fit grow with the number of rows to this power.
+        can_be_stopped: Whether a fit ends soon after its deadline.
+        growth: The seconds of a fit grow with the number of rows to this power; for families that cannot be stopped.
     """
 
     name: str
+    can_be_stopped: bool = True
     growth: float = 1.0
 
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
@@ -167,7 +171,7 @@ class Family(ABC):
     def fit_folds(
         self,
         rows: TrainingRows,
-        splits: Sequence[tuple[Integers, Integers]],
+        splits: Splits,
         *,
         seed: int,
         jobs: int,
@@ -200,6 +204,10 @@ class Family(ABC):
                 deadline.cancelled.set()  # ends the other folds at their next check
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
+
+    def batches(self, splits: Splits, jobs: int) -> list[Splits]:
+        """Return the folds in the groups that are fitted at a time, one fold per job."""
+        return [splits[first : first + jobs] for first in range(0, len(splits), jobs)]
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Return one model whose logits are the mean of the logits of the folds' models."""

@@ -82,6 +82,7 @@ class Kernel(Family):
     """Support vectors with an RBF kernel, for tables of up to 10,000 rows."""
 
     name = "kernel"
+    can_be_stopped = False
     growth = 2.0
 
     def __init__(self, gamma: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Logistic regression by scikit-learn, with the penalty chosen on the held-out fold."""
+"""Logistic regression by scikit-learn, with the penalty and the scale of the columns chosen on the held-out fold."""
 
 from __future__ import annotations
 
@@ -7,20 +7,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from metricfit.tabular.encoding.scaling import CLIP
 from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
 from metricfit.tabular.families.model_state import Expected, ModelState
 
-PENALTIES = (0.01, 0.1, 1.0, 10.0)
+#: scikit-learn's C, from the strongest penalty to the weakest.
+PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 ITERATIONS = 200
+#: Columns without the smooth clip are cut here, in the units of the encoding (the distance of the quartiles).
+FARTHEST = 10.0
+
+
+def both_scales(encoded: NDArray[np.float32]) -> Floats:
+    """Return the encoded columns, and beside them the same columns without the smooth clip of the encoding.
+
+    The clip helps where columns have outliers. It harms where the logit is linear far from the centre.
+
+    >>> both_scales(np.array([[0.0, 2.1]], dtype=np.float32)).round(2)
+    array([[0.  , 2.1 , 0.  , 2.94]])
+    """
+    clipped = encoded.astype(np.float64)
+    inside = np.clip(clipped, -0.999 * CLIP, 0.999 * CLIP)
+    unclipped = inside / np.sqrt(1 - np.square(inside / CLIP))
+    return np.concatenate([clipped, np.clip(unclipped, -FARTHEST, FARTHEST)], axis=1)
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Logits that are linear in the columns.
+    """Logits that are linear in the columns of ``both_scales``.
 
     Attributes:
         coefficients: One row per logit.
@@ -32,7 +51,7 @@ class LinearModel:
 
     def logits(self, features: Features) -> Floats:
         """Return the logits."""
-        return np.asarray(features.encoded.astype(np.float64) @ self.coefficients.T + self.intercepts)
+        return np.asarray(both_scales(features.encoded) @ self.coefficients.T + self.intercepts)
 
     def state(self) -> ModelState:
         """Return the coefficients and intercepts."""
@@ -46,32 +65,36 @@ class LinearModel:
             ModelFileError: The arrays do not fit the table and its classes.
         """
         return cls(
-            state.array("coefficients", "f", (expected.outputs, expected.columns)).astype(np.float64),
+            state.array("coefficients", "f", (expected.outputs, 2 * expected.columns)).astype(np.float64),
             state.array("intercepts", "f", (expected.outputs,)).astype(np.float64),
         )
 
 
 class Linear(Family):
-    """Logistic regression; of four penalties, the one with the lowest cross-entropy on the held-out fold."""
+    """Logistic regression; the penalty and the scale with the lowest cross-entropy on the held-out fold."""
 
     name = "linear"
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Fit from the strongest penalty to the weakest, each from the solution before."""
-        model = LogisticRegression(max_iter=ITERATIONS, warm_start=True)
-        x = train.x.astype(np.float64)
+        """Fit on each scale, from the strongest penalty to the weakest, each from the solution before."""
+        columns, held_out_columns = both_scales(train.x), both_scales(held_out.x)
+        width = train.x.shape[1]
         best, lowest = None, np.inf
-        for penalty in PENALTIES:
-            deadline.check()
-            model.set_params(C=penalty)
-            with warnings.catch_warnings():
-                # A solution that is not exact to the last digits is as good here.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                model.fit(x, train.y, sample_weight=train.weight)
-            candidate = LinearModel(*_all_classes(model, train.classes))
-            loss = cross_entropy(candidate.logits(held_out.features), held_out)
-            if loss < lowest:
-                best, lowest = candidate, loss
+        for scale in (slice(0, width), slice(width, None)):
+            model = LogisticRegression(max_iter=ITERATIONS, warm_start=True)
+            for penalty in PENALTIES:
+                deadline.check()
+                model.set_params(C=penalty)
+                with warnings.catch_warnings():
+                    # A solution that is not exact to the last digits is as good here.
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    model.fit(columns[:, scale], train.y, sample_weight=train.weight)
+                coefficients, intercepts = _all_classes(model, train.classes)
+                loss = cross_entropy(held_out_columns[:, scale] @ coefficients.T + intercepts, held_out)
+                if loss < lowest:
+                    placed = np.zeros((len(intercepts), 2 * width))
+                    placed[:, scale] = coefficients
+                    best, lowest = LinearModel(placed, intercepts), loss
         assert best is not None
         return best
 
@@ -94,7 +117,7 @@ def cross_entropy(logits: Floats, rows: TrainingRows) -> float:
 def _all_classes(model: LogisticRegression, classes: int) -> tuple[Floats, Floats]:
     """Return coefficients and intercepts of every class; classes without a row get a very low logit."""
     if classes == 2:
-        return model.coef_, model.intercept_
+        return model.coef_.copy(), model.intercept_.copy()
     coefficients, intercepts = np.zeros((classes, model.coef_.shape[1])), np.full(classes, -20.0)
     if len(model.classes_) == 2:
         coefficients[model.classes_[1]], intercepts[model.classes_] = model.coef_[0], [0.0, model.intercept_[0]]

@@ -94,6 +94,7 @@ class UserModel(Family):
                 f"predict_proba or decision_function; got {quote(model)}"
             )
         self.name, self.model = name, model
+        self.can_be_stopped = False
 
     @property
     def takes_table(self) -> bool:
