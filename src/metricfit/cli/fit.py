@@ -34,10 +34,7 @@ def fit(
     subject_to: options.Requirements = None,
     positive: options.Positive = None,
     group: options.Group = None,
-    network: options.Network = "auto",
-    members: options.Members = 8,
     time_budget: options.Budget = 300.0,
-    epochs: options.Epochs = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -54,10 +51,7 @@ def fit(
     model = MetricClassifier(
         metric,
         subject_to=subject_to or None,
-        network=network,
-        members=members,
-        epochs=epochs,
-        time_budget=time_budget if epochs is None else None,
+        time_budget=time_budget,
         pos_label=positive_label,
         random_state=seed,
     )

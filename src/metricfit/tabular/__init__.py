@@ -9,16 +9,18 @@ if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
     from metricfit.tabular.compare.comparison import Comparison
     from metricfit.tabular.compare.comparison_row import ComparisonRow
+    from metricfit.tabular.families.network import Network
 
-__all__ = ["Comparison", "ComparisonRow", "MetricClassifier"]
+__all__ = ["Comparison", "ComparisonRow", "MetricClassifier", "Network"]
 
 #: Loaded when first used: rows of a comparison need none of the packages that training needs.
 _MODULES = {
     "Comparison": "compare.comparison",
     "ComparisonRow": "compare.comparison_row",
     "MetricClassifier": "classifier",
+    "Network": "families.network",
 }
-_EXTRA = ("numpy", "scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors")
+_EXTRA = ("numpy", "scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.decisions import HeldOut, choose_decision, to_probability
+from metricfit.decide.decisions import HeldOut, Refit, choose_decision, to_probability
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -31,6 +31,9 @@ from metricfit.tabular.positive_class import shares_of
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.rollback import unchanged_if_it_fails
 from metricfit.tabular.training_rows import prepare_rows
+
+#: Resamples for the corrected value. Each chooses the weights of the families again.
+RESAMPLES = 30
 
 
 class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -93,7 +96,8 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
     def __new__(cls, *args: Any, **parameters: Any) -> MetricClassifier:
         """Refuse parameters of version 0.1.0 with an error that names their successors."""
         refuse_moved_parameters(parameters)
-        return super().__new__(cls)
+        model: MetricClassifier = super().__new__(cls)
+        return model
 
     def __init__(
         self,
@@ -149,7 +153,8 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             fitted = fit_ensemble(self, prepared)
             self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
-            self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
+            unshifted = torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64)
+            self._decide(self.held_out_, unshifted, fitted.refit)
         return self
 
     def rethreshold(
@@ -271,12 +276,15 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
                 "subject_to is for two classes; of several, fit a network under metricfit.constraints"
             )
 
-    def _decide(self, held_out: HeldOut, shift: torch.Tensor) -> None:
+    def _decide(self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None) -> None:
         decision = choose_decision(
             held_out,
             get_metric(self.metric),
             subject_to=as_requirements(self.subject_to),
             average=self.average,
+            rule=self.decision,
+            refit=refit,
+            resamples=RESAMPLES if refit is not None else None,
             seed=self._seed,
         )
         self.shift_, self.decision_ = shift, decision
@@ -292,7 +300,8 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
     def _show_decision(self) -> None:
         """Set the public attributes from the decision."""
         decision = self.decision_
-        self.value_, self.value_interval_ = decision.value, decision.value_interval
+        assert decision.corrected_value is not None
+        self.value_, self.value_interval_ = decision.corrected_value, decision.corrected_interval
         self.requirements_ = dict(decision.requirements)
         self.requirements_met_ = all(result.met for result in decision.requirements.values())
         self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()

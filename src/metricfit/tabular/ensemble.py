@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
+from metricfit.decide.decisions import Refit
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.families.family import Features, FittedModel
@@ -90,6 +91,17 @@ class OutOfFold:
         """Return these rows."""
         weight = None if self.weight is None else self.weight[index]
         return OutOfFold(tuple(logits[index] for logits in self.logits), self.y[index], weight)
+
+    def refit(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> Refit:
+        """Return a function that chooses weights and calibrations again, with other weights of the rows."""
+
+        def calibrated_logits(weight: Tensor) -> Tensor:
+            drawn = weight > 0
+            part = self.take(drawn.nonzero().squeeze(1))
+            mixture = fit_mixture(replace(part, weight=weight[drawn]), metric, average, requirements)
+            return mixture(self.logits)
+
+        return calibrated_logits
 
 
 @dataclass(frozen=True)

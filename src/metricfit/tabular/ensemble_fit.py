@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from metricfit.decide.decisions import HeldOut, collect_held_out
+from metricfit.decide.decisions import HeldOut, Refit, collect_held_out
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
@@ -30,12 +30,14 @@ class FittedEnsemble:
         ensemble: The families with their weights.
         models: One row per family.
         held_out: The ensemble's calibrated out-of-fold logits.
+        refit: Chooses weights and calibrations again, with other weights of the rows.
         history: One row per member and epoch of the network.
     """
 
     ensemble: Ensemble
     models: list[ModelRow]
     held_out: HeldOut
+    refit: Refit
     history: list[dict[str, Any]]
 
 
@@ -70,6 +72,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         ensemble,
         table,
         HeldOut(mixture(out_of_fold.logits), first.y, first.weight, first.groups, first.shares),
+        out_of_fold.refit(metric, model.average, requirements),
         _history(results),
     )
 

@@ -22,9 +22,9 @@ from metricfit.tabular.families.family import (
 
 log = logging.getLogger("metricfit.tabular")
 
-#: Rows of the sample on which the cost of a family is timed; smaller tables are not worth an estimate.
+#: Rows of the sample on which families are timed that cannot be stopped.
 SAMPLE_ROWS = 1000
-#: The estimate of a family's cost is used from this many rows on; below, training is as quick as estimating.
+#: Smaller tables are fitted as quickly as a sample.
 ESTIMATE_FROM = 4000
 
 
@@ -133,15 +133,15 @@ def _fit_in_time(
 ) -> FamilyResult | str:
     """Fit a family, or return why it was not fitted.
 
-    A family that cannot be stopped is first timed on a sample. One that can be stopped begins with as many folds as
-    there are jobs, and their time tells that of the others.
+    A family that cannot be stopped is first timed on a sample, if it does not estimate its time itself. The others
+    begin with as many folds as there are jobs, and the time of these tells that of the rest.
     """
     start = time.monotonic()
     models: list[FittedModel] = []
     try:
         family = family.prepare(rows)
-        if not family.can_be_stopped:
-            estimate = _seconds_by_sample(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+        if deadline.at is not None:
+            estimate = _estimate(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
             if estimate > deadline.seconds_left:
                 return _too_slow(estimate, deadline)
         for part in family.batches(splits, jobs):
@@ -163,15 +163,13 @@ def _too_slow(estimate: float, deadline: Deadline) -> str:
     return f"would take about {estimate:.0f} s more, and {max(0.0, deadline.seconds_left):.0f} s are left"
 
 
-def _seconds_by_sample(
-    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
-) -> float:
-    """Estimate the seconds of all folds from the time of a fit on a sample; 0 if the table is small."""
-    if deadline.at is None or len(rows) < ESTIMATE_FROM:
-        return 0.0
+def _estimate(family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline) -> float:
+    """Estimate the seconds of all folds before they are fitted; 0 if that is not needed."""
     estimate = family.estimate(rows, splits, deadline=deadline)
     if estimate is not None:
         return estimate
+    if family.can_be_stopped or len(rows) < ESTIMATE_FROM:
+        return 0.0
     sample, held_out = _sample(rows, seed)
     start = time.monotonic()
     family.fit(sample, held_out, seed=seed, deadline=deadline)

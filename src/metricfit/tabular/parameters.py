@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.average import AVERAGES
-from metricfit.metrics.metric_parameters import as_float
 from metricfit.metrics.requirements import Requirement
+from metricfit.tabular.checks import check_positive, check_whole
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -46,9 +45,9 @@ def check_parameters(model: MetricClassifier) -> None:
     The metric, the models, the folds and the device are checked where they are looked up.
     """
     if model.members is not None:
-        _check_whole("members", model.members, 2, "folds, each held out by one model of every family")
+        check_whole("members", model.members, 2, "folds, each held out by one model of every family")
     if model.time_budget is not None:
-        _check_positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
+        check_positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
     if model.n_jobs is not None:
         _check_jobs(model.n_jobs)
     if model.decision not in DECISIONS:
@@ -77,20 +76,6 @@ def _check_jobs(value: Any) -> None:
         raise InvalidTypeError(f"n_jobs is a whole number of threads, or -1 for one per core; got {quote(value)}")
     if value == 0:
         raise InvalidValueError("n_jobs is a number of threads, or -1 for one per core; got 0")
-
-
-def _check_whole(name: str, value: Any, minimum: int, description: str) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise InvalidTypeError(f"{name} is a whole number of {description}, at least {minimum}; got {quote(value)}")
-    if value < minimum:
-        raise InvalidValueError(f"{name} is a whole number of {description}, at least {minimum}; got {quote(value)}")
-
-
-def _check_positive(name: str, value: Any, description: str) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise InvalidTypeError(f"{name} is {description}, a number above 0; got {quote(value)}")
-    if not 0 < as_float(value, name) < math.inf:
-        raise InvalidValueError(f"{name} is {description}, a number above 0; got {quote(value)}")
 
 
 def _check_requirements(value: Any) -> None:

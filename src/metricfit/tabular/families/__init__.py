@@ -16,12 +16,7 @@ from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
-
-
-class Network:
-    pass
-
-
+from metricfit.tabular.families.network import Network, NetworkFamily
 from metricfit.tabular.families.user_model import UserModel
 
 __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
@@ -66,7 +61,7 @@ def make_families(
     }
 
     def network(settings: Network) -> Family:
-        return NetworkFamily(settings, metric=metric, average=average, requirements=tuple(requirements), device=device)
+        return NetworkFamily(settings, metric, average, requirements=requirements, device=device)
 
     def make(name: str | None, model: Any) -> Family:
         if isinstance(model, str):

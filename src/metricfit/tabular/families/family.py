@@ -148,7 +148,7 @@ class Family(ABC):
     def estimate(
         self, rows: TrainingRows, splits: Sequence[tuple[Integers, Integers]], *, deadline: Deadline
     ) -> float | None:
-        """Return the seconds that ``fit_folds`` will take; None to time a fit on a sample instead."""
+        """Return the seconds that ``fit_folds`` will take; None if that is not known beforehand."""
         return None
 
     @abstractmethod

@@ -207,6 +207,10 @@ class NetworkFamily(Family):
             for result, history in zip(results, history_rows(results), strict=True)
         ]
 
+    def batches(self, splits: Splits, jobs: int) -> list[Splits]:
+        """Return all folds together."""
+        return [splits]
+
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
         """Return one model with the members of all folds."""
         networks = [model for model in models if isinstance(model, NetworkModel)]
