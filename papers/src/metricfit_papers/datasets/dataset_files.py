@@ -26,7 +26,7 @@ def load_table(dataset: DatasetSpec, folder: str | None, beside: str) -> Table:
 
     Args:
         dataset: Which dataset.
-        folder: The folder with the datasets, if one was given.
+        folder: The folder with the datasets, if any.
         beside: The folder of the table's file, where a user's data file may be.
 
     Returns:

@@ -60,7 +60,7 @@ def two_blobs(keep: float, seed: int = 42) -> Table:
     kept = np.random.default_rng(seed).choice(positives, int(keep * len(positives)), replace=False)
     rows = np.sort(np.concatenate([np.flatnonzero(labels == 0), kept]))
     frame = pd.DataFrame(points[rows], columns=["x0", "x1", "x2"])
-    return Table(f"two_blobs_{keep:g}", frame, labels[rows].astype(np.int64), "the second blob", "made here")
+    return Table(f"two_blobs_{keep:g}", frame, labels[rows].astype(np.int64), "the second blob", "generated")
 
 
 def breast_cancer() -> Table:

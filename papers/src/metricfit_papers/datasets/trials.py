@@ -77,15 +77,15 @@ def make_trials(
     table = load_table(dataset, folder, beside)
     y = torch.tensor(table.y)  # a copy: pandas may lend an array that must not be written to
     encode = PREPARATIONS[prepare](table)
-    made: list[Trial] = []
+    result: list[Trial] = []
     tensors: tuple[Any, ...] = ()
     for number, (train, validation, test) in enumerate(_split_trials(table, protocol, trials)):
         if not tensors or protocol.varied != "weights":
             x = torch.from_numpy(encode(train))
             watched = validation if len(validation) else train
             tensors = (x, y, *(torch.from_numpy(rows) for rows in (train, watched, test)))
-        made.append(Trial(number, *tensors))
-    return made
+        result.append(Trial(number, *tensors))
+    return result
 
 
 def _image_trials(task: ImageTask, folder: str, trials: int, protocol: ProtocolSpec) -> list[Trial]:

@@ -25,25 +25,25 @@ from metricfit_papers.specs.table_spec import TrainingSpec
 
 
 def train_by_descent(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
-    """Train all trials as one stack, or as several where their inputs differ in width.
+    """Train all trials as one stack, or as several if their inputs differ in width.
 
-    `fit_population` could do it, but for a step on all rows it copies the rows, evaluates them a second time and keeps
-    the best weights. Here the rows are laid out once, and the last weights are scored, as in papers without validation
+    `fit_population` could do this, but in a step on all rows it copies the rows, evaluates them a second time and keeps
+    the best weights. Here the rows are copied once, and the last weights are scored, as in papers without validation
     rows.
     """
     assert job.training is not None
-    found: dict[int, TrialResult] = {}
+    results: dict[int, TrialResult] = {}
     for group in group_by_width(trials):
         began = time.perf_counter()
         stack = Stack(job.training, job.loss, group, job.device)
         stack.descend(job.training.epochs)
-        each = (time.perf_counter() - began) / job.training.epochs / len(group)
+        seconds = (time.perf_counter() - began) / job.training.epochs / len(group)
         for trial, model in zip(group, stack.models(), strict=True):
             values = job.values(
                 trial, compute_logits(model, trial.test_rows()[0]), compute_logits(model, trial.validation_rows()[0])
             )
-            found[trial.number] = TrialResult(values, job.training.epochs, each)
-    return [found[trial.number] for trial in trials]
+            results[trial.number] = TrialResult(values, job.training.epochs, seconds)
+    return [results[trial.number] for trial in trials]
 
 
 class Stack:
@@ -51,15 +51,15 @@ class Stack:
 
     def __init__(self, training: TrainingSpec, loss: str | None, trials: Sequence[Trial], device: str | None) -> None:
         assert loss is not None
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        target_device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         width = trials[0].x.shape[1]
-        self.members = [build_network(training.network, width, trial.number).to(where) for trial in trials]
-        self.x = pad_sequence([trial.x[trial.train] for trial in trials], batch_first=True).to(where)
-        self.y = pad_sequence([trial.y[trial.train] for trial in trials], batch_first=True).to(where)
+        self.members = [build_network(training.network, width, trial.number).to(target_device) for trial in trials]
+        self.x = pad_sequence([trial.x[trial.train] for trial in trials], batch_first=True).to(target_device)
+        self.y = pad_sequence([trial.y[trial.train] for trial in trials], batch_first=True).to(target_device)
         lengths = torch.tensor([len(trial.train) for trial in trials])
-        self.real = (torch.arange(self.x.shape[1]) < lengths.unsqueeze(1)).to(where, self.x.dtype)
+        self.real = (torch.arange(self.x.shape[1]) < lengths.unsqueeze(1)).to(target_device, self.x.dtype)
         weights, self.buffers = stack_module_state(self.members)
-        self.weights = {name: given.detach().clone().requires_grad_() for name, given in weights.items()}
+        self.weights = {name: weight.detach().clone().requires_grad_() for name, weight in weights.items()}
         self.optimizer = build_optimizer(training.optimizer, list(self.weights.values()), training.lr)
         self.skeleton = copy.deepcopy(self.members[0]).to("meta").train()
         self.loss = stacked_loss(loss, self.y, self.real)
@@ -92,10 +92,10 @@ class Stack:
 
     @torch.no_grad()
     def models(self) -> list[nn.Module]:
-        """The networks, with their current weights."""
-        for at, model in enumerate(self.members):
-            for name, given in model.named_parameters():
-                given.copy_(self.weights[name][at])
+        """Return the networks with their current weights."""
+        for number, model in enumerate(self.members):
+            for name, parameter in model.named_parameters():
+                parameter.copy_(self.weights[name][number])
         return self.members
 
 

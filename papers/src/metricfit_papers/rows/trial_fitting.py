@@ -55,9 +55,9 @@ def fit_trials(
     assert training is not None
     assert job.loss is not None
     class_weight = job.row.class_weight
-    watched_too = class_weight if training.monitor == "loss" else None
-    x, y, offsets = _together(trials, apart=watched_too is not None)
-    weights = [] if watched_too is None else [_class_weights(watched_too, y, trials, offsets)]
+    validation_weight = class_weight if training.monitor == "loss" else None
+    x, y, offsets = _concatenate(trials, separate=validation_weight is not None)
+    weights = [] if validation_weight is None else [_class_weights(validation_weight, y, trials, offsets)]
     if models is None:
         models = [build_network(training.network, x.shape[1], trial.number) for trial in trials]
     with warnings.catch_warnings():
@@ -67,7 +67,9 @@ def fit_trials(
             models,
             (x, y, *weights),
             build_object(job.loss, vocabulary.LOSSES) if objective is None else objective,
-            splits=[(trial.train + at, trial.validation + at) for trial, at in zip(trials, offsets, strict=True)],
+            splits=[
+                (trial.train + first, trial.validation + first) for trial, first in zip(trials, offsets, strict=True)
+            ],
             seeds=[derive_seed("order", trial.number) for trial in trials],
             lr=training.lr if lr is None else lr,
             epochs=training.epochs,
@@ -83,35 +85,39 @@ def fit_trials(
             cuda_graphs=job.cuda_graphs,
             callbacks=callbacks,
             progress=False,
-            **(_kept(job.checkpoints, training, trials) if resumes and job.checkpoints is not None else {}),
+            **(
+                _checkpoint_settings(job.checkpoints, training, trials)
+                if resumes and job.checkpoints is not None
+                else {}
+            ),
         )
 
 
-def _kept(folder: Path, training: TrainingSpec, trials: Sequence[Trial]) -> dict[str, Any]:
-    """Settings for ten checkpoints in total: those of deep networks are large."""
+def _checkpoint_settings(folder: Path, training: TrainingSpec, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return settings for ten checkpoints in total, because those of deep networks are large."""
     longest = max(len(trial.train) for trial in trials)
     steps = -(-longest // (training.batch_size or longest))
-    every = steps * max(1, training.epochs // 10)
-    return {"checkpoint_dir": folder, "checkpoint_every": every, "resume": True}
+    interval = steps * max(1, training.epochs // 10)
+    return {"checkpoint_dir": folder, "checkpoint_every": interval, "resume": True}
 
 
 def group_by_width(trials: Sequence[Trial]) -> Iterator[list[Trial]]:
-    """Groups of trials whose inputs have the same width and can be stacked."""
+    """Yield groups of trials whose inputs have the same width and can be stacked."""
     for width in sorted({trial.x.shape[1] for trial in trials}):
         yield [trial for trial in trials if trial.x.shape[1] == width]
 
 
-def _together(trials: Sequence[Trial], apart: bool) -> tuple[Tensor, Tensor, list[int]]:
+def _concatenate(trials: Sequence[Trial], separate: bool) -> tuple[Tensor, Tensor, list[int]]:
     """Concatenate the rows of all trials.
 
     Args:
         trials: The trials; those that share their tensors share their rows here.
-        apart: Whether trials with different training rows must not share rows.
+        separate: Whether trials with different training rows must not share rows.
 
     Returns:
         Inputs, labels, and for each trial the number of its first row.
     """
-    keys = [(id(trial.x), id(trial.train) if apart else 0) for trial in trials]
+    keys = [(id(trial.x), id(trial.train) if separate else 0) for trial in trials]
     first: dict[tuple[int, int], int] = {}
     parts: list[Trial] = []
     rows = 0
@@ -123,15 +129,15 @@ def _together(trials: Sequence[Trial], apart: bool) -> tuple[Tensor, Tensor, lis
     offsets = [first[key] for key in keys]
     if len(parts) == 1:
         return parts[0].x, parts[0].y, offsets
-    return torch.cat([each.x for each in parts]), torch.cat([each.y for each in parts]), offsets
+    return torch.cat([trial.x for trial in parts]), torch.cat([trial.y for trial in parts]), offsets
 
 
-def _class_weights(wanted: str, y: Tensor, trials: Sequence[Trial], offsets: Sequence[int]) -> Tensor:
-    """One weight per row, from the training rows of its trial: the validation loss is weighted as the training loss."""
+def _class_weights(class_weight: str, y: Tensor, trials: Sequence[Trial], offsets: Sequence[int]) -> Tensor:
+    """Return one weight per row from the training rows of its trial, so that both losses have the same weights."""
     weight = torch.ones(len(y))
-    for trial, at in zip(trials, offsets, strict=True):
-        of_class = compute_class_weights(trial.y[trial.train], wanted, classes=2)
-        weight[at : at + len(trial.y)] = of_class[trial.y]
+    for trial, first in zip(trials, offsets, strict=True):
+        by_class = compute_class_weights(trial.y[trial.train], class_weight, classes=2)
+        weight[first : first + len(trial.y)] = by_class[trial.y]
     return weight
 
 
@@ -142,6 +148,6 @@ def build_optimizer(text: str, parameters: Any, lr: float) -> Any:
 
 @torch.no_grad()
 def compute_logits(model: torch.nn.Module, x: Tensor) -> Tensor:
-    """A model's logits of these inputs, on the CPU."""
+    """Return the logits of a model for these inputs, on the CPU."""
     device = next(model.parameters()).device
     return torch.cat([model.eval()(part.to(device)) for part in torch.split(x, ROWS_AT_ONCE)]).cpu()
