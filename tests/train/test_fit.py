@@ -1,41 +1,21 @@
-"""fit, against a training loop written out by hand."""
+"""fit: equal to a training loop written by hand, with its options, early stopping, seeds and stages."""
 
 import copy
-import itertools
 import math
 import random
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from small_fits import N, data, network, trained, weights_of
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.data import DataLoader, TensorDataset
 
-from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses, steps
+from metricfit import AugmentedLagrangian, MetricLoss, RankingConstraint, RunningCounts, losses
 from metricfit.losses import WeightedBCELoss
-from metricfit.models import PerMember, TabM
-from metricfit.train import Monitor, Stage, evaluate, fit
+from metricfit.train import Monitor, Stage, fit
 from metricfit.train.data.order import Order
-
-N = 150
-
-
-def data(n=N, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(n, 4, generator=generator, dtype=torch.float64)
-    y = (x[:, 0] + 0.5 * torch.randn(n, generator=generator, dtype=torch.float64) > 0.8).long()
-    return x.to(dtype), y
-
-
-def network(outputs=1, dropout=0.0, dtype=torch.float64):
-    torch.manual_seed(5)
-    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, outputs)).to(dtype)
-
-
-def weights_of(model):
-    return torch.cat([given.detach().flatten() for given in model.parameters()])
 
 
 def by_hand(loss, optimizer, epochs, *, batch_size, seed=0, scheduler=None, clip=None, weight=None, prior=True):
@@ -93,6 +73,7 @@ def test_fit_equals_a_loop_written_by_hand(loss, optimizer):
 
 
 WEIGHT = torch.rand(N, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.1
+
 OPTIONS = {
     "clip": {"clip": 0.05},
     "scheduler": {"scheduler": exponential},
@@ -118,11 +99,6 @@ def test_clip_scheduler_and_weights(options):
     )
     torch.testing.assert_close(weights_of(result.model), expected, rtol=0, atol=1e-12)
     assert not torch.allclose(expected, plain, atol=1e-6)
-
-
-def trained(objective, train=None, model=None, **settings):
-    settings = {"epochs": 4, "batch_size": 50, "lr": 0.02, "progress": False} | settings
-    return fit(model or network(), train or data(), objective, **settings)
 
 
 ACCUMULATED = {
@@ -227,79 +203,6 @@ def test_history_without_validation():
     assert result.seconds > 0
 
 
-def lagrangian():
-    return AugmentedLagrangian(WeightedBCELoss(), ["recall >= 0.9"], mu=0.5, rho=2.0)
-
-
-@pytest.mark.parametrize("monitor", ["f1", "loss"])
-def test_mu_grows_where_the_requirements_are_broken_more_than_before(monitor):
-    x, y = data()
-    objective = AugmentedLagrangian(WeightedBCELoss(), ["recall >= 0.99"], mu=0.001, rho=2.0)
-    result = trained(objective, lr=0.3, epochs=12, validation=(x[:60], y[:60]), monitor=monitor)
-    violations = result.history["violation"]
-    assert min(violations) > 0
-    rises = sum(later > before for before, later in itertools.pairwise(violations))
-    assert rises > 0
-    assert float(result.objective.mu) == 0.001 * 2.0**rises
-
-
-def test_mu_stays_once_an_epoch_has_met_the_requirements():
-    x, y = data()
-    result = trained(lagrangian(), lr=0.5, epochs=20, validation=(x[:60], y[:60]))
-    violations = result.history["violation"]
-    first = violations.index(0.0)
-    assert max(violations[first:]) > 0, "later epochs break the requirement again"
-    rises = sum(later > before for before, later in itertools.pairwise(violations[: first + 1]))
-    assert float(result.objective.mu) == 0.5 * 2.0**rises
-
-
-@pytest.mark.parametrize(("monitor", "sign"), [("f1", 1), ("loss", -1)])
-def test_without_requirements_mu_grows_where_the_monitored_value_became_worse(monitor, sign):
-    def small(logits, target):
-        return logits.abs().mean() - 4.0
-
-    x, y = data()
-    objective = AugmentedLagrangian(WeightedBCELoss(), small, mu=0.5, rho=2.0)
-    result = trained(objective, lr=0.5, epochs=20, validation=(x[:60], y[:60]), monitor=monitor)
-    values = [sign * value for value in result.history["value"]]
-    falls = sum(later < before for before, later in itertools.pairwise(values))
-    assert falls > 0
-    assert float(result.objective.mu) == 0.5 * 2.0**falls
-
-
-def test_multipliers_move_once_an_epoch():
-    class Counted(AugmentedLagrangian):
-        updates: list[int] = []  # noqa: RUF012 (shared by the copies that fit makes)
-        forwards: list[int] = []  # noqa: RUF012
-
-        def forward(self, *args, **given):
-            self.forwards.append(1)
-            return super().forward(*args, **given)
-
-        def update(self):
-            self.updates.append(len(self.forwards))
-            super().update()
-
-    objective = Counted(WeightedBCELoss(), ["recall >= 0.9"])
-    result = trained(objective, epochs=4)
-    assert Counted.updates == [3, 6, 9, 12]
-    assert float(result.objective.multipliers["recall >= 0.9"]) > 0
-    assert objective.multipliers["recall >= 0.9"] is None, "the objective that was given is left as it was"
-
-
-def test_annealed_steps_go_from_start_to_end():
-    class Seen(MetricLoss):
-        a: list[float] = []  # noqa: RUF012 (shared by the copies that fit makes)
-
-        def forward(self, *args, **given):
-            self.a.append(float(self.step.a))
-            return super().forward(*args, **given)
-
-    objective = Seen("f1", step=steps.Annealed(steps.Identity(), steps.Sigmoid(k=20)))
-    trained(objective, epochs=5)
-    assert Seen.a == pytest.approx([0.0] * 3 + [0.25] * 3 + [0.5] * 3 + [0.75] * 3 + [1.0] * 3)
-
-
 @pytest.mark.parametrize(("option", "moved"), [(None, True), (True, True), (False, False)])
 def test_the_last_bias_starts_at_the_prior(option, moved):
     _, y = data()
@@ -338,172 +241,12 @@ def test_the_users_random_numbers_are_left_alone():
     assert torch.get_default_dtype() == torch.float32
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_dataset_gives_what_tensors_give_dropout_included(workers):
-    settings = {"validation": data(), "monitor": "f1"}
-    from_tensors = trained(WeightedBCELoss(), model=network(dropout=0.5), **settings)
-    settings["validation"] = TensorDataset(*data())
-    from_dataset = trained(
-        WeightedBCELoss(), TensorDataset(*data()), model=network(dropout=0.5), workers=workers, **settings
-    )
-    assert torch.equal(weights_of(from_tensors.model), weights_of(from_dataset.model))
-    assert from_tensors.history == from_dataset.history
-
-
-def test_a_loader_with_the_same_batches_gives_what_tensors_give():
-    x, y = data()
-    whole = trained(WeightedBCELoss(), model=network(dropout=0.5), batch_size=N, start_at_prior=False)
-    (order,) = Order(N).batches(y, 0, 0, 0)
-    first = trained(
-        WeightedBCELoss(),
-        DataLoader(TensorDataset(x[order], y[order]), batch_size=N),
-        model=network(dropout=0.5),
-        epochs=1,
-    )
-    assert first.history[0]["train_loss"] == pytest.approx(whole.history[0]["train_loss"], abs=1e-12)
-    validated = trained(
-        WeightedBCELoss(), validation=DataLoader(TensorDataset(x, y), batch_size=7, shuffle=True), monitor="auroc"
-    )
-    twin = trained(WeightedBCELoss(), validation=(x, y), monitor="auroc")
-    assert validated.history["value"] == pytest.approx(twin.history["value"])
-
-
-X32, Y32 = data(dtype=torch.float32)
-KINDS = {
-    "numpy": lambda: (X32.numpy(), Y32.numpy()),
-    "pandas": lambda: (pd.DataFrame(X32.numpy()), pd.Series(Y32.numpy())),
-    "lists": lambda: (X32.tolist(), Y32.tolist()),
-    "float64": lambda: (X32.double(), Y32.double()),
-    "bool": lambda: (X32, Y32.bool()),
-    "uint8": lambda: (X32, Y32.byte()),
-    "int32": lambda: (X32, Y32.int()),
-    "column": lambda: (X32, Y32.unsqueeze(1)),
-}
-
-
-@pytest.mark.parametrize("given", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("objective", [nn.BCEWithLogitsLoss, lambda: MetricLoss("f1")], ids=["torchs_bce", "metric"])
-def test_all_kinds_of_inputs_and_labels_give_the_same(given, objective):
-    model = network(dtype=torch.float32)
-    expected = trained(objective(), (X32, Y32), network(dtype=torch.float32))
-    found = trained(objective(), given(), model, validation=given(), monitor="f1", epochs=4)
-    assert found.history["train_loss"] == pytest.approx(expected.history["train_loss"], abs=1e-6)
-
-
-def test_one_output_with_or_without_its_axis():
-    class Flat(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = network()
-
-        def forward(self, x):
-            return self.inner(x).squeeze(1)
-
-    for labels in (data()[1], data()[1].unsqueeze(1)):
-        flat = trained(nn.BCEWithLogitsLoss(), (data()[0], labels), Flat(), validation=data(), monitor="best f1")
-        column = trained(nn.BCEWithLogitsLoss(), (data()[0], labels), validation=data(), monitor="best f1")
-        assert flat.history == column.history
-
-
-def test_the_index_goes_to_objectives_that_take_it():
-    class Indexed(nn.Module):
-        seen: list[torch.Tensor] = []  # noqa: RUF012
-
-        def forward(self, logits, target, index):
-            self.seen.append(index)
-            return binary_cross_entropy_with_logits(logits, target)
-
-    x, y = data()
-    trained(Indexed(), epochs=2, seed=4)
-    expected = [each for epoch in range(2) for each in Order(50).batches(y, 4, 0, epoch)]
-    assert len(Indexed.seen) == len(expected)
-    assert all(map(torch.equal, Indexed.seen, expected))
-    Indexed.seen.clear()
-    trained(Indexed(), TensorDataset(x, y), epochs=1, seed=4)
-    assert all(map(torch.equal, Indexed.seen, expected[:3]))
-
-
-def labels_for(outputs):
-    x, y = data()
-    classes = y + (x[:, 1] > 0).long()
-    return {"multiclass": classes, "multilabel": torch.stack([y, 1 - y, (x[:, 1] > 0).long()], 1)}[outputs]
-
-
-SEVERAL = {
-    "cross_entropy": ("multiclass", nn.CrossEntropyLoss),
-    "multi_margin": ("multiclass", nn.MultiMarginLoss),
-    "metric": ("multiclass", lambda: MetricLoss("f1")),
-    "multilabel_bce": ("multilabel", nn.BCEWithLogitsLoss),
-    "soft_margin": ("multilabel", nn.MultiLabelSoftMarginLoss),
-    "multilabel_metric": ("multilabel", lambda: MetricLoss("f1")),
-}
-
-
-@pytest.mark.parametrize(("kind", "objective"), SEVERAL.values(), ids=SEVERAL)
-@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
-def test_several_classes_and_several_labels(kind, objective, dtype):
-    x, _ = data()
-    train = x, labels_for(kind).to(dtype)
-    result = trained(objective(), train, network(3), validation=train, monitor="f1", epochs=25)
-    assert result.best > 0.6
-    assert evaluate(result.model, train, "f1")["f1"] == pytest.approx(result.best)
-
-
-def test_balanced_class_weights_are_the_weights_they_stand_for():
-    x, y = data()
-    positives = int(y.sum())
-    by_class = torch.tensor([N / (2 * (N - positives)), N / (2 * positives)])
-    balanced = trained(WeightedBCELoss(), class_weight="balanced")
-    explicit = trained(WeightedBCELoss(), (x, y, by_class[y]))
-    given = trained(WeightedBCELoss(), class_weight=by_class.tolist())
-    by_name = trained(WeightedBCELoss(), class_weight=dict(enumerate(by_class.tolist())))
-    assert torch.equal(weights_of(by_name.model), weights_of(given.model))
-    torch.testing.assert_close(weights_of(balanced.model), weights_of(explicit.model), rtol=0, atol=1e-6)
-    torch.testing.assert_close(weights_of(given.model), weights_of(balanced.model), rtol=0, atol=1e-6)
-    twice = trained(WeightedBCELoss(), (x, y, torch.full((N,), 2.0)), class_weight="balanced")
-    torch.testing.assert_close(weights_of(twice.model), weights_of(balanced.model), rtol=0, atol=1e-6)
-
-
-def test_class_weights_are_not_for_the_validation_set():
-    weighted = trained(WeightedBCELoss(), class_weight="balanced", validation=data(), epochs=1, lr=1e-12)
-    plain = trained(WeightedBCELoss(), validation=data(), epochs=1, lr=1e-12)
-    assert weighted.history["validation_loss"] == pytest.approx(plain.history["validation_loss"], abs=1e-9)
-
-
-@pytest.mark.parametrize("option", [{"stratified": True}, {"oversample": 0.5}])
-def test_stratified_and_oversampled_batches_reach_the_objective(option):
-    class Shares(WeightedBCELoss):
-        seen: list[float] = []  # noqa: RUF012
-
-        def forward(self, logits, target, weight=None):
-            self.seen.append(float(target.mean()))
-            return super().forward(logits, target, weight)
-
-    Shares.seen.clear()
-    _, y = data()
-    trained(Shares(), batch_size=15, epochs=1, **option)
-    if "oversample" in option:
-        assert sum(Shares.seen) / len(Shares.seen) == pytest.approx(0.5, abs=0.01)
-    else:
-        share = float(y.double().mean())
-        assert all(abs(each - share) <= 1 / 15 for each in Shares.seen)
-
-
 def test_frozen_weights_stay():
     model = network()
     model[0].requires_grad_(False)
     before = model[0].weight.clone()
     trained(WeightedBCELoss(), model=model)
     assert torch.equal(model[0].weight, before)
-
-
-def test_a_network_of_members_with_a_loss_for_each():
-    torch.manual_seed(0)
-    model = TabM(4, k=3, width=16, blocks=1)
-    result = trained(
-        PerMember(MetricLoss("f1"), members=3), (X32, Y32), model, validation=(X32, Y32), monitor="best f1"
-    )
-    assert result.best == pytest.approx(max(result.history["value"]))
 
 
 def test_several_stages_each_with_its_settings():
@@ -524,37 +267,6 @@ def test_a_model_can_be_trained_again():
     second = trained(WeightedBCELoss(), model=model, start_at_prior=False)
     assert second.model is model
     assert second.history["train_loss"][-1] < loss
-
-
-@pytest.mark.parametrize(
-    "option", [{"class_weight": "balanced"}, {"class_weight": {1: 5.0}}, {"stratified": True}, {"oversample": 0.6}]
-)
-def test_ignored_labels_are_no_class(option):
-    """Ignored samples of any label train what ignored samples of another do, and are not dealt as positives."""
-    x, y = data()
-    kept = torch.arange(N) % 3 > 0
-    found = []
-    for label in (-100, 255):
-        marked = torch.where(kept, y, label)
-        loss = MetricLoss("f1", ignore_index=label)
-        found.append(weights_of(trained(loss, (x, marked), batch_size=25, **option).model))
-    assert torch.equal(*found)
-
-
-def test_balanced_class_weights_are_of_what_is_not_ignored():
-    x, y = data()
-    kept = torch.arange(N) % 3 > 0
-    share = y[kept].double().mean().item()
-    by_class = {0: 0.5 / (1 - share), 1: 0.5 / share}
-    loss, marked = MetricLoss("f1", ignore_index=255), torch.where(kept, y, 255)
-    balanced, given = (trained(loss, (x, marked), class_weight=each) for each in ("balanced", by_class))
-    torch.testing.assert_close(weights_of(balanced.model), weights_of(given.model), rtol=0, atol=1e-6)
-
-
-def test_a_column_of_labels_can_be_stratified():
-    x, y = data()
-    column, row = (trained(WeightedBCELoss(), (x, given), stratified=True) for given in (y[:, None], y))
-    assert torch.equal(weights_of(column.model), weights_of(row.model))
 
 
 @pytest.mark.parametrize("monitor", ["loss", "f1"])

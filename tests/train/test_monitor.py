@@ -1,16 +1,16 @@
-"""Monitors: the value on a validation set, against scikit-learn and brute force over thresholds."""
+"""Monitor: values equal to scikit-learn's, thresholds, requirements, and which of two measurements is better."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from monitored_data import masks
 from sklearn import metrics as sklearn_metrics
-from torch import nn
 
-from metricfit import MetricLoss, metrics
+from metricfit import metrics
 from metricfit.curves import best_threshold
-from metricfit.train import Monitor, Stage, evaluate, fit
+from metricfit.train import Monitor
 from metricfit.train.monitor import as_monitor
 
 
@@ -134,33 +134,6 @@ def test_a_metric_without_bounds_does_not_hide_a_broken_requirement():
     assert not monitor.better(breaks, meets)
 
 
-def test_fit_keeps_the_epoch_that_meets_the_requirement_however_low_a_metric_without_bounds_is():
-    """The first epoch calls everything positive, the later ones, which the metric prefers, nothing."""
-
-    def gain(counts):
-        return -100 * counts.fp - counts.fn
-
-    x, y = torch.ones(20, 1), torch.tensor([1.0] * 5 + [0.0] * 15)
-    model = nn.Linear(1, 1)
-    nn.init.constant_(model.bias, 0.6)
-    nn.init.zeros_(model.weight)
-    result = fit(
-        model,
-        (x, y),
-        nn.BCEWithLogitsLoss(),
-        validation=(x, y),
-        monitor=Monitor(gain, subject_to="recall >= 0.9"),
-        optimizer=torch.optim.SGD,
-        lr=0.5,
-        epochs=10,
-        start_at_prior=False,
-        progress=False,
-    )
-    assert bool((result.model(x) >= 0).all()), "the weights kept call everything positive"
-    assert result.best == result.history["value"][0] == -1500
-    assert result.history["value"][-1] == -5
-
-
 def test_requirements_at_the_best_threshold():
     logits, y = binary()
     monitor = Monitor("precision", threshold="best", subject_to="recall >= 0.8")
@@ -249,19 +222,6 @@ def test_the_loss_is_not_a_monitors_to_measure():
         Monitor("loss").measure(*binary())
 
 
-def test_fit_watches_at_the_threshold_given():
-    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
-    y = (x[:, 0] > 0.5).long()
-    torch.manual_seed(0)
-    model = torch.nn.Linear(3, 1)
-    settings = {"validation": (x, y), "epochs": 3, "progress": False, "monitor": Monitor("recall", threshold=0.2)}
-    result = fit(model, (x, y), torch.nn.BCEWithLogitsLoss(), **settings)
-    expected = Monitor("recall", threshold=0.2).measure(result.model(x).detach(), y)
-    assert result.best == pytest.approx(expected.value)
-    assert result.threshold == 0.2
-    assert result.history["monitor"] == ["recall"] * 3
-
-
 @pytest.mark.parametrize("monitor", [Monitor("f1"), Monitor("f1", threshold="best"), Monitor("auroc")])
 def test_ignored_labels_count_for_nothing(monitor):
     logits, y = binary()
@@ -272,35 +232,9 @@ def test_ignored_labels_count_for_nothing(monitor):
     assert found.value == pytest.approx(monitor.measure(logits[kept], y[kept], weight[kept]).value)
 
 
-@pytest.mark.parametrize("name", ["f1", "best f1", "auroc", "average_precision"])
-def test_fit_watches_without_what_the_objective_ignores(name):
-    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
-    y = (x[:, 0] > 0).long()
-    held_out = torch.where(torch.arange(60) % 4 > 0, y, 255)
-    stage = Stage(MetricLoss("f1", ignore_index=255), monitor=name)
-    result = fit(nn.Linear(3, 1), (x, y), stage, validation=(x, held_out), epochs=1, progress=False)
-    kept = held_out != 255
-    assert result.best == pytest.approx(evaluate(result.model, (x[kept], y[kept]), name)[name])
-    assert result.best == evaluate(result, (x, held_out), name, ignore_index=255)[name]
-
-
-def test_a_validation_set_whose_positives_are_ignored_is_refused():
-    x, y = torch.randn(20, 3), torch.arange(20) % 2
-    stage = Stage(MetricLoss("f1", ignore_index=255), monitor="f1")
-    with pytest.raises(ValueError, match="the validation set has no positives"):
-        fit(nn.Linear(3, 1), (x, y), stage, validation=(x, 255 * y), epochs=1, progress=False)
-
-
 def test_an_unknown_name_is_answered_with_those_that_are_no_metrics_too():
     with pytest.raises(ValueError, match=r"did you mean 'auroc'.*loss, auroc, average_precision"):
         Monitor("aucroc")
-
-
-def masks(n=12, seed=0):
-    """Overlapping masks: a pixel can belong to several classes, or to none."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, 2, 4, 4, generator=generator)
-    return x, (x + 0.5 * torch.randn(n, 2, 4, 4, generator=generator) > 0.7).float()
 
 
 def test_overlapping_masks_are_measured_with_a_task():
@@ -336,19 +270,3 @@ def test_one_mask_has_rankings_and_a_best_threshold():
     for monitor in (Monitor("auroc"), Monitor("f1", threshold="best")):
         found = replace(monitor, ignore_index=-1).measure(x, y)
         assert found.value == pytest.approx(monitor.measure(*rows).value)
-
-
-def test_fit_watches_overlapping_masks_with_a_task():
-    def run(objective, monitor):
-        torch.manual_seed(0)
-        settings = {"validation": masks(seed=1), "epochs": 2, "progress": False, "accelerator": "cpu"}
-        return fit(nn.Conv2d(2, 2, 1), masks(), objective, monitor=monitor, **settings)
-
-    given = run(nn.BCEWithLogitsLoss(), Monitor("f1", task="multilabel"))
-    assert given.best == pytest.approx(evaluate(given, masks(seed=1), task="multilabel")["f1"])
-    of_objective = run(MetricLoss("f1", task="multilabel"), "f1")
-    assert of_objective.best == pytest.approx(evaluate(of_objective, masks(seed=1), task="multilabel")["f1"])
-    with pytest.raises(
-        ValueError, match=r"validation, for f1: .*say which.*Pass monitor=Monitor\(\.\.\., task=\.\.\.\)"
-    ):
-        run(nn.BCEWithLogitsLoss(), "f1")

@@ -1,0 +1,84 @@
+"""fit_population refuses members, settings and data that do not go together."""
+
+import math
+
+import pytest
+import torch
+from small_populations import BCE, N, data, networks, splits_of
+from torch import nn
+
+from metricfit.train import fit_population
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 1)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(self.second(self.first(x).relu()))
+
+
+class ByNorm(torch.optim.SGD):
+    """As LARS: how far a weight moves depends on the norm of all."""
+
+
+def frozen():
+    (model,) = networks(1)
+    model[0].requires_grad_(False)
+    return model
+
+
+WRONG = {
+    "none": (lambda: {"models": []}, "at least one model"),
+    "twice": (lambda: {"models": networks(1) * 2}, "same model occurs several times.*make a new model for each"),
+    "rates": (lambda: {"lr": [0.1]}, "3 models, but lr has 1 entries"),
+    "seeds": (lambda: {"seeds": [1, 2]}, "3 models, but seeds has 2 entries"),
+    "splits": (lambda: {"splits": splits_of(2)}, "3 models, but splits has 2 entries"),
+    "both": (lambda: {"splits": splits_of(3), "validation": data()}, "give either splits or validation"),
+    "other_shapes": (lambda: {"models": [*networks(2), *networks(1, outputs=2)]}, "one architecture.*member 2 has 2"),
+    "other_dropout": (
+        lambda: {"models": [*networks(2, layers=[nn.Dropout(0.0)]), *networks(1, layers=[nn.Dropout(0.9)])]},
+        r"member 2 has \(1\): Dropout\(p=0.9.* where member 0 has \(1\): Dropout\(p=0.0.*with fit",
+    ),
+    "other_activation": (
+        lambda: {"models": [*networks(2, layers=[nn.ReLU()]), *networks(1, layers=[nn.Tanh()])]},
+        r"member 2 has \(1\): Tanh\(\) where member 0 has \(1\): ReLU\(\)",
+    ),
+    "frozen_here": (lambda: {"models": [*networks(2), frozen()]}, r"member 2 has 0.weight of shape .*, frozen where"),
+    "tied": (
+        lambda: {"models": [Tied(), Tied(), Tied()]},
+        "first.weight and second.weight are the same.*with fit",
+    ),
+    "negative_rate": (lambda: {"lr": [0.1, -0.1, 0.01]}, "lr must be finite and above 0, got -0.1 for member 1"),
+    "no_rate": (lambda: {"lr": [0.0, 0.1, 0.01]}, "lr must be finite and above 0, got 0.0 for member 0"),
+    "endless_rate": (lambda: {"lr": math.inf}, "lr must be finite and above 0, got inf"),
+    "adafactor": (lambda: {"optimizer": torch.optim.Adafactor}, "Adafactor is not known to move .*with fit"),
+    "lbfgs": (lambda: {"optimizer": torch.optim.LBFGS}, "LBFGS is not known to move every weight by its own"),
+    "lars": (lambda: {"optimizer": ByNorm}, "ByNorm is not known to move every weight by its own gradient alone"),
+    "rprop": (lambda: {"optimizer": torch.optim.Rprop, "lr": [0.1, 0.2, 0.1]}, "Rprop does not move in proportion"),
+    "beyond": (lambda: {"splits": [([0, N], [1])] * 3}, f"splits.*member 0.*0 to {N - 1}"),
+    "empty_part": (lambda: {"splits": [([0, 1], [])] * 3}, "member 0.*no validation samples"),
+    "weights_of_one": (lambda: {"validation": (*data(), torch.ones(N))}, "validation must be like train"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
+def test_members_that_do_not_go_together_are_refused(given, message):
+    settings = {"models": networks(3)} | given()
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit_population(settings.pop("models"), data(), BCE(), epochs=1, progress=False, **settings)
+
+
+def test_a_member_whose_validation_set_lacks_positives_is_named():
+    x, y = data()
+    negative = (y == 0).nonzero().flatten()
+    splits = [*splits_of(2), (torch.arange(N), negative)]
+    with pytest.raises(ValueError, match=r"validation \(of member 2\) set has no positives, which f1"):
+        fit_population(networks(3), (x, y), BCE(), splits=splits, monitor="f1")
+
+
+def test_a_dataset_is_refused():
+    with pytest.raises(TypeError, match="data in memory"):
+        fit_population(networks(2), torch.utils.data.TensorDataset(*data()), BCE())
