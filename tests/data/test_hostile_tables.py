@@ -96,11 +96,11 @@ def test_every_changed_byte_of_a_compressed_file_is_detected_or_harmless(tmp_pat
         except (OSError, EOFError):
             pass
         try:
-            found = read_table(tmp_path / "t.csv.gz")
+            result = read_table(tmp_path / "t.csv.gz")
         except TableError as error:
             message = str(error)
         else:
-            pd.testing.assert_frame_equal(found, table())  # the time or the system in the header
+            pd.testing.assert_frame_equal(result, table())  # the time or the system in the header
             continue
         assert "is not a whole gzip file" in message
     assert zlib_errors  # which have no base class in common with the others

@@ -124,9 +124,9 @@ def openml(monkeypatch):
     asked = []
 
     def pretend(frames):
-        def fetch_openml(**given):
-            asked.append(given)
-            return SimpleNamespace(frame=frames[given["data_id"]])
+        def fetch_openml(**settings):
+            asked.append(settings)
+            return SimpleNamespace(frame=frames[settings["data_id"]])
 
         monkeypatch.setattr("metricfit.data.loading.fetch_openml", fetch_openml)
         return asked

@@ -103,7 +103,9 @@ def test_other_columns_than_in_fit_are_refused():
         preparation.transform(pd.DataFrame({"a": [1], "b": ["text"]}))
 
 
-@pytest.mark.parametrize("use", [lambda given: given.transform([[1.0]]), lambda given: given.state()])
+@pytest.mark.parametrize(
+    "use", [lambda preparation: preparation.transform([[1.0]]), lambda preparation: preparation.state()]
+)
 def test_fit_comes_first(use):
     with pytest.raises(RuntimeError, match="fit the Preparation"):
         use(Preparation())

@@ -42,7 +42,7 @@ def components(X, groups):
 def test_properties(table, fractions, seed):
     X, y, groups = table
     ties = components(X, groups)
-    sources = [len(np.unique(ties[y == each])) for each in np.unique(y)]
+    sources = [len(np.unique(ties[y == item])) for item in np.unique(y)]
     if min(sources) < len(fractions):
         with pytest.raises(ValueError, match="can be separated"):
             split(X, y, fractions, seed=seed, groups=groups)
@@ -52,12 +52,12 @@ def test_properties(table, fractions, seed):
     side = np.empty(len(X), dtype=int)
     for number, part in enumerate(parts):
         side[part] = number
-    assert all(len(set(side[ties == each])) == 1 for each in np.unique(ties))
+    assert all(len(set(side[ties == item])) == 1 for item in np.unique(ties))
     assert all(set(y[part]) == set(y) for part in parts)
     largest = np.unique(ties, return_counts=True)[1].max()
     for part, fraction in zip(parts, fractions, strict=True):
-        for each in np.unique(y):
-            assert abs((y[part] == each).sum() - fraction * (y == each).sum()) <= 1 + 2 * largest
+        for label in np.unique(y):
+            assert abs((y[part] == label).sum() - fraction * (y == label).sum()) <= 1 + 2 * largest
 
 
 @settings(max_examples=60, deadline=None)
@@ -191,9 +191,9 @@ def test_as_many_rows_as_the_credit_card_set():
     ],
 )
 def test_wrong_arguments_are_refused(change, message):
-    given = {"X": np.arange(8), "y": np.array([0, 1] * 4), "fractions": (0.5, 0.5), "groups": None} | change
+    arguments = {"X": np.arange(8), "y": np.array([0, 1] * 4), "fractions": (0.5, 0.5), "groups": None} | change
     with pytest.raises(ValueError, match=message):
-        split(given["X"], given["y"], given["fractions"], seed=0, groups=given["groups"])
+        split(arguments["X"], arguments["y"], arguments["fractions"], seed=0, groups=arguments["groups"])
 
 
 def test_one_fold_is_refused():

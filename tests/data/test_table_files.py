@@ -101,11 +101,12 @@ def test_a_comma_at_the_end_of_every_row_adds_no_column(tmp_path):
 def test_words_such_as_NA_are_labels_if_the_other_labels_are_words(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\nNA,None\n1,NA\n2,x\n3,NA\n4,\n")
     with pytest.warns(TableWarning) as warned:
-        found = read_table(tmp_path / "t.csv", "y")
-    assert found["y"].tolist()[:4] == ["None", "NA", "x", "NA"]
-    assert found["y"].isna().tolist() == [False] * 4 + [True]  # an empty cell is missing
-    assert found["a"].isna().tolist() == [True] + [False] * 4  # elsewhere the words are
-    assert any("'NA' occurs in 2 rows of the target 'y'; it is read as a label" in str(each.message) for each in warned)
+        result = read_table(tmp_path / "t.csv", "y")
+    assert result["y"].tolist()[:4] == ["None", "NA", "x", "NA"]
+    assert result["y"].isna().tolist() == [False] * 4 + [True]  # an empty cell is missing
+    assert result["a"].isna().tolist() == [True] + [False] * 4  # elsewhere the words are
+    message = "'NA' occurs in 2 rows of the target 'y'; it is read as a label"
+    assert any(message in str(warning.message) for warning in warned)
     assert read_table(tmp_path / "t.csv")["y"].isna().sum() == 4
 
 

@@ -178,7 +178,7 @@ def test_the_mean_over_members(name):
     value = loss(logits, target)
     by_hand = sum(objective(logits[..., j], target) for j in range(3)) / 3
     torch.testing.assert_close(value, by_hand)
-    gradients = [torch.autograd.grad(each, logits)[0] for each in (value, by_hand)]
+    gradients = [torch.autograd.grad(item, logits)[0] for item in (value, by_hand)]
     torch.testing.assert_close(*gradients)
     assert gradients[0].abs().max() > 0
 
@@ -215,7 +215,7 @@ def test_every_member_remembers_its_own_counts():
     alone = [MetricLoss("f1", memory=RunningCounts(decay=0.9)) for _ in range(2)]
     for _ in range(3):
         logits, target = torch.randn(6, 1, 2), torch.tensor([1, 0, 1, 0, 0, 0])
-        expected = sum(each(logits[..., j], target) for j, each in enumerate(alone)) / 2
+        expected = sum(item(logits[..., j], target) for j, item in enumerate(alone)) / 2
         torch.testing.assert_close(loss(logits, target), expected)
 
 

@@ -21,7 +21,7 @@ run([Cell((str(n),), {}) for n in range(100)], lambda cell: time.sleep(1) or {},
 
 def processes_of(session):
     """The command lines of the processes of a session that are alive, by process id."""
-    found = {}
+    results = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             state, _, _, sid = (path / "stat").read_text().rpartition(")")[2].split()[:4]
@@ -29,8 +29,8 @@ def processes_of(session):
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(sid) == session and state != "Z":
-            found[int(path.name)] = command
-    return found
+            results[int(path.name)] = command
+    return results
 
 
 def workers_of(session):

@@ -17,7 +17,7 @@ from metricfit.runs import Cell, CellError, Progress, run
 
 
 def cells(n=6, **more):
-    return [Cell(("table", f"method {at % 2}", str(at)), {"n": at} | more) for at in range(n)]
+    return [Cell(("table", f"method {index % 2}", str(index)), {"n": index} | more) for index in range(n)]
 
 
 class Counted:
@@ -38,8 +38,8 @@ def calls(notes):
     return sorted(int(line) for line in Path(notes).read_text().split())
 
 
-def values(found):
-    return {name: report["value"] for name, report in found.items()}
+def values(result):
+    return {name: report["value"] for name, report in result.items()}
 
 
 EXPECTED = {cell.name: cell.spec["n"] ** 2 for cell in cells()}
@@ -49,17 +49,17 @@ EXPECTED = {cell.name: cell.spec["n"] ** 2 for cell in cells()}
 def test_every_cell_is_run_once(tmp_path, jobs, backend):
     work = Counted(tmp_path / "notes")
     for _ in range(2):
-        found = run(cells(), work, tmp_path / "runs", jobs=jobs, backend=backend)
-        assert values(found) == EXPECTED
+        result = run(cells(), work, tmp_path / "runs", jobs=jobs, backend=backend)
+        assert values(result) == EXPECTED
     assert calls(tmp_path / "notes") == list(range(6))
-    assert all(report["seconds"] >= 0 for report in found.values())
+    assert all(report["seconds"] >= 0 for report in result.values())
 
 
 def test_failed_cells_are_named_and_the_others_are_kept(tmp_path):
     with pytest.raises(CellError, match=r"table / method 0 / 4: ArithmeticError: cannot square this"):
         run(cells(), Counted(tmp_path / "notes", fails={4}), tmp_path / "runs")
-    found = run(cells(), Counted(tmp_path / "notes"), tmp_path / "runs")
-    assert values(found) == EXPECTED
+    result = run(cells(), Counted(tmp_path / "notes"), tmp_path / "runs")
+    assert values(result) == EXPECTED
     assert calls(tmp_path / "notes") == [0, 1, 2, 3, 4, 4, 5]
 
 
@@ -67,7 +67,7 @@ def test_progress_reports_the_remaining_cells(tmp_path):
     seen: list[Progress] = []
     run(cells(2), Counted(tmp_path / "notes"), tmp_path / "runs", watch=seen.append)
     run(cells(4), Counted(tmp_path / "notes"), tmp_path / "runs", watch=seen.append)
-    assert [(each.done, each.total, each.reused) for each in seen] == [
+    assert [(item.done, item.total, item.reused) for item in seen] == [
         (1, 2, 0),
         (2, 2, 0),
         (2, 4, 2),
@@ -96,7 +96,7 @@ def test_preparation_does_not_count_as_the_time_of_a_cell(monkeypatch, tmp_path,
     clock = Clock()
     monkeypatch.setattr("metricfit.runs.runner.time", clock)
     seen: list[Progress] = []
-    found = run(
+    result = run(
         cells(6),
         lambda cell: clock.sleep(0.25) or {},
         tmp_path,
@@ -105,8 +105,8 @@ def test_preparation_does_not_count_as_the_time_of_a_cell(monkeypatch, tmp_path,
         prepare=lambda: clock.sleep(8.0),
         watch=seen.append,
     )
-    assert [report["seconds"] for report in found.values()] == [0.25] * 6
-    assert [each.seconds_left for each in seen] == [0.25 * math.ceil(left / jobs) for left in (5, 4, 3, 2, 1, 0)]
+    assert [report["seconds"] for report in result.values()] == [0.25] * 6
+    assert [item.seconds_left for item in seen] == [0.25 * math.ceil(left / jobs) for left in (5, 4, 3, 2, 1, 0)]
 
 
 def test_cells_with_other_settings_are_not_reused(tmp_path):
@@ -126,9 +126,9 @@ def test_a_damaged_report_is_refused_with_the_remedy(tmp_path):
 
 def test_names_of_any_characters(tmp_path):
     names = ["a/b", "..", "c d", "<script>", "", "ü", "ü" * 120, "ü" * 121]
-    several = [Cell(("t", name), {"n": at}) for at, name in enumerate(names)]
-    found = run(several, Counted(tmp_path / "notes"), tmp_path / "runs")
-    assert [found["t", name]["value"] for name in names] == [at**2 for at in range(8)]
+    several = [Cell(("t", name), {"n": index}) for index, name in enumerate(names)]
+    result = run(several, Counted(tmp_path / "notes"), tmp_path / "runs")
+    assert [result["t", name]["value"] for name in names] == [index**2 for index in range(8)]
     folders = [path.resolve().parent for path in (tmp_path / "runs").rglob("finished")]
     assert len(folders) == 8
     assert {path.parent for path in folders} == {tmp_path.resolve() / "runs" / "t"}
@@ -187,6 +187,6 @@ def test_a_full_gpu_is_reported_with_a_remedy(tmp_path):
 
     with pytest.raises(
         CellError, match=r"the GPU's memory is full \(CUDA out of memory\); run fewer cells at the same time"
-    ) as told:
+    ) as raised:
         run([Cell(("one",), {})], full, tmp_path)
-    assert told.value.details is None
+    assert raised.value.details is None

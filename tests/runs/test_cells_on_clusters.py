@@ -10,15 +10,15 @@ from metricfit.runs import backends as module
 
 
 def cells(n=5):
-    return [Cell(("table", "method", str(at)), {"n": at}) for at in range(n)]
+    return [Cell(("table", "method", str(index)), {"n": index}) for index in range(n)]
 
 
 def work():
     return lambda cell: {"value": cell.spec["n"] / 3}  # travels by value: workers cannot import a test's module
 
 
-def values(found):
-    return {name: report["value"] for name, report in found.items()}
+def values(result):
+    return {name: report["value"] for name, report in result.items()}
 
 
 @pytest.mark.slow
@@ -27,9 +27,9 @@ def values(found):
 def test_a_cluster_on_one_machine_gives_lokys_numbers(tmp_path, backend, package):
     pytest.importorskip(package)
     seen = []
-    found = run(cells(), work(), tmp_path / backend, jobs=2, backend=backend, watch=seen.append)
-    assert values(found) == values(run(cells(), work(), tmp_path / "loky", jobs=2))
-    assert [each.done for each in seen] == [1, 2, 3, 4, 5]
+    result = run(cells(), work(), tmp_path / backend, jobs=2, backend=backend, watch=seen.append)
+    assert values(result) == values(run(cells(), work(), tmp_path / "loky", jobs=2))
+    assert [item.done for item in seen] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(("backend", "package"), [("ray", "ray"), ("dask", "distributed")])

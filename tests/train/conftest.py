@@ -8,9 +8,9 @@ from metricfit.train.checkpoint.folder import RunFolder
 
 @pytest.fixture(scope="session")
 def forge():
-    made = Forge()
-    yield made
-    made.close()
+    created = Forge()
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def main(disk: Path) -> None:
     folder = RunFolder(disk / "run")
     error = error_of(lambda: one_model(folder.path))
     kept = folder.checkpoints()[0]
-    told = {
+    report = {
         "error": str(error),
         "error_number": error.errno,
         "kept": kept.name,
@@ -45,15 +45,15 @@ def main(disk: Path) -> None:
     (disk / "filler").unlink()
     result = one_model(folder.path)
     weights = zip(result.model.state_dict().values(), expected.model.state_dict().values(), strict=True)
-    told["same"] = result.history == expected.history and all(torch.equal(*pair) for pair in weights)
-    told["steps_made"] = folder.steps_made
+    report["same"] = result.history == expected.history and all(torch.equal(*pair) for pair in weights)
+    report["steps_made"] = folder.steps_made
     other, third = RunFolder(disk / "other"), RunFolder(disk / "third")
     with other, third:
         other.begin({}, resume=False)
         fill(disk, leave=0)
-        told["no_step_counted"] = str(error_of(other.count_step))
-        told["not_begun"] = str(error_of(lambda: third.begin({}, resume=False)))
-    print(json.dumps(told))
+        report["no_step_counted"] = str(error_of(other.count_step))
+        report["not_begun"] = str(error_of(lambda: third.begin({}, resume=False)))
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

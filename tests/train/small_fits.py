@@ -21,7 +21,7 @@ def network(outputs=1, dropout=0.0, dtype=torch.float64):
 
 
 def weights_of(model):
-    return torch.cat([given.detach().flatten() for given in model.parameters()])
+    return torch.cat([tensor.detach().flatten() for tensor in model.parameters()])
 
 
 def trained(objective, train=None, model=None, **settings):

@@ -73,8 +73,8 @@ def assert_same(together, alone, tolerance=1e-10):
         for mine, twin, rtol in ((one.model, other.model, 0), (one.objective, other.objective, tolerance)):
             theirs = twin.state_dict()
             assert mine.state_dict().keys() == theirs.keys()
-            for name, given in mine.state_dict().items():
-                torch.testing.assert_close(given, theirs[name], rtol=rtol, atol=tolerance, msg=lambda t, n=name: n + t)
+            for name, tensor in mine.state_dict().items():
+                torch.testing.assert_close(tensor, theirs[name], rtol=rtol, atol=tolerance, msg=lambda t, n=name: n + t)
         assert len(one.history) == len(other.history)
         for row, twin in zip(one.history, other.history, strict=True):
             assert row.keys() == twin.keys()

@@ -66,7 +66,7 @@ def test_they_are_called_in_order_and_with_the_right_numbers():
     assert [row["stage"] for row in rows] == ["one", "one", "two", "two", "two"]
     assert [row["epoch"] for row in rows] == [0, 1, 0, 1, 2]
     seen = [losses[0] for _, losses in recorder.named("stepped")]
-    means = [sum(seen[at : at + 4]) / 4 for at in range(0, 20, 4)]
+    means = [sum(seen[index : index + 4]) / 4 for index in range(0, 20, 4)]
     assert [row["train_loss"] for row in rows] == pytest.approx(means)
 
 
@@ -93,7 +93,7 @@ def test_callbacks_of_a_population_get_the_active_members():
     assert members[-1] == [1, 2]
     assert len(recorder.named("stepped")[0][1]) == 3
     assert len(recorder.named("stepped")[-1][1]) == 2
-    assert len(results[0].history) == sum(0 in each for each in members)
+    assert len(results[0].history) == sum(0 in item for item in members)
     assert "member" not in results[0].history.columns
 
 
@@ -167,10 +167,10 @@ def test_long_names_and_brackets_stay_as_they_are_on_one_line():
 def test_of_several_members_the_means_are_shown():
     file = io.StringIO()
     bar = ProgressBar(Console(file=file, force_terminal=False))
-    found = fit_population(
+    results = fit_population(
         [network() for _ in range(4)], (X, Y), WeightedBCELoss(), epochs=1, callbacks=[bar], progress=False
     )
-    mean = sum(one.history["train_loss"][0] for one in found) / 4
+    mean = sum(one.history["train_loss"][0] for one in results) / 4
     assert file.getvalue().strip() == f"stage 0: epoch 1 of 1, loss {mean:.4g}, 4 members"
 
 
@@ -219,23 +219,25 @@ def test_a_bar_by_default_where_standard_error_is_a_terminal(monkeypatch):
 def events(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found = EventAccumulator(str(folder))
-    found.Reload()
-    return {tag: [(event.step, event.value) for event in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+    accumulator = EventAccumulator(str(folder))
+    accumulator.Reload()
+    return {
+        tag: [(event.step, event.value) for event in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]
+    }
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # tensorboard's own
 def test_tensorboard_reads_what_is_written(tmp_path):
     result = trained(TensorBoard(tmp_path))
-    found = events(tmp_path)
-    assert found.keys() == {"train_loss", "validation_loss", "value", "threshold", "best"}
-    assert [step for step, _ in found["value"]] == result.history["step"]
-    assert [value for _, value in found["train_loss"]] == pytest.approx(result.history["train_loss"])
+    actual = events(tmp_path)
+    assert actual.keys() == {"train_loss", "validation_loss", "value", "threshold", "best"}
+    assert [step for step, _ in actual["value"]] == result.history["step"]
+    assert [value for _, value in actual["train_loss"]] == pytest.approx(result.history["train_loss"])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_distinguishes_members(tmp_path):
-    found = fit_population(
+    results = fit_population(
         [network(), network()],
         (X, Y),
         WeightedBCELoss(),
@@ -247,7 +249,7 @@ def test_tensorboard_distinguishes_members(tmp_path):
     written = events(tmp_path)
     losses = {tag: [value for _, value in points] for tag, points in written.items()}
     assert len(losses) == 2
-    for member, one in enumerate(found):
+    for member, one in enumerate(results):
         (tag,) = [tag for tag in losses if f"{member}/train_loss" in tag]
         assert losses[tag] == pytest.approx(one.history["train_loss"])
 

@@ -273,14 +273,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("given", "error", "message"), WRONG.values(), ids=WRONG)
-def test_invalid_calls_are_refused_before_anything_changes(given, error, message):
-    settings = {"model": network(), "train": (X, Y), "objective": BCE(), "epochs": 1, "progress": False} | given
+@pytest.mark.parametrize(("options", "error", "message"), WRONG.values(), ids=WRONG)
+def test_invalid_calls_are_refused_before_anything_changes(options, error, message):
+    settings = {"model": network(), "train": (X, Y), "objective": BCE(), "epochs": 1, "progress": False} | options
     model = settings["model"]
     before = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else {}
     with pytest.raises(error, match=message):
         fit(settings.pop("model"), settings.pop("train"), settings.pop("objective"), **settings)
-    assert all(torch.equal(given, model.state_dict()[name]) for name, given in before.items())
+    assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in before.items())
 
 
 def test_labels_that_the_objective_ignores_are_let_through():
@@ -329,9 +329,9 @@ def test_makers_are_called_once_before_training_and_once_a_stage():
         log.append(f"optimizer at {lr}")
         return torch.optim.SGD(parameters, lr=lr)
 
-    def scheduler(given):
+    def scheduler(optimizer):
         log.append("scheduler")
-        return ExponentialLR(given, 0.9)
+        return ExponentialLR(optimizer, 0.9)
 
     stages = [Stage(Logged(), epochs=1, lr=lr) for lr in (0.1, 0.2)]
     fit(network(), (X, Y), stages, optimizer=optimizer, scheduler=scheduler, progress=False)

@@ -54,9 +54,9 @@ def test_swapped_checkpoints_are_noticed(uninterrupted, tmp_path):
 
 
 def test_a_checkpoint_of_another_model_is_refused_with_the_remedy(tmp_path):
-    def run(folder, width=16, **given):
+    def run(folder, width=16, **options):
         settings = {"epochs": 3, "accelerator": "cpu", "checkpoint_dir": folder, "resume": True, "progress": False}
-        return fit(network(width=width), data(), WeightedBCELoss(), **settings, **given)
+        return fit(network(width=width), data(), WeightedBCELoss(), **settings, **options)
 
     interrupt(partial(run, width=8), tmp_path / "theirs", 2)
     interrupt(run, tmp_path / "mine", 2)
@@ -166,24 +166,24 @@ def test_a_full_disk_is_reported_and_the_run_can_be_resumed(tmp_path):
         ["unshare", "-rm", "sh", "-c", mount], capture_output=True, text=True, env=environment, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    kept = told["kept"]
+    report = json.loads(done.stdout)
+    kept = report["kept"]
     assert (
         f"the last good checkpoint, {kept}, is unchanged. Free some space and run again with resume=True"
-        in told["error"]
+        in report["error"]
     )
-    assert "No space left" not in told["error"]
-    assert "no space left for step-" in told["error"]
-    assert told["error_number"] == 28
-    assert told["kept_is_whole"]
-    assert told["unfinished"] == []
-    assert told["steps_when_full"] > 0
-    assert told["same"]
-    assert told["steps_made"] <= STEPS + EVERY
-    assert told["no_step_counted"].startswith(
+    assert "No space left" not in report["error"]
+    assert "no space left for step-" in report["error"]
+    assert report["error_number"] == 28
+    assert report["kept_is_whole"]
+    assert report["unfinished"] == []
+    assert report["steps_when_full"] > 0
+    assert report["same"]
+    assert report["steps_made"] <= STEPS + EVERY
+    assert report["no_step_counted"].startswith(
         "[Errno 28] no space left for the count of steps; there was no checkpoint"
     )
-    assert told["not_begun"].startswith("[Errno 28] no space left for run.json")
+    assert report["not_begun"].startswith("[Errno 28] no space left for run.json")
 
 
 def test_nothing_warns_when_nothing_is_damaged(tmp_path):

@@ -95,19 +95,19 @@ def test_a_network_whose_gradient_is_gone_is_reported():
     nn.init.constant_(model.bias, -20.0)
     objective = MetricLoss("f1", step=steps.Sigmoid(k=73), validate=False)
     settings = {"epochs": 1, "start_at_prior": False, "progress": False}
-    with pytest.warns(DeadGradientWarning) as found:
+    with pytest.warns(DeadGradientWarning) as caught:
         fit(model, (X, Y), objective, **settings)
-    messages = [str(each.message) for each in found]
-    assert any("stage 0, epoch 0: the gradient has died" in each and "two_stage" in each for each in messages)
+    messages = [str(warning.message) for warning in caught]
+    assert any("stage 0, epoch 0: the gradient has died" in item and "two_stage" in item for item in messages)
 
 
 def test_members_whose_gradient_is_gone_are_named():
     models = [network(), network()]
-    for each in models:
-        nn.init.zeros_(each.weight)
+    for model in models:
+        nn.init.zeros_(model.weight)
     nn.init.constant_(models[0].bias, 0.0)
     nn.init.constant_(models[1].bias, -20.0)
-    with pytest.warns(DeadGradientWarning, match="the gradient of member 1 has died") as found:
+    with pytest.warns(DeadGradientWarning, match="the gradient of member 1 has died") as caught:
         fit_population(
             models,
             (X, Y),
@@ -116,7 +116,7 @@ def test_members_whose_gradient_is_gone_are_named():
             start_at_prior=False,
             progress=False,
         )
-    assert not any("member 0" in str(each.message) for each in found)
+    assert not any("member 0" in str(warning.message) for warning in caught)
 
 
 def test_a_learning_network_is_not_reported():

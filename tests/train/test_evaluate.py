@@ -16,16 +16,16 @@ from metricfit.train import Evaluation, evaluate, fit
 def test_values_are_scikit_learns():
     x, y = data()
     model = network()
-    found = evaluate(model, (x, y), ["f1", metrics.fbeta(beta=2), "auroc", "average_precision"], threshold=0.4)
+    result = evaluate(model, (x, y), ["f1", metrics.fbeta(beta=2), "auroc", "average_precision"], threshold=0.4)
     scores = scores_of(model, x)
     decided = (scores >= 0.4).long()
-    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided))
-    assert found["fbeta(beta=2)"] == pytest.approx(sklearn_metrics.fbeta_score(y, decided, beta=2))
-    assert found["auroc"] == pytest.approx(sklearn_metrics.roc_auc_score(y, scores))
-    assert found["average_precision"] == pytest.approx(sklearn_metrics.average_precision_score(y, scores))
-    assert torch.allclose(found.logits.sigmoid().squeeze(1), scores)
-    assert torch.equal(found.target, y)
-    assert found.threshold == 0.4
+    assert result["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided))
+    assert result["fbeta(beta=2)"] == pytest.approx(sklearn_metrics.fbeta_score(y, decided, beta=2))
+    assert result["auroc"] == pytest.approx(sklearn_metrics.roc_auc_score(y, scores))
+    assert result["average_precision"] == pytest.approx(sklearn_metrics.average_precision_score(y, scores))
+    assert torch.allclose(result.logits.sigmoid().squeeze(1), scores)
+    assert torch.equal(result.target, y)
+    assert result.threshold == 0.4
 
 
 def test_one_metric_by_name_object_or_function():
@@ -55,8 +55,8 @@ def test_one_metric_by_name_object_or_function():
 def test_all_kinds_of_data_give_the_same(kind):
     x, y = data()
     expected = evaluate(network(), (x, y), ["f1", "auroc"])
-    found = evaluate(network(), kind(x, y), ["f1", "auroc"], batch_size=64)
-    assert found.values == pytest.approx(expected.values)
+    result = evaluate(network(), kind(x, y), ["f1", "auroc"], batch_size=64)
+    assert result.values == pytest.approx(expected.values)
 
 
 def test_weights_count():
@@ -76,8 +76,8 @@ class Items(Dataset):
     def __len__(self):
         return len(self.columns[0])
 
-    def __getitem__(self, at):
-        item = tuple(column[at] for column in self.columns)
+    def __getitem__(self, index):
+        item = tuple(column[index] for column in self.columns)
         return dict(zip(("x", "y", "weight"), item, strict=True)) if self.named else item
 
 
@@ -109,22 +109,22 @@ def test_weights_count_alike_in_all_kinds_of_data(kind, task):
     model = network(outputs)
     wanted = ["f1", "mcc", "cost(fp=1, fn=3)"] + ["auroc", "average_precision", "best f1"] * (task == "binary")
     expected = evaluate(model, (x, y, weight), wanted)
-    found = evaluate(model, WEIGHTED[kind](x, y, weight), wanted, batch_size=64)
-    assert found.values == pytest.approx(expected.values, abs=1e-12)
-    assert found["f1"] != pytest.approx(evaluate(model, (x, y))["f1"])
+    result = evaluate(model, WEIGHTED[kind](x, y, weight), wanted, batch_size=64)
+    assert result.values == pytest.approx(expected.values, abs=1e-12)
+    assert result["f1"] != pytest.approx(evaluate(model, (x, y))["f1"])
     decided = expected.logits.argmax(1) if task == "multiclass" else (expected.logits >= 0).squeeze(1).long()
     average = "binary" if task == "binary" else "macro"
-    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average=average, sample_weight=weight))
+    assert result["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average=average, sample_weight=weight))
 
 
-@pytest.mark.parametrize("kind", [lambda *given: given, Items], ids=["tensors", "dataset"])
+@pytest.mark.parametrize("kind", [lambda *args: args, Items], ids=["tensors", "dataset"])
 def test_weights_keep_their_precision_beside_half_precision_inputs(kind):
     x, y = data()
     weight = torch.arange(300.0) + 1
     model = network().bfloat16()
-    found = evaluate(model, kind(x.bfloat16(), y, weight))
-    decided = (found.logits.squeeze(1) >= 0).long()
-    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, sample_weight=weight), rel=1e-9)
+    result = evaluate(model, kind(x.bfloat16(), y, weight))
+    decided = (result.logits.squeeze(1) >= 0).long()
+    assert result["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, sample_weight=weight), rel=1e-9)
 
 
 def test_weights_of_some_batches_and_not_of_others_are_refused():
@@ -149,10 +149,10 @@ def test_several_classes(average):
 def test_the_model_is_left_as_it_was_without_gradients():
     x, y = data()
     model = network().train()
-    found = evaluate(model, (x, y))
+    result = evaluate(model, (x, y))
     assert model.training
-    assert not found.logits.requires_grad
-    assert found.values == evaluate(model, (x, y)).values  # no dropout
+    assert not result.logits.requires_grad
+    assert result.values == evaluate(model, (x, y)).values  # no dropout
     assert not evaluate(network().eval(), (x, y)).logits.requires_grad
 
 
@@ -163,7 +163,7 @@ def test_it_prints_its_values():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"metrics": "loss"}, "evaluate measures metrics; for a loss, call it on the logits"),
         ({"metrics": ["f1", "f11"]}, "f11"),
@@ -192,9 +192,9 @@ def test_it_prints_its_values():
         ({"data": (torch.full((3, 4), torch.nan), torch.zeros(3))}, "data's inputs hold NaN"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(given, message):
+def test_what_cannot_be_measured_is_refused(settings, message):
     with pytest.raises((ValueError, KeyError), match=message):
-        evaluate(**{"model": network(), "data": data(), **given})
+        evaluate(**{"model": network(), "data": data(), **settings})
 
 
 def test_what_was_not_measured_is_a_key_error_that_says_what_was():
@@ -210,15 +210,15 @@ def test_overlapping_masks_are_evaluated_with_a_task():
     y = (x + torch.randn(6, 3, 4, 5, generator=generator) > 0.3).long()
     with pytest.raises(ValueError, match="say which with task='multilabel' or task='multiclass'"):
         evaluate(nn.Identity(), (x, y))
-    rows = [given.movedim(1, 3).reshape(-1, 3) for given in (x, y)]
+    rows = [item.movedim(1, 3).reshape(-1, 3) for item in (x, y)]
     for threshold in (0.4, "best"):
-        found = evaluate(nn.Identity(), (x, y), ["f1", "recall"], threshold=threshold, task="multilabel")
-        assert found.values == pytest.approx(
+        result = evaluate(nn.Identity(), (x, y), ["f1", "recall"], threshold=threshold, task="multilabel")
+        assert result.values == pytest.approx(
             evaluate(nn.Identity(), rows, ["f1", "recall"], threshold=threshold).values
         )
     shares = torch.nn.functional.one_hot(y[:, 0], 3).movedim(3, 1)
-    found = evaluate(nn.Identity(), (x, shares), "f1", task="multiclass")
-    assert found["f1"] == pytest.approx(evaluate(nn.Identity(), (x, y[:, 0]))["f1"])
+    result = evaluate(nn.Identity(), (x, shares), "f1", task="multiclass")
+    assert result["f1"] == pytest.approx(evaluate(nn.Identity(), (x, y[:, 0]))["f1"])
 
 
 def test_what_fit_returns_is_evaluated_by_its_model():

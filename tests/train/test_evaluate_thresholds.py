@@ -16,31 +16,31 @@ def test_the_best_threshold_on_the_data():
     x, y = data()
     model = network()
     named = evaluate(model, (x, y), ["best f1", "auroc"])
-    given = evaluate(model, (x, y), ["f1", "auroc"], threshold="best")
-    at = Monitor("f1", threshold="best").measure(named.logits.squeeze(1), y)
-    assert named["best f1"] == given["f1"] == given["best f1"] == at.value
-    assert named["auroc"] == given["auroc"]
-    assert given.threshold == named.best_thresholds["best f1"] == at.threshold
-    assert repr(given).endswith(f"threshold={at.threshold:g}, the best for f1)")
+    tuned = evaluate(model, (x, y), ["f1", "auroc"], threshold="best")
+    measured = Monitor("f1", threshold="best").measure(named.logits.squeeze(1), y)
+    assert named["best f1"] == tuned["f1"] == tuned["best f1"] == measured.value
+    assert named["auroc"] == tuned["auroc"]
+    assert tuned.threshold == named.best_thresholds["best f1"] == measured.threshold
+    assert repr(tuned).endswith(f"threshold={measured.threshold:g}, the best for f1)")
 
 
 def test_several_metrics_are_measured_at_one_decision():
     """Which is chosen for the first of them; "best precision" has a decision of its own, and says so."""
     x, y = data()
     model = network()
-    found = evaluate(model, (x, y), ["auroc", "f1", "precision", "recall", "best precision"], threshold="best")
+    result = evaluate(model, (x, y), ["auroc", "f1", "precision", "recall", "best precision"], threshold="best")
     scikit_learns = sklearn_metrics.f1_score, sklearn_metrics.precision_score, sklearn_metrics.recall_score
     threshold = evaluate(model, (x, y), ["f1", "precision", "recall"], threshold="best").threshold
     decided = (scores_of(model, x).double() >= threshold).long()
-    assert list(found.values.values())[1:4] == pytest.approx([score(y, decided) for score in scikit_learns])
-    assert found.threshold == threshold
-    assert found["f1"] == best_threshold(scores_of(model, x), y, "f1").value
+    assert list(result.values.values())[1:4] == pytest.approx([score(y, decided) for score in scikit_learns])
+    assert result.threshold == threshold
+    assert result["f1"] == best_threshold(scores_of(model, x), y, "f1").value
     alone = best_threshold(scores_of(model, x), y, "precision").value
-    assert found["best precision"] == alone > found["precision"]
-    assert list(found.values) == ["auroc", "f1", "precision", "recall", "best precision"]
-    assert found.best_thresholds.keys() == {"best precision"}
-    assert found.tuned_for == "f1"
-    assert f"best precision={alone:.4g} at {found.best_thresholds['best precision']:g};" in repr(found)
+    assert result["best precision"] == alone > result["precision"]
+    assert list(result.values) == ["auroc", "f1", "precision", "recall", "best precision"]
+    assert result.best_thresholds.keys() == {"best precision"}
+    assert result.tuned_for == "f1"
+    assert f"best precision={alone:.4g} at {result.best_thresholds['best precision']:g};" in repr(result)
     first_precision = evaluate(model, (x, y), ["precision", "f1"], threshold="best")
     assert first_precision["precision"] == alone
 
@@ -58,39 +58,39 @@ def multilabel(n=300):
 def test_the_best_thresholds_of_several_labels_are_one_per_label(average, metric, weighted):
     x, y = multilabel()
     weight = torch.arange(300) % 4 if weighted else None
-    given = (x, y) if weight is None else (x, y, weight)
-    found = evaluate(nn.Identity(), given, metric, threshold="best", average=average)
+    tuned = (x, y) if weight is None else (x, y, weight)
+    result = evaluate(nn.Identity(), tuned, metric, threshold="best", average=average)
     of_labels = [f"fbeta(beta={beta})" for beta in (1, 2, 0.5)] if metric.startswith("fbeta") else [metric] * 3
-    expected = [best_threshold(x[:, at], y[:, at], of_labels[at], weight=weight).value for at in range(3)]
+    expected = [best_threshold(x[:, index], y[:, index], of_labels[index], weight=weight).value for index in range(3)]
     support = y.double() if weight is None else y.double() * weight.unsqueeze(1)
     shares = support.sum(0) if average == "weighted" else torch.ones(3)
-    assert list(found.values.values()) == [pytest.approx(np.average(expected, weights=shares))]
-    assert found.threshold.shape == (3,)
-    again = evaluate(nn.Identity(), given, metric, threshold=found.threshold, average=average)
-    assert again[metric] == found[metric]
+    assert list(result.values.values()) == [pytest.approx(np.average(expected, weights=shares))]
+    assert result.threshold.shape == (3,)
+    again = evaluate(nn.Identity(), tuned, metric, threshold=result.threshold, average=average)
+    assert again[metric] == result[metric]
     assert (
-        evaluate(nn.Identity(), given, metric, threshold=found.threshold.numpy(), average=average)[metric]
-        == found[metric]
+        evaluate(nn.Identity(), tuned, metric, threshold=result.threshold.numpy(), average=average)[metric]
+        == result[metric]
     )
 
 
 def test_the_values_of_several_labels_at_their_thresholds_are_scikit_learns():
     x, y = multilabel()
-    found = evaluate(nn.Identity(), (x, y), ["f1", "precision"], threshold=[0.7, 0.4, 0.8])
+    result = evaluate(nn.Identity(), (x, y), ["f1", "precision"], threshold=[0.7, 0.4, 0.8])
     decided = (x.sigmoid() >= torch.tensor([0.7, 0.4, 0.8])).long()
-    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average="macro"))
-    assert found["precision"] == pytest.approx(sklearn_metrics.precision_score(y, decided, average="macro"))
-    assert repr(found).endswith("n=300, thresholds=[0.7, 0.4, 0.8])")
+    assert result["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average="macro"))
+    assert result["precision"] == pytest.approx(sklearn_metrics.precision_score(y, decided, average="macro"))
+    assert repr(result).endswith("n=300, thresholds=[0.7, 0.4, 0.8])")
 
 
 def test_a_micro_average_has_one_best_threshold_for_all_labels():
     x, y = multilabel()
-    found = evaluate(nn.Identity(), (x, y), "f1", threshold="best", average="micro")
+    result = evaluate(nn.Identity(), (x, y), "f1", threshold="best", average="micro")
     expected = best_threshold(x.reshape(-1), y.reshape(-1), "f1")
-    assert isinstance(found.threshold, float)
-    assert found["f1"] == pytest.approx(expected.value)
-    decided = (x.sigmoid() >= found.threshold).long()
-    assert found["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average="micro"))
+    assert isinstance(result.threshold, float)
+    assert result["f1"] == pytest.approx(expected.value)
+    decided = (x.sigmoid() >= result.threshold).long()
+    assert result["f1"] == pytest.approx(sklearn_metrics.f1_score(y, decided, average="micro"))
 
 
 def test_labels_that_do_not_matter_keep_the_usual_threshold():
@@ -113,14 +113,14 @@ def test_many_thresholds_are_printed_in_short_form():
 
 def test_what_fit_returns_is_evaluated_at_its_own_threshold():
     x, y = data()
-    settings = {"epochs": 1, "progress": False, "validation": (x, y)}
-    result = fit(network(), (x, y), WeightedBCELoss(10.0), monitor="best f1", **settings)
-    found = evaluate(result, (x, y))
-    assert found.threshold == result.threshold != 0.5
-    assert found["f1"] == pytest.approx(result.best)
-    assert found["f1"] > evaluate(result.model, (x, y))["f1"]
+    tuned = {"epochs": 1, "progress": False, "validation": (x, y)}
+    result = fit(network(), (x, y), WeightedBCELoss(10.0), monitor="best f1", **tuned)
+    actual = evaluate(result, (x, y))
+    assert actual.threshold == result.threshold != 0.5
+    assert actual["f1"] == pytest.approx(result.best)
+    assert actual["f1"] > evaluate(result.model, (x, y))["f1"]
     assert evaluate(result, (x, y), threshold=0.5).values == evaluate(result.model, (x, y)).values
-    fixed = fit(network(), (x, y), WeightedBCELoss(), monitor=Monitor("f1", threshold=0.3), **settings)
+    fixed = fit(network(), (x, y), WeightedBCELoss(), monitor=Monitor("f1", threshold=0.3), **tuned)
     assert evaluate(fixed, (x, y)).threshold == 0.3
-    unwatched = fit(network(), (x, y), WeightedBCELoss(), **settings)
+    unwatched = fit(network(), (x, y), WeightedBCELoss(), **tuned)
     assert evaluate(unwatched, (x, y)).threshold == 0.5

@@ -32,8 +32,8 @@ def by_hand(loss, optimizer, epochs, *, batch_size, seed=0, scheduler=None, clip
         seen = []
         for index in order.batches(y, seed, 0, epoch):
             optimizer.zero_grad()
-            given = {} if weight is None else {"weight": weight[index]}
-            value = loss(model(x[index]).squeeze(1), y[index].double(), **given)
+            settings = {} if weight is None else {"weight": weight[index]}
+            value = loss(model(x[index]).squeeze(1), y[index].double(), **settings)
             value.backward()
             if clip:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
@@ -66,7 +66,7 @@ LOSSES = {
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_fit_equals_a_loop_written_by_hand(loss, optimizer):
     settings = {"epochs": 6, "batch_size": 40, "seed": 3}
-    expected, means = by_hand(loss(), lambda given: optimizer(given, lr=0.02), **settings)
+    expected, means = by_hand(loss(), lambda options: optimizer(options, lr=0.02), **settings)
     result = fit(network(), data(), loss(), lr=0.02, optimizer=optimizer, progress=False, **settings)
     torch.testing.assert_close(weights_of(result.model), expected, rtol=0, atol=1e-12)
     assert result.history["train_loss"] == pytest.approx(means, abs=1e-12)
@@ -92,7 +92,7 @@ def test_clip_scheduler_and_weights(options):
 
     expected, _ = by_hand(loss(), optimizer, 6, batch_size=40, **options)
     plain, _ = by_hand(loss(), optimizer, 6, batch_size=40)
-    settings = {name: given for name, given in options.items() if name != "weight"}
+    settings = {name: tensor for name, tensor in options.items() if name != "weight"}
     train = (*data(), options["weight"]) if "weight" in options else data()
     result = fit(
         network(), train, loss(), epochs=6, batch_size=40, lr=0.05, optimizer=optimizer, progress=False, **settings
@@ -140,17 +140,17 @@ def test_dropout_drops_the_same_units_when_a_part_is_computed_again():
     trained(MetricLoss("f1"), (x, y), model, start_at_prior=False, **settings)
     drawn = model[1].drawn
     assert len(drawn) == 16  # two batches of four parts, each computed twice
-    for at in (0, 8):
-        assert all(torch.equal(drawn[at + part], drawn[at + 4 + part]) for part in range(4))
+    for number in (0, 8):
+        assert all(torch.equal(drawn[number + part], drawn[number + 4 + part]) for part in range(4))
     assert not torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[8])
-    for at, index in zip((0, 8), Order(20).batches(y, 0, 0, 0), strict=True):
-        masks = torch.cat(drawn[at : at + 4])
+    for number, index in zip((0, 8), Order(20).batches(y, 0, 0, 0), strict=True):
+        masks = torch.cat(drawn[number : number + 4])
         logits = twin[2](2 * twin[0](x[index]) * masks).squeeze(1)
         gradient = torch.autograd.grad(MetricLoss("f1")(logits, y[index].double()), list(twin.parameters()))
         with torch.no_grad():
-            for given, slope in zip(twin.parameters(), gradient, strict=True):
-                given -= 0.5 * slope
+            for options, slope in zip(twin.parameters(), gradient, strict=True):
+                options -= 0.5 * slope
     torch.testing.assert_close(weights_of(model), weights_of(twin), rtol=0, atol=1e-12)
 
 
@@ -162,7 +162,7 @@ def test_the_best_weights_are_kept():
     assert result.best == max(values)
     kept = Monitor("f1", threshold="best").measure(result.model(x[:60]).detach(), y[:60])
     assert (kept.value, kept.threshold) == (result.best, result.threshold)
-    assert result.history["best"] == [max(values[: at + 1]) for at in range(12)]
+    assert result.history["best"] == [max(values[: index + 1]) for index in range(12)]
 
 
 @pytest.mark.parametrize(
@@ -271,19 +271,19 @@ def test_a_model_can_be_trained_again():
 
 @pytest.mark.parametrize("monitor", ["loss", "f1"])
 def test_a_scheduler_that_waits_for_what_is_watched(monitor):
-    made = []
+    members = []
 
     def plateau(optimizer):
         mode = "min" if monitor == "loss" else "max"
-        made.append(torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode=mode, patience=0, factor=0.5))
-        return made[-1]
+        members.append(torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode=mode, patience=0, factor=0.5))
+        return members[-1]
 
     x, y = data()
     result = trained(WeightedBCELoss(), scheduler=plateau, monitor=monitor, validation=(x, 1 - y), epochs=5, lr=0.1)
     twin = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        torch.optim.SGD([torch.zeros(1)], lr=0.1), mode=made[-1].mode, patience=0, factor=0.5
+        torch.optim.SGD([torch.zeros(1)], lr=0.1), mode=members[-1].mode, patience=0, factor=0.5
     )
     for value in result.history["value"]:
         twin.step(value)
-    assert made[-1].get_last_lr() == twin.get_last_lr()
-    assert made[-1].get_last_lr()[0] < 0.1
+    assert members[-1].get_last_lr() == twin.get_last_lr()
+    assert members[-1].get_last_lr()[0] < 0.1

@@ -55,13 +55,13 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("given", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("objective", [nn.BCEWithLogitsLoss, lambda: MetricLoss("f1")], ids=["torchs_bce", "metric"])
-def test_all_kinds_of_inputs_and_labels_give_the_same(given, objective):
+def test_all_kinds_of_inputs_and_labels_give_the_same(settings, objective):
     model = network(dtype=torch.float32)
     expected = trained(objective(), (X32, Y32), network(dtype=torch.float32))
-    found = trained(objective(), given(), model, validation=given(), monitor="f1", epochs=4)
-    assert found.history["train_loss"] == pytest.approx(expected.history["train_loss"], abs=1e-6)
+    result = trained(objective(), settings(), model, validation=settings(), monitor="f1", epochs=4)
+    assert result.history["train_loss"] == pytest.approx(expected.history["train_loss"], abs=1e-6)
 
 
 def test_one_output_with_or_without_its_axis():
@@ -111,11 +111,11 @@ def test_balanced_class_weights_are_the_weights_they_stand_for():
     by_class = torch.tensor([N / (2 * (N - positives)), N / (2 * positives)])
     balanced = trained(WeightedBCELoss(), class_weight="balanced")
     explicit = trained(WeightedBCELoss(), (x, y, by_class[y]))
-    given = trained(WeightedBCELoss(), class_weight=by_class.tolist())
+    listed = trained(WeightedBCELoss(), class_weight=by_class.tolist())
     by_name = trained(WeightedBCELoss(), class_weight=dict(enumerate(by_class.tolist())))
-    assert torch.equal(weights_of(by_name.model), weights_of(given.model))
+    assert torch.equal(weights_of(by_name.model), weights_of(listed.model))
     torch.testing.assert_close(weights_of(balanced.model), weights_of(explicit.model), rtol=0, atol=1e-6)
-    torch.testing.assert_close(weights_of(given.model), weights_of(balanced.model), rtol=0, atol=1e-6)
+    torch.testing.assert_close(weights_of(listed.model), weights_of(balanced.model), rtol=0, atol=1e-6)
     twice = trained(WeightedBCELoss(), (x, y, torch.full((N,), 2.0)), class_weight="balanced")
     torch.testing.assert_close(weights_of(twice.model), weights_of(balanced.model), rtol=0, atol=1e-6)
 
@@ -142,7 +142,7 @@ def test_stratified_and_oversampled_batches_reach_the_objective(option):
         assert sum(Shares.seen) / len(Shares.seen) == pytest.approx(0.5, abs=0.01)
     else:
         share = float(y.double().mean())
-        assert all(abs(each - share) <= 1 / 15 for each in Shares.seen)
+        assert all(abs(item - share) <= 1 / 15 for item in Shares.seen)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_ignored_labels_are_no_class(option):
     """Ignored samples of any label train what ignored samples of another do, and are not dealt as positives."""
     x, y = data()
     kept = torch.arange(N) % 3 > 0
-    found = []
+    results = []
     for label in (-100, 255):
         marked = torch.where(kept, y, label)
         loss = MetricLoss("f1", ignore_index=label)
-        found.append(weights_of(trained(loss, (x, marked), batch_size=25, **option).model))
-    assert torch.equal(*found)
+        results.append(weights_of(trained(loss, (x, marked), batch_size=25, **option).model))
+    assert torch.equal(*results)
 
 
 def test_balanced_class_weights_are_of_what_is_not_ignored():
@@ -166,11 +166,11 @@ def test_balanced_class_weights_are_of_what_is_not_ignored():
     share = y[kept].double().mean().item()
     by_class = {0: 0.5 / (1 - share), 1: 0.5 / share}
     loss, marked = MetricLoss("f1", ignore_index=255), torch.where(kept, y, 255)
-    balanced, given = (trained(loss, (x, marked), class_weight=each) for each in ("balanced", by_class))
-    torch.testing.assert_close(weights_of(balanced.model), weights_of(given.model), rtol=0, atol=1e-6)
+    balanced, listed = (trained(loss, (x, marked), class_weight=entry) for entry in ("balanced", by_class))
+    torch.testing.assert_close(weights_of(balanced.model), weights_of(listed.model), rtol=0, atol=1e-6)
 
 
 def test_a_column_of_labels_can_be_stratified():
     x, y = data()
-    column, row = (trained(WeightedBCELoss(), (x, given), stratified=True) for given in (y[:, None], y))
+    column, row = (trained(WeightedBCELoss(), (x, item), stratified=True) for item in (y[:, None], y))
     assert torch.equal(weights_of(column.model), weights_of(row.model))

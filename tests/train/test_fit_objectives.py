@@ -98,7 +98,7 @@ def test_the_index_goes_to_objectives_that_take_it():
 
     x, y = data()
     trained(Indexed(), epochs=2, seed=4)
-    expected = [each for epoch in range(2) for each in Order(50).batches(y, 4, 0, epoch)]
+    expected = [item for epoch in range(2) for item in Order(50).batches(y, 4, 0, epoch)]
     assert len(Indexed.seen) == len(expected)
     assert all(map(torch.equal, Indexed.seen, expected))
     Indexed.seen.clear()

@@ -57,25 +57,25 @@ states = st.recursive(
 @given(st.dictionaries(keys, states, max_size=4))
 @settings(deadline=None, max_examples=200)
 def test_packed_state_is_restored_unchanged(state):
-    found = unpack(pack(state))
-    assert_same(found, state)
-    assert [repr(key) for key in found] == [repr(key) for key in state]
+    result = unpack(pack(state))
+    assert_same(result, state)
+    assert [repr(key) for key in result] == [repr(key) for key in state]
 
 
 def test_tensors_that_share_memory_or_have_holes_come_back():
     x = torch.arange(12.0).reshape(3, 4)
     state = {"whole": x, "same": x, "column": x[:, 1], "turned": x.T, "leaf": torch.nn.Parameter(x)}
-    found = unpack(pack(state))
-    for name, given_ in state.items():
-        assert torch.equal(found[name], given_.detach())
-    found["whole"].zero_()
-    assert torch.equal(found["same"], x)
+    result = unpack(pack(state))
+    for name, tensor in state.items():
+        assert torch.equal(result[name], tensor.detach())
+    result["whole"].zero_()
+    assert torch.equal(result["same"], x)
 
 
 def test_kinds_of_tuples_and_dictionaries_come_back_plain():
-    found = unpack(pack({"size": torch.Size([2, 3]), "ordered": torch.nn.Linear(1, 1).state_dict()}))
-    assert found["size"] == (2, 3)
-    assert type(found["ordered"]) is dict
+    result = unpack(pack({"size": torch.Size([2, 3]), "ordered": torch.nn.Linear(1, 1).state_dict()}))
+    assert result["size"] == (2, 3)
+    assert type(result["ordered"]) is dict
 
 
 def test_the_header_does_not_grow_with_plain_values():
@@ -85,7 +85,7 @@ def test_the_header_does_not_grow_with_plain_values():
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "message"),
     [
         ({1, 2}, r"state\['a'\]\[1\]\['b'\] is set: \{1, 2\}"),
         (np.zeros(2), r"state\['a'\]\[1\]\['b'\] is ndarray"),
@@ -95,8 +95,8 @@ def test_the_header_does_not_grow_with_plain_values():
     ],
     ids=["set", "array", "function", "sparse", "complex"],
 )
-def test_what_cannot_be_saved_is_named(odd, told):
-    with pytest.raises(TypeError, match=told):
+def test_what_cannot_be_saved_is_named(odd, message):
+    with pytest.raises(TypeError, match=message):
         pack({"a": [0, {"b": odd}]})
 
 
@@ -108,9 +108,9 @@ def test_no_code_is_run_by_loading():
 
 @pytest.fixture
 def folder(tmp_path):
-    with RunFolder(tmp_path / "run") as made:
-        made.begin({"seed": 1}, resume=False)
-        yield made
+    with RunFolder(tmp_path / "run") as run_folder:
+        run_folder.begin({"seed": 1}, resume=False)
+        yield run_folder
 
 
 def test_the_last_two_checkpoints_are_kept(folder):
@@ -212,16 +212,16 @@ def test_descriptions_of_settings_are_the_same_in_another_process():
         "def mine(counts): return counts.tp if 'a' in {'a', 'b', 'c'} else counts.fp\n"
         "print(json.dumps(describe_settings(Monitor(mine, subject_to=['recall >= 0.5', 'mcc >= 0.1']))))"
     )
-    found = [
+    result = [
         subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed})
         for seed in ("1", "2")
     ]
-    assert found[0] == found[1]
-    assert b"metric()" in found[0]
+    assert result[0] == result[1]
+    assert b"metric()" in result[0]
 
 
 def test_fingerprints():
     x = torch.arange(6.0)
     assert fingerprint(x) == fingerprint(x.clone()) == fingerprint(x.reshape(1, 6)[0])
     others = [x.reshape(2, 3), x.double(), x + 1, -x, x[:0], x.to(torch.bfloat16), x > 2]
-    assert len({fingerprint(each) for each in (x, *others)}) == 1 + len(others)
+    assert len({fingerprint(item) for item in (x, *others)}) == 1 + len(others)

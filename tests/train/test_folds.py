@@ -75,8 +75,8 @@ def test_a_member_is_what_fit_makes_of_all_folds_but_one(ensemble):
     alone = fit(
         network(), (x[outside], y[outside]), WeightedBCELoss(), validation=(x[inside], y[inside]), seed=seed, **SETTINGS
     )
-    for given, twin in zip(ensemble.members[2].model.parameters(), alone.model.parameters(), strict=True):
-        torch.testing.assert_close(given, twin, rtol=0, atol=1e-10)
+    for weight, twin in zip(ensemble.members[2].model.parameters(), alone.model.parameters(), strict=True):
+        torch.testing.assert_close(weight, twin, rtol=0, atol=1e-10)
 
 
 def test_other_samples_labels_do_not_reach_the_member_that_holds_them_out():
@@ -87,8 +87,8 @@ def test_other_samples_labels_do_not_reach_the_member_that_holds_them_out():
     turned[splits[1][1]] = 1 - turned[splits[1][1]]
 
     def logits(labels):
-        found = fit_folds(network, (x, labels), WeightedBCELoss(), folds=splits, monitor="loss", **SETTINGS)
-        return [torch.cat([given.flatten() for given in one.model.parameters()]) for one in found.members], found
+        result = fit_folds(network, (x, labels), WeightedBCELoss(), folds=splits, monitor="loss", **SETTINGS)
+        return [torch.cat([tensor.flatten() for tensor in one.model.parameters()]) for one in result.members], result
 
     plain, one = logits(y)
     other, two = logits(turned)
@@ -117,15 +117,15 @@ def test_the_threshold_distinguishes_large_logits():
         nn.init.ones_(model.weight)
         return model
 
-    found = fit_folds(identity, (x, y), WeightedBCELoss(), folds=2, metric="f1", epochs=1, lr=1e-12, progress=False)
-    assert found.value == 1.0
-    assert torch.equal(found.predict(x), y)
+    result = fit_folds(identity, (x, y), WeightedBCELoss(), folds=2, metric="f1", epochs=1, lr=1e-12, progress=False)
+    assert result.value == 1.0
+    assert torch.equal(result.predict(x), y)
 
 
 def test_requirements_on_the_threshold_and_weights():
     x, y = data()
     weight = 1.0 + (torch.arange(N) % 3)
-    found = fit_folds(
+    result = fit_folds(
         network,
         (x, y, weight),
         WeightedBCELoss(),
@@ -134,10 +134,10 @@ def test_requirements_on_the_threshold_and_weights():
         subject_to="recall >= 0.9",
         **SETTINGS,
     )
-    scores = found.out_of_fold.double().sigmoid().reshape(-1)
+    scores = result.out_of_fold.double().sigmoid().reshape(-1)
     expected = best_threshold(scores, y, "precision", subject_to="recall >= 0.9", weight=weight)
-    assert torch.equal(scores >= found.threshold, scores >= expected.threshold)
-    assert float((scores[y == 1] >= found.threshold).double().mean()) > 0.8
+    assert torch.equal(scores >= result.threshold, scores >= expected.threshold)
+    assert float((scores[y == 1] >= result.threshold).double().mean()) > 0.8
 
 
 def test_logits_are_the_mean_of_the_members_and_predictions_are_at_the_threshold(ensemble):
@@ -151,15 +151,15 @@ def test_logits_are_the_mean_of_the_members_and_predictions_are_at_the_threshold
 
 
 def test_without_a_metric_decisions_are_at_a_half():
-    found = fit_folds(network, data(), recipes.two_stage("f1"), folds=3, **SETTINGS)
+    result = fit_folds(network, data(), recipes.two_stage("f1"), folds=3, **SETTINGS)
     x, _ = data()
-    assert (found.threshold, found.value) == (None, None)
-    assert torch.equal(found.predict(x), (found.logits(x).squeeze(1) >= 0).long())
+    assert (result.threshold, result.value) == (None, None)
+    assert torch.equal(result.predict(x), (result.logits(x).squeeze(1) >= 0).long())
 
 
 def test_several_classes():
     x, y = data(3)
-    found = fit_folds(
+    result = fit_folds(
         lambda: network(3),
         (x, y),
         recipes.two_stage("f1", task="multiclass"),
@@ -167,17 +167,17 @@ def test_several_classes():
         monitor="f1",
         **SETTINGS | {"epochs": 20},
     )
-    assert found.out_of_fold.shape == (N, 3)
-    assert torch.equal(found.predict(x), found.logits(x).argmax(1))
-    assert float((found.predict(x) == y).double().mean()) > 0.6
+    assert result.out_of_fold.shape == (N, 3)
+    assert torch.equal(result.predict(x), result.logits(x).argmax(1))
+    assert float((result.predict(x) == y).double().mean()) > 0.6
 
 
 def test_several_labels_with_user_defined_folds():
     x, y = data()
     labels = torch.stack([y, 1 - y], 1)
     splits = [(torch.arange(100, N), torch.arange(100)), (torch.arange(100), torch.arange(100, N))]
-    found = fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), folds=splits, **SETTINGS)
-    assert torch.equal(found.predict(x), (found.logits(x) >= 0).long())
+    result = fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), folds=splits, **SETTINGS)
+    assert torch.equal(result.predict(x), (result.logits(x) >= 0).long())
     with pytest.raises(ValueError, match=r"one label per sample.*\(200, 2\); pass folds as a list"):
         fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), folds=2)
 
@@ -185,15 +185,15 @@ def test_several_labels_with_user_defined_folds():
 def test_a_sample_that_nobody_held_out_has_no_out_of_fold_logits_and_no_part_in_the_threshold():
     x, y = data()
     splits = [(range(50, N), range(50)), (range(50), range(50, 150)), (range(100), range(100, 150))]
-    found = fit_folds(network, (x, y), WeightedBCELoss(), folds=splits, metric="f1", **SETTINGS)
-    assert bool(found.out_of_fold[150:].isnan().all())
-    assert not bool(found.out_of_fold[:150].isnan().any())
+    result = fit_folds(network, (x, y), WeightedBCELoss(), folds=splits, metric="f1", **SETTINGS)
+    assert bool(result.out_of_fold[150:].isnan().all())
+    assert not bool(result.out_of_fold[:150].isnan().any())
     with torch.no_grad():
-        twice = (found.members[1].model(x[100:150]) + found.members[2].model(x[100:150])) / 2
-    torch.testing.assert_close(found.out_of_fold[100:150], twice)
-    scores = found.out_of_fold[:150].double().sigmoid().reshape(-1)
+        twice = (result.members[1].model(x[100:150]) + result.members[2].model(x[100:150])) / 2
+    torch.testing.assert_close(result.out_of_fold[100:150], twice)
+    scores = result.out_of_fold[:150].double().sigmoid().reshape(-1)
     expected = best_threshold(scores, y[:150], "f1")
-    assert torch.equal(scores >= found.threshold, scores >= expected.threshold)
+    assert torch.equal(scores >= result.threshold, scores >= expected.threshold)
 
 
 def test_the_same_seed_gives_the_same_and_torchs_random_numbers_are_left_alone():
@@ -221,8 +221,8 @@ def test_one_fold_is_refused():
 
 
 def test_a_number_of_folds_of_numpys():
-    found = fit_folds(network, data(), WeightedBCELoss(), folds=np.int64(2), **SETTINGS)
-    assert len(found.members) == 2
+    result = fit_folds(network, data(), WeightedBCELoss(), folds=np.int64(2), **SETTINGS)
+    assert len(result.members) == 2
 
 
 def test_a_model_instead_of_what_makes_one_is_refused():

@@ -66,8 +66,8 @@ class Items(Dataset):
     def __len__(self):
         return len(self.parts[0])
 
-    def __getitem__(self, at):
-        return dict(zip(self.keys, (part[at] for part in self.parts), strict=True))
+    def __getitem__(self, index):
+        return dict(zip(self.keys, (part[index] for part in self.parts), strict=True))
 
 
 def weights(model):
@@ -105,8 +105,8 @@ def test_members_of_a_population_are_what_they_are_alone():
 
 def test_folds_take_groups():
     x, y, group = data()
-    found = fit_folds(network, (x, y), objective(), folds=2, groups=group, **SETTINGS)
-    assert [len(member.requirements) for member in found.members] == [1, 1]
+    result = fit_folds(network, (x, y), objective(), folds=2, groups=group, **SETTINGS)
+    assert [len(member.requirements) for member in result.members] == [1, 1]
 
 
 def test_a_stage_without_groups_comes_first():

@@ -14,8 +14,8 @@ class Kept(Callback):
 
     def improved(self, members, outputs):
         self.times += 1
-        given = outputs([self.inputs[member] for member in members])
-        self.last |= dict(zip(members, given, strict=True))
+        logits = outputs([self.inputs[member] for member in members])
+        self.last |= dict(zip(members, logits, strict=True))
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def test_a_populations_last_outputs_are_those_of_the_weights_it_returns(table):
     kept = Kept(inputs)
     parts = [(torch.arange(80), torch.arange(80, 120))] * 3
     settings = {"splits": parts, "lr": 0.05, "epochs": 30, "patience": 4, "progress": False}
-    found = fit_population(several, (x, y), WeightedBCELoss(), callbacks=[kept], **settings)
+    results = fit_population(several, (x, y), WeightedBCELoss(), callbacks=[kept], **settings)
     assert kept.times > 1
-    for member, result in enumerate(found):
+    for member, result in enumerate(results):
         assert kept.last[member].shape == (len(inputs[member]), 1)
         torch.testing.assert_close(kept.last[member], result.model(inputs[member]).detach())
 
@@ -47,8 +47,8 @@ def test_the_last_outputs_of_one_model_are_those_of_its_weights(table):
     x, y = table
     kept = Kept([x[:9]])
     settings = {"validation": (x[80:], y[80:]), "lr": 0.05, "epochs": 30, "patience": 4, "progress": False}
-    found = fit(network(), (x[:80], y[:80]), WeightedBCELoss(), callbacks=[kept], **settings)
-    torch.testing.assert_close(kept.last[0], found.model(x[:9]).detach())
+    result = fit(network(), (x[:80], y[:80]), WeightedBCELoss(), callbacks=[kept], **settings)
+    torch.testing.assert_close(kept.last[0], result.model(x[:9]).detach())
     assert not kept.last[0].requires_grad
 
 

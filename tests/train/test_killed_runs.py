@@ -71,8 +71,8 @@ def test_killed_once(forge, uninterrupted, tmp_path, number, mid_write):
 def test_killed_again_and_again(forge, uninterrupted, tmp_path):
     folder = RunFolder(tmp_path / "run")
     moments = (4, 11, 22, 33, 46)
-    for at in moments:
-        forge.kill("one_model", folder.path, lambda at=at: folder.steps_made >= at, hold_at=at + 1)
+    for step in moments:
+        forge.kill("one_model", folder.path, lambda step=step: folder.steps_made >= step, hold_at=step + 1)
         assert not folder.finished
     forge.complete("one_model", folder.path)
     assert_resumed(folder, uninterrupted["one_model"], kills=len(moments))
@@ -105,7 +105,7 @@ def test_killed_population(forge, uninterrupted, tmp_path):
     """Where one member has stopped and others go on."""
     expected = uninterrupted["population"]
     ends = [[row["step"] for row in member["history"]] for member in expected.result()["members"]]
-    stops = sorted(max(each) for each in ends)
+    stops = sorted(max(end) for end in ends)
     assert stops[0] < stops[-1] - 1, "the members were to stop at different times"
     folder = RunFolder(tmp_path / "run")
     forge.kill("population", folder.path, lambda: folder.steps_made > stops[0], hold_at=stops[0] + 1)

@@ -26,8 +26,8 @@ def run(script: str) -> subprocess.CompletedProcess:
 
 
 def test_a_population_needs_no_lightning():
-    found = run(POPULATION)
-    assert found.returncode == 0, found.stderr
+    result = run(POPULATION)
+    assert result.returncode == 0, result.stderr
 
 
 def test_fit_without_it_says_what_to_install():

@@ -35,7 +35,7 @@ class Stream(IterableDataset):
     def __iter__(self):
         worker = get_worker_info()
         first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        return iter([(self.x[at], self.y[at]) for at in range(first, self.samples, step)])
+        return iter([(self.x[index], self.y[index]) for index in range(first, self.samples, step)])
 
 
 class Announced(Stream):
@@ -76,9 +76,9 @@ def one_by_one(kind):
 def test_every_sample_of_a_stream_is_evaluated_whatever_its_length_says(kind):
     x, y = data()
     expected = evaluate(model(), (x, y), ["f1", "auroc"])
-    found = evaluate(model(), one_by_one(kind), ["f1", "auroc"])
-    assert len(found.target) == N
-    assert found.values == pytest.approx(expected.values)
+    result = evaluate(model(), one_by_one(kind), ["f1", "auroc"])
+    assert len(result.target) == N
+    assert result.values == pytest.approx(expected.values)
 
 
 class Watched(Callback):

@@ -103,8 +103,8 @@ def test_a_model_that_meets_the_requirements_is_better_than_any_that_does_not():
     assert monitor.better(meets, short)
     assert monitor.better(short, shorter)
     assert not monitor.better(shorter, meets)
-    assert [each.feasible for each in (meets, short, shorter)] == [True, False, False]
-    assert [each.violation for each in (meets, short, shorter)] == pytest.approx([0, 0.4, 0.9])
+    assert [item.feasible for item in (meets, short, shorter)] == [True, False, False]
+    assert [item.violation for item in (meets, short, shorter)] == pytest.approx([0, 0.4, 0.9])
     assert short.value == 1.0
 
 
@@ -228,8 +228,8 @@ def test_ignored_labels_count_for_nothing(monitor):
     weight = torch.rand(len(y), generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
     kept = torch.arange(len(y)) % 3 > 0
     marked = replace(monitor, ignore_index=-1)
-    found = marked.measure(logits, torch.where(kept, y, -1), weight)
-    assert found.value == pytest.approx(monitor.measure(logits[kept], y[kept], weight[kept]).value)
+    result = marked.measure(logits, torch.where(kept, y, -1), weight)
+    assert result.value == pytest.approx(monitor.measure(logits[kept], y[kept], weight[kept]).value)
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_no_metrics_too():
@@ -241,9 +241,9 @@ def test_overlapping_masks_are_measured_with_a_task():
     x, y = masks()
     with pytest.raises(ValueError, match="say which with task='multilabel' or task='multiclass'"):
         Monitor("f1").measure(x, y)
-    rows = [given.movedim(1, 3).reshape(-1, 2) for given in (x, y)]
-    found = Monitor("f1", task="multilabel").measure(x, y)
-    assert found == Monitor("f1").measure(*rows)
+    rows = [item.movedim(1, 3).reshape(-1, 2) for item in (x, y)]
+    result = Monitor("f1", task="multilabel").measure(x, y)
+    assert result == Monitor("f1").measure(*rows)
     shares = torch.nn.functional.one_hot(y[:, 0].long(), 2).movedim(3, 1)
     exclusive = Monitor("f1", task="multiclass").measure(x, shares)
     assert exclusive.value == Monitor("f1").measure(x, y[:, 0].long()).value
@@ -254,7 +254,7 @@ def test_overlapping_masks_are_measured_with_a_task():
 
 def test_several_labels_are_not_taken_for_one():
     x, y = masks()
-    rows = [given.movedim(1, 3).reshape(-1, 2) for given in (x, y)]
+    rows = [item.movedim(1, 3).reshape(-1, 2) for item in (x, y)]
     with pytest.raises(ValueError, match="best f1 is measured on one output"):
         Monitor("f1", threshold="best").measure(*rows)
     for monitor in (Monitor("f1", threshold="best", task="multilabel"), Monitor("auroc", task="multilabel")):
@@ -263,10 +263,10 @@ def test_several_labels_are_not_taken_for_one():
 
 
 def test_one_mask_has_rankings_and_a_best_threshold():
-    x, y = (given[:, :1] for given in masks())
+    x, y = (item[:, :1] for item in masks())
     y[0, 0, 0] = -1
     kept = y.reshape(-1) >= 0
     rows = x.reshape(-1)[kept], y.reshape(-1)[kept]
     for monitor in (Monitor("auroc"), Monitor("f1", threshold="best")):
-        found = replace(monitor, ignore_index=-1).measure(x, y)
-        assert found.value == pytest.approx(monitor.measure(*rows).value)
+        result = replace(monitor, ignore_index=-1).measure(x, y)
+        assert result.value == pytest.approx(monitor.measure(*rows).value)

@@ -74,8 +74,8 @@ def test_fit_watches_overlapping_masks_with_a_task():
         settings = {"validation": masks(seed=1), "epochs": 2, "progress": False, "accelerator": "cpu"}
         return fit(nn.Conv2d(2, 2, 1), masks(), objective, monitor=monitor, **settings)
 
-    given = run(nn.BCEWithLogitsLoss(), Monitor("f1", task="multilabel"))
-    assert given.best == pytest.approx(evaluate(given, masks(seed=1), task="multilabel")["f1"])
+    result = run(nn.BCEWithLogitsLoss(), Monitor("f1", task="multilabel"))
+    assert result.best == pytest.approx(evaluate(result, masks(seed=1), task="multilabel")["f1"])
     of_objective = run(MetricLoss("f1", task="multilabel"), "f1")
     assert of_objective.best == pytest.approx(evaluate(of_objective, masks(seed=1), task="multilabel")["f1"])
     with pytest.raises(

@@ -17,7 +17,7 @@ def of_epoch(order, labels=LABELS, seed=0, stage=0, epoch=0, **settings):
 def test_every_sample_is_in_one_batch_and_batches_are_of_nearly_equal_size(batch_size, stratified):
     labels = torch.ones(1025, dtype=torch.long) if batch_size == 1 else LABELS  # a batch of one cannot hold two
     batches = of_epoch(Order(batch_size, stratified), labels)
-    sizes = [len(each) for each in batches]
+    sizes = [len(batch) for batch in batches]
     assert max(sizes) <= batch_size + stratified  # one more, where a positive had to be given
     assert max(sizes) - min(sizes) <= 1 + stratified
     assert len(batches) == -(-1025 // batch_size)
@@ -29,16 +29,16 @@ def test_every_sample_is_in_one_batch_and_batches_are_of_nearly_equal_size(batch
 
 
 def test_1025_samples_by_1024_are_513_and_512():
-    assert sorted(len(each) for each in of_epoch(Order(1024))) == [512, 513]
+    assert sorted(len(item) for item in of_epoch(Order(1024))) == [512, 513]
 
 
 def test_the_order_is_a_function_of_seed_stage_and_epoch():
     order = Order(100)
     settings = [(seed, stage, epoch) for seed in (0, 1) for stage in (0, 1) for epoch in (0, 1)]
-    found = [torch.cat(order.batches(LABELS, *given)) for given in settings]
-    again = [torch.cat(order.batches(LABELS, *given)) for given in settings]
-    assert all(map(torch.equal, found, again))
-    assert len({tuple(each.tolist()) for each in found}) == len(settings)
+    result = [torch.cat(order.batches(LABELS, *setting)) for setting in settings]
+    again = [torch.cat(order.batches(LABELS, *setting)) for setting in settings]
+    assert all(map(torch.equal, result, again))
+    assert len({tuple(order.tolist()) for order in result}) == len(settings)
 
 
 def test_torchs_random_numbers_are_left_alone():
@@ -82,7 +82,7 @@ def test_steps_of_is_the_number_of_batches(order):
 
 
 def test_the_number_of_batches_can_be_given():
-    sizes = [len(each) for each in of_epoch(Order(1024), steps=4)]
+    sizes = [len(item) for item in of_epoch(Order(1024), steps=4)]
     assert sorted(sizes) == [256, 256, 256, 257]
 
 
@@ -98,9 +98,9 @@ def test_a_share_lies_between_0_and_1(share):
         Order(10, oversample=share)
 
 
-@pytest.mark.parametrize(("option", "given"), [("stratified", True), ("oversample", 0.5)])
-def test_labels_that_an_option_has_no_meaning_for_are_refused(option, given):
-    order = Order(10, **{option: given})
+@pytest.mark.parametrize(("option", "value"), [("stratified", True), ("oversample", 0.5)])
+def test_labels_that_an_option_has_no_meaning_for_are_refused(option, value):
+    order = Order(10, **{option: value})
     with pytest.raises(ValueError, match=rf"{option} batches need one label per sample.*\(5, 2\)"):
         order.check(torch.zeros(5, 2))
     with pytest.raises(ValueError, match=f"{option} batches need positives and negatives; all labels are 0"):
@@ -111,7 +111,7 @@ def test_labels_that_an_option_has_no_meaning_for_are_refused(option, given):
 
 def test_seeds_of_different_parts_differ_and_fit_in_63_bits():
     parts = [(0,), (0, 0), (1, 0), (0, 1), (10, 1), (1, 1), ("noise", 0), (101,), (1, "noise")]
-    seeds = [derive_seed(*given) for given in parts]
+    seeds = [derive_seed(*part) for part in parts]
     assert len(set(seeds)) == len(parts)
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert derive_seed(3, "folds") == derive_seed(3, "folds")

@@ -63,10 +63,13 @@ SETTINGS = {
     "stratified": (OBJECTIVES["mix"], {"stratified": True}),
     "oversample": (BCE, {"oversample": 0.4}),
     "clip": (OBJECTIVES["mix"], {"clip": 0.1}),
-    "scheduler": (BCE, {"scheduler": lambda given: torch.optim.lr_scheduler.ExponentialLR(given, 0.8)}),
-    "cosine": (BCE, {"scheduler": lambda given: torch.optim.lr_scheduler.CosineAnnealingLR(given, 10)}),
-    "sgd": (BCE, {"optimizer": lambda given, lr: torch.optim.SGD(given, lr=lr, momentum=0.9, nesterov=True)}),
-    "decay": (BCE, {"optimizer": lambda given, lr: torch.optim.AdamW(given, lr=lr, weight_decay=0.3, amsgrad=True)}),
+    "scheduler": (BCE, {"scheduler": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)}),
+    "cosine": (BCE, {"scheduler": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)}),
+    "sgd": (BCE, {"optimizer": lambda weights, lr: torch.optim.SGD(weights, lr=lr, momentum=0.9, nesterov=True)}),
+    "decay": (
+        BCE,
+        {"optimizer": lambda weights, lr: torch.optim.AdamW(weights, lr=lr, weight_decay=0.3, amsgrad=True)},
+    ),
     "rmsprop": (BCE, {"optimizer": torch.optim.RMSprop}),
     "torchs_bce": (nn.BCEWithLogitsLoss, {}),
     "a_mix_with_torchs_bce": (lambda: losses.Mix((nn.BCEWithLogitsLoss(), 1.0), (MetricLoss("f1"), 0.5)), {}),
@@ -160,7 +163,7 @@ def test_the_objective_given_is_left_as_it_was():
     objective = OBJECTIVES["lagrangian"]()
     before = copy.deepcopy(objective.state_dict())
     fit_population(networks(2), data(), objective, epochs=2, lr=0.05, progress=False)
-    assert all(torch.equal(given, before[name]) for name, given in objective.state_dict().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in objective.state_dict().items())
 
 
 def test_torchs_random_numbers_are_left_alone():
@@ -176,9 +179,9 @@ def test_torchs_random_numbers_are_left_alone():
 @pytest.mark.parametrize("kind", [np.array, torch.tensor], ids=["array", "tensor"])
 def test_learning_rates_as_an_array(kind):
     rates = [0.01, 0.02, 0.04]
-    found = fit_population(networks(3), data(), BCE(), epochs=2, lr=kind(rates, dtype=kind([0.5]).dtype))
+    results = fit_population(networks(3), data(), BCE(), epochs=2, lr=kind(rates, dtype=kind([0.5]).dtype))
     listed = [float(rate) for rate in kind(rates)]
-    assert_same(found, fit_population(networks(3), data(), BCE(), epochs=2, lr=listed), tolerance=0)
+    assert_same(results, fit_population(networks(3), data(), BCE(), epochs=2, lr=listed), tolerance=0)
 
 
 @pytest.mark.parametrize("optimizer", ELEMENTWISE)

@@ -40,7 +40,7 @@ def test_members_of_one_size_with_other_positives_have_batches_of_other_lengths(
     before = copy.deepcopy(models[0].state_dict())
     with pytest.raises(ValueError, match=r"batches differ in length.*of samples per class"):
         fit_population(models, (x, y), BCE(), splits=splits, epochs=1, progress=False, **settings)
-    assert all(torch.equal(given, before[name]) for name, given in models[0].state_dict().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in models[0].state_dict().items())
     fit_population(models, (x, y), BCE(), splits=splits[:1] * 2, epochs=1, progress=False, **settings)
 
 
@@ -53,27 +53,27 @@ def test_shorter_batches_are_filled_with_the_members_own_samples(monkeypatch):
         return take(self, index)
 
     def hold_and_note(self):
-        found = hold(self)
-        seen["validation"].append(found[0].index)
-        return found
+        result = hold(self)
+        seen["validation"].append(result[0].index)
+        return result
 
     monkeypatch.setattr(InMemory, "take", take_and_note)
     monkeypatch.setattr(Population, "_get_validation_batch", hold_and_note)
     splits = splits_of(3)
     fit_population(networks(3), data(), BCE(), splits=splits, epochs=1, batch_size=64, progress=False)
-    for at, part in enumerate(seen):
+    for number, part in enumerate(seen):
         assert seen[part]
         for numbers in seen[part]:
             for row, split in zip(numbers, splits, strict=True):
-                assert set(row.tolist()) <= set(split[at].tolist()), part
+                assert set(row.tolist()) <= set(split[number].tolist()), part
 
 
 def test_frozen_weights_stay_and_the_others_learn():
     def models(count):
-        made = networks(count)
-        for model in made:
+        members = networks(count)
+        for model in members:
             model[0].requires_grad_(False)
-        return made
+        return members
 
     together, alone = together_and_alone(BCE, count=3, models=models, epochs=4)
     assert_same(together, alone)
@@ -111,8 +111,8 @@ def test_dropout_differs_from_member_to_member_and_repeats_with_the_seeds():
 
     def trained():
         twins = [copy.deepcopy(networks(1, layers=[nn.Dropout(0.5)])[0]) for _ in range(2)]
-        found = fit_population(twins, (x, y), BCE(), seeds=[5, 5], batch_size=N, epochs=1, progress=False)
-        return [one.model[0].weight for one in found]
+        results = fit_population(twins, (x, y), BCE(), seeds=[5, 5], batch_size=N, epochs=1, progress=False)
+        return [one.model[0].weight for one in results]
 
     first, second = trained()
     assert not torch.equal(first, second)
@@ -132,8 +132,8 @@ def test_a_population_of_one_and_whole_numbers_as_inputs():
     numbers = torch.arange(40).reshape(20, 2) % 10
     y = torch.arange(20) % 2
     splits = [(torch.arange(10), torch.arange(10, 20)), (torch.arange(11), torch.arange(11, 20))]
-    found = fit_population([Look(), Look()], (numbers, y), BCE(), splits=splits, epochs=2, progress=False)
-    assert all(len(one.history) == 2 for one in found)
+    results = fit_population([Look(), Look()], (numbers, y), BCE(), splits=splits, epochs=2, progress=False)
+    assert all(len(one.history) == 2 for one in results)
     (one,) = fit_population([Look()], (numbers, y), BCE(), epochs=2, progress=False)
     assert one.history.columns == ["stage", "epoch", "step", "train_loss"]
 
@@ -173,8 +173,8 @@ def test_models_that_vmap_cannot_take_are_sent_to_fit(kind):
 def test_forward_passes_in_bfloat16_are_near_those_in_float32():
     def trained(precision):
         models = networks(3, dtype=torch.float32)
-        given = {"splits": splits_of(3), "epochs": 3, "batch_size": 64, "device": "cpu", "progress": False}
-        return fit_population(models, data(dtype=torch.float32), MetricLoss("f1"), precision=precision, **given)
+        settings = {"splits": splits_of(3), "epochs": 3, "batch_size": 64, "device": "cpu", "progress": False}
+        return fit_population(models, data(dtype=torch.float32), MetricLoss("f1"), precision=precision, **settings)
 
     for exact, mixed in zip(trained(None), trained("bf16-mixed"), strict=True):
         assert next(mixed.model.parameters()).dtype == torch.float32
@@ -188,9 +188,9 @@ def test_another_precision_is_refused():
 
 
 def test_graphs_make_no_difference_on_the_cpu():
-    given = {"splits": splits_of(3), "epochs": 2, "batch_size": 64, "device": "cpu", "progress": False}
+    settings = {"splits": splits_of(3), "epochs": 2, "batch_size": 64, "device": "cpu", "progress": False}
     plain, graphs = (
-        fit_population(networks(3), data(), MetricLoss("f1"), cuda_graphs=asked, **given) for asked in (False, True)
+        fit_population(networks(3), data(), MetricLoss("f1"), cuda_graphs=asked, **settings) for asked in (False, True)
     )
     for one, other in zip(plain, graphs, strict=True):
         assert one.history["validation_loss"] == other.history["validation_loss"]
@@ -198,36 +198,38 @@ def test_graphs_make_no_difference_on_the_cpu():
 
 def test_a_run_begun_with_graphs_on_a_gpu_goes_on_on_a_cpu(tmp_path, monkeypatch):
     """Its optimiser's settings, which the checkpoint keeps, say that its steps are captured."""
-    given = {"splits": splits_of(3), "batch_size": 64, "device": "cpu", "progress": False, "epochs": 3}
+    options = {"splits": splits_of(3), "batch_size": 64, "device": "cpu", "progress": False, "epochs": 3}
 
     class Stop(Callback):
         def epoch_ended(self, rows):
             if rows[0]["epoch"] == 1:
                 raise KeyboardInterrupt
 
-    whole = fit_population(networks(3), data(), MetricLoss("f1"), **given)
+    whole = fit_population(networks(3), data(), MetricLoss("f1"), **options)
     state = Population.state
 
     def as_on_a_gpu(learner):
-        found = state(learner)
-        for group in found["optimizer"]["param_groups"]:
+        result = state(learner)
+        for group in result["optimizer"]["param_groups"]:
             group["capturable"] = True
-        return found
+        return result
 
     with monkeypatch.context() as patched:
         patched.setattr(Population, "state", as_on_a_gpu)
         with pytest.raises(KeyboardInterrupt):
-            fit_population(networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, callbacks=[Stop()], **given)
-    resumed = fit_population(networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, resume=True, **given)
+            fit_population(
+                networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, callbacks=[Stop()], **options
+            )
+    resumed = fit_population(networks(3), data(), MetricLoss("f1"), checkpoint_dir=tmp_path, resume=True, **options)
     for one, other in zip(whole, resumed, strict=True):
         assert one.history["validation_loss"] == other.history["validation_loss"]
 
 
 def test_a_run_in_another_precision_is_another_run(tmp_path):
-    given = {"splits": splits_of(2), "epochs": 1, "batch_size": 64, "device": "cpu", "progress": False}
+    settings = {"splits": splits_of(2), "epochs": 1, "batch_size": 64, "device": "cpu", "progress": False}
     models = {"dtype": torch.float32}
     whole = data(dtype=torch.float32)
-    fit_population(networks(2, **models), whole, MetricLoss("f1"), checkpoint_dir=tmp_path, **given)
+    fit_population(networks(2, **models), whole, MetricLoss("f1"), checkpoint_dir=tmp_path, **settings)
     with pytest.raises(Exception, match="precision"):
         fit_population(
             networks(2, **models),
@@ -236,5 +238,5 @@ def test_a_run_in_another_precision_is_another_run(tmp_path):
             checkpoint_dir=tmp_path,
             resume=True,
             precision="bf16-mixed",
-            **given,
+            **settings,
         )

@@ -18,14 +18,16 @@ def data(n, seed=0):
 
 @pytest.fixture(scope="module")
 def by_precision():
-    found = {}
+    results = {}
     for precision in (None, "32-true", "bf16-mixed"):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
         mix = Mix((WeightedBCELoss(), 1.0), (MetricLoss("f1"), 0.5))
-        told = {"validation": data(4000, seed=1), "epochs": 5, "batch_size": 256, "monitor": "best f1", "lr": 3e-3}
-        found[precision] = fit(model, data(8000), mix, precision=precision, accelerator="cpu", progress=False, **told)
-    return found
+        settings = {"validation": data(4000, seed=1), "epochs": 5, "batch_size": 256, "monitor": "best f1", "lr": 3e-3}
+        results[precision] = fit(
+            model, data(8000), mix, precision=precision, accelerator="cpu", progress=False, **settings
+        )
+    return results
 
 
 def test_bfloat16_reaches_the_f1_of_float32(by_precision):
@@ -45,4 +47,4 @@ def test_bfloat16_is_really_computed_in(by_precision):
 
 
 def test_weights_stay_in_float32(by_precision):
-    assert {given.dtype for given in by_precision["bf16-mixed"].model.parameters()} == {torch.float32}
+    assert {item.dtype for item in by_precision["bf16-mixed"].model.parameters()} == {torch.float32}

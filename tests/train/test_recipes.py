@@ -10,11 +10,11 @@ from metricfit.train import Monitor, Stage, evaluate, fit, fit_population, recip
 from metricfit.train.stage import make_stages
 
 ALL = {
-    "bce": lambda **given: recipes.bce(**given),
-    "metric": lambda **given: recipes.metric("f1", **given),
-    "mix": lambda **given: recipes.mix("f1", **given),
-    "two_stage": lambda **given: recipes.two_stage("f1", **given),
-    "constrained": lambda **given: recipes.constrained("precision", "recall >= 0.8", **given),
+    "bce": lambda **settings: recipes.bce(**settings),
+    "metric": lambda **settings: recipes.metric("f1", **settings),
+    "mix": lambda **settings: recipes.mix("f1", **settings),
+    "two_stage": lambda **settings: recipes.two_stage("f1", **settings),
+    "constrained": lambda **settings: recipes.constrained("precision", "recall >= 0.8", **settings),
 }
 
 
@@ -35,7 +35,7 @@ def test_the_objectives():
     assert isinstance(first.objective, losses.WeightedBCELoss)
     assert second.objective.metric == metrics.mcc
     assert (first.lr, second.lr) == (None, 3e-4)
-    assert [each.name for each in (bce, metric, mix, first, second)] == ["bce", "metric", "mix", "bce", "metric"]
+    assert [item.name for item in (bce, metric, mix, first, second)] == ["bce", "metric", "mix", "bce", "metric"]
 
 
 def test_constrained_is_cross_entropy_and_then_an_augmented_lagrangian():
@@ -87,9 +87,9 @@ def test_several_classes_are_known_by_their_labels(make, together):
             results += fit_population([nn.Linear(4, 3)], (x, y), make(task=task), seeds=[0], **settings)
         else:
             results.append(fit(nn.Linear(4, 3), (x, y), make(task=task), class_weight="balanced", **settings))
-    left_open, told = results
-    assert left_open.history["train_loss"] == pytest.approx(told.history["train_loss"], rel=1e-6)
-    torch.testing.assert_close(left_open.model.weight, told.model.weight)
+    left_open, named = results
+    assert left_open.history["train_loss"] == pytest.approx(named.history["train_loss"], rel=1e-6)
+    torch.testing.assert_close(left_open.model.weight, named.model.weight)
 
 
 def test_images_of_several_classes_and_overlapping_masks():
@@ -120,7 +120,7 @@ def test_stages_with_the_same_name_are_distinguished():
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
+    ("settings", "error", "message"),
     [
         ({"objective": "f1"}, TypeError, "a stage's objective is a loss module, got 'f1'"),
         ({"epochs": 0}, ValueError, "epochs must be an integer of at least 1"),
@@ -128,9 +128,9 @@ def test_stages_with_the_same_name_are_distinguished():
         ({"lr": 0.0}, ValueError, "lr must be above 0"),
     ],
 )
-def test_a_stage_with_wrong_settings_is_refused(given, error, message):
+def test_a_stage_with_wrong_settings_is_refused(settings, error, message):
     with pytest.raises(error, match=message):
-        Stage(**{"objective": nn.BCEWithLogitsLoss(), **given})
+        Stage(**{"objective": nn.BCEWithLogitsLoss(), **settings})
 
 
 @pytest.mark.parametrize("objective", ["f1", [], [nn.BCEWithLogitsLoss()], 5])
@@ -189,4 +189,4 @@ def test_constrained_for_several_labels():
     stages = recipes.constrained("f1", "recall >= 0.8", task="multilabel")
     result = fit(nn.Linear(3, 3), (x, y), stages, validation=(x, y), epochs=2, progress=False)
     assert result.history.rows[-1]["monitor"] == "loss"
-    assert [each.requirement for each in result.requirements] == ["recall >= 0.8"]
+    assert [item.requirement for item in result.requirements] == ["recall >= 0.8"]

@@ -64,9 +64,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
-def test_members_that_do_not_go_together_are_refused(given, message):
-    settings = {"models": networks(3)} | given()
+@pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG)
+def test_members_that_do_not_go_together_are_refused(options, message):
+    settings = {"models": networks(3)} | options()
     with pytest.raises((ValueError, TypeError), match=message):
         fit_population(settings.pop("models"), data(), BCE(), epochs=1, progress=False, **settings)
 

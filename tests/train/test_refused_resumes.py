@@ -44,7 +44,7 @@ def other_labels():
 
 
 @pytest.mark.parametrize(
-    ("now", "told"),
+    ("now", "message"),
     [
         ({"seed": 4}, "seed: 3 then, 4 now"),
         ({"batch_size": 16}, "batch_size: 32 then, 16 now"),
@@ -61,13 +61,13 @@ def other_labels():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_other_settings_are_refused_by_name(tmp_path, now, told):
+def test_other_settings_are_refused_by_name(tmp_path, now, message):
     started = {"model": network(), "train": data(), "objective": WeightedBCELoss(), "validation": data(seed=1)}
     started |= {"batch_size": 32, "seed": 3, "epochs": 2, "checkpoint_dir": tmp_path, "accelerator": "cpu"}
     with pytest.raises(Interrupted):
         fit(**started, callbacks=[StopAt(3)])
     before = contents(tmp_path)
-    with pytest.raises(ValueError, match=f"holds another run .*{told}"):
+    with pytest.raises(ValueError, match=f"holds another run .*{message}"):
         fit(**started | now, resume=True)
     assert contents(tmp_path) == before
 
@@ -130,13 +130,13 @@ UNSEEN_IN_A_REPR = {
 }
 
 
-@pytest.mark.parametrize(("then", "now", "told"), UNSEEN_IN_A_REPR.values(), ids=UNSEEN_IN_A_REPR)
-def test_what_no_repr_shows_is_refused_too_and_the_same_is_not(tmp_path, then, now, told):
+@pytest.mark.parametrize(("then", "now", "message"), UNSEEN_IN_A_REPR.values(), ids=UNSEEN_IN_A_REPR)
+def test_what_no_repr_shows_is_refused_too_and_the_same_is_not(tmp_path, then, now, message):
     usual = {"model": layers(), "train": data(), "objective": WeightedBCELoss(), "validation": data(seed=1)}
     usual |= {"batch_size": 64, "epochs": 1, "checkpoint_dir": tmp_path, "accelerator": "cpu"}
     fit(**usual | copy.deepcopy(then))
     fit(**usual | then, resume=True)
-    with pytest.raises(ValueError, match=f"holds another run .*{told}"):
+    with pytest.raises(ValueError, match=f"holds another run .*{message}"):
         fit(**usual | now, resume=True)
 
 
@@ -160,10 +160,10 @@ def test_other_splits_are_refused(tmp_path):
         numbers = torch.arange(SAMPLES).roll(shift)
         return [(numbers[:150], numbers[150:])] * 3
 
-    given = {"splits": splits(0), "validation": None}
-    interrupt(lambda folder, **rest: population(folder, **given, **rest), tmp_path, 3)
+    settings = {"splits": splits(0), "validation": None}
+    interrupt(lambda folder, **rest: population(folder, **settings, **rest), tmp_path, 3)
     with pytest.raises(ValueError, match=r"splits\[0\]"):
-        population(tmp_path, **given | {"splits": splits(10)})
+        population(tmp_path, **settings | {"splits": splits(10)})
 
 
 def test_settings_without_a_folder():

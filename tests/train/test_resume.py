@@ -64,8 +64,8 @@ def test_the_number_of_threads_is_recorded_and_may_change(set_threads, tmp_path)
 
 
 def test_once_an_epoch_by_default(uninterrupted, tmp_path):
-    def run(folder, **given):
-        return one_model(folder, checkpoint_every=None, **given)
+    def run(folder, **settings):
+        return one_model(folder, checkpoint_every=None, **settings)
 
     interrupt(run, tmp_path, 27)
     assert [path.name[:15] for path in RunFolder(tmp_path).checkpoints()] == ["step-0000000021", "step-0000000021"]
@@ -81,12 +81,12 @@ def test_the_interval_may_be_another_when_resuming(uninterrupted, tmp_path):
 
 def test_the_same_objects_resume(uninterrupted, tmp_path):
     """In a notebook: the objective and the model that were interrupted are given again."""
-    model, given = network(), stages()
+    model, objective = network(), stages()
     settings = {"validation": data(seed=1), "batch_size": 32, "seed": 3, "accelerator": "cpu"}
     settings |= {"checkpoint_dir": tmp_path, "checkpoint_every": EVERY, "resume": True}
     with pytest.raises(Interrupted):
-        fit(model, data(), given, callbacks=[StopAt(45)], **settings)
-    fit(model, data(), given, **settings)
+        fit(model, data(), objective, callbacks=[StopAt(45)], **settings)
+    fit(model, data(), objective, **settings)
     assert_resumed(RunFolder(tmp_path), uninterrupted["one_model"])
 
 
@@ -97,15 +97,15 @@ def test_all_members_have_stopped_before_the_end(uninterrupted, tmp_path):
         def finished(self):
             raise Interrupted
 
-    def run(folder, **given):
-        return population(folder, checkpoint_every=1, **given)
+    def run(folder, **settings):
+        return population(folder, checkpoint_every=1, **settings)
 
     with pytest.raises(Interrupted):
         run(tmp_path, callbacks=[StopAtEnd()])
-    made = RunFolder(tmp_path).steps_made
+    steps = RunFolder(tmp_path).steps_made
     run(tmp_path)
     assert_same(RunFolder(tmp_path).result(), uninterrupted["population"].result())
-    assert RunFolder(tmp_path).steps_made == made
+    assert RunFolder(tmp_path).steps_made == steps
 
 
 class Augmented(Dataset):
@@ -117,12 +117,12 @@ class Augmented(Dataset):
     def __len__(self):
         return len(self.x)
 
-    def __getitem__(self, at):
+    def __getitem__(self, index):
         noise = random.gauss(0, 0.1) + np.random.normal(0, 0.1)  # noqa: NPY002 (what users' datasets draw from)
-        return self.x[at] + 0.1 * torch.randn(6) + noise, self.targets[at]
+        return self.x[index] + 0.1 * torch.randn(6) + noise, self.targets[index]
 
 
-def of_items(folder, train, **given):
+def of_items(folder, train, **settings):
     usual = {"checkpoint_dir": folder, "checkpoint_every": 3, "resume": True} if folder else {}
     return fit(
         network(),
@@ -134,7 +134,7 @@ def of_items(folder, train, **given):
         lr=0.01,
         accelerator="cpu",
         **usual,
-        **given,
+        **settings,
     )
 
 
@@ -152,10 +152,10 @@ LOADERS = {
 
 @pytest.mark.parametrize("kind", ["dataset", "dataset by workers", *LOADERS])
 def test_random_items_and_orders(tmp_path, kind):
-    def run(folder, **given):
+    def run(folder, **settings):
         if kind.startswith("dataset"):
-            return of_items(folder, Augmented(), workers=2 if "workers" in kind else 0, **given)
-        return of_items(folder, LOADERS[kind](), **given)
+            return of_items(folder, Augmented(), workers=2 if "workers" in kind else 0, **settings)
+        return of_items(folder, LOADERS[kind](), **settings)
 
     whole = run(None)
     interrupt(run, tmp_path, 12)
@@ -170,9 +170,9 @@ def test_augmentation_is_new_every_epoch():
     seen = []
 
     class Watched(Augmented):
-        def __getitem__(self, at):
-            item = super().__getitem__(at)
-            if at == 17:  # fit looks at the labels of the first 16 before it starts
+        def __getitem__(self, index):
+            item = super().__getitem__(index)
+            if index == 17:  # fit looks at the labels of the first 16 before it starts
                 seen.append(item[0].sum().item())
             return item
 
@@ -199,7 +199,7 @@ def test_the_users_random_numbers_are_left_alone(tmp_path):
 
 def test_a_finished_run_returns_its_result(uninterrupted, tmp_path):
     first = one_model(tmp_path)
-    made = RunFolder(tmp_path).steps_made
+    steps = RunFolder(tmp_path).steps_made
     before = sorted((path.name, path.stat().st_mtime_ns) for path in tmp_path.iterdir())
     again = one_model(tmp_path)
     assert_same(again.model.state_dict(), first.model.state_dict())
@@ -207,18 +207,18 @@ def test_a_finished_run_returns_its_result(uninterrupted, tmp_path):
     assert again.history == first.history
     assert (again.best, again.threshold) == (first.best, first.threshold)
     assert not again.model.training
-    assert RunFolder(tmp_path).steps_made == made
+    assert RunFolder(tmp_path).steps_made == steps
     assert sorted((path.name, path.stat().st_mtime_ns) for path in tmp_path.iterdir()) == before
 
 
 def test_a_finished_population_returns_its_result(tmp_path):
     first = population(tmp_path)
-    made = RunFolder(tmp_path).steps_made
+    steps = RunFolder(tmp_path).steps_made
     for one, other in zip(population(tmp_path), first, strict=True):
         assert_same(one.model.state_dict(), other.model.state_dict())
         assert_same(one.objective.state_dict(), other.objective.state_dict())
         assert one.history == other.history
-    assert RunFolder(tmp_path).steps_made == made
+    assert RunFolder(tmp_path).steps_made == steps
 
 
 def no_such_word(word):
@@ -237,18 +237,18 @@ def test_the_report_is_json_with_spec_versions_and_seed(tmp_path):
     one, two = report("one"), report("two")
     assert (one["best"], one["threshold"], one["epochs"], one["seed"]) == (None, None, 1, 7)
     assert (two["best"], two["threshold"], two["epochs"], two["seeds"]) == ([None] * 2, [None] * 2, [1, 1], [0, 1])
-    for told in (one, two):
-        assert told["versions"]["torch"] == torch.__version__
-        assert told["spec"]["batch_size"] == 64
+    for recorded in (one, two):
+        assert recorded["versions"]["torch"] == torch.__version__
+        assert recorded["spec"]["batch_size"] == 64
 
 
 def test_a_lambda_resumes(tmp_path):
     """Its repr holds an address, which is another in the next process."""
 
-    def run(folder, **given):
+    def run(folder, **options):
         stage = Stage(nn.BCEWithLogitsLoss(), optimizer=lambda weights, lr: torch.optim.SGD(weights, lr, momentum=0.9))
         settings = {"epochs": 2, "batch_size": 32, "accelerator": "cpu", "checkpoint_dir": folder, "resume": True}
-        return fit(network(), data(), stage, **settings, **given)
+        return fit(network(), data(), stage, **settings, **options)
 
     interrupt(run, tmp_path, 9)
     kept = [lambda: None for _ in range(100)]  # so that the next is at another address

@@ -44,9 +44,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("given", KINDS.values(), ids=KINDS)
-def test_arrays_tables_and_lists_are_tensors(given):
-    data = as_source(given, "train").with_dtype(torch.float32)
+@pytest.mark.parametrize("arrays", KINDS.values(), ids=KINDS)
+def test_arrays_tables_and_lists_are_tensors(arrays):
+    data = as_source(arrays, "train").with_dtype(torch.float32)
     assert isinstance(data, InMemory)
     assert torch.equal(data.x, X)
     assert torch.equal(data.y.long(), Y)
@@ -92,9 +92,9 @@ class Noisy(Dataset):
     def __len__(self):
         return 10
 
-    def __getitem__(self, at):
+    def __getitem__(self, index):
         noise = torch.rand(1) + random.random() + np.random.rand()  # noqa: NPY002 (what users' datasets draw from)
-        return X[at] + noise.float(), int(Y[at])
+        return X[index] + noise.float(), int(Y[index])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -111,11 +111,11 @@ def test_augmentation_is_a_function_of_seed_and_sample_alone():
 
     def read(order, seed):
         batches = list(data.batches(order, CPU, seed))
-        return {int(at): row for batch in batches for at, row in zip(batch.index, batch.x, strict=True)}
+        return {int(number): row for batch in batches for number, row in zip(batch.index, batch.x, strict=True)}
 
     one = read([torch.tensor([0, 1]), torch.tensor([2, 3])], seed=4)
     other = read([torch.tensor([3, 2, 0])], seed=4)
-    assert all(torch.equal(one[at], other[at]) for at in other)
+    assert all(torch.equal(one[number], other[number]) for number in other)
     assert not torch.equal(read([torch.tensor([0])], seed=5)[0], one[0])
 
 
@@ -137,8 +137,8 @@ class Named(Dataset):
     def __len__(self):
         return 10
 
-    def __getitem__(self, at):
-        return {"x": X[at], "y": Y[at], "weight": float(at)}
+    def __getitem__(self, index):
+        return {"x": X[index], "y": Y[index], "weight": float(index)}
 
 
 class WithTargets(Dataset):
@@ -151,9 +151,9 @@ class WithTargets(Dataset):
     def __len__(self):
         return 100
 
-    def __getitem__(self, at):
-        assert at < 16 or self.transform(0) != 0, "the labels are in targets"
-        return X[at % 10], self.transform(self.targets[at])
+    def __getitem__(self, index):
+        assert index < 16 or self.transform(0) != 0, "the labels are in targets"
+        return X[index % 10], self.transform(self.targets[index])
 
 
 @pytest.mark.parametrize(
@@ -229,25 +229,25 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("given", "error", "message"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_trained_on_is_refused_with_the_reason(given, error, message):
+@pytest.mark.parametrize(("train_data", "error", "message"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_trained_on_is_refused_with_the_reason(train_data, error, message):
     with pytest.raises(error, match=message):
-        as_source(given, "train").target  # noqa: B018 (a property that reads the labels)
+        as_source(train_data, "train").target  # noqa: B018 (a property that reads the labels)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("item", "message"),
     [({"inputs": X, "labels": Y}, "needs 'x' and 'y', got"), (X, r"must be \(x, y\) or \(x, y, weight\), got Tensor")],
 )
-def test_a_batch_of_another_form_is_refused(given, message):
+def test_a_batch_of_another_form_is_refused(item, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        make_batch(given, CPU)
+        make_batch(item, CPU)
 
 
 @pytest.mark.parametrize("kind", ["dataset", "loader"])
 def test_fractions_take_the_models_type(kind):
     dataset = TensorDataset(torch.randn(20, 3, dtype=torch.float64), torch.arange(20) % 2)
-    given = dataset if kind == "dataset" else DataLoader(dataset, batch_size=5)
+    source = dataset if kind == "dataset" else DataLoader(dataset, batch_size=5)
     model = nn.Linear(3, 1)
-    fit(model, given, WeightedBCELoss(), validation=given, epochs=1, progress=False)
-    assert evaluate(model, given, "f1").logits.dtype == torch.float32
+    fit(model, source, WeightedBCELoss(), validation=source, epochs=1, progress=False)
+    assert evaluate(model, source, "f1").logits.dtype == torch.float32

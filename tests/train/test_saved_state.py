@@ -19,11 +19,11 @@ def state(step):
 
 @pytest.fixture
 def folder(tmp_path):
-    with RunFolder(tmp_path / "run") as made:
-        made.begin({"seed": 1}, resume=False)
+    with RunFolder(tmp_path / "run") as run_folder:
+        run_folder.begin({"seed": 1}, resume=False)
         for step in (3, 6):
-            made.save(step, state(step))
-        yield made
+            run_folder.save(step, state(step))
+        yield run_folder
 
 
 def shared(value):
@@ -78,7 +78,7 @@ def test_every_beginning_of_a_packed_state_is_noticed():
 
 @pytest.mark.parametrize("content", [[1, 2], {"dict": 3}, {"dict": [[{"list": []}, 1]]}, {"tensor": "9"}, "text"])
 def test_other_values_than_packed_ones_are_noticed(content, monkeypatch):
-    monkeypatch.setattr("metricfit.train.checkpoint.packing._without_tensors", lambda *given: content)
+    monkeypatch.setattr("metricfit.train.checkpoint.packing._without_tensors", lambda *args: content)
     packed = pack({})
     monkeypatch.undo()
     with pytest.raises(DamagedError):

@@ -23,17 +23,17 @@ class Halved(nn.Module):
 
 @pytest.mark.parametrize("members", [1, 3])
 def test_batch_norms_of_several_members_are_given_the_type_of_their_buffers(members, monkeypatch):
-    given: list[torch.dtype] = []
+    recorded: list[torch.dtype] = []
     real = nn.functional.batch_norm
 
     def seen(x, *args):
-        given.append(x.dtype)
+        recorded.append(x.dtype)
         return real(x, *args)
 
     monkeypatch.setattr(nn.functional, "batch_norm", seen)
     models = [nn.Sequential(Halved(), nn.BatchNorm2d(3)) for _ in range(members)]
     StackedModels(models, CPU, "bf16-mixed")(torch.randn(members, 8, 3, 8, 8))
-    assert given == [torch.bfloat16 if members == 1 else torch.float32]
+    assert recorded == [torch.bfloat16 if members == 1 else torch.float32]
 
 
 def test_mixed_precision_with_batch_norm_is_near_the_whole_one():

@@ -40,7 +40,7 @@ def batches(lengths=LENGTHS, steps=3):
         index, _ = pad_positions([torch.randperm(SAMPLES, generator=generator)[:length] for length in lengths])
         logits = 3 * torch.randn(index.shape, generator=generator, dtype=torch.float64)
         y = (torch.rand(index.shape, generator=generator) < 0.4).long()
-        own = [[each[at, :length] for each in (logits, y, index)] for at, length in enumerate(lengths)]
+        own = [[item[number, :length] for item in (logits, y, index)] for number, length in enumerate(lengths)]
         yield own, logits, StackedBatch(None, y, None, index, lengths=tuple(lengths))
 
 
@@ -59,8 +59,8 @@ class Copies:
 
     def end_epoch(self, values):
         for loss, value in zip(self.losses, values, strict=True):
-            for name, given in (("update", ()), ("observe", (value,))):
-                getattr(loss, name, lambda *_: None)(*given)
+            for name, args in (("update", ()), ("observe", (value,))):
+                getattr(loss, name, lambda *_: None)(*args)
             for module in loss.modules():
                 if isinstance(module, steps.Annealed):
                     module.advance(0.5)
@@ -72,8 +72,8 @@ def end_epoch(objective, values):
     objective.anneal(0.5)
 
 
-def assert_equal(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-10)
+def assert_equal(result, expected):
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-10)
 
 
 @pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
@@ -99,15 +99,15 @@ def test_the_state_stays_where_it_is_as_a_captured_graph_needs_it_to(make):
     objective = StackedObjective(make(), CPU)
     (_, logits, batch), *rest = batches()
     objective(logits, batch)
-    placed, before = dict(objective.state), {name: given.clone() for name, given in objective.state.items()}
+    placed, before = dict(objective.state), {name: tensor.clone() for name, tensor in objective.state.items()}
     for _, logits, batch in rest:
         objective(logits, batch)
     objective.comparable(logits, batch)
     for values in ([0.5, 0.6, 0.7], [0.4, 0.7, 0.6]):
         end_epoch(objective, values)
     assert objective.state.keys() == placed.keys()
-    assert all(given is placed[name] for name, given in objective.state.items())
-    assert any(not torch.equal(given, before[name]) for name, given in placed.items())
+    assert all(tensor is placed[name] for name, tensor in objective.state.items())
+    assert any(not torch.equal(tensor, before[name]) for name, tensor in placed.items())
 
 
 @pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
@@ -118,7 +118,7 @@ def test_a_state_that_was_kept_goes_on(make):
         objective(logits, batch)
     resumed.load(copy.deepcopy(objective.state))
     assert torch.equal(resumed(*third[1:]), objective(*third[1:]))
-    assert all(torch.equal(given, objective.state[name]) for name, given in resumed.state.items())
+    assert all(torch.equal(tensor, objective.state[name]) for name, tensor in resumed.state.items())
 
 
 def test_before_its_first_batch_it_has_learned_nothing():
@@ -140,9 +140,9 @@ def test_the_loss_given_is_left_as_it_was_and_evaluation_teaches_nothing():
     objective.comparable(others, later)
     assert objective.loss.training
     assert not loss.training
-    assert all(torch.equal(given, learned[name]) for name, given in objective.state.items())
+    assert all(torch.equal(tensor, learned[name]) for name, tensor in objective.state.items())
     assert loss.state_dict().keys() == before.keys()
-    assert all(torch.equal(given, before[name]) for name, given in loss.state_dict().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in loss.state_dict().items())
 
 
 @pytest.mark.parametrize("name", LOSSES)

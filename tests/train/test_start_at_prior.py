@@ -23,8 +23,8 @@ def test_the_last_bias_is_the_log_odds_of_the_prior_and_nothing_else_moves(prior
     assert model[-1].bias.item() == pytest.approx(math.log(prior / (1 - prior)), rel=1e-6, abs=1e-7)
     assert model[-1].bias.requires_grad
     assert model[-1].bias.grad_fn is None
-    for name, given in model.state_dict().items():
-        assert name == "2.bias" or torch.equal(given, before[name])
+    for name, tensor in model.state_dict().items():
+        assert name == "2.bias" or torch.equal(tensor, before[name])
 
 
 def test_a_model_that_says_the_same_of_everything_says_the_prior():

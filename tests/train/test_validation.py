@@ -73,7 +73,7 @@ def test_constrained_meets_its_requirement_or_says_that_it_does_not():
     assert outcome.value == rates(result.model, train)["recall"]
     assert outcome.met is (outcome.value >= 0.9)
     assert outcome.met, "training for it meets it on its own training rows"
-    assert not [each for each in caught if issubclass(each.category, UserWarning)]
+    assert not [warning for warning in caught if issubclass(warning.category, UserWarning)]
 
 
 def test_without_validation_requirements_are_measured_on_the_training_rows():
@@ -126,7 +126,7 @@ def test_members_of_a_population_are_what_they_are_alone():
         alone = fit(network(seed), data(), objective(), seed=3 + seed, **settings)
         assert member.history["violation"] == pytest.approx(alone.history["violation"], abs=1e-6)
         assert member.history["validation_loss"] == pytest.approx(alone.history["validation_loss"], abs=1e-4)
-        assert [each.met for each in member.requirements] == [each.met for each in alone.requirements]
+        assert [item.met for item in member.requirements] == [item.met for item in alone.requirements]
         assert member.requirements[0].value == pytest.approx(alone.requirements[0].value, abs=1e-6)
 
 
