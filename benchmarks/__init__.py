@@ -1,8 +1,8 @@
-"""The speed table: what DESIGN promises, measured where this is run. See ``python -m benchmarks --help``.
+"""The speed table: the speeds that DESIGN promises, measured on this machine. See ``python -m benchmarks --help``.
 
 A row is a declaration, ``Row(name, work, device, bar, measure)``, in the ``ROWS`` of its module; a table of peers, for
 information, is a ``PeerGroup`` in its ``PEERS``. A new module joins by being named in ``benchmarks.__main__.MODULES``,
-or is run by ``--module`` where it needs an environment of its own, as ``segmentation_peers`` and ``pair_peers`` do.
+or is run with ``--module`` if it needs a separate environment, as ``segmentation_peers`` and ``pair_peers`` do.
 """
 
 import os

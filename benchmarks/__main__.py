@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure, print the table, keep the results."""
+"""``python -m benchmarks``: measure, print the table and store the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK_REPEATS = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 with ``--strict`` where a bar fails."""
+    """Measure, and return the exit status: 1 with ``--strict`` if a bar fails."""
     options = _parser().parse_args(arguments)
     if options.markdown:
         options.markdown.write_text(as_markdown(load_results()))
@@ -43,35 +43,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(
     setting: Setting, only: str | None = None, device: str | None = None, modules: Sequence[str] = MODULES
 ) -> dict[str, Any]:
-    """Every row, then every group of peers, whose name contains ``only`` and whose device is ``device``."""
+    """Run all rows, then all groups of peers, whose name contains ``only`` and whose device is ``device``."""
     rows, groups = registered(modules)
 
-    def wanted(one: Row | PeerGroup) -> bool:
-        return (only is None or only in one.name) and (device is None or one.device == device)
+    def is_chosen(item: Row | PeerGroup) -> bool:
+        return (only is None or only in item.name) and (device is None or item.device == device)
 
-    chosen_rows, chosen_groups = [row for row in rows if wanted(row)], [one for one in groups if wanted(one)]
+    chosen_rows, chosen_groups = (
+        [row for row in rows if is_chosen(row)],
+        [group for group in groups if is_chosen(group)],
+    )
     if not chosen_rows and not chosen_groups:
-        names = ", ".join([row.name for row in rows] + [one.name for one in groups])
+        names = ", ".join([row.name for row in rows] + [group.name for group in groups])
         raise SystemExit(f"nothing is named {only!r} on {device or 'any device'}; names: {names}")
     return {
-        "rows": [_told(row, setting) for row in chosen_rows],
-        "peers": [_told(one, setting) for one in chosen_groups],
+        "rows": [_run(row, setting) for row in chosen_rows],
+        "peers": [_run(group, setting) for group in chosen_groups],
     }
 
 
 def registered(names: Sequence[str] = MODULES) -> tuple[list[Row], list[PeerGroup]]:
-    """All rows and groups of peers, in the order of their modules."""
+    """Return all rows and groups of peers, in the order of their modules."""
     modules = [importlib.import_module(f"benchmarks.{name}") for name in names]
-    return [row for module in modules for row in module.ROWS], [one for module in modules for one in module.PEERS]
+    return [row for module in modules for row in module.ROWS], [group for module in modules for group in module.PEERS]
 
 
-def _told(one: Row | PeerGroup, setting: Setting) -> dict[str, Any]:
-    print(f"measuring {one.name} ...", file=sys.stderr, flush=True)
-    return one.run(setting)
+def _run(item: Row | PeerGroup, setting: Setting) -> dict[str, Any]:
+    print(f"measuring {item.name} ...", file=sys.stderr, flush=True)
+    return item.run(setting)
 
 
 def _command(options: argparse.Namespace) -> str:
-    """The command as a reader would repeat it: what chooses the work, not where its output went."""
+    """Return the command that repeats the measurement, without the options that say where the output goes."""
     values = {name: getattr(options, name) for name in ("only", "device", "repeats", "threads")}
     chosen = [f"--module {name}" for name in options.module or ()]
     chosen += [f"--{name} {value}" for name, value in values.items() if value]

@@ -1,6 +1,6 @@
 """AdversarialLoss beside the package ap-perf, F1, forward and backward.
 
-ap-perf needs numba, so it has an environment of its own: ``pip install ap-perf==0.1.1 torch`` there, then
+ap-perf needs numba, so it needs a separate environment: ``pip install ap-perf==0.1.1 torch`` there, then
 ``PYTHONPATH=src python -m benchmarks --module adversarial_peers --threads 1 --repeats 20``.
 """
 
@@ -23,14 +23,14 @@ SPREADS = (0.1, 1.0)
 
 
 def data(n: int, spread: float) -> tuple[Tensor, Tensor]:
-    """Logits that know a little of the labels, of which three in ten are positive."""
+    """Make logits that are slightly correlated with the labels, of which three in ten are positive."""
     generator = torch.Generator().manual_seed(0)
     target = (torch.rand(n, generator=generator) < 0.3).float()
     return spread * (torch.randn(n, generator=generator) + target - 0.5), target
 
 
 def compared(n: int, spread: float) -> Callable[[Setting], list[Peer]]:
-    """Both losses on one batch."""
+    """Time both losses on the same batch."""
 
     def measure(setting: Setting) -> list[Peer]:
         logits, target = data(setting.size(n, 5), spread)
@@ -46,8 +46,8 @@ def compared(n: int, spread: float) -> Callable[[Setting], list[Peer]]:
 
 def _pass(loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, target: Tensor) -> Work:
     def work() -> None:
-        given = logits.clone().requires_grad_()
-        loss(given, target).sum().backward()
+        inputs = logits.clone().requires_grad_()
+        loss(inputs, target).sum().backward()
 
     return work
 

@@ -17,7 +17,7 @@ from metricfit.curves import best_threshold
 
 
 def data(n: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
-    """Scores, and a target that they tell something about."""
+    """Make scores and a target that is correlated with them."""
     generator = torch.Generator().manual_seed(0)
     target = (torch.rand(n, generator=generator) < 0.1).long()
     scores = torch.randn(n, generator=generator) + target
@@ -25,14 +25,14 @@ def data(n: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
 
 
 def against_sort(setting: Setting) -> Measurement:
-    """Seconds of best_threshold and of torch.sort on the CPU."""
+    """Measure the seconds of best_threshold and of torch.sort on the CPU."""
     search, sort = _search_and_sort("cpu", setting)
     best, repeats = interleaved_minima({"ours": search, "sort": sort}, "cpu", setting)
     return Measurement(best["ours"], best["sort"], repeats=repeats)
 
 
 def search_beside_sort(device: str) -> Callable[[Setting], list[Peer]]:
-    """The same as peers, for devices that no bar is set for."""
+    """Time the same as peers, for devices without a bar."""
 
     def measure(setting: Setting) -> list[Peer]:
         search, sort = _search_and_sort(device, setting)
@@ -49,7 +49,7 @@ def _search_and_sort(device: str, setting: Setting) -> tuple[Work, Work]:
 
 
 def beside_scikit_learn(setting: Setting) -> list[Peer]:
-    """The same search by TunedThresholdClassifierCV(cv="prefit"), which evaluates the metric anew a threshold.
+    """Time the search of TunedThresholdClassifierCV(cv="prefit"), which evaluates the metric for every threshold.
 
     The two take turns, with no warm-up: theirs takes so long that the budget allows a few turns only.
     """
@@ -61,18 +61,18 @@ def beside_scikit_learn(setting: Setting) -> list[Peer]:
     thresholds = setting.size(1000, quick=10)
     probabilities = torch.sigmoid(scores)
 
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
 
     def ours() -> None:
-        found[our_name] = best_threshold(probabilities, target, "f1").value
+        values[our_name] = best_threshold(probabilities, target, "f1").value
 
     def theirs() -> None:
-        found[their_name] = tuned_threshold(probabilities.numpy(), target.numpy(), thresholds)
+        values[their_name] = tuned_threshold(probabilities.numpy(), target.numpy(), thresholds)
 
     our_name, their_name = "best_threshold, all thresholds", f"scikit-learn, {thresholds} thresholds"
     best, repeats = interleaved_minima({their_name: theirs, our_name: ours}, "cpu", setting, warmup=0)
     return [
-        Peer(name, seconds, note=f"finds F1 = {found[name]:.6f}", repeats=repeats) for name, seconds in best.items()
+        Peer(name, seconds, note=f"finds F1 = {values[name]:.6f}", repeats=repeats) for name, seconds in best.items()
     ]
 
 

@@ -23,7 +23,7 @@ TABLE_SIZE = 1001
 
 
 def data(n: int, device: str) -> tuple[Tensor, Tensor]:
-    """Normal logits, and a target with a tenth of positives."""
+    """Make normal logits, and a target with a tenth of positives."""
     generator = torch.Generator(device).manual_seed(0)
     logits = torch.randn(n, generator=generator, device=device)
     target = (torch.rand(n, generator=generator, device=device) < 0.1).float()
@@ -31,12 +31,12 @@ def data(n: int, device: str) -> tuple[Tensor, Tensor]:
 
 
 def size(device: str, setting: Setting) -> int:
-    """How many logits a pass has on this device."""
+    """Return the number of logits per pass on this device."""
     return setting.size(2**28 if device == "cuda" else 2**20, quick=2**12)
 
 
 def against_bce(device: str, setting: Setting, ours: Loss, bce: Loss) -> Measurement:
-    """Seconds of a pass of ours and of cross-entropy."""
+    """Measure the seconds per pass of our loss and of cross-entropy."""
     logits, target = data(size(device, setting), device)
     passes = {"ours": one_pass(ours, logits, target), "bce": one_pass(bce, logits, target)}
     best, repeats = interleaved_minima(passes, device, setting)
@@ -44,22 +44,22 @@ def against_bce(device: str, setting: Setting, ours: Loss, bce: Loss) -> Measure
 
 
 def eager(device: str) -> Callable[[Setting], Measurement]:
-    """Both eager."""
+    """Measure both in eager mode."""
     return lambda setting: against_bce(device, setting, MetricLoss("f1"), nn.BCEWithLogitsLoss())
 
 
 def both_compiled(setting: Setting) -> Measurement:
-    """Both compiled, on the CPU."""
+    """Measure both compiled, on the CPU."""
     ours, bce = (compiled(loss, "cpu", setting) for loss in (MetricLoss("f1"), nn.BCEWithLogitsLoss()))
     return against_bce("cpu", setting, ours, bce)
 
 
 def compiled_against_eager(setting: Setting) -> Measurement:
-    """Ours compiled, cross-entropy eager, on a GPU."""
+    """Measure our loss compiled and cross-entropy in eager mode, on a GPU."""
     return against_bce("cuda", setting, compiled(MetricLoss("f1"), "cuda", setting), nn.BCEWithLogitsLoss())
 
 
-# Peers, each written from its formula in ordinary torch operations.
+# Peers, written from their formulas in ordinary torch operations.
 
 
 def btg_f1(logits: Tensor, target: Tensor, delta: float = 0.1) -> Tensor:
@@ -85,7 +85,7 @@ def soft_dice(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def peer_losses() -> dict[str, Loss]:
-    """What is timed beside each other, cross-entropy first."""
+    """Return the losses that are timed together, cross-entropy first."""
     return {
         "BCEWithLogitsLoss": nn.BCEWithLogitsLoss(),
         'MetricLoss("f1"), Linear': MetricLoss("f1"),
@@ -100,7 +100,7 @@ def peer_losses() -> dict[str, Loss]:
 
 
 def passes_of_losses(device: str) -> Callable[[Setting], list[Peer]]:
-    """Eager passes of all peers, and the memory each needs beyond logits and target."""
+    """Time eager passes of all peers, and measure their memory beyond logits and target."""
 
     def measure(setting: Setting) -> list[Peer]:
         logits, target = data(size(device, setting), device)
@@ -111,7 +111,7 @@ def passes_of_losses(device: str) -> Callable[[Setting], list[Peer]]:
 
 
 def small_batches(n: int) -> Callable[[Setting], list[Peer]]:
-    """Eager passes of a batch so small that calls cost more than arithmetic."""
+    """Time eager passes of a batch so small that calls cost more than arithmetic."""
 
     def measure(setting: Setting) -> list[Peer]:
         logits, target = data(n, "cpu")
@@ -129,7 +129,7 @@ def small_batches(n: int) -> Callable[[Setting], list[Peer]]:
 
 
 def step_or_table(setting: Setting) -> list[Peer]:
-    """The Linear step by its formula and by the lookup table that its authors suggest, forward only."""
+    """Time the Linear step by its formula and by the lookup table that its authors suggest, forward only."""
     p = torch.rand(size("cpu", setting), generator=torch.Generator().manual_seed(0))
     step = steps.Linear()
     table = step(torch.linspace(0, 1, TABLE_SIZE))

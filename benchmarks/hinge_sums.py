@@ -1,7 +1,7 @@
 """Row 4: a loss over all pairs by sorting against all pairs, forward and backward; its memory on a GPU.
 
 The loss is the mean over pairs of max(0, 1 - (x+ - x-))^2. Scores are normal, float32, those of the positives, half of
-the samples, one higher: 40,000 samples are 4 * 10^8 pairs. All pairs take seconds and gigabytes a pass, so that the
+the samples, one higher: 40,000 samples are 4 * 10^8 pairs. All pairs take seconds and gigabytes per pass, so that the
 budget of seconds ends that row after fewer repeats than others; the table says how many there were. Memory once used
 is kept for the next pass: getting gigabytes anew from the system takes longer than the arithmetic, and the fastest pass
 of all pairs is one that need not.
@@ -25,20 +25,20 @@ GPU_SIZES = (10**4, 10**5, 10**6, 10**7)
 
 
 def data(n: int, device: str) -> tuple[Tensor, Tensor]:
-    """Scores, and a target of which half is positive."""
+    """Make scores, and a target of which half is positive."""
     generator = torch.Generator(device).manual_seed(0)
     target = (torch.rand(n, generator=generator, device=device) < 0.5).float()
     return torch.randn(n, generator=generator, device=device) + target, target
 
 
 def all_pairs(logits: Tensor, target: Tensor) -> Tensor:
-    """The loss as usually written: every positive less every negative."""
+    """Compute the loss as it is usually written, over all pairs of a positive and a negative."""
     gaps = logits[target == 1].unsqueeze(1) - logits[target == 0].unsqueeze(0)
     return torch.relu(1 - gaps).square().mean()
 
 
 def keep_freed_memory() -> None:
-    """Where the C library is glibc, have it keep from now on what is freed."""
+    """Make the C library keep freed memory from now on, if it is glibc."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         trim_threshold, mmap_max = -1, -4  # their numbers in malloc.h
         mallopt(mmap_max, 0)
@@ -46,7 +46,7 @@ def keep_freed_memory() -> None:
 
 
 def against_all_pairs(setting: Setting) -> Measurement:
-    """Seconds of a pass by sorting and of one over all pairs."""
+    """Measure the seconds of a pass by sorting and of a pass over all pairs."""
     keep_freed_memory()
     logits, target = data(setting.size(SAMPLES, QUICK_SAMPLES), "cpu")
     passes = {"ours": one_pass(PairHingeLoss(), logits, target), "pairs": one_pass(all_pairs, logits, target)}
@@ -55,19 +55,19 @@ def against_all_pairs(setting: Setting) -> Measurement:
 
 
 def memory_a_sample(setting: Setting) -> Measurement:
-    """Bytes a sample that a pass of the most samples needs at its peak, and one of the fewest."""
+    """Measure the peak memory in bytes per sample, for the largest and for the smallest number of samples."""
     sizes = _sizes(setting)
     few, many = (peak_bytes(_pass(n), "cuda") / n for n in (sizes[0], sizes[-1]))
     return Measurement(many, few, unit="bytes", repeats=1)
 
 
 def passes_of_sizes(setting: Setting) -> list[Peer]:
-    """One pass at each size on a GPU, with its memory."""
+    """Time one pass of each size on a GPU, with its memory."""
     return timed_peers({f"{n:,} samples": _pass(n) for n in _sizes(setting)}, "cuda", setting)
 
 
 def beside_all_pairs(losses: Callable[[], dict[str, Loss]], device: str) -> Callable[[Setting], list[Peer]]:
-    """Passes of losses over the same pairs, with the value each gives."""
+    """Time losses over the same pairs, with their values."""
 
     def measure(setting: Setting) -> list[Peer]:
         keep_freed_memory()
@@ -83,7 +83,7 @@ def beside_all_pairs(losses: Callable[[], dict[str, Loss]], device: str) -> Call
 
 
 def ours_and_all_pairs() -> dict[str, Loss]:
-    """The usual way first."""
+    """Return the losses; the usual way is first."""
     return {"all pairs, plain torch": all_pairs, "PairHingeLoss": PairHingeLoss()}
 
 

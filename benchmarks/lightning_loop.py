@@ -1,4 +1,4 @@
-"""The work of ``benchmarks.training`` by Lightning's Trainer; a module of its own, since it imports Lightning."""
+"""The work of ``benchmarks.training`` with Lightning's Trainer, in a separate module because it imports Lightning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ for name in ("lightning.pytorch", "lightning.fabric"):
 
 
 class Classifier(lightning.LightningModule):
-    """Cross-entropy, and the F1 of the validation set."""
+    """A module with cross-entropy, and the F1 of the validation set."""
 
     def __init__(self, model: nn.Module, lr: float) -> None:
         super().__init__()
@@ -25,13 +25,13 @@ class Classifier(lightning.LightningModule):
         self.counts = torch.zeros(3)
 
     def training_step(self, batch: Data, index: int) -> Tensor:
-        """The loss."""
+        """Return the loss."""
         x, y = batch
         loss: Tensor = self.loss(self.model(x).squeeze(1), y)
         return loss
 
     def validation_step(self, batch: Data, index: int) -> None:
-        """The loss and the counts."""
+        """Compute the loss and the counts."""
         x, y = batch
         logits = self.model(x).squeeze(1)
         positive = (logits >= 0).float()
@@ -39,13 +39,13 @@ class Classifier(lightning.LightningModule):
         self.counts += torch.stack([(positive * y).sum(), positive.sum(), y.sum()])
 
     def on_validation_epoch_end(self) -> None:
-        """The F1."""
+        """Compute the F1."""
         hits, predicted, positives = self.counts.tolist()
         self.log("f1", 2 * hits / max(1.0, predicted + positives))
         self.counts.zero_()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The one that fit takes by default."""
+        """Return the default optimiser of fit."""
         return torch.optim.AdamW(self.model.parameters(), lr=self.lr)
 
 

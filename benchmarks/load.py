@@ -1,4 +1,4 @@
-"""How busy the machine was with other work while something was measured.
+"""The load of the machine by other processes during a measurement.
 
 The load average counts the measured work too, which alone keeps every core busy. So beside the averages before and
 after, what other processes used of our cores in between is worked out where the kernel tells: the cores' busy time
@@ -17,36 +17,36 @@ CALM_OTHERS = 0.25  # a core: half a core of two taken by others
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def load() -> float | None:
-    """How many processes wanted a core during the last minute; beyond the cores, no pass runs undisturbed."""
+    """Return the load average of the last minute; above the number of cores, measurements are disturbed."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def is_high(average: float | None) -> bool:
-    """Whether a load average, of a time when nothing of ours ran, says that the machine is not free."""
+    """Check whether a load average from before our measurements shows that the machine is busy."""
     return average is not None and average > CALM_LOAD * cores()
 
 
 class Watch:
-    """Looks at the load from its making to its ``result()``."""
+    """Measures the load from its construction to the call of ``result``."""
 
     def __init__(self) -> None:
         self._before = load()
         self._start = _moment()
 
     def result(self) -> dict[str, Any]:
-        """The loads before and after, the cores that others kept busy, and whether that is much."""
+        """Return the loads before and after, the number of cores that other processes used, and whether it is high."""
         others = _others(self._start, _moment())
         under_load = is_high(self._before) if others is None else others > CALM_OTHERS * cores()
         return {"loads": [self._before, load()], "others": others, "under_load": under_load}
 
 
 def _moment() -> tuple[float, float, float] | None:
-    """Now; the busy seconds of our cores until now; those of them that were ours."""
+    """Return the time, the busy seconds of our cores, and the seconds that this process used."""
     try:
         lines = Path("/proc/stat").read_text().splitlines()
         ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
@@ -59,12 +59,12 @@ def _moment() -> tuple[float, float, float] | None:
         if name in ours:
             user, nice, system, _idle, _waiting, *rest = map(int, counts)
             busy += user + nice + system + sum(rest[:3])  # interrupts, and what the host took for other guests
-    own = os.times()
-    return time.monotonic(), busy / ticks, own.user + own.system + own.children_user + own.children_system
+    used = os.times()
+    return time.monotonic(), busy / ticks, used.user + used.system + used.children_user + used.children_system
 
 
 def _others(start: tuple[float, float, float] | None, end: tuple[float, float, float] | None) -> float | None:
     if start is None or end is None or end[0] == start[0] or end[1] == start[1]:
         return None
-    seconds, busy, own = (b - a for a, b in zip(start, end, strict=True))
-    return round(max(0.0, busy - own) / seconds, 2)
+    seconds, busy, used = (b - a for a, b in zip(start, end, strict=True))
+    return round(max(0.0, busy - used) / seconds, 2)

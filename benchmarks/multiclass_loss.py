@@ -1,7 +1,7 @@
 """Row 3: a multiclass metric as a loss against cross_entropy, forward and backward, in time and in memory.
 
 Logits are normal, float32, 65,536 samples of 1,000 classes; targets are uniform. The memory of a pass on the CPU is
-the resident memory beyond the inputs, each pass in a process of its own; on a GPU it is what torch's allocator counts.
+the resident memory beyond the inputs, each pass in a separate process; on a GPU it is what torch's allocator counts.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ QUICK_SAMPLES, QUICK_CLASSES = 512, 600  # just beyond one of the CPU's blocks
 
 
 def data(samples: int, classes: int, device: str) -> tuple[Tensor, Tensor]:
-    """Normal logits and uniform targets."""
+    """Make normal logits and uniform targets."""
     generator = torch.Generator(device).manual_seed(0)
     logits = torch.randn(samples, classes, generator=generator, device=device)
     return logits, torch.randint(classes, (samples,), generator=generator, device=device)
 
 
 def size(setting: Setting) -> tuple[int, int]:
-    """Samples and classes of a pass."""
+    """Return the numbers of samples and classes per pass."""
     return setting.size(SAMPLES, QUICK_SAMPLES), setting.size(CLASSES, QUICK_CLASSES)
 
 
 def loss_named(name: str) -> Loss:
-    """Ours, or cross-entropy."""
+    """Return our loss, or cross-entropy."""
     return MetricLoss("f1") if name == "ours" else cross_entropy
 
 
 def time_against_cross_entropy(setting: Setting) -> Measurement:
-    """Seconds of a pass of ours and of cross-entropy, both eager on the CPU."""
+    """Measure the seconds per pass of our loss and of cross-entropy, both eager on the CPU."""
     logits, target = data(*size(setting), "cpu")
     passes = {name: one_pass(loss_named(name), logits, target) for name in ("ours", "cross_entropy")}
     best, repeats = interleaved_minima(passes, "cpu", setting)
@@ -49,7 +49,7 @@ def time_against_cross_entropy(setting: Setting) -> Measurement:
 
 
 def memory_against_cross_entropy(setting: Setting) -> Measurement:
-    """Bytes that a pass of ours and of cross-entropy make resident beyond the inputs, both eager on the CPU."""
+    """Measure the resident memory beyond the inputs of our loss and of cross-entropy, both eager on the CPU."""
     if not resident.STATUS.exists():
         raise NotMeasuredHere(f"no {resident.STATUS}")
     needed = partial(_profiled if setting.quick else _resident, size(setting))
@@ -61,18 +61,18 @@ def _resident(shape: tuple[int, int], name: str) -> int:
 
 
 def _profiled(shape: tuple[int, int], name: str) -> int:
-    """In this process, as the profiler counts it: a quick run has no time to start others."""
+    """Measure the memory in this process with the profiler; a quick run has no time to start processes."""
     return peak_bytes(two_sizes(name, *shape)[1], "cpu")
 
 
 def two_sizes(name: str, samples: int, classes: int) -> tuple[Work, Work]:
-    """A small pass and the one asked for, for the process whose memory is measured."""
+    """Return a small pass and the measured pass, for the process whose memory is measured."""
     small, whole = data(2, classes, "cpu"), data(samples, classes, "cpu")
     return one_pass(loss_named(name), *small), one_pass(loss_named(name), *whole)
 
 
 def eager_and_compiled(device: str) -> Callable[[Setting], list[Peer]]:
-    """Both losses, both ways, for information."""
+    """Time both losses, eager and compiled, for information."""
 
     def measure(setting: Setting) -> list[Peer]:
         logits, target = data(*size(setting), device)
@@ -82,7 +82,7 @@ def eager_and_compiled(device: str) -> Callable[[Setting], list[Peer]]:
             "cross_entropy, compiled": compiled(cross_entropy, device, setting),
             'MetricLoss("f1"), compiled': compiled(MetricLoss("f1"), device, setting),
         }
-        return timed_peers({name: one_pass(one, logits, target) for name, one in losses.items()}, device, setting)
+        return timed_peers({name: one_pass(loss, logits, target) for name, loss in losses.items()}, device, setting)
 
     return measure
 

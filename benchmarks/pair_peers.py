@@ -16,7 +16,7 @@ from metricfit.losses import PairHingeLoss, PairSquareLoss
 
 
 def losses() -> dict[str, Loss]:
-    """What is timed: the squared hinge, then the square loss."""
+    """Return the losses that are timed: the squared hinge, then the square loss."""
     theirs = _libauc()
     return {
         "LibAUC PairwiseAUCLoss, squared hinge": theirs.PairwiseAUCLoss(surr_loss="squared_hinge"),

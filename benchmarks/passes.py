@@ -1,4 +1,4 @@
-"""What the rows about losses share: a pass, a compiled loss, and passes timed beside each other."""
+"""Parts that the rows about losses have in common: a pass, a compiled loss, and passes timed together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def one_pass(loss: Loss, logits: Tensor, target: Tensor) -> Work:
-    """Forward and backward, to the gradient of the logits.
+    """Return a function that runs forward and backward, to the gradient of the logits.
 
     They are new to autograd in each pass, as a model's output is: hooks that a loss leaves on them must not be
     charged to the next candidate.
@@ -30,7 +30,7 @@ def one_pass(loss: Loss, logits: Tensor, target: Tensor) -> Work:
 
 
 def compiled(loss: Any, device: str, setting: Setting) -> Any:
-    """The loss under torch.compile; a quick run, which measures nothing, leaves the slow compiler out."""
+    """Return the loss under torch.compile; a quick run, which measures nothing, does not compile."""
     if setting.quick:
         return loss
     if device == "cpu" and not any(map(shutil.which, ("g++", "clang++", "c++"))):
@@ -39,7 +39,7 @@ def compiled(loss: Any, device: str, setting: Setting) -> Any:
 
 
 def timed_peers(works: Mapping[str, Work], device: str, setting: Setting, *, times: int = 1) -> list[Peer]:
-    """Each work's seconds, over ``times`` the setting's repeats, and the memory it needs beyond its inputs."""
+    """Measure the seconds of each work, over ``times`` the setting's repeats, and its memory beyond its inputs."""
     memory = {name: peak_bytes(work, device) for name, work in works.items()}
     best, repeats = interleaved_minima(works, device, setting, times=times)
     return [Peer(name, best[name], memory[name], repeats=repeats) for name in works]

@@ -1,4 +1,4 @@
-"""Results as tables for the terminal, as JSON, and as the page of both machines' results."""
+"""Results as tables for the terminal, as JSON, and as the page with the results of all machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNDER_LOAD = "measured under load"
 
 
 def describe(command: str, repeats: int, quick: bool, loads: Sequence[float | None]) -> Results:
-    """What a reader needs to judge the figures: the command, the machine, its load before and after, the versions."""
+    """Describe the measurement: the command, the machine, its load before and after, and the versions."""
     from metricfit import __version__
 
     return {
@@ -43,17 +43,17 @@ def _machine() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found | {"torch": str(torch.__version__)}
+    return versions | {"torch": str(torch.__version__)}
 
 
 def as_text(results: Results, load_before: float | None) -> str:
-    """The table of rows, then the peers', then a warning if the machine was busy before anything was measured."""
+    """Format the table of rows, the tables of peers, and a warning if the machine was busy before."""
     parts = [_aligned(HEADER, [_cells(row) for row in results["rows"]])] if results["rows"] else []
     for group in results["peers"]:
         lines = [_peer_cells(peer) for peer in group["peers"]]
@@ -64,7 +64,7 @@ def as_text(results: Results, load_before: float | None) -> str:
 
 
 def as_markdown(machines: Sequence[Results]) -> str:
-    """One page from the results of several machines; what a machine did not measure is left to the others."""
+    """Write one page from the results of several machines, which may have measured different rows."""
     lines = [
         "# Measured speed",
         "",
@@ -96,7 +96,7 @@ def as_markdown(machines: Sequence[Results]) -> str:
 
 
 def load_results(folder: Path = RESULTS) -> list[Results]:
-    """The stored results, one file a machine."""
+    """Read the stored results, one file per machine."""
     return [json.loads(path.read_text()) | {"file": path.name} for path in sorted(folder.glob("*.json"))]
 
 

@@ -1,4 +1,4 @@
-"""The resident memory of a piece of work, in a process of its own.
+"""The resident memory of a piece of work, in a separate process.
 
 The kernel keeps a process's peak, and the allocator what a work gave back, so two works in one process would share
 theirs. The peak is read from ``/proc/self/status``, where it starts anew with the program: ``ru_maxrss`` of a child
@@ -19,10 +19,10 @@ STATUS = Path("/proc/self/status")
 
 
 def extra_resident_bytes(module: str, function: str, *arguments: str | int, threads: int = 1) -> int:
-    """By how much a work raises its process's resident memory at its peak.
+    """Measure by how much a piece of work raises the peak resident memory of its process.
 
-    ``function`` of ``module`` makes the inputs and gives a small work and the measured one; the small one runs first,
-    so that libraries, threads and code are not charged to the measured one.
+    ``function`` of ``module`` makes the inputs and returns a small work and the measured work. The small one runs
+    first, so that the memory of libraries, threads and code is not counted.
     """
     environment = os.environ | {
         "OMP_NUM_THREADS": str(threads),

@@ -1,4 +1,4 @@
-"""What a row of the table and a table of peers are, and how they are run."""
+"""The classes of rows and of groups of peers, and how they are measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ YES, NO, UNJUDGED = "yes", "no", "unjudged: quick"
 
 @dataclass(frozen=True)
 class Setting:
-    """How much work to do: the full sizes, or with ``quick`` sizes that only show that everything runs."""
+    """The amount of work: full sizes, or with ``quick`` small sizes that only show that everything runs."""
 
     repeats: int = 100
     quick: bool = False
@@ -24,16 +24,16 @@ class Setting:
 
     @property
     def warmup(self) -> int:
-        """How often each work is done before it is timed."""
+        """The number of runs of each work before it is timed."""
         return 1 if self.quick else 3
 
     def size(self, full: int, quick: int) -> int:
-        """The size for this setting."""
+        """Return the size for this setting."""
         return quick if self.quick else full
 
 
 class NotMeasuredHere(Exception):
-    """What the work needs is missing on this machine; the message says what."""
+    """This machine lacks something that the work needs; the message says what."""
 
 
 @dataclass(frozen=True)
@@ -47,27 +47,27 @@ class Bar:
         return f"{self.sense} {self.limit:g}x"
 
     def ratio(self, ours: float, baseline: float) -> float:
-        """The ratio the bound is on."""
+        """Return the ratio that the bound is on."""
         return ours / baseline if self.sense == "at most" else baseline / ours
 
     def holds(self, ratio: float) -> bool:
-        """Whether the ratio is within the bound."""
+        """Check whether the ratio is within the bound."""
         return ratio <= self.limit if self.sense == "at most" else ratio >= self.limit
 
 
 def at_most(limit: float) -> Bar:
-    """Ours may cost this many times the baseline."""
+    """Return a bar: our cost may be at most this many times that of the baseline."""
     return Bar("at most", limit)
 
 
 def at_least(limit: float) -> Bar:
-    """Ours must be this many times cheaper than the baseline."""
+    """Return a bar: ours must be at least this many times cheaper than the baseline."""
     return Bar("at least", limit)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Our cost and the baseline's, in one unit, and how often each was measured."""
+    """Our cost and that of the baseline, in the same unit, and the number of repeats."""
 
     ours: float
     baseline: float
@@ -86,7 +86,7 @@ class Row:
     measure: Callable[[Setting], Measurement]
 
     def run(self, setting: Setting) -> dict[str, Any]:
-        """The row's result as plain data."""
+        """Measure the row, and return the result as plain data."""
         result: dict[str, Any] = {"name": self.name, "work": self.work, "device": self.device, "bar": str(self.bar)}
         watch = Watch()
         measured, reason = _attempt(self.measure, self.device, setting)
@@ -99,7 +99,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Peer:
-    """One line of a table of peers: seconds a pass, and where it was looked at the memory beyond the inputs."""
+    """One line of a table of peers: seconds per pass, and the memory beyond the inputs if it was measured."""
 
     name: str
     seconds: float
@@ -110,7 +110,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class PeerGroup:
-    """Ways of doing one work, timed together for information; the first is what the others are a ratio of."""
+    """Several ways to do the same work, timed together for information; ratios are relative to the first."""
 
     name: str
     title: str
@@ -118,7 +118,7 @@ class PeerGroup:
     measure: Callable[[Setting], list[Peer]]
 
     def run(self, setting: Setting) -> dict[str, Any]:
-        """The group's result as plain data."""
+        """Measure the group, and return the result as plain data."""
         result: dict[str, Any] = {"name": self.name, "title": self.title, "device": self.device}
         watch = Watch()
         peers, reason = _attempt(self.measure, self.device, setting)
@@ -129,7 +129,7 @@ class PeerGroup:
 
 
 def _attempt(measure: Callable[[Setting], Any], device: str, setting: Setting) -> tuple[Any, str]:
-    """The measurement, or None and why there is none: one that fails must not lose the others."""
+    """Return the measurement, or None and the reason; a failure must not lose the other measurements."""
     if device == "cuda" and not torch.cuda.is_available():
         return None, "not measured here: no GPU"
     try:

@@ -1,4 +1,4 @@
-"""scikit-learn's threshold search on given scores; imported only where scikit-learn is."""
+"""scikit-learn's threshold search on fixed scores; imported only if scikit-learn is installed."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class GivenScores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A fitted classifier whose only feature is the probability it predicts, so that the search alone is timed."""
 
     def fit(self, X: Any, y: Any) -> GivenScores:
-        """Note the classes."""
+        """Set the classes."""
         self.classes_ = np.unique(y)
         return self
 
     def predict_proba(self, X: Any) -> Any:
-        """The feature, as probabilities of the two classes."""
+        """Return the feature as probabilities of the two classes."""
         return np.concatenate([1 - X, X], axis=1)
 
     def predict(self, X: Any) -> Any:
-        """Decisions at one half."""
+        """Return decisions at the threshold 0.5."""
         return self.classes_[(X[:, 0] >= 0.5).astype(int)]
 
 
 def tuned_threshold(probabilities: Any, target: Any, thresholds: int) -> float:
-    """The best F1 that TunedThresholdClassifierCV finds among this many thresholds."""
+    """Return the best F1 that TunedThresholdClassifierCV finds among this many thresholds."""
     features = probabilities.reshape(-1, 1)
     model = GivenScores().fit(features, target)
     search = TunedThresholdClassifierCV(model, scoring="f1", thresholds=thresholds, cv="prefit", refit=False)

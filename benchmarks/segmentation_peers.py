@@ -3,7 +3,7 @@
 Counts, or Dice's sums, are over the whole batch in all of them, and macro-averaged over the classes. With the Identity
 step MetricLoss("f1") is their soft Dice, up to their smoothing terms; the notes give the values.
 
-``make bench-peers`` does the set-up and runs this. By hand: the peers need an environment of their own, because
+``make bench-peers`` does the set-up and runs this. By hand: the peers need a separate environment, because
 segmentation_models_pytorch depends on torchvision, which in the tests' environment breaks other libraries. It is
 therefore installed without its dependencies, and its losses, which need torch alone, are imported without the package
 around them:
@@ -36,7 +36,7 @@ SHAPE, QUICK_SHAPE = (8, 4, 256, 256), (2, 4, 16, 16)
 
 
 def data(shape: tuple[int, ...], device: str) -> tuple[Tensor, Tensor]:
-    """Normal logits (n, c, h, w), and targets (n, h, w) of which the first class has most."""
+    """Make normal logits (n, c, h, w), and targets (n, h, w) in which the first class is the most frequent."""
     generator = torch.Generator(device).manual_seed(0)
     logits = torch.randn(shape, generator=generator, device=device)
     uniform = torch.rand(shape[0], *shape[2:], generator=generator, device=device)
@@ -44,7 +44,7 @@ def data(shape: tuple[int, ...], device: str) -> tuple[Tensor, Tensor]:
 
 
 def losses() -> dict[str, Loss]:
-    """What is timed, each called with logits (n, c, h, w) and targets (n, h, w)."""
+    """Return the losses that are timed, called with logits (n, c, h, w) and targets (n, h, w)."""
     smp_dice = _smp_losses().DiceLoss("multiclass")
     monai_dice = _monai_losses().DiceLoss(to_onehot_y=True, softmax=True, batch=True)
     return {
@@ -57,7 +57,7 @@ def losses() -> dict[str, Loss]:
 
 
 def _smp_losses() -> Any:
-    """Its losses, without running the package's own ``__init__``: that imports timm and torchvision."""
+    """Import the losses of the package without its ``__init__``, which imports timm and torchvision."""
     name = "segmentation_models_pytorch"
     spec = importlib.util.find_spec(name)
     if spec is None:
@@ -74,7 +74,7 @@ def _monai_losses() -> Any:
 
 
 def passes(device: str) -> Callable[[Setting], list[Peer]]:
-    """Eager passes of all, with the loss each gives."""
+    """Time eager passes of all losses, with their values."""
 
     def measure(setting: Setting) -> list[Peer]:
         logits, target = data(QUICK_SHAPE if setting.quick else SHAPE, device)

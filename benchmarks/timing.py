@@ -1,7 +1,7 @@
 """Times as minima of interleaved repeats, and peak memory beyond the inputs.
 
 On a shared or throttled machine a median measures the neighbours. Candidates therefore take turns within one run,
-and each is judged by its fastest turn: what disturbs one round disturbs all candidates of it.
+and each is judged by its fastest turn: a disturbance of a round affects all its candidates.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from benchmarks.rows import Setting
 
 Work = Callable[[], Any]
 
-FEWEST_REPEATS = 2  # whatever the budget: the first may have been a cold one
+FEWEST_REPEATS = 2  # at least, because the first may have run with cold caches
 
 
 class Minima(NamedTuple):
-    """The fewest seconds of each work, and over how many rounds."""
+    """The minimum seconds of each work, and the number of rounds."""
 
     seconds: dict[str, float]
     repeats: int
@@ -31,7 +31,7 @@ class Minima(NamedTuple):
 def interleaved_minima(
     works: Mapping[str, Work], device: str, setting: Setting, *, times: int = 1, warmup: int | None = None
 ) -> Minima:
-    """The fewest seconds each work took over ``times`` the setting's repeats, rounds in which all take turns.
+    """Measure the minimum seconds of each work over ``times`` the setting's repeats, in rounds in which all take turns.
 
     They end early once they took the setting's budget of seconds.
     """
@@ -56,7 +56,7 @@ def interleaved_minima(
 
 
 def peak_bytes(work: Work, device: str) -> int:
-    """The most memory torch held at one moment of a second call beyond what it held before it."""
+    """Measure the peak memory of torch during a second call, beyond the memory before it."""
     work()
     return _peak_bytes_on_cuda(work) if device == "cuda" else _peak_bytes_on_cpu(work)
 
@@ -68,7 +68,7 @@ def _seconds_on_cpu(work: Work) -> float:
 
 
 def _seconds_on_cuda(work: Work) -> float:
-    """Between two events of the stream: the launches that the GPU had to wait for are in it."""
+    """Measure the time between two events of the stream, including launches that the GPU had to wait for."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
     start.record()

@@ -5,7 +5,7 @@ Steps that are replayed from CUDA graphs are compared with steps that Python mak
 The work is Mammography's in size: 7,156 rows of 6 features to train on, 1,789 to validate on, 2.3 % of them positive,
 random features; batches of 1,024, the papers' network 6-32-16-1 with dropout 0.5, AdamW, cross-entropy. After each
 epoch both sides compute the loss and the F1 of the validation set from one pass over it. A time is that of a whole
-call, setting up included, for so many epochs, and is told by the epoch.
+call, including the set-up, and is reported per epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Data = tuple[Tensor, Tensor]
 
 
 def data(setting: Setting) -> tuple[Data, Data]:
-    """Training and validation samples, whose labels the first feature tells something about."""
+    """Make training and validation samples whose labels are correlated with the first feature."""
     generator = torch.Generator().manual_seed(0)
     rows = setting.size(TRAINING, 200), setting.size(VALIDATION, 100)
     x = torch.randn(sum(rows), FEATURES, generator=generator)
@@ -40,12 +40,12 @@ def data(setting: Setting) -> tuple[Data, Data]:
 
 
 def network() -> nn.Module:
-    """A fresh one."""
+    """Make a new network."""
     return mlp(FEATURES)
 
 
 def by_fit(train: Data, validation: Data, epochs: int, device: str = "cpu", seed: int = 0) -> Any:
-    """One model."""
+    """Train one model with fit."""
     return fit(
         network(),
         train,
@@ -62,7 +62,7 @@ def by_fit(train: Data, validation: Data, epochs: int, device: str = "cpu", seed
 
 
 def by_skorch(train: Data, validation: Data, epochs: int) -> Any:
-    """The same by skorch, which keeps the scores of its validation pass for the F1."""
+    """Train with skorch, which computes the F1 from the scores of its validation pass."""
     try:
         from skorch import NeuralNetBinaryClassifier
         from skorch.callbacks import EpochScoring
@@ -89,7 +89,7 @@ def by_skorch(train: Data, validation: Data, epochs: int) -> Any:
 
 
 def by_lightning(train: Data, validation: Data, epochs: int) -> Any:
-    """The same by Lightning's Trainer, without its bar, its log and its checkpoints."""
+    """Train with Lightning's Trainer, without progress bar, log and checkpoints."""
     try:
         from benchmarks.lightning_loop import trained
     except ImportError:
@@ -98,7 +98,7 @@ def by_lightning(train: Data, validation: Data, epochs: int) -> Any:
 
 
 def by_hand(train: Data, validation: Data, epochs: int) -> Any:
-    """The loop as one writes it out: tensors indexed, nothing kept."""
+    """Train with a loop written by hand that indexes tensors and stores nothing."""
     model, loss = network(), nn.BCEWithLogitsLoss()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
     (x, y), (x_held_out, y_held_out) = train, validation
@@ -119,7 +119,7 @@ def by_hand(train: Data, validation: Data, epochs: int) -> Any:
 
 
 def an_epoch(works: dict[str, Callable[..., Any]], setting: Setting) -> tuple[dict[str, float], int]:
-    """Seconds an epoch of each."""
+    """Measure the seconds per epoch of each."""
     train, validation = data(setting)
     epochs = setting.size(EPOCHS, 2)
     calls: dict[str, Work] = {
@@ -133,20 +133,20 @@ def an_epoch(works: dict[str, Callable[..., Any]], setting: Setting) -> tuple[di
 
 
 def against_skorch(setting: Setting) -> Measurement:
-    """Seconds an epoch of fit and of skorch."""
+    """Measure the seconds per epoch of fit and of skorch."""
     best, repeats = an_epoch({"ours": by_fit, "skorch": by_skorch}, setting)
     return Measurement(best["ours"], best["skorch"], repeats=repeats)
 
 
 def loops_beside_each_other(setting: Setting) -> list[Peer]:
-    """The same epoch by other means."""
+    """Time the same epoch with other trainers."""
     works = {"fit": by_fit, "skorch": by_skorch, "Lightning": by_lightning, "a loop by hand": by_hand}
     best, repeats = an_epoch(works, setting)
     return [Peer(name, seconds, repeats=repeats) for name, seconds in best.items()]
 
 
 def together_against_in_a_row(device: str) -> Callable[[Setting], Measurement]:
-    """Seconds of ten members, each with its split and seed, at once and one after the other."""
+    """Measure the seconds of ten members, each with its split and seed, at once and one after the other."""
 
     def measure(setting: Setting) -> Measurement:
         whole, splits = trials(setting)
@@ -165,19 +165,19 @@ def together_against_in_a_row(device: str) -> Callable[[Setting], Measurement]:
 
 
 def replayed_against_made(setting: Setting) -> Measurement:
-    """Seconds of ten members at once, their steps captured once, and made by Python each time."""
+    """Measure the seconds of ten members at once, with captured steps and with steps launched by Python."""
     whole, splits = trials(setting)
     epochs = setting.size(REPLAYED_EPOCHS, 2)
     calls: dict[str, Work] = {
         "ours": lambda: together(whole, splits, epochs, "cuda", cuda_graphs=True),
-        "made": lambda: together(whole, splits, epochs, "cuda"),
+        "launched": lambda: together(whole, splits, epochs, "cuda"),
     }
     best, repeats = interleaved_minima(calls, "cuda", setting, warmup=1)
-    return Measurement(best["ours"] / epochs, best["made"] / epochs, repeats=repeats)
+    return Measurement(best["ours"] / epochs, best["launched"] / epochs, repeats=repeats)
 
 
 def trials(setting: Setting) -> tuple[Data, list[tuple[Tensor, Tensor]]]:
-    """All samples, and which of them each member trains and validates on."""
+    """Return all samples, and the training and validation samples of each member."""
     (x, y), (x_held_out, y_held_out) = data(setting)
     whole = torch.cat([x, x_held_out]), torch.cat([y, y_held_out])
     shuffles = [torch.randperm(len(whole[0]), generator=torch.Generator().manual_seed(m)) for m in range(MEMBERS)]
@@ -187,7 +187,7 @@ def trials(setting: Setting) -> tuple[Data, list[tuple[Tensor, Tensor]]]:
 def together(
     whole: Data, splits: list[tuple[Tensor, Tensor]], epochs: int, device: str, cuda_graphs: bool = False
 ) -> None:
-    """Ten members at once."""
+    """Train ten members at once."""
     fit_population(
         [network() for _ in range(MEMBERS)],
         whole,
