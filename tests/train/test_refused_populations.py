@@ -75,7 +75,7 @@ def test_a_member_whose_validation_set_lacks_positives_is_named():
     x, y = data()
     negative = (y == 0).nonzero().flatten()
     splits = [*splits_of(2), (torch.arange(N), negative)]
-    with pytest.raises(ValueError, match=r"validation \(of member 2\) set has no positives, which f1"):
+    with pytest.raises(ValueError, match=r"validation \(of member 2\) set has no positives, on which f1"):
         fit_population(networks(3), (x, y), BCE(), splits=splits, monitor="f1")
 
 
