@@ -54,7 +54,7 @@ def test_noise_is_worth_nothing(metric):
 
 def test_a_fixed_decision_has_no_optimism_and_an_interval_around_its_value():
     z, y = noise(400, 100, seed=2)
-    found = corrected_value(lambda _: (z + y >= 0.5).long(), y, metrics.recall)
+    found = corrected_value(lambda _: (z + y >= 0.5).long(), y, metrics.recall, resamples=400)
     assert found.optimism == pytest.approx(0.0)
     spread = (found.value * (1 - found.value) / 100) ** 0.5
     assert found.value - found.interval[0] == pytest.approx(1.96 * spread, rel=0.35)

@@ -26,7 +26,7 @@ from metricfit.metrics.metric import Metric
 #: Total number of rows that the resamples choose decisions on, which limits the time to some seconds.
 ROWS_CHOSEN_ON = 300_000
 #: Smallest and largest number of resamples by default.
-FEWEST, MOST = 20, 200
+FEWEST, MOST = 20, 100
 
 #: Chooses a decision with one weight per row, and returns the decided class number of every row.
 FitDecision = Callable[[Tensor], Tensor]
@@ -81,7 +81,7 @@ def corrected_value(
         average: The average over several classes.
         weight: One weight per row, or None.
         groups: The group of each row, or None; groups are drawn whole.
-        resamples: Number of resamples; by default 200, and fewer for more than 1,500 rows, but at least 20.
+        resamples: Number of resamples; by default 100, and fewer for more than 3,000 rows, but at least 20.
         seed: The seed of the resamples.
 
     Returns:
