@@ -37,7 +37,7 @@ def record_hops(function, *arguments):
         name = qualified_name(frame)
         if event == "call":
             parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            if not closed and any(isinstance(frame.f_locals[key], DATA) for key in parameters):
+            if not closed and any(isinstance(frame.f_locals.get(key), DATA) for key in parameters):
                 hops[frame] = ".".join((*file.relative_to(ROOT).with_suffix("").parts, name))
             if name in CLOSED:
                 closed.append(frame)

@@ -263,7 +263,7 @@ class Counts:
         Binary and multilabel decisions are ``sigmoid(logit) >= threshold``, compared in float32 for a threshold that
         float32 can hold and in float64 for any other, so that a threshold chosen by ``curves.best_threshold`` on
         ``logits.sigmoid()``, of any floating type, gives the value that it was chosen for. A multiclass decision is the
-        argmax, the first on ties, whatever the threshold.
+        argmax, the first of equal ones, for any threshold.
 
         Args:
             logits: As in ``soft``.

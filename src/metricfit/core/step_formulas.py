@@ -32,10 +32,10 @@ def both_ends(threshold: Threshold, dtype: torch.dtype) -> tuple[Any, Any]: ...
 def both_ends(threshold: Any, dtype: torch.dtype) -> tuple[Any, Any]:
     """Return a threshold's distances t from 0 and u = 1 - t from 1, so that arithmetic in ``dtype`` can divide by them.
 
-    Of a Python float the smaller of the two is exact, whatever the dtype. A threshold in (0, 1) that is nearer to 0 or
-    to 1 than the smallest positive normal number of the dtype (1e-38 in float32) is treated as if it were at about that
-    distance: no probability that the dtype can tell from 0 lies below it. Tensors keep a distance of at least the
-    square root of that number, because their gradient divides by the square of the distance.
+    The smaller distance of a Python float is exact for any dtype. A threshold in (0, 1) that is nearer to 0 or to 1
+    than the smallest positive normal number of the dtype (1e-38 in float32) is treated as if it were at about that
+    distance: the dtype has no normal number below it. Tensors keep a distance of at least the square root of that
+    number, because their gradient divides by the square of the distance.
     """
     tiny = torch.finfo(dtype).tiny
     if isinstance(threshold, Tensor):

@@ -164,7 +164,7 @@ class Sigmoid(ClosedFormStep):
 
 
 class Identity(ClosedFormStep):
-    """The probability itself, whatever the threshold: soft Dice, macro soft F-beta (Lee et al. 2021, Eq. 24).
+    """The probability itself, for any threshold: soft Dice, macro soft F-beta (Lee et al. 2021, Eq. 24).
 
     Example:
         >>> Identity()(torch.tensor([0.3]))

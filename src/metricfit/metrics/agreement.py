@@ -1,7 +1,7 @@
 """Metrics that combine the rates of both classes, or compare decisions with chance. 0/0 is 0, with gradient 0.
 
 Formulas that multiply counts with each other first divide them by their sum (``_shares``), so that the products neither
-overflow nor vanish, whatever the sum of the weights is.
+overflow nor vanish, for any sum of the weights.
 """
 
 from __future__ import annotations

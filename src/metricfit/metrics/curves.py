@@ -270,7 +270,7 @@ def best_or_nearest(candidates: Sweep, metric: Metric, requirements: Sequence[Re
 
 
 def best_of_allowed(candidates: Sweep, metric: Metric, allowed: Tensor) -> BestThreshold:
-    """Return the best of the allowed thresholds, whatever the requirements; of equally good ones the largest."""
+    """Return the best of the allowed thresholds; of equally good ones the largest."""
     value = one_class(metric, candidates.counts)[allowed]
     better = -value if metric.minimize else value
     highest = better.max()

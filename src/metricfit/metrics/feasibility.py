@@ -24,7 +24,7 @@ class RequirementValue(NamedTuple):
     Attributes:
         value: The value of the requirement's metric there.
         met: Whether it meets the bound.
-        reachable: The best value that any threshold gives, whatever other requirements there are: the highest for a
+        reachable: The best value at any threshold, without the other requirements: the highest for a
             bound with ``>=``, the lowest for one with ``<=``.
 
     Example:

@@ -69,7 +69,7 @@ class Comparison(_Verdict):
     Attributes:
         wins: Number of datasets on which a is better.
         losses: Number of datasets on which b is better.
-        ties: Number of datasets with equal values, whatever the rope.
+        ties: Number of datasets with equal values, for any rope.
         difference: Mean of a - b.
         interval: Student's interval of the difference over datasets.
         level: Level of the interval.
@@ -95,7 +95,7 @@ class SplitComparison(_Verdict):
     Attributes:
         wins: Number of splits on which a is better.
         losses: Number of splits on which b is better.
-        ties: Number of splits with equal values, whatever the rope.
+        ties: Number of splits with equal values, for any rope.
         difference: Mean of a - b.
         interval: Interval of the difference.
         level: Level of the interval.

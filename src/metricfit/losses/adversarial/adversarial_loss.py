@@ -62,7 +62,7 @@ class AdversarialLoss(ColumnLoss):
     Note:
         The loss is for binary logits and labels 0 or 1, and it does not accept ``weight``. It is not a mean: it is the
         value of one game per batch plus a sum over samples, so learning rates depend on the batch size. The game is
-        solved on the CPU in float64, whatever the device. vmap solves the games of the members one by one, and
+        always solved on the CPU in float64. vmap solves the games of the members one by one, and
         torch.compile breaks its graph there. Without samples the loss is 0.
 
     Example:
