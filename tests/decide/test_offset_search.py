@@ -6,9 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import cohen_kappa_score, f1_score, matthews_corrcoef
 
-from metricfit import metrics
 from metricfit.decide import offset_search
-from metricfit.decide.offset_search import OffsetProblem
 from metricfit.decide.offsets import best_offsets
 
 
@@ -43,8 +41,7 @@ def test_several_starts_find_what_a_grid_finds_and_a_single_start_does_not():
     logits, y = problem(46)
     shares, equal = torch.nn.functional.one_hot(y, 3).double(), torch.ones(len(y)).double()
     grid = best_of_grid(logits, lambda decided: expected_f1(shares, equal, decided), steps=41)
-    from_argmax = OffsetProblem(logits, shares, equal, metrics.f1, "macro")
-    single = offset_search._ascend(from_argmax, torch.zeros(3).double(), 50, 10**6).value
+    single = best_offsets(logits, y, "f1", rounds=50, starts=1).value
     assert single < 0.540 < 0.546 < grid
     assert best_offsets(logits, y, "f1").value >= grid - 1e-9
 
@@ -98,6 +95,11 @@ def test_a_coarse_search_on_part_of_the_rows_ends_at_nearly_the_same_value(monke
     found = best_offsets(logits, y, "f1")
     assert found.value == pytest.approx(f1_score(y, (logits + found.offsets).argmax(1), average="macro"))
     assert found.value >= all_rows - 0.01
+
+
+def test_a_search_without_starts_is_refused():
+    with pytest.raises(ValueError, match="at least 1 start, got starts=0"):
+        best_offsets(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), "f1", starts=0)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, se
     Args:
         problem: The rows and the metric.
         rounds: Maximum number of rounds through the classes.
-        starts: Number of starts, at least 1.
+        starts: Number of starts, at least 1. From 1 start, the plain argmax, there is no coarse search.
         seed: The seed of the random starts.
 
     Returns:
@@ -99,6 +99,9 @@ def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, se
     """
     dtype = torch.promote_types(problem.logits.dtype, torch.float32)
     zeros = problem.logits.new_zeros(problem.classes, dtype=dtype)
+    candidates = max(2, FINE_CANDIDATES_TIMES_CLASSES // problem.classes)
+    if starts == 1:
+        return _ascend(problem, zeros, rounds, candidates)
     best = Found(zeros, problem.value(problem.logits.argmax(1)))
     few_rows = problem.draw(COARSE_ROWS, seed)
     plain, *others = (_ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in _starts(few_rows, starts, seed))
@@ -108,7 +111,7 @@ def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, se
         value = problem.value((problem.logits + offsets).argmax(1))
         if problem.sign * (value - best.value) > ROUNDING:
             best = Found(offsets, value)
-    return _ascend(problem, best.offsets, rounds, max(2, FINE_CANDIDATES_TIMES_CLASSES // problem.classes))
+    return _ascend(problem, best.offsets, rounds, candidates)
 
 
 def _starts(problem: OffsetProblem, starts: int, seed: int) -> list[Tensor]:

@@ -55,7 +55,7 @@ def best_offsets(
         average: "macro", "micro" or "weighted".
         weight: One weight per sample.
         rounds: Maximum number of rounds through the classes.
-        starts: Number of starts. The search from 1 start, the plain argmax, is about four times as fast as the default.
+        starts: Number of starts. The search from 1 start, the plain argmax, is several times as fast as the default.
 
     Returns:
         The offsets and the value of the metric with them.

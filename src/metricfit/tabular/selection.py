@@ -53,7 +53,8 @@ class Selection:
         if logits.shape[1] == 1:
             candidates = sweep(logits.squeeze(1), self.y, self.weight)
             return best_or_nearest(candidates, self.metric, list(self.requirements)).value
-        return best_offsets(logits, self.y, self.metric, average=self.average, weight=self.weight, rounds=1).value
+        found = best_offsets(logits, self.y, self.metric, average=self.average, weight=self.weight, rounds=1, starts=1)
+        return found.value
 
     def log_loss(self, logits: Tensor) -> float:
         """Return the mean cross-entropy of calibrated logits."""
