@@ -70,10 +70,10 @@ def assert_same(together, alone, tolerance=1e-10):
     assert len(together) == len(alone)
     for one, other in zip(together, alone, strict=True):
         # An objective's state holds sums over samples.
-        for mine, twin, rtol in ((one.model, other.model, 0), (one.objective, other.objective, tolerance)):
+        for member, twin, rtol in ((one.model, other.model, 0), (one.objective, other.objective, tolerance)):
             theirs = twin.state_dict()
-            assert mine.state_dict().keys() == theirs.keys()
-            for name, tensor in mine.state_dict().items():
+            assert member.state_dict().keys() == theirs.keys()
+            for name, tensor in member.state_dict().items():
                 torch.testing.assert_close(tensor, theirs[name], rtol=rtol, atol=tolerance, msg=lambda t, n=name: n + t)
         assert len(one.history) == len(other.history)
         for row, twin in zip(one.history, other.history, strict=True):

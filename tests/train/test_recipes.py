@@ -45,9 +45,9 @@ def test_constrained_is_cross_entropy_and_then_an_augmented_lagrangian():
     assert len(second.objective.constraints) == 2
     assert second.objective.mu == 2.0
     assert second.watched.name == "loss"
-    (_, own) = recipes.constrained("precision", "recall >= 0.8", monitor="f1", objective=losses.MAELoss())
-    assert own.watched.name == "f1"
-    assert isinstance(own.objective.objective, losses.MAELoss)
+    (_, second) = recipes.constrained("precision", "recall >= 0.8", monitor="f1", objective=losses.MAELoss())
+    assert second.watched.name == "f1"
+    assert isinstance(second.objective.objective, losses.MAELoss)
 
 
 @pytest.mark.parametrize("make", ALL.values(), ids=ALL)

@@ -1,4 +1,4 @@
-"""What fit is given: tensors, arrays, tables, lists, Datasets and DataLoaders, all to the same batches."""
+"""Sources of data: tensors, arrays, tables, lists, Datasets and DataLoaders give the same batches."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Stacked models: what norms are given in mixed precision, and how many samples are evaluated at once."""
+"""Stacked models: the inputs of norms in mixed precision, and the number of samples evaluated at once."""
 
 import pytest
 import torch

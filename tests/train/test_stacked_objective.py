@@ -1,4 +1,4 @@
-"""A stacked objective is a copy of the loss for each member: losses, what is learned, and where it is kept."""
+"""A stacked objective equals one copy of the loss per member: losses, state, and where the state is kept."""
 
 import copy
 
@@ -34,14 +34,16 @@ LOSSES = {
 
 
 def batches(lengths=LENGTHS, steps=3):
-    """Each member's own logits, labels and numbers, and the same stacked, filled up with samples that would show."""
+    """Yield each member's logits, labels and sample numbers, and the same stacked and padded."""
     generator = torch.Generator().manual_seed(len(lengths))
     for _ in range(steps):
         index, _ = pad_positions([torch.randperm(SAMPLES, generator=generator)[:length] for length in lengths])
         logits = 3 * torch.randn(index.shape, generator=generator, dtype=torch.float64)
         y = (torch.rand(index.shape, generator=generator) < 0.4).long()
-        own = [[item[number, :length] for item in (logits, y, index)] for number, length in enumerate(lengths)]
-        yield own, logits, StackedBatch(None, y, None, index, lengths=tuple(lengths))
+        member_batches = [
+            [item[number, :length] for item in (logits, y, index)] for number, length in enumerate(lengths)
+        ]
+        yield member_batches, logits, StackedBatch(None, y, None, index, lengths=tuple(lengths))
 
 
 class Copies:
@@ -50,8 +52,8 @@ class Copies:
     def __init__(self, loss, members):
         self.losses = [copy.deepcopy(loss) for _ in range(members)]
 
-    def __call__(self, own):
-        return torch.stack([self.one(loss, *mine) for loss, mine in zip(self.losses, own, strict=True)])
+    def __call__(self, member_batches):
+        return torch.stack([self.one(loss, *batch) for loss, batch in zip(self.losses, member_batches, strict=True)])
 
     def one(self, loss, logits, y, index):
         more = {"index": index} if isinstance(loss, AugmentedLagrangian) else {}
@@ -85,8 +87,8 @@ def test_losses_and_what_is_learned_are_those_of_a_copy_each(make, lengths):
             lengths = lengths[::2]
             objective.keep(torch.tensor([0, 2]))
             del twin.losses[1]
-        for own, logits, batch in batches(lengths):
-            assert_equal(objective(logits, batch), twin(own))
+        for member_batches, logits, batch in batches(lengths):
+            assert_equal(objective(logits, batch), twin(member_batches))
         values = [[0.5, 0.6, 0.7], [0.6, 0.5, 0.8], [0.4, 0.9]][epoch]
         end_epoch(objective, values)
         twin.end_epoch(values)
