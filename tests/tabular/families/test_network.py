@@ -20,7 +20,6 @@ from metricfit.tabular.families.network import Network, NetworkFamily, NetworkMo
 from metricfit.tabular.families.network_kinds import Architecture, bin_edges
 from metricfit.tabular.families.network_recipes import RECIPES
 from metricfit.tabular.families.network_training import choose_schedule, rise_and_fall
-from metricfit.tabular.out_of_fold import estimate_seconds
 
 Splits = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -247,10 +246,8 @@ def test_an_architecture_is_restored_from_its_state() -> None:
 
 
 def test_the_estimated_time_is_that_of_all_steps() -> None:
-    rows = table(6_000)
-    splits = split(rows, 4)
+    rows = table(2_000)
     estimates = [
-        estimate_seconds(family(kind="mlp", epochs=epochs), rows, splits, seed=0, jobs=1, deadline=Deadline.after(1e6))
-        for epochs in (1, 10_000)
+        family(kind="mlp", epochs=epochs).estimate(rows, split(rows, 4), deadline=Deadline()) for epochs in (1, 10_000)
     ]
     assert 0 < estimates[0] < estimates[1] / 100

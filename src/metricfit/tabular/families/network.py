@@ -43,14 +43,13 @@ class Network:
 
     Args:
         kind: "mlp", "embedded" (an MLP with piecewise-linear embeddings), "blend" (the mean of these two), "tabm", or
-            a function of the numbers of inputs and outputs that returns a module. "auto" is "blend", or "embedded" if
-            the recipe trains a single network.
+            a function of the numbers of inputs and outputs that returns a module. "auto" is "embedded".
         recipe: "mix" (cross-entropy plus half the metric's loss), "bce", "metric", "two_stage" or "constrained"; as
             baselines also "focal" and "surrogate".
         epochs: Epochs per stage, each of which has a learning rate that rises and falls; None to choose by the rows.
-        patience: Epochs without a lower validation loss after which a member stops; None to train to the end. The
-            weights of the epoch with the lowest validation loss are kept in either case.
-        lr: The highest learning rate; None for 0.005.
+        patience: Epochs without a lower validation loss after which a member stops; None for a fifth of the epochs. The
+            weights of the epoch with the lowest validation loss are kept.
+        lr: The highest learning rate; None for 0.006.
         batch_size: Rows per step; None to choose by the rows.
 
     Raises:
@@ -85,7 +84,9 @@ class Network:
         if self.epochs is not None:
             check_whole("epochs", self.epochs, 1, "epochs per stage, or None to choose by the rows")
         if self.patience is not None:
-            check_whole("patience", self.patience, 1, "epochs without a better value, or None to train to the end")
+            check_whole(
+                "patience", self.patience, 1, "epochs without a better value, or None for a fifth of the epochs"
+            )
         if self.batch_size is not None:
             check_whole("batch_size", self.batch_size, 1, "rows per step, or None to choose by the rows")
         if self.lr is not None:
@@ -221,9 +222,7 @@ class NetworkFamily(Family):
         )
 
     def _architecture(self, rows: TrainingRows) -> Architecture:
-        kind = self.settings.kind
-        if kind == "auto":
-            kind = "blend" if trains_parts(self.settings.recipe) else "embedded"
+        kind = "embedded" if self.settings.kind == "auto" else self.settings.kind
         return choose_architecture(kind, rows.x.shape[1], rows.outputs)
 
     def _trainer(self, rows: TrainingRows, splits: Splits) -> Trainer:

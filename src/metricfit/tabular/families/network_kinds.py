@@ -15,13 +15,13 @@ from metricfit.models import Blend, TabM, embedded_mlp, mlp, piecewise_linear, q
 KINDS = ("auto", "blend", "tabm", "embedded", "mlp")
 OwnNetwork = Callable[[int, int], nn.Module]
 
-HIDDEN = (128, 128)
-PLAIN_DROPOUT, EMBEDDED_DROPOUT = 0.2, 0.3
+HIDDEN = (64, 64)
+DROPOUT = 0.15
 BINS = 32
 #: Rows from which the edges of the bins are computed.
 ROWS_FOR_EDGES = 100_000
 #: Maximum width of an embedding times the number of columns.
-EMBEDDED_NUMBERS = 2048
+EMBEDDED_NUMBERS = 1024
 TABM_MEMBERS = 16
 
 
@@ -84,10 +84,10 @@ class Architecture:
             embedding = piecewise_linear(edges, self.width)
         if self.kind == "tabm":
             return TabM(self.in_features, self.out_features, embedding=embedding, k=TABM_MEMBERS)
-        plain = mlp(self.in_features, self.hidden, self.out_features, PLAIN_DROPOUT)
+        plain = mlp(self.in_features, self.hidden, self.out_features, DROPOUT)
         if embedding is None:
             return plain
-        embedded = embedded_mlp(embedding, self.hidden, self.out_features, EMBEDDED_DROPOUT)
+        embedded = embedded_mlp(embedding, self.hidden, self.out_features, DROPOUT)
         return embedded if self.kind == "embedded" else Blend(plain, embedded)
 
     def state(self) -> dict[str, Any]:

@@ -23,12 +23,14 @@ from metricfit.tabular.families.network_kinds import Architecture
 #: Activations per layer of all members that are trained together: about 500 MB with gradients.
 NUMBERS_AT_ONCE = 2**25
 
-SMALLEST_BATCH, LARGEST_BATCH = 128, 1024
-#: Tables of more rows than this have larger batches.
-ROWS_OF_SMALLEST_BATCH = 4000
-LEAST_STEPS = 250
-LEAST_EPOCHS = 10
-LR = 5e-3
+#: Tables of ROWS rows get STEPS steps with batches of BATCH rows; both grow with the square root of the rows.
+ROWS, STEPS, BATCH = 2000, 450, 128
+FEWEST_STEPS, SMALLEST_BATCH, LARGEST_BATCH = 300, 32, 1024
+#: Steps of an epoch, after each of which there is a validation, even if the batches are smaller for it.
+STEPS_PER_EPOCH = 10
+LR = 6e-3
+#: The share of the epochs without a lower validation loss after which a member stops.
+PATIENCE, FEWEST_EPOCHS_OF_PATIENCE = 0.2, 3
 WARM_UP = 0.1
 
 Splits = Sequence[tuple[Integers, Integers]]
@@ -42,13 +44,13 @@ class Schedule:
         epochs: Epochs per stage.
         batch_size: Rows per step.
         lr: The highest learning rate.
-        patience: Epochs without a lower validation loss after which a member stops; None for none.
+        patience: Epochs without a lower validation loss after which a member stops.
     """
 
     epochs: int
     batch_size: int
     lr: float
-    patience: int | None = None
+    patience: int
 
 
 def choose_schedule(
@@ -56,14 +58,17 @@ def choose_schedule(
 ) -> Schedule:
     """Return the schedule for members that train on this many rows; what is None is chosen by the rows.
 
-    >>> choose_schedule(1000, epochs=None, batch_size=None, lr=None, patience=None)
-    Schedule(epochs=31, batch_size=128, lr=0.005, patience=None)
+    >>> choose_schedule(2000, epochs=None, batch_size=None, lr=None, patience=None)
+    Schedule(epochs=28, batch_size=128, lr=0.006, patience=6)
     """
+    growth = math.sqrt(rows / ROWS)
     if batch_size is None:
-        doublings = math.ceil(math.log2(max(1.0, rows / ROWS_OF_SMALLEST_BATCH)))
-        batch_size = min(LARGEST_BATCH, SMALLEST_BATCH * 2**doublings)
+        wanted = min(BATCH * max(1.0, growth), rows / STEPS_PER_EPOCH)
+        batch_size = min(LARGEST_BATCH, max(SMALLEST_BATCH, 2 ** round(math.log2(wanted))))
     if epochs is None:
-        epochs = max(LEAST_EPOCHS, round(LEAST_STEPS / math.ceil(rows / batch_size)))
+        epochs = max(1, round(max(FEWEST_STEPS, STEPS * growth) / math.ceil(rows / batch_size)))
+    if patience is None:
+        patience = max(FEWEST_EPOCHS_OF_PATIENCE, round(PATIENCE * epochs))
     return Schedule(epochs, batch_size, LR if lr is None else lr, patience)
 
 
