@@ -45,7 +45,7 @@ NAMES = {
         Blend PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins
     """,
     "metricfit.report": """
-        ComparisonRow Report Section comparison learning_curves multiclass render scores write
+        ComparisonRow Report Section comparison learning_curves models multiclass render scores write
     """,
     "metricfit.runs": """
         Cell CellError Progress run

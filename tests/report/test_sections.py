@@ -10,8 +10,9 @@ from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef, precision_recall_fscore_support
 
-from metricfit import report
+from metricfit import get_metric, metric, report
 from metricfit.report.charts.scores import reliability
+from metricfit.tabular.ensemble import ModelRow
 
 
 def texts(*sections):
@@ -54,6 +55,38 @@ def test_comparisons_that_cannot_be_are_refused():
         report.comparison([], "f1")
     with pytest.raises(ValueError, match="the reference 'b' is not among the methods"):
         report.comparison([report.ComparisonRow("a", 0.5)], "f1", reference="b")
+
+
+def test_models_are_sorted_by_weight_and_those_left_out_are_named():
+    rows = [
+        ModelRow("linear", 0.0, 0.61, 0.3, 0.5),
+        ModelRow("mine <b>", 1.0, 0.7, 0.2, 61.0),
+        ModelRow("kernel", left_out="more than 10,000 rows"),
+    ]
+    text = texts(report.models(rows, "fpr"))
+    assert "mine <b> 100.0 % 0.700 0.200 1 min 1 s linear logistic regression not used 0.610 0.300 0.50 s" in text
+    assert "kernel : more than 10,000 rows." in text
+    assert "lower fpr is better" in text
+    with pytest.raises(ValueError, match="no model to show"):
+        report.models([], "f1")
+
+
+@pytest.mark.parametrize("name", ["f1", "npv", "kappa", "fbeta(beta=2)"])
+def test_a_formula_of_the_explorer_is_the_first_clause_of_the_metrics_documentation(name):
+    section = report.scores([0.9, 0.1], [1, 0], threshold=0.5, metric=name)
+    formulas = {metric.name: formula for metric, formula in section.context["metrics"]}
+    assert formulas[name].startswith(get_metric(name).summary[:20])
+    assert "Example" not in formulas[name]
+    assert "0 where" not in formulas[name]
+
+
+def test_a_metric_without_documentation_has_no_formula():
+    @metric
+    def undocumented(c):
+        return c.tp / c.n
+
+    section = report.scores([0.9, 0.1], [1, 0], threshold=0.5, metric=undocumented)
+    assert ("undocumented", "") in [(shown.name, formula) for shown, formula in section.context["metrics"]]
 
 
 def test_learning_curves_of_fit():

@@ -9,6 +9,7 @@ with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matp
     from metricfit.report.page import Report, Section, render, write
     from metricfit.report.sections.comparison import comparison
     from metricfit.report.sections.learning_curves import learning_curves
+    from metricfit.report.sections.models import models
     from metricfit.report.sections.multiclass import multiclass
     from metricfit.report.sections.score_explorer import scores
     from metricfit.tabular.compare.comparison_row import ComparisonRow
@@ -19,6 +20,7 @@ __all__ = [
     "Section",
     "comparison",
     "learning_curves",
+    "models",
     "multiclass",
     "render",
     "scores",

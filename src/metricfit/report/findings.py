@@ -15,11 +15,11 @@ Pair = tuple[float, float]
 
 
 def verdict_of_fit(model: MetricClassifier) -> str:
-    """Say what the out-of-fold value means for new rows, whether requirements are met, and what to do next."""
-    lower_is_better = get_metric(model.metric).minimize
-    optimism = "slightly higher, which is worse" if lower_is_better else "slightly lower"
-    decision = "threshold was" if model.threshold_ is not None else "offsets of the classes were"
-    sentences = [f"The {decision} chosen on these same rows, so the value on new rows is usually {optimism}."]
+    """Say what the value is an estimate of, whether requirements are met, and what to do next."""
+    sentences = [
+        f"The value is estimated for new rows: the value on held-out rows, {formatting.value(model.decision_.value)}, "
+        "corrected for having been chosen on them."
+    ]
     if model.decision_.not_reachable is not None:
         sentences.insert(
             0,
@@ -84,14 +84,14 @@ def _compare_with_training(model: MetricClassifier, counts: Counts, value: float
     before, (low, high) = formatting.value(model.value_), interval
     if low <= model.value_ <= high:
         return (
-            f"In line with training, where it was {before} out of fold. {_describe_rows(model, counts)} they are "
+            f"In line with training, which estimated {before} for new rows. {_describe_rows(model, counts)} they are "
             f"consistent with any value from {formatting.between(interval)}, so a smaller difference would not show."
         )
     better = (model.value_ < low) != get_metric(model.metric).minimize
     advice = "" if better else " Look for what differs in these rows before relying on the model."
     return (
-        f"{'Better' if better else 'Worse'} than in training, where it was {before} out of fold: that is outside the "
-        f"interval of these rows, {formatting.between(interval)}.{advice}"
+        f"{'Better' if better else 'Worse'} than the {before} that training estimated for new rows, which is outside "
+        f"the interval of these rows, {formatting.between(interval)}.{advice}"
     )
 
 

@@ -23,7 +23,7 @@ from metricfit.report.charts.drawing import Chart
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, made by ``comparison``, ``learning_curves``, ``scores`` or ``multiclass``.
+    """A part of the page, made by ``comparison``, ``learning_curves``, ``models``, ``scores`` or ``multiclass``.
 
     Args:
         title: Title of the section.

@@ -29,6 +29,8 @@ from metricfit.tabular.compare.verdict import headline
 
 PathLike = str | os.PathLike[str]
 
+NETWORK_LEAD = "The losses of the networks: one line per fold."
+
 
 def write_comparison_page(comparison: Comparison, path: PathLike, *, command: str | None = None) -> Path:
     """Write the page of a comparison.
@@ -94,7 +96,7 @@ def write_model_page(
     target: str | None = None,
     command: str | None = None,
 ) -> Path:
-    """Write the page of a fitted model: its decisions on rows held out of training, and how training went.
+    """Write the page of a fitted model: its decisions on rows held out of training, and the models it consists of.
 
     Args:
         model: The fitted model.
@@ -106,22 +108,25 @@ def write_model_page(
     Returns:
         The path of the page.
     """
-    members = _histories_by_member(model.history_)
     threshold = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
     facts = data_fact(data, target) | {
-        "Rows": f"{len(model.held_out_.y):,}, in {len(members)} folds; copies of a row stay together",
+        "Rows": f"{len(model.held_out_.y):,}, each scored by models that did not train on it or on a copy of it",
         **_positive_class_of(model),
-        "Model": f"{len(members)} members, network {model.network_.name}, recipe {model.recipe}",
+        "Models": ", ".join(f"{row.name} ({formatting.percent(row.weight)})" for row in model.models_ if row.weight),
+        **_value_fact(model),
     }
     if model.threshold_interval_ is not None:
         ends = formatting.between(model.threshold_interval_)
         facts["Threshold"] = f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"
+    sections = [_held_out_section(model), _models_section(model)]
+    if model.history_:
+        sections.append(report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD))
     page = report.Report(
         ": ".join(name for name in (data, target) if name is not None) or f"A classifier for {metric_label(model)}",
-        f"{metric_label(model)} is {formatting.value(model.value_)}{_interval(model.value_interval_)}{threshold}, on "
-        "rows held out of training.",
+        f"{metric_label(model)} is {formatting.value(model.value_)}{_interval(model.value_interval_)}{threshold}, "
+        "estimated for new rows.",
         verdict_of_fit(model),
-        [_held_out_section(model), report.learning_curves(members)],
+        sections,
         facts | requirements_fact(_as_list(model.subject_to)) | made_by(command),
     )
     return report.write(page, path)
@@ -199,9 +204,13 @@ def _comparison_scores(comparison: Comparison, threshold: float) -> report.Secti
 
 
 def _held_out_section(model: MetricClassifier) -> report.Section:
-    """Show the decisions on the rows that members held out."""
+    """Show the decisions on the rows that were held out of training."""
     held_out = model.held_out_
-    lead = "Out of fold: each row is scored by the member that did not train on it."
+    lead = (
+        "Out of fold: each row is scored by models that did not train on it. The values here are not corrected for "
+        "having chosen weights and decision on the same rows, so they are usually slightly better than the estimate "
+        "for new rows at the top of the page."
+    )
     if model.threshold_ is None:
         return report.multiclass(
             model.decision_.margins(held_out.logits).argmax(1),
@@ -222,6 +231,28 @@ def _held_out_section(model: MetricClassifier) -> report.Section:
         classes=class_names(model),
         lead=lead,
     )
+
+
+def _models_section(model: MetricClassifier) -> report.Section:
+    """Show the families with their weights."""
+    used = sum(row.weight > 0 for row in model.models_)
+    mixed = "" if used == 1 else " Their calibrated predictions are averaged with weights."
+    return report.models(
+        model.models_,
+        get_metric(model.metric),
+        label=metric_label(model),
+        lead=f"The classifier consists of {used} kind{'s' * (used > 1)} of model.{mixed} Weights are chosen for the "
+        "metric, on rows held out of training.",
+    )
+
+
+def _value_fact(model: MetricClassifier) -> dict[str, str]:
+    """Say how the value was estimated."""
+    before, after = (formatting.value(value) for value in (model.decision_.value, model.value_))
+    return {
+        f"Estimate of {metric_label(model)}": f"{before} on held-out rows, {after} corrected for having been chosen on "
+        "them"
+    }
 
 
 def _interval(ends: tuple[float, float] | None) -> str:

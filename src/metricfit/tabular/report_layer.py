@@ -39,8 +39,8 @@ class ModelReport:
     ) -> Path:
         """Write an HTML page about the model.
 
-        Without rows the page shows the decisions on the training rows, each by the member that did not train on it,
-        and the learning curves. With ``X`` and ``y`` it shows the decisions on those rows.
+        Without rows the page shows the decisions on the training rows, each by models that did not train on it, and
+        the models with their weights. With ``X`` and ``y`` it shows the decisions on those rows.
 
         Args:
             path: The file to write. Missing folders are created.

@@ -121,5 +121,5 @@ def _curves(stops: Stops, s: Tensor, y: Tensor, w: Tensor | None) -> list[Chart]
 
 
 def _formula(metric: Metric) -> str:
-    """The metric's formula, the docstring's first clause; a user's own may have none."""
-    return " ".join((metric.formula.__doc__ or "").split()).partition(";")[0].rstrip(".")
+    """Return the metric's formula: the first clause of its documentation. A metric of the user may have none."""
+    return metric.summary.partition(";")[0].rstrip(".") if metric.formula.__doc__ or not metric.user_defined else ""
