@@ -27,7 +27,7 @@ NAMES = {
         Preparation STUDY Table fetch folds load names split
     """,
     "metricfit.tabular": """
-        Comparison ComparisonRow MetricClassifier
+        Comparison ComparisonRow MetricClassifier Network
     """,
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss
