@@ -3,6 +3,24 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+
+from metricfit import MetricClassifier
+from metricfit.decide.calibration import Calibration
+from metricfit.metrics.metric import get_metric
+from metricfit.tabular.ensemble import Ensemble, EnsembleMember
+from metricfit.tabular.families.boosting import Boosting
+from metricfit.tabular.families.extra_trees import ExtraTrees
+from metricfit.tabular.families.family import Deadline, Features, TrainingRows
+from metricfit.tabular.families.kernel import Kernel
+from metricfit.tabular.families.linear import Linear
+from metricfit.tabular.families.network import Network, NetworkFamily
+from metricfit.tabular.families.user_model import UserModel
 
 QUICK = {"network": "mlp", "members": 3, "epochs": 25, "lr": 0.02, "time_budget": None, "random_state": 0}
 
@@ -55,3 +73,36 @@ def messy():
     frame.loc[3, "kind"] = None
     frame.loc[4, "whole"] = pd.NA
     return frame, y
+
+
+@pytest.fixture(scope="session")
+def fit_every_family():
+    """Fit a classifier whose ensemble has a model of every family, all of the same weight."""
+
+    def fit(table, y, sample_weight=None, groups=None, **settings):
+        model = MetricClassifier(models=["linear"], members=2, time_budget=None, random_state=0, **settings)
+        model.fit(table, y, sample_weight, groups)
+        numbers = model._numbers_of(np.asarray(y)).numpy()
+        rows = TrainingRows(Features(model.encoder_.transform(table), table), numbers, None, len(model.classes_))
+        odd = np.arange(len(rows)) % 2 == 1
+        splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]
+        first_column = ColumnTransformer([("number", SimpleImputer(), [0])])
+        families = [
+            Boosting(parameters={"num_iterations": 5}),
+            Boosting(parameters={"num_iterations": 5, "num_leaves": 20}),
+            ExtraTrees(5),
+            Linear(),
+            Kernel(),
+            NetworkFamily(Network("embedded", epochs=1), get_metric("f1")),
+            UserModel("encoded", GaussianNB()),
+            UserModel("pipeline", make_pipeline(first_column, LogisticRegression())),
+        ]
+        members = []
+        for place, family in enumerate(families):
+            models = family.prepare(rows).fit_folds(rows, splits, seed=0, jobs=1, deadline=Deadline())
+            calibration = Calibration(1.0 + place / 10, torch.full((rows.outputs,), place / 100).double())
+            members.append(EnsembleMember(f"{place}", family.combine(models), calibration, 1 / len(families)))
+        model.ensemble_ = Ensemble(tuple(members), model.ensemble_.calibration)
+        return model
+
+    return fit

@@ -9,10 +9,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import load as arrays_from
+from safetensors.numpy import save as bytes_of
 
 import metricfit
 from metricfit import MetricClassifier
-from metricfit.tabular.networks import Network
+from metricfit.tabular.families.network_kinds import Architecture
 
 BIG = 10**400
 DEEP = "[" * 200_000 + "]" * 200_000
@@ -28,19 +30,23 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
+def saved(tmp_path_factory, fit_every_family):
     frame, y = table()
     folder = tmp_path_factory.mktemp("models") / "model"
-    model = MetricClassifier("f1", network="blend", members=2, epochs=1, time_budget=None, random_state=0)
-    model.fit(frame, y).save(folder)
+    fit_every_family(frame, y).save(folder)
     return folder, json.loads((folder / "model.json").read_text())
 
 
-def rewrite(folder, text):
-    (folder / "model.json").write_text(text)
+def replace_file(folder, name, content):
+    """Replace a file, and write a manifest that vouches for it."""
+    (folder / name).write_bytes(content)
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["sha256"]["model.json"] = hashlib.sha256(text.encode()).hexdigest()
+    manifest["sha256"][name] = hashlib.sha256(content).hexdigest()
     (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def rewrite(folder, text):
+    replace_file(folder, "model.json", text.encode())
 
 
 def attempt(folder, text):
@@ -81,15 +87,36 @@ def replaced(description, path, value):
     return changed
 
 
+def keys_of(where):
+    return [int(key) if key.isdigit() else key for key in where.split(".")]
+
+
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        ("temperature", BIG, r"temperature must be a finite number, got an integer of 1329 bits"),
+        ("ensemble.temperature", BIG, r"temperature must be a finite number, got an integer of 1329 bits"),
+        ("ensemble.members.0.weight", 0, r"weight of member 0 must be above 0"),
+        ("ensemble.members.0.weight", -1.0, r"weight of member 0 must be above 0"),
+        ("ensemble.members.1.temperature", BIG, r"temperature of member 1 must be a finite number"),
+        ("ensemble.members.0.name", 1, r"member 0 has no name"),
+        ("ensemble.members.0.model", [], r"member 0 is not described by kind, values and parts"),
+        ("ensemble.members.0.model.kind", "x" * 10**6, r"models of kind 'x{80}'\.\.\. \(1,000,000 characters\)"),
+        ("ensemble.members.2.model.values.folds", BIG, r"folds must be a whole number from 1 to 1000"),
+        ("ensemble.members.4.model.values.gamma", -1, r"gamma must be a finite number above 0"),
+        ("ensemble.members.5.model.values.width", 10**6, r"need at least \d+ weights, arrays.safetensors holds \d+"),
+        ("ensemble.members.5.model.values.hidden", [BIG], r"hidden must be a list of numbers of units"),
+        ("ensemble.members.5.model.values.hidden", [10**9, 10**9], r"need at least \d+ weights"),
+        ("ensemble.members.5.model.values.members", 10**6, r"members must be a whole number"),
+        ("ensemble.members.5.model.values.kind", "os.system", r"there is no kind 'os.system'"),
+        ("ensemble.members.6.model.parts", [], r"there are no models"),
         ("parameters.surprise", 1, r"parameters that this version does not have: 'surprise'"),
-        ("parameters.lr", BIG, r"parameters: lr is an integer of 1329 bits, too large"),
-        ("network.width", 10**6, r"need at least \d+ weights, arrays.safetensors holds \d+"),
+        ("parameters.time_budget", BIG, r"parameters: time_budget is an integer of 1329 bits, too large"),
+        ("parameters.models", {"network": {"kind": "os.system"}}, r"kind is one of"),
+        ("parameters.models", {"file": "manifest.json"}, r"is no parameter"),
+        ("parameters.cv", [1], r"is no parameter"),
+        ("models", [{"name": "linear", "surprise": 1}], r"unexpected keyword argument 'surprise'"),
         ("classes.dtype", "<U90000000", r"classes.dtype is '<U90000000', the longest label has 3 characters"),
-        ("members", BIG, r"members must be a whole number"),
+        ("parameters.members", -1, r"parameters: members is a whole number"),
         ("parameters.metric.name", "f" * 10**6, r"cannot read the metric 'f{80}'\.\.\. \(1,000,000 characters\)"),
         ("table.columns", "x" * 10**6, r"table.columns must describe columns"),
         ("parameters.metric", 1, r"parameters.metric must have a name \(text\) and own \(true or false\), got 1"),
@@ -102,7 +129,7 @@ def replaced(description, path, value):
 )
 def test_a_hostile_value_is_refused_in_a_short_message(saved, where, value, message):
     folder, description = saved
-    rewrite(folder, json.dumps(replaced(description, where.split("."), value)))
+    rewrite(folder, json.dumps(replaced(description, keys_of(where), value)))
     with pytest.raises(ValueError, match=message) as error:
         MetricClassifier.load(folder)
     assert isinstance(error.value, metricfit.MetricfitError)
@@ -129,11 +156,11 @@ def test_declared_sizes_are_compared_with_the_stored_weights_before_a_network_is
     def build(*arguments):
         raise AssertionError("a network was built")
 
-    monkeypatch.setattr(Network, "build", build)
+    monkeypatch.setattr(Architecture, "build", build)
     for name in ("in_features", "width", "out_features"):
-        changed = replaced(description, ("network", name), 10**5)
+        changed = replaced(description, ("ensemble", "members", 5, "model", "values", name), 10**5)
         rewrite(folder, json.dumps(changed))
-        with pytest.raises(ValueError, match=r"holds no whole model .*100000"):
+        with pytest.raises(ValueError, match=r"holds no whole model .*(100000|need at least)"):
             MetricClassifier.load(folder)
 
 
@@ -146,6 +173,28 @@ def test_random_changes_give_a_model_that_works_or_an_error_of_this_library(save
         changed = replaced(description, rng.choice(paths), rng.choice(HOSTILE))
         message = attempt(folder, json.dumps(changed))
         assert message is None or len(message) < 2000
+
+
+def test_random_changes_of_arrays_give_a_model_that_works_or_an_error_of_this_library(saved):
+    """Numbers that prediction follows, such as the children of trees, must not lead it out of its memory."""
+    folder, description = saved
+    rewrite(folder, json.dumps(description))
+    original = (folder / "arrays.safetensors").read_bytes()
+    arrays = arrays_from(original)
+    rng = np.random.default_rng(0)
+    names = [name for name, array in sorted(arrays.items()) if name.startswith("model.") and array.dtype.kind in "iuf"]
+    refused = 0
+    for name in [*names, *rng.choice(names, 60)]:
+        changed = arrays[name].copy()
+        whole = changed.dtype.kind in "iu"
+        extremes = np.iinfo(changed.dtype) if whole else np.finfo(changed.dtype)
+        hostile = [0, 1, -1, 100, extremes.max, extremes.min] + ([] if whole else [np.nan, np.inf])
+        changed.reshape(-1)[rng.integers(changed.size)] = hostile[rng.integers(len(hostile))]
+        replace_file(folder, "arrays.safetensors", bytes_of({**arrays, name: changed}))
+        refused += attempt(folder, json.dumps(description)) is not None
+    assert refused > 10
+    replace_file(folder, "arrays.safetensors", original)
+    assert attempt(folder, json.dumps(description)) is None
 
 
 def test_text_in_a_column_of_numbers_is_quoted_in_part(saved):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -246,17 +246,29 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         value = float(averaged(metric, counts, self.average))
         return -value if metric.minimize else value
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a new folder, as JSON and safetensors; nothing is pickled."""
+    def save(self, path: str | os.PathLike[str], trusted: Sequence[str] | None = None) -> None:
+        """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
+
+        Args:
+            path: A folder that does not exist or has no files.
+            trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
+
+        Raises:
+            ValueError: If a model of the user has types that are not trusted.
+        """
         check_is_fitted(self, "decision_")
-        storage.save(self, path)
+        storage.save(self, path, trusted)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **user_functions: Any) -> MetricClassifier:
+    def load(
+        cls, path: str | os.PathLike[str], trusted: Sequence[str] | None = None, **user_functions: Any
+    ) -> MetricClassifier:
         """Load a model from a folder; nothing in the folder is executed.
 
         Args:
             path: The folder that ``save`` wrote.
+            trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
+                Trust them only if you trust where the folder comes from.
             user_functions: ``metric=`` or ``network=``, if the saved model was trained with a user-defined function;
                 functions are not stored in the folder.
 
@@ -264,10 +276,10 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             The fitted model.
 
         Raises:
-            ValueError: If the folder is damaged or incomplete.
+            ValueError: If the folder is damaged or incomplete, or has types that are not trusted.
         """
         model = cls()
-        storage.load(model, path, **user_functions)
+        storage.load(model, path, trusted, **user_functions)
         return model
 
     def _check_requirements(self, requirements: list[Requirement]) -> None:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from metricfit.errors import ModelFileError, quote
 
-if TYPE_CHECKING:
-    from metricfit.tabular.networks import Network
-
-#: The minimum number of weights per input number and per output of every network of this package.
-WEIGHTS_EACH = 64
 SECTIONS: dict[str, type] = {
     "parameters": dict,
     "classes": dict,
     "features": dict,
-    "network": dict,
+    "ensemble": dict,
+    "models": list,
     "table": dict,
     "decision": dict,
     "history": list,
@@ -47,21 +42,17 @@ def check_description(description: Any, known_parameters: Iterable[str]) -> None
         raise ModelFileError(
             f"model.json: parameters that this version does not have: {', '.join(map(quote, unknown[:3]))}"
         )
-    classes, network = description["classes"], description["network"]
-    for name, value in (
-        ("members", description.get("members")),
-        ("features.number", description["features"].get("number")),
-        ("network.in_features", network.get("in_features")),
-        ("network.out_features", network.get("out_features")),
-    ):
-        _whole_number(name, value, 1)
-    _whole_number("network.width", network.get("width"), 0)
+    classes = description["classes"]
+    _whole_number("features.number", description["features"].get("number"), 1)
     _whole_number("seed", description.get("seed"), 0)
-    _finite_number("temperature", description.get("temperature"))
+    _check_ensemble(description["ensemble"])
+    if not all(map(_is_model_row, description["models"])):
+        raise ModelFileError(f"model.json: models must describe families, got {quote(description['models'])}")
     _finite_number("decision.value", description["decision"].get("value"))
-    if description["decision"].get("threshold") is not None:
-        _finite_number("decision.threshold", description["decision"]["threshold"])
-    for name in ("interval", "value_interval"):
+    for name in ("threshold", "corrected_value"):
+        if description["decision"].get(name) is not None:
+            _finite_number(f"decision.{name}", description["decision"][name])
+    for name in ("interval", "value_interval", "corrected_interval"):
         _interval(f"decision.{name}", description["decision"].get(name))
     metric = description["parameters"].get("metric")
     if (
@@ -100,29 +91,27 @@ def label_type(name: Any, labels: list[Any]) -> np.dtype[Any]:
     return dtype
 
 
-def check_network_size(network: Network, inputs: int, outputs: int, stored: Iterable[Tensor]) -> None:
-    """Refuse a network that is larger than its stored weights, before memory is taken for it.
+def _check_ensemble(ensemble: dict[str, Any]) -> None:
+    """Refuse an ensemble whose members have no names, weights and temperatures."""
+    _positive_number("ensemble.temperature", ensemble.get("temperature"))
+    members = ensemble.get("members")
+    if not isinstance(members, list) or not members or not all(isinstance(member, dict) for member in members):
+        raise ModelFileError(f"model.json: ensemble.members must describe models, got {quote(members)}")
+    for place, member in enumerate(members):
+        if not isinstance(member.get("name"), str):
+            raise ModelFileError(f"model.json: member {place} has no name, got {quote(member.get('name'))}")
+        for name in ("weight", "temperature"):
+            _positive_number(f"{name} of member {place}", member.get(name))
 
-    Args:
-        network: The network as described.
-        inputs: How many numbers the stored table encoder gives.
-        outputs: How many outputs the classes need.
-        stored: The weights of one member.
 
-    Raises:
-        ModelFileError: The sizes do not match.
-    """
-    if network.in_features != inputs:
-        raise ModelFileError(f"features: the network takes {network.in_features} numbers, the table gives {inputs}")
-    if network.out_features != outputs:
-        raise ModelFileError(f"network: {network.out_features} outputs, the classes need {outputs}")
-    needed = WEIGHTS_EACH * (network.in_features * max(1, network.width) + network.out_features)
-    numbers = sum(tensor.numel() for tensor in stored)
-    if network.name != "own" and needed > numbers:
-        raise ModelFileError(
-            f"network: in_features {network.in_features} and width {network.width} need at least {needed} weights, "
-            f"arrays.safetensors holds {numbers}"
-        )
+def _is_model_row(row: Any) -> bool:
+    """Whether this tells what became of a family."""
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        return False
+    numbers = [row.get(name) for name in ("weight", "value", "log_loss", "seconds")]
+    return all(number is None or isinstance(number, (int, float)) for number in numbers) and (
+        row.get("left_out") is None or isinstance(row["left_out"], str)
+    )
 
 
 def _is_column(column: Any) -> bool:
@@ -148,6 +137,12 @@ def _finite_number(name: str, value: Any) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not abs(value) <= sys.float_info.max:
         raise ModelFileError(f"model.json: {name} must be a finite number, got {quote(value)}")
+
+
+def _positive_number(name: str, value: Any) -> None:
+    _finite_number(name, value)
+    if not value > 0:
+        raise ModelFileError(f"model.json: {name} must be above 0, got {quote(value)}")
 
 
 def _interval(name: str, ends: Any) -> None:

@@ -1,7 +1,8 @@
-"""A fitted MetricClassifier as a folder: model.json, arrays.safetensors and a manifest with their hashes.
+"""A fitted MetricClassifier as a folder: model.json, arrays.safetensors, files of skops and a manifest of hashes.
 
-Loading reads numbers and text, and builds networks that are named in this package. The hashes tell a folder that was
-cut short or changed by accident, or by someone who did not write a new manifest; they are no signature.
+Loading reads numbers and text, and builds models of classes that are named in this package. The user's own
+scikit-learn models are read by skops, which builds only types that it or the user trusts. The hashes show that a file
+was cut short or changed, unless the manifest was changed too; they are no signature, so everything is checked as well.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,32 +23,51 @@ from torch import Tensor
 
 from metricfit._files import hash_bytes, new_folder, to_json_value
 from metricfit._version import __version__
-from metricfit.decide.calibration import Calibration
 from metricfit.decide.decisions import Decision, HeldOut
-from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
+from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric
-from metricfit.tabular.description_checks import check_description, check_network_size, label_type
+from metricfit.tabular.description_checks import check_description, label_type
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.networks import Network
+from metricfit.tabular.ensemble import ModelRow
+from metricfit.tabular.families.family import Features
+from metricfit.tabular.families.model_state import Expected, MissingArgumentError
+from metricfit.tabular.families.scikit_learn_files import UntrustedTypeError, check_trusted, trusted_types
 from metricfit.tabular.storage_checks import check_consistent
+from metricfit.tabular.stored_ensemble import check_logits, read_ensemble, write_ensemble
+from metricfit.tabular.stored_parameters import read_parameter, write_parameter
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
 
-FORMAT = 1
+FORMAT = 2
 MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"
+SKOPS_FILE = re.compile(r"[a-z0-9._-]{1,200}\.skops")
+#: Parameters that may hold models, networks or splitters.
+OBJECTS = ("models", "cv")
 
 
-class MissingArgumentError(InvalidValueError):
-    """The folder does not hold the user's own function, which `load` needs as an argument."""
+def save(model: MetricClassifier, path: str | os.PathLike[str], trusted: Any = None) -> None:
+    """Write a fitted model to a new or empty folder; a failure leaves nothing behind.
 
+    Args:
+        model: The fitted model.
+        path: The folder.
+        trusted: Names of types of the user's own models, beside those that skops trusts.
 
-def save(model: MetricClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model to a new or empty folder; a failure leaves nothing behind."""
+    Raises:
+        UntrustedTypeError: A model of the user has other types.
+        InvalidTypeError: A model, a splitter or a label cannot be saved.
+    """
+    names = trusted_types(trusted)
+    arrays, files = _arrays(model), dict[str, bytes]()
+    description = _description(model, arrays, files)
+    for content in files.values():
+        check_trusted(content, names, "save")
     contents = {
-        MODEL: json.dumps(_description(model), allow_nan=False, indent=1).encode(),
-        ARRAYS: bytes_of({name: given.contiguous() for name, given in _arrays(model).items()}),
+        MODEL: json.dumps(description, allow_nan=False, indent=1).encode(),
+        ARRAYS: bytes_of({name: array.contiguous() for name, array in arrays.items()}),
+        **files,
     }
     hashes = {name: hash_bytes(content, length=64) for name, content in contents.items()}
     manifest = {"format": FORMAT, "metricfit": __version__, "sha256": hashes}
@@ -56,29 +77,36 @@ def save(model: MetricClassifier, path: str | os.PathLike[str]) -> None:
             (unfinished / name).write_bytes(content)
 
 
-def load(model: MetricClassifier, path: str | os.PathLike[str], **own: Any) -> None:
+def load(model: MetricClassifier, path: str | os.PathLike[str], trusted: Any = None, **user_functions: Any) -> None:
     """Fill an estimator from a folder.
 
     Args:
         model: The estimator, with its default parameters.
         path: The folder that `save` wrote.
-        own: The user's own ``metric`` or ``network``, which is not in the folder.
+        trusted: Names of types of the user's own models, beside those that skops trusts.
+        user_functions: The user's own ``metric`` or ``network``, which is not in the folder.
 
     Raises:
         ModelFileError: The folder is damaged, or what it holds is no model that this version can use.
+        UntrustedTypeError: A model of the user has types that nobody trusts; nothing was built.
+        MissingArgumentError: A function of the user is needed.
     """
-    folder = Path(path)
+    folder, names = Path(path), trusted_types(trusted)
     contents = _checked_contents(folder)
-    if "metric" in own:
-        get_metric(own["metric"])  # a mistake in the argument is not the folder's fault
+    if "metric" in user_functions:
+        get_metric(user_functions["metric"])  # a mistake in the argument is not the folder's fault
     try:
-        _restore(model, json.loads(contents[MODEL]), arrays_from(contents[ARRAYS]), own)
+        for name, content in contents.items():
+            if name not in (MODEL, ARRAYS):
+                check_trusted(content, names, "load")
+        description, arrays = json.loads(contents[MODEL]), arrays_from(contents[ARRAYS])
+        _restore(model, description, arrays, contents, names, user_functions)
     except ModelFileError as error:
         raise ModelFileError(
             f"{folder} holds no whole model ({error}): save it again from the fitted one, or load it with the version "
             "of metricfit that saved it"
         ) from error
-    except (ImportError, MissingArgumentError):  # what the user can add
+    except (ImportError, MissingArgumentError, UntrustedTypeError):  # what the user can add
         raise
     except Exception as error:  # whatever else fails while it reads the folder is the folder's fault
         raise ModelFileError(
@@ -87,20 +115,28 @@ def load(model: MetricClassifier, path: str | os.PathLike[str], **own: Any) -> N
 
 
 def _checked_contents(folder: Path) -> dict[str, bytes]:
+    """Return the contents of the files that the manifest names, if they have the hashes that it states."""
     if not (folder / MANIFEST).is_file():
         raise ModelFileError(f"{folder} has no {MANIFEST}: it is no saved model, or one whose saving was cut short")
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         format_of, hashes = manifest["format"], manifest["sha256"]
-        expected = {name: str(hashes[name]) for name in (MODEL, ARRAYS)}
+        expected = {name: str(hashes[name]) for name in dict.fromkeys((MODEL, ARRAYS, *hashes))}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{folder / MANIFEST} cannot be read: {shorten(error)}") from error
+    if format_of == 1:
+        raise ModelFileError(
+            f"{folder} is a model of metricfit 0.1, which this version does not read: fit the model again, or load it "
+            "with metricfit 0.1"
+        )
     if format_of != FORMAT:
         raise ModelFileError(
             f"{folder} is of format {quote(format_of)}, this version reads {FORMAT}: use the metricfit it names"
         )
     contents = {}
     for name, wanted in expected.items():
+        if name not in (MODEL, ARRAYS) and not SKOPS_FILE.fullmatch(name):
+            raise ModelFileError(f"{folder / MANIFEST} names a file that is no part of a model: {quote(name)}")
         if not (folder / name).is_file():
             raise ModelFileError(f"{folder} lacks {name}; copy the folder again")
         contents[name] = (folder / name).read_bytes()
@@ -109,14 +145,16 @@ def _checked_contents(folder: Path) -> dict[str, bytes]:
     return contents
 
 
-def _description(model: MetricClassifier) -> dict[str, Any]:
+def _description(model: MetricClassifier, arrays: dict[str, Tensor], files: dict[str, bytes]) -> dict[str, Any]:
+    """Return what JSON holds; arrays and files of the ensemble are added to the dictionaries."""
     parameters = model.get_params(deep=False)
     metric = get_metric(model.metric)
     parameters["metric"] = {"name": metric.name, "own": metric.user_defined}
     if model.subject_to is not None:
         several = [model.subject_to] if not isinstance(model.subject_to, (list, tuple)) else model.subject_to
-        parameters["subject_to"] = [str(each) for each in several]
-    parameters["network"] = None if callable(model.network) else model.network
+        parameters["subject_to"] = [str(requirement) for requirement in several]
+    for name in OBJECTS:
+        parameters[name] = write_parameter(name, parameters[name], files)
     if isinstance(model.class_weight, dict):
         parameters["class_weight"] = [[_plain(key), float(value)] for key, value in model.class_weight.items()]
     parameters["pos_label"] = _plain(model.pos_label)
@@ -126,17 +164,18 @@ def _description(model: MetricClassifier) -> dict[str, Any]:
     names = getattr(model, "feature_names_in_", None)
     return {
         "parameters": parameters,
-        "classes": {"dtype": model.classes_.dtype.str, "labels": [_plain(each) for each in model.classes_.tolist()]},
+        "classes": {"dtype": model.classes_.dtype.str, "labels": [_plain(label) for label in model.classes_.tolist()]},
         "features": {"number": int(model.n_features_in_), "names": None if names is None else list(names)},
-        "network": model.network_.state(),
-        "members": len(model.members_),
+        "ensemble": write_ensemble(model.ensemble_, arrays, files),
+        "models": [to_json_value(vars(row)) for row in model.models_],
         "table": model.encoder_.state(),
-        "temperature": model.calibration_.temperature,
         "decision": {
             "value": decision.value,
+            "corrected_value": decision.corrected_value,
             "threshold": decision.threshold,
             "interval": _ends(decision.interval),
             "value_interval": _ends(decision.value_interval),
+            "corrected_interval": _ends(decision.corrected_interval),
             "requirements": to_json_value(decision.requirements),
             "not_reachable": decision.not_reachable,
         },
@@ -146,61 +185,53 @@ def _description(model: MetricClassifier) -> dict[str, Any]:
 
 
 def _arrays(model: MetricClassifier) -> dict[str, Tensor]:
-    found = {f"table.{name}": torch.as_tensor(array) for name, array in model.encoder_.arrays().items()}
-    for at, member in enumerate(model.members_):
-        # Trained in single precision, so that nothing is lost.
-        state = {name: given.float() if given.is_floating_point() else given for name, given in _state(member).items()}
-        found |= {f"member.{at}.{name}": given for name, given in state.items()}
+    arrays = {f"table.{name}": torch.as_tensor(array) for name, array in model.encoder_.arrays().items()}
     held_out = model.held_out_
-    found |= {"bias": model.calibration_.bias, "shift": model.shift_, "order": torch.from_numpy(model._order)}
-    found |= {"held_out.logits": held_out.logits, "held_out.y": held_out.y, "held_out.shares": held_out.shares}
+    arrays |= {"shift": model.shift_, "order": torch.from_numpy(model._order)}
+    arrays |= {"held_out.logits": held_out.logits, "held_out.y": held_out.y, "held_out.shares": held_out.shares}
     if held_out.weight is not None:
-        found["held_out.weight"] = held_out.weight
+        arrays["held_out.weight"] = held_out.weight
     if held_out.groups is not None:
-        found["held_out.groups"] = torch.from_numpy(np.unique(held_out.groups, return_inverse=True)[1])
+        arrays["held_out.groups"] = torch.from_numpy(np.unique(held_out.groups, return_inverse=True)[1])
     if model.decision_.offsets is not None:
-        found["offsets"] = model.decision_.offsets
-    return found
+        arrays["offsets"] = model.decision_.offsets
+    return arrays
 
 
-def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, Tensor], own: dict[str, Any]) -> None:
-    check_description(found, model.get_params(deep=False))
-    parameters = found["parameters"]
+def _restore(
+    model: MetricClassifier,
+    description: dict[str, Any],
+    arrays: dict[str, Tensor],
+    files: dict[str, bytes],
+    trusted: tuple[str, ...],
+    user_functions: dict[str, Any],
+) -> None:
+    check_description(description, model.get_params(deep=False))
+    network = user_functions.get("network")
+    parameters = description["parameters"]
     metric = parameters["metric"]
-    if metric["own"] and "metric" not in own:
+    if metric["own"] and "metric" not in user_functions:
         raise MissingArgumentError(
             f"the metric {quote(metric['name'])} was the user's own function: load(path, metric=...)"
         )
-    parameters["metric"] = own.get("metric", metric["name"])
-    if parameters["network"] is None and "network" not in own:
-        raise MissingArgumentError("the network was the user's own function: load(path, network=...)")
-    parameters["network"] = own.get("network", parameters["network"])
+    parameters["metric"] = user_functions.get("metric", metric["name"])
+    for name in OBJECTS:
+        parameters[name] = read_parameter(parameters.get(name), files, trusted=trusted, network=network)
     if isinstance(parameters["class_weight"], list):
         parameters["class_weight"] = dict(parameters["class_weight"])
     model.set_params(**parameters)
-    labels = found["classes"]["labels"]
-    model.classes_ = np.array(labels, dtype=label_type(found["classes"]["dtype"], labels))
-    model.n_features_in_ = int(found["features"]["number"])
-    if found["features"]["names"] is not None:
-        model.feature_names_in_ = np.array(found["features"]["names"], dtype=object)
-    model._order, model._seed = arrays["order"].numpy(), int(found["seed"])
+    labels = description["classes"]["labels"]
+    model.classes_ = np.array(labels, dtype=label_type(description["classes"]["dtype"], labels))
+    model.n_features_in_ = int(description["features"]["number"])
+    if description["features"]["names"] is not None:
+        model.feature_names_in_ = np.array(description["features"]["names"], dtype=object)
+    model._order, model._seed = arrays["order"].numpy(), int(description["seed"])
     model.pos_label_ = model.classes_.tolist()[model._order[1]] if len(model.classes_) == 2 else None
-    model.network_ = Network(**found["network"])
     tables = {name.removeprefix("table."): each.numpy() for name, each in arrays.items() if name.startswith("table.")}
-    model.encoder_ = TableEncoder.restored(found["table"], tables)
-    model.members_ = []
-    for at in range(int(found["members"])):
-        prefix = f"member.{at}."
-        state = {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
-        if not state:
-            raise KeyError(f"the weights of member {at}")
-        outputs = 1 if len(labels) == 2 else len(labels)
-        check_network_size(model.network_, model.encoder_.scaling.width, outputs, state.values())
-        edges = next((each for name, each in state.items() if name.endswith("edges")), None)
-        member = model.network_.build(edges, model.network if callable(model.network) else None)
-        member.load_state_dict(state)
-        model.members_.append(member.double().eval())
-    model.calibration_ = Calibration(float(found["temperature"]), arrays["bias"])
+    model.encoder_ = TableEncoder.restored(description["table"], tables)
+    expected = Expected(model.encoder_.scaling.width, len(labels), trusted, network)
+    model.ensemble_ = read_ensemble(description["ensemble"], arrays, files, expected)
+    model.models_ = [ModelRow(**row) for row in description["models"]]
     groups = arrays.get("held_out.groups")
     model.held_out_ = HeldOut(
         arrays["held_out.logits"],
@@ -210,36 +241,38 @@ def _restore(model: MetricClassifier, found: dict[str, Any], arrays: dict[str, T
         arrays["held_out.shares"],
     )
     model.shift_ = arrays["shift"]
-    decision = found["decision"]
-    model.decision_ = Decision(
+    model.decision_ = _restored_decision(description["decision"], arrays.get("offsets"))
+    model.history_ = [
+        {name: math.nan if value is None else value for name, value in row.items()} for row in description["history"]
+    ]
+    check_consistent(model)
+    model._show_decision()
+    _predict_one_row(model, expected)
+
+
+def _restored_decision(decision: dict[str, Any], offsets: Tensor | None) -> Decision:
+    return Decision(
         decision["value"],
         decision["threshold"],
         _restored_ends(decision["interval"]),
         _restored_ends(decision["value_interval"]),
-        arrays.get("offsets"),
+        offsets,
         {text: RequirementValue(*result) for text, result in decision.get("requirements", {}).items()},
         decision.get("not_reachable"),
+        decision["corrected_value"],
+        _restored_ends(decision["corrected_interval"]),
     )
-    model.history_ = [
-        {name: math.nan if value is None else value for name, value in row.items()} for row in found["history"]
-    ]
-    check_consistent(model, arrays)
-    model._show_decision()
-    _predict_one_row(model)
 
 
-def _predict_one_row(model: MetricClassifier) -> None:
+def _predict_one_row(model: MetricClassifier, expected: Expected) -> None:
     """Use the model on a row without entries, which fails where its parts do not fit together."""
     row = np.full((1, model.n_features_in_), np.nan, dtype=float if model.encoder_.columns is None else object)
-    model.predict_proba(pd.DataFrame(row, columns=getattr(model, "feature_names_in_", None)))
-
-
-def _state(module: torch.nn.Module) -> dict[str, Tensor]:
-    return {name: given.detach().cpu().clone() for name, given in module.state_dict().items()}
+    table = pd.DataFrame(row, columns=getattr(model, "feature_names_in_", None))
+    check_logits(model.ensemble_, Features(model.encoder_.transform(table)), expected)
 
 
 def _plain(label: Any) -> Any:
-    """A label as JSON has it."""
+    """Return a label as JSON has it."""
     value = label.item() if isinstance(label, np.generic) else label
     if value is None or isinstance(value, (str, int, float, bool)):
         return value

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from metricfit.errors import ModelFileError, shorten
 from metricfit.metrics.curves import as_requirements
@@ -17,17 +16,17 @@ if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
 
 
-def check_consistent(model: MetricClassifier, arrays: dict[str, Tensor]) -> None:
+def check_consistent(model: MetricClassifier) -> None:
     """Refuse a restored model whose parts do not fit together, with a reason: it would fail, or be wrong, later."""
-    faults = _faults(model, arrays)
+    faults = _faults(model)
     if faults:
         raise ModelFileError("; ".join(faults))
 
 
-def _faults(model: MetricClassifier, arrays: dict[str, Tensor]) -> list[str]:
-    classes, outputs = len(model.classes_), model.network_.out_features
+def _faults(model: MetricClassifier) -> list[str]:
+    classes = len(model.classes_)
+    outputs = 1 if classes == 2 else classes
     places = sorted(model._order.tolist())
-    stored = len({name.split(".")[1] for name in arrays if name.startswith("member.")})
     columns = model.encoder_.features
     held_out, decision = model.held_out_, model.decision_
     rows = len(held_out.y)
@@ -35,12 +34,8 @@ def _faults(model: MetricClassifier, arrays: dict[str, Tensor]) -> list[str]:
         ("classes", classes < 2, f"{classes} of at least 2"),
         ("classes", len(np.unique(model.classes_)) != classes, "a label stands there twice"),
         ("classes", places != list(range(classes)), f"their order is of {len(places)}, there are {classes}"),
-        ("members", len(model.members_) != stored, f"{len(model.members_)} are named, the weights are of {stored}"),
-        ("members", not stored, "there are none"),
         ("features", model.n_features_in_ != columns, f"{model.n_features_in_}, of a table of {columns} columns"),
         ("features", _names_differ(model), "their names are more or fewer than their number"),
-        ("calibration", not model.calibration_.temperature > 0, f"temperature {model.calibration_.temperature}"),
-        ("calibration", len(model.calibration_.bias) != outputs, "another number of biases than of outputs"),
         ("class balance", len(model.shift_) != outputs, "another number of shifts than of outputs"),
         ("held-out rows", tuple(held_out.logits.shape) != (rows, outputs), "logits and labels of other shapes"),
         ("held-out rows", len(held_out.shares) != classes, "another number of shares than of classes"),

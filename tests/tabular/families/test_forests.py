@@ -16,12 +16,12 @@ def logits_of(votes):
 
 
 def fit(rows, trees=20, seed=3):
-    return ExtraTrees(trees, min_samples_leaf=3).fit(rows, rows, seed=seed, deadline=Deadline())
+    return ExtraTrees(trees).fit(rows, rows, seed=seed, deadline=Deadline())
 
 
 @pytest.mark.parametrize("trees", [5, 20, 23])
 def test_the_votes_are_those_of_scikit_learn(rows, held_out, trees):
-    forest = ExtraTreesClassifier(trees, max_features=0.5, min_samples_leaf=3, random_state=3).fit(rows.x, rows.y)
+    forest = ExtraTreesClassifier(trees, max_features=0.5, random_state=3).fit(rows.x, rows.y)
     expected = logits_of(forest.predict_proba(held_out.x) * trees + 0.5)
     np.testing.assert_allclose(fit(rows, trees).logits(held_out.features), expected, rtol=1e-9, atol=1e-9)
 
@@ -30,7 +30,7 @@ def test_the_trees_of_all_folds_vote_together(rows, held_out, classes):
     folds = [fit(rows, seed=seed) for seed in range(3)]
     votes = np.zeros((len(held_out), classes))
     for seed in range(3):
-        forest = ExtraTreesClassifier(20, max_features=0.5, min_samples_leaf=3, random_state=seed).fit(rows.x, rows.y)
+        forest = ExtraTreesClassifier(20, max_features=0.5, random_state=seed).fit(rows.x, rows.y)
         votes += forest.predict_proba(held_out.x) * 20 / 3
     combined = ExtraTrees().combine(folds)
     np.testing.assert_allclose(combined.logits(held_out.features), logits_of(votes + 0.5), rtol=1e-9, atol=1e-9)
@@ -43,10 +43,13 @@ def test_a_class_without_rows_gets_half_a_vote(rows, held_out):
     assert (np.exp(logits[:, 1]) < 0.5 / 20).all()
 
 
-def test_weights_count(rows, held_out):
-    weighted = TrainingRows(rows.features, rows.y, np.where(rows.y == 1, 20.0, 1.0), rows.classes)
-    at = 0 if rows.classes == 2 else 1
-    assert (fit(weighted).logits(held_out.features) - fit(rows).logits(held_out.features))[:, at].mean() > 0.3
+def test_the_trees_are_grown_with_the_weights(make_rows, held_out, classes):
+    rows = make_rows(classes, weighted=True)
+    forest = ExtraTreesClassifier(20, max_features=0.5, random_state=3)
+    votes = forest.fit(rows.x, rows.y, sample_weight=rows.weight).predict_proba(held_out.x) * 20
+    logits = fit(rows).logits(held_out.features)
+    np.testing.assert_allclose(logits, logits_of(votes + 0.5), rtol=1e-9, atol=1e-9)
+    assert not np.allclose(logits, fit(make_rows(classes)).logits(held_out.features), atol=0.1)
 
 
 def test_it_stops_at_the_deadline(rows):

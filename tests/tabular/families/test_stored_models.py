@@ -17,6 +17,7 @@ from metricfit.tabular.families.family import Deadline, MeanOfFolds
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.model_state import Expected
+from metricfit.tabular.families.network import Network, NetworkFamily
 from metricfit.tabular.families.scikit_learn_files import (
     UntrustedTypeError,
     check_tree,
@@ -32,9 +33,12 @@ FAMILIES = {
     "boosting": Boosting(parameters={"num_iterations": 20}),
     "large trees": Boosting(parameters={"num_leaves": 31, "num_iterations": 20}),
     "boosting_metric": Boosting(get_metric("f1")),
-    "extra_trees": ExtraTrees(10, min_samples_leaf=3),
+    "extra_trees": ExtraTrees(10),
     "linear": Linear(),
     "kernel": Kernel(),
+    "network": NetworkFamily(Network("embedded", epochs=1), get_metric("f1")),
+    "tabm": NetworkFamily(Network("tabm", epochs=1), get_metric("f1")),
+    "blend": NetworkFamily(Network("blend", epochs=1), get_metric("f1")),
     "user probabilities": UserModel("mine", LogisticRegression()),
     "user scores": UserModel("mine", LinearSVC()),
 }
@@ -54,7 +58,7 @@ def test_a_restored_model_has_the_same_logits(family, rows, held_out, classes):
     np.testing.assert_array_equal(again.logits(held_out.features), model.logits(held_out.features))
 
 
-@pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel"])
+@pytest.mark.parametrize("family", ["boosting", "extra_trees", "linear", "kernel", "network"])
 @pytest.mark.parametrize("change", ["fewer columns", "more classes"])
 def test_a_model_of_another_table_is_refused(family, change, make_rows):
     state = to_state(fit_folds(FAMILIES[family], make_rows(4)))

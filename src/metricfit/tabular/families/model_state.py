@@ -10,8 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.errors import ModelFileError, quote
+from metricfit.errors import InvalidValueError, ModelFileError, quote
 from metricfit.tabular.families.family import Features, Floats
+
+
+class MissingArgumentError(InvalidValueError):
+    """The folder does not hold a function of the user, which ``load`` needs as an argument."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +106,13 @@ class Expected:
         columns: The number of encoded columns.
         classes: The number of classes.
         trusted: Names of types that the user trusts in a stored scikit-learn model.
+        network: The user's function that makes networks, or None.
     """
 
     columns: int
     classes: int
     trusted: tuple[str, ...] = ()
+    network: Any = None
 
     @property
     def outputs(self) -> int:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.types import ScalarAverage
-from metricfit.errors import InvalidValueError, quote
+from metricfit.errors import InvalidValueError, ModelFileError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.checks import check_positive, check_whole
@@ -23,6 +23,8 @@ from metricfit.tabular.families.family import (
     Floats,
     TrainingRows,
 )
+from metricfit.tabular.families.model_state import Expected, MissingArgumentError, ModelState
+from metricfit.tabular.families.network_checks import stored_architecture, stored_weights
 from metricfit.tabular.families.network_kinds import (
     KINDS,
     Architecture,
@@ -131,6 +133,38 @@ class NetworkModel:
             outputs = [member(x).reshape(len(x), -1) for member in self.members]
             result[first : first + ROWS_AT_ONCE] = torch.stack(outputs).mean(0).numpy()
         return result
+
+    def state(self) -> ModelState:
+        """Return the architecture and the members' weights; they were trained in single precision."""
+        arrays = {}
+        for number, member in enumerate(self.members):
+            for name, tensor in member.state_dict().items():
+                weights = tensor.detach().cpu()
+                arrays[f"{number}.{name}"] = (weights.float() if weights.is_floating_point() else weights).numpy()
+        values = self.architecture.state() | {"hidden": list(self.architecture.hidden), "members": len(self.members)}
+        return ModelState("network", values, arrays)
+
+    @classmethod
+    def restored(cls, state: ModelState, expected: Expected) -> NetworkModel:
+        """Return the networks of a state; sizes are compared with the stored weights before a network is built.
+
+        Raises:
+            ModelFileError: The state does not describe networks for this table.
+            MissingArgumentError: The network is the user's own, and the function that makes it is needed.
+        """
+        architecture = stored_architecture(state, expected)
+        if architecture.kind == "own" and expected.network is None:
+            raise MissingArgumentError("the network was the user's own function: load(path, network=...)")
+        members = []
+        for number in range(state.whole_number("members", 1, len(state.arrays))):
+            weights = stored_weights(state, number, architecture)
+            edges = next((tensor for name, tensor in weights.items() if name.endswith("edges")), None)
+            member = architecture.build(edges, expected.network)
+            member.load_state_dict(weights)
+            if not all(bool(torch.isfinite(parameter).all()) for parameter in member.parameters()):
+                raise ModelFileError(f"network: member {number} has weights that are not finite")
+            members.append(member.double().eval())
+        return cls(architecture, tuple(members))
 
 
 class NetworkFamily(Family):

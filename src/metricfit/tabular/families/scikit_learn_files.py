@@ -12,6 +12,30 @@ from sklearn.tree._tree import Tree
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
 
+#: Types that skops does not trust yet, and that hold nothing but values: plain classes, and numpy's types, which skops
+#: reads from an empty array.
+PLAIN_TYPES = (
+    "collections.OrderedDict",
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.utils._bunch.Bunch",
+    *(
+        f"sklearn.model_selection._split.{splitter}"
+        for splitter in (
+            "GroupKFold",
+            "GroupShuffleSplit",
+            "KFold",
+            "PredefinedSplit",
+            "ShuffleSplit",
+            "StratifiedGroupKFold",
+            "StratifiedKFold",
+            "StratifiedShuffleSplit",
+            "TimeSeriesSplit",
+        )
+    ),
+)
+
 
 class UntrustedTypeError(InvalidValueError):
     """A model of the user has types that are only saved and loaded if the user names them."""
@@ -46,7 +70,7 @@ def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
     """
     check_trusted(content, trusted, "load")
     try:
-        model = skops.io.loads(content, trusted=list(trusted))
+        model = skops.io.loads(content, trusted=[*trusted, *PLAIN_TYPES])
     except Exception as error:  # a damaged file may fail anywhere
         raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
     for tree in _trees_in(model):
@@ -70,7 +94,7 @@ def check_trusted(content: bytes, trusted: Sequence[str], method: str) -> None:
         untrusted = [str(name) for name in skops.io.get_untrusted_types(data=content)]
     except Exception as error:  # a damaged file may fail anywhere
         raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
-    missing = sorted(set(untrusted) - set(trusted))
+    missing = sorted(set(untrusted) - {*trusted, *PLAIN_TYPES})
     if missing:
         names = ", ".join(map(quote, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
         raise UntrustedTypeError(

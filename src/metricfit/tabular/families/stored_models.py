@@ -11,6 +11,7 @@ from metricfit.tabular.families.family import FittedModel, MeanOfFolds
 from metricfit.tabular.families.kernel import KernelModel
 from metricfit.tabular.families.linear import LinearModel
 from metricfit.tabular.families.model_state import Expected, ModelState, StoredModel
+from metricfit.tabular.families.network import NetworkModel
 from metricfit.tabular.families.user_model import FittedUserModel
 
 MEAN = "mean_of_folds"
@@ -20,6 +21,7 @@ KINDS: dict[str, type[StoredModel]] = {
     "forests": Forests,
     "linear": LinearModel,
     "kernel": KernelModel,
+    "network": NetworkModel,
     "user_model": FittedUserModel,
 }
 
