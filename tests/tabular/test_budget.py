@@ -1,71 +1,111 @@
-"""Time budgets: epochs first, then members; what "auto" is."""
+"""The time budget: cheap families first, and a family that would not be ready in time is left out."""
 
-import logging
+import time
+from dataclasses import dataclass, field
 
 import numpy as np
-import torch
+import pytest
 
 from metricfit import MetricClassifier
-from metricfit.tabular import member_training as training
-from metricfit.tabular.budget import affordable, fewest_epochs, full_epochs
+from metricfit.tabular import out_of_fold
+from metricfit.tabular.families import DEFAULT, NAMES
+from metricfit.tabular.families.family import Deadline, Family, Features, TrainingRows
+from metricfit.tabular.out_of_fold import fit_families
 
 
-def test_full_training_where_there_is_time():
-    assert affordable(0.001, 10, 1, epochs=None, members=8, budget=None).epochs == full_epochs(10) == 250
-    assert affordable(0.001, 10, 1, epochs=None, members=8, budget=1000).members == 8
-    assert (full_epochs(1), full_epochs(1000)) == (500, 40)
-    assert [fewest_epochs(steps, 1000) for steps in (1, 100, 200, 10_000)] == [10, 10, 5, 2]
-    assert [fewest_epochs(steps, 100) for steps in (1, 18, 200)] == [10, 6, 2]
+@dataclass(frozen=True)
+class Constant:
+    """A model with the same logit for every row."""
+
+    def logits(self, features):
+        return np.zeros((len(features), 1))
 
 
-def test_epochs_are_lowered_first_then_members(caplog):
-    caplog.set_level(logging.INFO)
-    fewer_epochs = affordable(0.01, 10, 1, epochs=None, members=8, budget=40)
-    assert (fewer_epochs.epochs, fewer_epochs.members) == (50, 8)
-    assert "50 of 250 epochs, 8 of 8 members" in caplog.text
-    fewer_members = affordable(0.1, 10, 2, epochs=None, members=8, budget=100)
-    assert (fewer_members.epochs, fewer_members.members) == (10, 5)
-    assert fewer_members.seconds <= 100
-    caplog.clear()
-    least = affordable(10.0, 10, 1, epochs=None, members=8, budget=100)
-    assert (least.epochs, least.members) == (10, 2)
-    assert "may take 2000 s, more than the time budget of 100 s" in caplog.text
+@dataclass
+class Slow(Family):
+    """A family that takes this many seconds per fold."""
+
+    name: str
+    seconds: float
+    can_be_stopped: bool = True
+    fits: list = field(default_factory=list)
+
+    def fit(self, train, held_out, *, seed, deadline):
+        self.fits.append(len(train))
+        end = time.monotonic() + self.seconds * len(train) / 5000
+        while time.monotonic() < end:
+            if self.can_be_stopped:
+                deadline.check()
+            time.sleep(0.001)
+        return Constant()
 
 
-def test_a_short_budget_goes_below_what_is_worthwhile_before_it_is_overrun():
-    """20,000 rows in batches of 1,024, at 34 ms a step: 10 epochs of 3 members took 18 s against a budget of 4 s."""
-    enough = affordable(0.0333, 18, 1, epochs=None, members=8, budget=18)
-    assert (enough.epochs, enough.members) == (10, 3)
-    short = affordable(0.0333, 18, 1, epochs=None, members=8, budget=8)
-    assert (short.epochs, short.members) == (6, 2)
-    assert short.seconds <= 8
+@pytest.fixture
+def rows():
+    x = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
+    return TrainingRows(Features(x), (x[:, 0] > 1).astype(np.int64), None, 2)
 
 
-def test_epochs_that_were_asked_for_are_kept():
-    kept = affordable(0.1, 10, 1, epochs=100, members=8, budget=400)
-    assert (kept.epochs, kept.members) == (100, 4)
+def halves(rows, number=4):
+    folds = np.array_split(np.arange(len(rows)), number)
+    return [(np.setdiff1d(np.arange(len(rows)), fold), fold) for fold in folds]
 
 
-def test_auto_is_a_plain_network_and_an_embedded_one_side_by_side(blobs):
+def fit(families, rows, seconds):
+    return fit_families(families, rows, halves(rows), seed=0, jobs=1, deadline=Deadline.after(seconds))
+
+
+def test_without_a_budget_every_family_is_fitted(rows):
+    results, left_out = fit([Slow("a", 0.0), Slow("b", 0.0)], rows, None)
+    assert [result.name for result in results] == ["a", "b"]
+    assert not left_out
+
+
+def test_the_first_folds_tell_that_a_family_would_take_too_long(rows):
+    slow = Slow("slow", 0.4)
+    results, left_out = fit([Slow("quick", 0.0), slow], rows, 0.5)
+    assert [result.name for result in results] == ["quick"]
+    assert "s are left" in left_out[0].reason
+    assert len(slow.fits) < 4
+
+
+def test_a_family_is_stopped_at_the_deadline(rows):
+    start = time.monotonic()
+    results, left_out = fit([Slow("quick", 0.0), Slow("endless", 1e6)], rows, 0.3)
+    assert time.monotonic() - start < 10
+    assert "the time budget ended" in left_out[0].reason
+    assert len(results) == 1
+
+
+def test_a_family_that_cannot_be_stopped_is_timed_on_a_sample(rows):
+    unstoppable = Slow("unstoppable", 1.0, can_be_stopped=False)
+    _, left_out = fit([Slow("quick", 0.0), unstoppable], rows, 0.6)
+    assert unstoppable.fits == [out_of_fold.SAMPLE_ROWS]
+    assert left_out[0].reason.startswith("would take about")
+
+
+def test_the_first_family_is_fitted_whatever_the_budget(rows):
+    results, left_out = fit([Slow("first", 0.1), Slow("second", 0.1)], rows, 1e-6)
+    assert [result.name for result in results] == ["first"]
+    assert [family.name for family in left_out] == ["second"]
+
+
+def test_what_was_left_out_is_in_models_and_in_the_log(blobs, caplog):
+    model = MetricClassifier(models=["linear", "extra_trees"], members=2, time_budget=1e-6, random_state=0).fit(*blobs)
+    used, left_out = model.models_
+    assert (used.name, used.weight) == ("linear", 1.0)
+    assert (left_out.name, left_out.weight, left_out.value) == ("extra_trees", 0.0, None)
+    assert f"extra_trees is left out: {left_out.left_out}" in caplog.text
+
+
+def test_the_number_of_jobs_does_not_change_the_model(blobs):
     X, y = blobs
-    model = MetricClassifier(members=2, epochs=2, time_budget=60, random_state=0).fit(X[:80], y[:80])
-    assert model.network_.name == "blend"
-    x = torch.from_numpy(model.encoder_.transform(X[:5])).double()
-    plain, embedded = model.members_[0].parts
-    assert torch.equal(model.members_[0](x), (plain(x) + embedded(x)) / 2)
-    assert len(plain) < len(embedded)
+    one, two = (
+        MetricClassifier(models=list(DEFAULT), members=3, time_budget=None, n_jobs=jobs, random_state=0).fit(X, y)
+        for jobs in (1, 2)
+    )
+    assert np.array_equal(one.predict_proba(X), two.predict_proba(X))
 
 
-def test_auto_under_constraints_is_one_network(blobs):
-    X, y = blobs
-    model = MetricClassifier(members=2, epochs=2, recipe="constrained", subject_to="recall >= 0.5", random_state=0)
-    assert model.fit(X[:120], y[:120]).network_.name == "embedded"
-
-
-def test_members_that_do_not_fit_into_memory_together_train_in_parts(monkeypatch, quick, blobs):
-    X, y = blobs
-    monkeypatch.setattr(training, "NUMBERS_AT_ONCE", 1)
-    model = MetricClassifier(**quick).fit(X, y)
-    assert sorted({row["member"] for row in model.history_}) == [0, 1, 2]
-    assert np.isfinite(model.held_out_.logits.numpy()).all()
-    assert model.score(X, y) > 0.7
+def test_cheap_families_come_first():
+    assert NAMES.index("linear") < NAMES.index("boosting") < NAMES.index("network")

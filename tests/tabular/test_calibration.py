@@ -7,6 +7,7 @@ from sklearn.calibration import _SigmoidCalibration
 
 from metricfit import MetricClassifier
 from metricfit.decide.calibration import fit_calibration
+from metricfit.tabular import Network
 
 
 def test_two_classes_as_platt():
@@ -53,5 +54,7 @@ def test_the_probabilities_of_a_metric_loss_are_right_on_average(quick):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 3))
     y = (rng.random(1500) < 1 / (1 + np.exp(3 - 1.5 * X[:, 0]))).astype(int)
-    model = MetricClassifier(**{**quick, "recipe": "metric"}).fit(X[:1000], y[:1000])
+    model = MetricClassifier(**{**quick, "models": [Network(kind="mlp", recipe="metric", epochs=10)]}).fit(
+        X[:1000], y[:1000]
+    )
     assert model.predict_proba(X[1000:])[:, 1].mean() == pytest.approx(y[1000:].mean(), abs=0.03)

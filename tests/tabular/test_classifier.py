@@ -1,7 +1,5 @@
 """MetricClassifier: kinds of input, decisions, weights, groups, requirements."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,15 +9,17 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import make_blobs
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, fbeta_score, precision_score, recall_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.naive_bayes import BernoulliNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from torch import nn
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from metricfit import MetricClassifier, metrics
 from metricfit.curves import best_threshold
+from metricfit.tabular import Network, ensemble_fit
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +37,61 @@ def test_it_learns_and_decides_at_its_threshold(fitted, blobs):
     assert fitted.predict_proba(X).sum(1) == pytest.approx(1)
 
 
-def test_the_threshold_is_the_exact_best_out_of_fold(fitted):
-    held_out = fitted.held_out_
-    scores, y = torch.sigmoid(held_out.logits.squeeze(1)).numpy(), held_out.y.numpy()
-    best = best_threshold(scores, y, "f1")
-    assert fitted.value_ == pytest.approx(best.value)
-    assert f1_score(y, scores >= fitted.threshold_) == pytest.approx(best.value)
+def out_of_fold(model):
+    """The calibrated out-of-fold probabilities of the positive class, and the labels."""
+    return torch.sigmoid(model.held_out_.logits.squeeze(1)).numpy(), model.held_out_.y.numpy()
+
+
+def test_the_plugin_threshold_has_the_best_expected_metric(fitted):
+    """The naive twin: the expected counts at every out-of-fold probability."""
+    scores, _ = out_of_fold(fitted)
+
+    def expected_f1(threshold):
+        called = scores >= threshold
+        return 2 * scores[called].sum() / (called.sum() + scores.sum())
+
+    assert expected_f1(fitted.threshold_) == pytest.approx(max(map(expected_f1, scores)))
     low, high = fitted.threshold_interval_
     assert low <= fitted.threshold_ <= high
-    assert fitted.value_interval_[0] < fitted.value_ < fitted.value_interval_[1]
 
 
-def test_out_of_fold_means_that_the_member_did_not_see_the_row(quick):
+def test_the_empirical_threshold_is_the_exact_best_out_of_fold(quick, blobs):
+    model = MetricClassifier(**quick, decision="empirical").fit(*blobs)
+    scores, y = out_of_fold(model)
+    best = best_threshold(scores, y, "f1")
+    assert model.decision_.value == pytest.approx(best.value)
+    assert f1_score(y, scores >= model.threshold_) == pytest.approx(best.value)
+
+
+def test_the_value_is_corrected_for_having_been_chosen_on_the_same_rows(quick):
+    """Labels at random: the best threshold looks better out of fold than it can be."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 5)), (rng.random(300) < 0.2).astype(int)
+    model = MetricClassifier("mcc", decision="empirical", **quick).fit(X, y)
+    assert model.value_ < model.decision_.value - 0.02
+    assert model.value_interval_[0] < model.value_ < model.value_interval_[1]
+
+
+def test_out_of_fold_means_that_the_model_did_not_see_the_row(quick):
     """Labels at random: a model that had seen its rows would do well on them."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 5)), rng.integers(0, 2, 300)
-    model = MetricClassifier(**{**quick, "recipe": "bce", "epochs": 80, "patience": 80}).fit(X, y)
-    held_out = model.held_out_
-    assert np.mean((held_out.logits.squeeze(1).numpy() > 0) == held_out.y.numpy()) < 0.62
-    assert [row["member"] for row in model.history_][:: len(model.history_) // 3][:3] == [0, 1, 2]
+    model = MetricClassifier(**{**quick, "models": ["extra_trees"]}).fit(X, y)
+    scores, labels = out_of_fold(model)
+    assert np.mean((scores > 0.5) == labels) < 0.62
+
+
+def test_models_tells_each_family_and_only_weighted_ones_predict(quick, blobs):
+    X, y = blobs
+    model = MetricClassifier(**{**quick, "models": "auto"}).fit(X, y)
+    assert {row.name for row in model.models_} == {"linear", "kernel", "boosting", "extra_trees"}
+    assert sum(row.weight for row in model.models_) == pytest.approx(1)
+    assert [member.name for member in model.ensemble_.members] == [row.name for row in model.models_ if row.weight > 0]
+    for row in model.models_:
+        assert 0.5 < row.value <= 1
+        assert 0 < row.log_loss < 0.7
+        assert row.seconds > 0
+        assert row.left_out is None
 
 
 @pytest.mark.parametrize("labels", [["no", "yes"], [False, True], [7, -3], [2.0, 5.0]], ids=str)
@@ -101,7 +137,6 @@ def test_a_class_with_one_row_is_learned_from_and_never_held_out(quick, blobs):
 
 def test_a_table_of_all_kinds(messy, quick):
     frame, y = messy
-    quick["epochs"] = 60
     model = MetricClassifier(**quick, pos_label="yes").fit(frame, y)
     assert model.value_ > 0.75
     assert model.feature_names_in_.tolist() == list(frame.columns)
@@ -132,47 +167,31 @@ def test_the_same_random_state_gives_the_same_model(quick, blobs):
 def test_requirements_hold_out_of_fold(quick, blobs):
     X, y = blobs
     model = MetricClassifier("precision", subject_to=["recall >= 0.9"], **quick).fit(X, y)
-    scores, labels = torch.sigmoid(model.held_out_.logits.squeeze(1)).numpy(), model.held_out_.y.numpy()
-    assert recall_score(labels, scores >= model.threshold_) >= 0.9
-    assert precision_score(labels, scores >= model.threshold_) == pytest.approx(model.value_)
-    assert model.requirements_met_
+    scores, labels = out_of_fold(model)
     recall = recall_score(labels, scores >= model.threshold_)
+    assert recall >= 0.9
+    assert precision_score(labels, scores >= model.threshold_) == pytest.approx(model.decision_.value)
+    assert model.requirements_met_
     assert model.requirements_["recall >= 0.9"].value == pytest.approx(recall, rel=1e-12)
 
 
-@pytest.mark.parametrize("recipe", ["bce", "metric", "two_stage", "constrained"])
-def test_recipes(recipe, quick, blobs):
+def test_a_network_beside_other_families(quick, blobs):
     X, y = blobs
-    requirement = {"subject_to": "recall >= 0.8"} if recipe == "constrained" else {}
-    model = MetricClassifier(**{**quick, "recipe": recipe}, **requirement).fit(X, y)
-    assert model.requirements_met_
-    assert model.score(X, y) > (0.6 if requirement else 0.7)  # recall of 0.8 costs precision
-    stages = list(dict.fromkeys(row["stage"] for row in model.history_))
-    two = {"two_stage": ["bce", "metric"], "constrained": ["bce", "constrained"]}
-    assert stages == two.get(recipe, [recipe])
+    network = Network(kind="mlp", recipe="constrained", epochs=3)
+    model = MetricClassifier(**{**quick, "models": ["linear", network]}, subject_to="recall >= 0.5").fit(X, y)
+    assert {row.name for row in model.models_} == {"linear", "network"}
+    assert list(dict.fromkeys(row["stage"] for row in model.history_)) == ["bce", "constrained"]
+    assert {row["member"] for row in model.history_} == {0, 1, 2}
 
 
-def test_members_that_break_the_requirement_at_one_half_are_not_warned_of(quick, blobs):
-    """The decision of the ensemble is chosen under the requirement, whatever its members do at 0.5."""
-    settings = {**quick, "recipe": "constrained", "members": 2, "epochs": 1, "subject_to": "recall >= 0.8"}
-    model = MetricClassifier(**settings)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(*blobs)
-    assert not [each for each in caught if "does not hold" in str(each.message)]
-
-
-@pytest.mark.parametrize("network", ["embedded", "blend", "tabm", lambda inputs, outputs: nn.Linear(inputs, outputs)])
-@pytest.mark.parametrize("classes", [2, 3])
-def test_networks(network, classes, quick, blobs):
-    X, y = blobs
-    y = y if classes == 2 else np.digitize(X[:, 0], [-0.7, 0.7])
-    weight = np.random.default_rng(0).uniform(0.5, 1.5, len(y))
-    model = MetricClassifier(
-        **{**quick, "network": network, "members": 2, "epochs": 60 if callable(network) else 20}
-    ).fit(X, y, sample_weight=weight)
-    assert model.score(X, y) > 0.6
-    assert model.network_.name == (network if isinstance(network, str) else "own")
+def test_classifiers_and_pipelines_of_the_user(messy, quick):
+    """A pipeline gets the table as it is, another classifier the encoded columns."""
+    frame, y = messy
+    pipeline = make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["kind"])), BernoulliNB())
+    models = [("trees", RandomForestClassifier(20, random_state=0)), pipeline]
+    model = MetricClassifier(**{**quick, "models": models}, pos_label="yes").fit(frame, y)
+    assert {row.name for row in model.models_} == {"trees", "Pipeline"}
+    assert model.score(frame, y) > 0.8
 
 
 def test_metrics_of_which_lower_is_better_score_negatively(quick, blobs):
@@ -216,36 +235,29 @@ def test_class_weight_weighs_in_training_and_leaves_the_prevalence(quick, blobs)
 
 
 def test_groups_and_copies_are_held_out_together(quick, blobs, monkeypatch):
-    from metricfit.tabular import member_training as training
-
     X, y = blobs
     X, y = np.concatenate([X, X[:50]]), np.concatenate([y, y[:50]])
     groups = np.arange(len(y)) % 40
-    seen = []
-    real = training.folds_of
-    monkeypatch.setattr(training, "folds_of", lambda *given: seen.append(real(*given)) or seen[-1])
+    chosen = []
+    choose_folds = ensemble_fit.choose_folds
+    monkeypatch.setattr(ensemble_fit, "choose_folds", lambda *args: chosen.append(choose_folds(*args)) or chosen[-1])
     MetricClassifier(**quick).fit(X, y, groups=groups)
-    for rest, fold in seen[0]:
+    for rest, fold in chosen[0]:
         assert not set(groups[rest]) & set(groups[fold])
         assert not set(map(tuple, X[rest])) & set(map(tuple, X[fold]))
-
-
-def test_members_fall_to_the_rarest_class(quick):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 5))
-    y = np.zeros(60, dtype=int)
-    y[np.argsort(X[:, 0])[-5:]] = 1
-    model = MetricClassifier(**{**quick, "members": 8, "epochs": 60}).fit(X, y)
-    assert len(model.members_) == 5
-    assert model.value_ > 0.5
 
 
 def test_few_distinct_rows_are_no_obstacle(quick, caplog):
     X = np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]], 20, axis=0)
     y = np.repeat([0, 0, 1], 20)
-    model = MetricClassifier(**{**quick, "epochs": 80}).fit(X, y)
+    model = MetricClassifier(**quick).fit(X, y)
     assert model.score(X, y) == 1.0
     assert "copies of rows are distributed over folds" in caplog.text
+
+
+def fitted_threshold(model, odds):
+    """The model's threshold as a logit of the balance before."""
+    return np.log(model.threshold_ / (1 - model.threshold_)) - np.log(odds)
 
 
 def test_rethreshold_for_another_prevalence(fitted, blobs):
@@ -261,8 +273,8 @@ def test_rethreshold_for_another_prevalence(fitted, blobs):
     held_out = fitted.held_out_
     labels = held_out.y.numpy()
     weight = np.where(labels == 1, 0.5 / labels.mean(), 0.5 / (1 - labels.mean()))
-    best = best_threshold(held_out.logits.squeeze(1).numpy(), labels, "f1", weight=weight)
-    assert model.value_ == pytest.approx(best.value)
+    decided = held_out.logits.squeeze(1).numpy() >= fitted_threshold(model, odds)
+    assert model.decision_.value == pytest.approx(f1_score(labels, decided, sample_weight=weight))
     assert model.rethreshold().threshold_ == pytest.approx(threshold)
     assert model.rethreshold({0: 0.9, 1: 0.1}).threshold_ == model.rethreshold(0.1).threshold_
     for wrong in (0.0, 1.5, {0: 0.5, 1: 0.6}, {0: 0.5, 2: 0.5}, [0.2, 0.3]):
@@ -274,7 +286,7 @@ def test_pipeline_search_and_cross_validation(quick, blobs):
     X, y = blobs
     frame = pd.DataFrame(X, columns=list("abcd"))
     scaled = make_column_transformer((StandardScaler(), make_column_selector(dtype_include=float)))
-    pipeline = make_pipeline(scaled, MetricClassifier(**{**quick, "members": 2, "epochs": 10}))
+    pipeline = make_pipeline(scaled, MetricClassifier(**{**quick, "members": 2}))
     search = GridSearchCV(pipeline, {"metricclassifier__metric": ["f1", metrics.fbeta(beta=2)]}, cv=2).fit(frame, y)
     assert 0.4 < search.best_score_ <= 1
     predicted = cross_val_predict(pipeline, frame, y, cv=2, method="predict_proba")
@@ -284,10 +296,14 @@ def test_pipeline_search_and_cross_validation(quick, blobs):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"network": "forest"}, "network is one of"),
-        ({"recipe": "cake"}, "recipe is one of"),
-        ({"recipe": "constrained"}, "needs requirements"),
-        ({"recipe": "constrained", "subject_to": "recall >= 0.5", "network": "tabm"}, "trains one network"),
+        ({"models": "forest"}, "a model is one of"),
+        ({"models": []}, "models is empty"),
+        ({"models": [StandardScaler()]}, "a scikit-learn classifier with predict_proba"),
+        ({"models": ["linear", "linear"]}, "two models are called 'linear'"),
+        ({"models": [Network(recipe="constrained")]}, "needs requirements"),
+        ({"decision": "best"}, "decision is one of"),
+        ({"cv": "backward"}, "cv is None, 'forward'"),
+        ({"n_jobs": 0}, "n_jobs is a number of threads"),
         ({"members": 1}, "at least 2"),
         ({"pos_label": 3}, "none of the classes"),
         ({"metric": "f3"}, "f3"),

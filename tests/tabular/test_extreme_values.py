@@ -17,5 +17,5 @@ def test_numbers_whose_difference_is_infinite_are_scaled():
 @pytest.mark.parametrize("metric", ["fbeta(beta=0)", "fbeta(beta=1e200)"])
 def test_a_beta_that_the_surrogate_loss_does_not_take_can_be_a_metric(metric):
     x = np.random.default_rng(0).normal(size=(60, 2))
-    model = MetricClassifier(metric, network="mlp", members=2, epochs=1, time_budget=None, random_state=0)
+    model = MetricClassifier(metric, models=["linear", "boosting_metric"], members=2, time_budget=None, random_state=0)
     assert 0 <= model.fit(x, x[:, 0] > 0.3).value_ <= 1

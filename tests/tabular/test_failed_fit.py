@@ -11,7 +11,7 @@ from metricfit.tabular import classifier
 @pytest.fixture
 def fitted(quick, blobs):
     X, y = blobs
-    model = MetricClassifier(**{**quick, "members": 2, "epochs": 15})
+    model = MetricClassifier(**{**quick, "members": 2})
     return model.set_params(subject_to=["precision >= 0.3", "recall >= 0.5"]).fit(X, y)
 
 
@@ -42,7 +42,7 @@ def test_a_refit_that_fails_changes_nothing(fitted, blobs, what, error, monkeypa
     def fail(*given, **settings):
         raise error
 
-    monkeypatch.setattr(classifier, "fit_calibration", fail)
+    monkeypatch.setattr(classifier, "choose_decision", fail)
     other = pd.DataFrame(X[:, :3], columns=list("abc")) if what == "other columns" else X
     with pytest.raises(error):
         fitted.fit(other, np.where(y == 1, "cat", "dog"))
@@ -52,7 +52,7 @@ def test_a_refit_that_fails_changes_nothing(fitted, blobs, what, error, monkeypa
 
 def test_a_first_fit_that_fails_leaves_nothing(quick, blobs):
     X, y = blobs
-    model = MetricClassifier(**{**quick, "members": 2, "epochs": 2}, recipe="cake")
-    with pytest.raises(ValueError, match="recipe is one of"):
+    model = MetricClassifier(**{**quick, "models": "cake"})
+    with pytest.raises(ValueError, match="a model is one of"):
         model.fit(X, y)
     assert not learned(model)

@@ -14,7 +14,7 @@ NEVER = ["precision >= 0.999", "recall >= 0.999"]
 
 @pytest.fixture(scope="module")
 def settings(quick_settings):
-    return {**quick_settings, "members": 2, "epochs": 15}
+    return {**quick_settings, "models": ["linear"], "members": 2}
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def rows():
 
 
 def small(**settings):
-    quick = {"network": "mlp", "members": 2, "epochs": 15, "lr": 0.02, "time_budget": None, "random_state": 0}
+    quick = {"models": "linear", "members": 2, "time_budget": None, "random_state": 0}
     return MetricClassifier(**quick, **settings)
 
 
@@ -97,7 +97,7 @@ def test_the_command_line_and_the_estimator_agree(labels, positive, rows, tmp_pa
     X, rare = rows
     frame = pd.DataFrame(X, columns=list("abc")).assign(y=np.array(labels)[(~rare).astype(int)])
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    options = ["--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json"]
+    options = ["--quiet", "--json"]
     target = ["fit", str(tmp_path / "rows.csv"), "--target", "y", "--out", str(tmp_path / "fitted")]
     result = CliRunner().invoke(app, [*target, *options])
     assert result.exit_code == 0, result.output
