@@ -22,7 +22,7 @@ from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.network import Network, NetworkFamily
 from metricfit.tabular.families.user_model import UserModel
 
-QUICK = {"models": ["linear", "boosting"], "members": 3, "time_budget": None, "random_state": 0}
+QUICK = {"models": ["linear"], "members": 3, "time_budget": None, "random_state": 0}
 
 
 @pytest.fixture(scope="session")
