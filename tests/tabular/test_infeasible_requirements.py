@@ -103,7 +103,7 @@ def test_requirements_of_several_classes_are_refused_again(settings, blobs):
 
 def test_requirements_that_no_resample_meets_are_no_error(settings, blobs, monkeypatch):
     """The rows may meet a requirement just so, and no resample of them: then the threshold has no interval."""
-    model = MetricClassifier("f1", **settings).fit(*blobs)
+    model = MetricClassifier("f1", decision="empirical", **settings).fit(*blobs)
     real = decisions.bootstrap
 
     def strict(*given, subject_to=None, **settings):

@@ -71,5 +71,7 @@ def test_weights_that_cannot_be_written_to_are_taken(quick, blobs):
 
 @pytest.mark.parametrize("name", ["network", "recipe", "epochs", "patience", "batch_size", "lr"])
 def test_parameters_that_moved_to_the_network_name_their_successor(name):
-    with pytest.raises(TypeError, match=rf"{name} are settings of the network family now: .*Network\("):
+    with pytest.raises(
+        TypeError, match=rf"the parameter {name} of MetricClassifier is no longer here: use .*Network\("
+    ):
         MetricClassifier("f1", **{name: 1})

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from metricfit._moved import RenamedAttribute, renamed_parameters
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.decisions import HeldOut, Refit, choose_decision, to_probability
@@ -26,7 +27,7 @@ from metricfit.metrics.requirements import Requirement
 from metricfit.tabular import inputs, storage
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.families.family import Features
-from metricfit.tabular.parameters import refuse_moved_parameters
+from metricfit.tabular.parameters import MOVED_TO_NETWORK
 from metricfit.tabular.positive_class import shares_of
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.rollback import unchanged_if_it_fails
@@ -93,12 +94,9 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         (dtype('bool'), (200, 2))
     """
 
-    def __new__(cls, *args: Any, **parameters: Any) -> MetricClassifier:
-        """Refuse parameters of version 0.1.0 with an error that names their successors."""
-        refuse_moved_parameters(parameters)
-        model: MetricClassifier = super().__new__(cls)
-        return model
+    plan = RenamedAttribute("models_")
 
+    @renamed_parameters(**MOVED_TO_NETWORK)
     def __init__(
         self,
         metric: str | Metric | Formula = "f1",

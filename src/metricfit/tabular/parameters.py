@@ -17,26 +17,18 @@ if TYPE_CHECKING:
 
 DECISIONS = ("auto", "plugin", "empirical")
 
-#: Parameters of version 0.1.0 that belong to the network family, and what they are called there.
+#: Parameters of version 0.1.0 that are settings of the network family now.
 MOVED_TO_NETWORK = {
-    "network": "kind",
-    "recipe": "recipe",
-    "epochs": "epochs",
-    "patience": "patience",
-    "batch_size": "batch_size",
-    "lr": "lr",
+    old: f"MetricClassifier(models=[metricfit.tabular.Network({new}=...)])"
+    for old, new in {
+        "network": "kind",
+        "recipe": "recipe",
+        "epochs": "epochs",
+        "patience": "patience",
+        "batch_size": "batch_size",
+        "lr": "lr",
+    }.items()
 }
-
-
-def refuse_moved_parameters(names: Iterable[str]) -> None:
-    """Raise a TypeError that names the successor of parameters that MetricClassifier had in version 0.1.0."""
-    moved = [name for name in names if name in MOVED_TO_NETWORK]
-    if moved:
-        settings = ", ".join(f"{MOVED_TO_NETWORK[name]}=..." for name in moved)
-        raise InvalidTypeError(
-            f"{', '.join(moved)} are settings of the network family now: "
-            f"MetricClassifier(models=[metricfit.tabular.Network({settings})])"
-        )
 
 
 def check_parameters(model: MetricClassifier) -> None:
