@@ -13,7 +13,8 @@ pytestmark = pytest.mark.browser
 
 EVIL = "<script>alert(1)</script>"
 POSITIVE, NEGATIVE = """say "yes" & <b>""", "'no' <img src=x onerror=alert(2)>"
-SMALL = ["--network", "mlp", "--members", "2", "--time-budget", "1", "--quiet", "--json"]
+SMALL = ["--models", "linear,extra_trees", "--folds", "2", "--quiet", "--json"]
+SMALL_COMPARISON = ["--network", "mlp", "--members", "2", "--time-budget", "1", "--quiet", "--json"]
 
 
 def call(*arguments):
@@ -112,10 +113,25 @@ def test_names_show_as_text_on_the_pages_of_fit_and_evaluate(opened, data, fitte
         holds_text(opened(path))
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_of_fit_shows_the_models_it_consists_of(opened, data, fitted, width):
+    page = opened(data.parent / "fitted" / "report.html", viewport={"width": width, "height": 900})
+    rows = page.locator("table.models tbody tr")
+    assert rows.count() == len(fitted["models"])
+    for at, model in enumerate(fitted["models"]):
+        assert rows.nth(at).locator("th").inner_text().splitlines()[0] == model["name"]
+        shown = [float(data.get_attribute("value")) for data in rows.nth(at).locator("data").all()]
+        weight = [model["weight"]] if model["weight"] else []
+        assert shown == [*weight, model["value"], model["log_loss"], model["seconds"]]
+    assert page.get_by_role("link", name="Models").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.get_by_role("heading", name="Learning curves").count() == 0
+
+
 @pytest.mark.slow
 def test_names_show_as_text_on_the_page_of_compare(opened, data):
     out = data.parent / "compared"
-    found = call("compare", data, "--target", EVIL, "--group", "c", "--folds", "2", "--out", out, *SMALL)
+    found = call("compare", data, "--target", EVIL, "--group", "c", "--folds", "2", "--out", out, *SMALL_COMPARISON)
     page = opened(out / "report.html")
     holds_text(page)
     assert page.locator("h1").text_content() == f"{data.name}: {EVIL}"

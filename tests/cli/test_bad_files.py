@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from metricfit.cli.app import app
 
-SMALL = ("--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json")
+SMALL = ("--models", "linear", "--folds", "2", "--quiet", "--json")
+SMALL_COMPARISON = ("--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json")
 FAST = {"empty", "ragged rows", "one class", "unknown label at evaluate", "infinite and huge numbers"}
 
 
@@ -220,7 +221,7 @@ CASES = [
     Case("an unknown metric", "t.csv", good(), "no metric 'f3'.*Known", FIT + " --metric f3"),
     Case("half a requirement", "t.csv", good(), "cannot read the requirement", FIT + " --subject-to recall"),
     Case("an unknown label", "t.csv", good(), "No row has the label 'maybe'.*labels are", FIT + " --positive maybe"),
-    Case("an unknown network", "t.csv", good(), "network is one of", FIT + " --network cnn"),
+    Case("an unknown family", "t.csv", good(), "no family of models 'cnn'", FIT + " --models cnn"),
     Case("no jobs", "t.csv", good(), "jobs is the number of cells", COMPARE + " --jobs 0"),
     Case("jobs below -1", "t.csv", good(), "jobs is the number of cells", COMPARE + " --jobs -5"),
     Case("an unknown backend", "t.csv", good(), "backend must be one of", COMPARE + " --backend mpi"),
@@ -312,7 +313,7 @@ def test_a_bad_file_ends_in_the_right_result_or_one_paragraph(case, tmp_path, mo
     arguments = [
         words.get(each, each.replace("HERE", str(tmp_path)).replace("__", "  ")) for each in case.command.split()
     ]
-    settings = SMALL if arguments[0] in ("fit", "compare") else ("--quiet", "--json")
+    settings = {"fit": SMALL, "compare": SMALL_COMPARISON}.get(arguments[0], ("--quiet", "--json"))
     found = call(arguments[0], *settings, *arguments[1:])
     assert "Traceback" not in found.output
     if case.says is None:

@@ -1,15 +1,19 @@
 """The commands, run as a user would, on a small table."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from metricfit import MetricClassifier
 from metricfit.cli.app import app
+from metricfit.tabular.families import DEFAULT, NAMES
 
-SMALL = ["--network", "mlp", "--members", "2", "--time-budget", "1"]
+SMALL = ["--models", "linear,extra_trees", "--folds", "2", "--seed", "1"]
+SMALL_COMPARISON = ["--network", "mlp", "--members", "2", "--time-budget", "1"]
 
 
 def call(*arguments):
@@ -28,15 +32,74 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(data):
-    found = call("fit", data, "--target", "fraud", "--out", data.parent / "fitted", "--json", "--quiet", *SMALL)
+    found = call("fit", data, "--target", "fraud", "--out", data.parent / "fitted", "--json", *SMALL)
     assert found.exit_code == 0, found.output
+    assert found.stderr == ""
     return json.loads(found.stdout)
 
 
 def test_fit_writes_a_model_and_a_report(model, data):
     assert 0 < model["out_of_fold"] <= 1
+    low, high = model["value_interval"]
+    assert low <= model["value"] <= high
+    low, high = model["threshold_interval"]
+    assert low <= model["threshold"] <= high
     page = (data.parent / "fitted" / "report.html").read_text(encoding="utf-8")
     assert "<script>alert(1)" not in page
+
+
+def test_the_json_of_fit_is_what_the_model_says_of_itself(model):
+    loaded = MetricClassifier.load(model["model"])
+    assert model["models"] == [vars(row) for row in loaded.models_]
+    assert {row["name"] for row in model["models"]} == {"linear", "extra_trees"}
+    assert model["value"] == loaded.value_
+    assert model["out_of_fold"] == loaded.decision_.value
+    assert model["threshold"] == loaded.threshold_
+
+
+def test_fit_prints_each_family_when_it_ends_and_a_table_of_them(model, data, tmp_path):
+    found = call("fit", data, "--target", "fraud", "--out", tmp_path / "m", *SMALL)
+    assert found.exit_code == 0, found.output
+    assert re.search(r"^linear: [\d.]+ s \(1 of 2\)\nextra_trees: [\d.]+ s \(2 of 2\)$", found.stderr, re.MULTILINE)
+    for row in model["models"]:
+        weight = f"{row['weight']:.2f}" if row["weight"] else "not used"
+        assert re.search(rf"{row['name']} +│ {row['value']:.3f} +│ {weight} +│ [\d.]+ ", found.stdout)
+    low, high = model["value_interval"]
+    assert (
+        f"f1 {model['value']:.3f} (95 % interval {low:.3f} to {high:.3f}), estimated for new rows: "
+        f"{model['out_of_fold']:.3f} on held-out rows, corrected for having been chosen on them." in found.stdout
+    )
+    low, high = model["threshold_interval"]
+    assert f"Threshold {model['threshold']:.4g} (95 % interval {low:.3f} to {high:.3f})." in found.stdout
+    quiet = call("fit", data, "--target", "fraud", "--out", tmp_path / "quiet", "--quiet", *SMALL)
+    assert quiet.stderr == ""
+
+
+def test_a_family_that_was_left_out_is_named_with_the_reason(data, tmp_path):
+    options = ["--models", "linear,boosting", "--folds", "2", "--time-budget", "0.001"]
+    found = call("fit", data, "--target", "fraud", "--out", tmp_path / "m", *options)
+    assert found.exit_code == 0, found.output
+    assert re.search(r"^boosting is left out: .*\.$", found.stdout, re.MULTILINE)
+    assert "boosting is left out: " in found.stderr
+    page = (tmp_path / "m" / "report.html").read_text(encoding="utf-8")
+    assert "<strong>boosting</strong>: " in page
+
+
+def test_the_help_names_every_family_and_the_default():
+    text = " ".join(call("fit", "--help").stdout.split())
+    assert f"separated by commas: {', '.join(NAMES)}." in text
+    assert f"By default {', '.join(DEFAULT[:-1])} and {DEFAULT[-1]}." in text
+
+
+@pytest.mark.parametrize(
+    ("option", "successor"),
+    [("--network", "--models network"), ("--members", "--folds"), ("--epochs", "Network(epochs")],
+)
+def test_an_option_of_0_1_0_names_its_successor(data, tmp_path, option, successor):
+    found = call("fit", data, "--target", "fraud", "--out", tmp_path / "m", option, "2")
+    assert found.exit_code == 2
+    assert successor in found.stderr
+    assert option not in call("fit", "--help").stdout
 
 
 def test_evaluate_counts_what_predict_writes(model, data, tmp_path):
@@ -61,7 +124,18 @@ def test_another_threshold_is_counted(model, data):
 
 def test_compare_prints_a_table_and_a_verdict(data, tmp_path):
     found = call(
-        "compare", data, "--target", "fraud", "--out", tmp_path / "c", "--folds", "2", "--quiet", "--jobs", "1", *SMALL
+        "compare",
+        data,
+        "--target",
+        "fraud",
+        "--out",
+        tmp_path / "c",
+        "--folds",
+        "2",
+        "--quiet",
+        "--jobs",
+        "1",
+        *SMALL_COMPARISON,
     )
     assert found.exit_code == 0, found.output
     assert "boosted trees" in found.stdout
@@ -80,6 +154,9 @@ def test_lists(command):
         (["fit", "none.csv", "--target", "y", "--out", "x"], "There is no file none.csv"),
         (["fit", "DATA", "--target", "Fraud", "--out", "x"], "Did you mean 'fraud'?"),
         (["fit", "DATA", "--target", "fraud", "--out", "x", "--metric", "f3"], "f3"),
+        (["fit", "DATA", "--target", "fraud", "--out", "x", "--models", "linear,trees"], "no family of models 'trees'"),
+        (["fit", "DATA", "--target", "fraud", "--out", "x", "--models", ""], "no family of models ''"),
+        (["fit", "DATA", "--target", "fraud", "--out", "x", "--jobs", "0"], "-1 for one per core; got 0"),
         (["fit", "DATA", "--target", "fraud", "--out", "x", "--subject-to", "recall"], "cannot read the requirement"),
         (["fit", "DATA", "--target", "fraud", "--out", "x", "--positive", "maybe"], "No row has the label 'maybe'"),
         (["compare", "DATA", "--target", "fraud", "--out", "x", "--group", "site"], "no column 'site' to group by"),

@@ -119,7 +119,7 @@ def test_the_version():
     assert (found.exit_code, found.stdout) == (0, f"metricfit {__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", [["fit"], ["nothing"], ["fit", "t.csv", "--members", "1"]])
+@pytest.mark.parametrize("arguments", [["fit"], ["nothing"], ["fit", "t.csv", "--folds", "1"]])
 def test_wrong_usage_is_code_2(arguments):
     assert CliRunner().invoke(app, arguments).exit_code == 2
 
@@ -146,7 +146,7 @@ def test_a_full_disk_is_one_paragraph(tmp_path):
     """A limit on the size of files stands for a full disk: writing fails in the same places."""
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 2)), columns=["a", "b"])
     frame.assign(y=frame["b"] > 0.5).to_csv(tmp_path / "t.csv", index=False)
-    arguments = ["fit", "t.csv", "--target", "y", "--out", "out", "--network", "mlp", "--members", "2", "--epochs", "2"]
+    arguments = ["fit", "t.csv", "--target", "y", "--out", "out", "--models", "linear", "--folds", "2"]
     found = subprocess.run(
         [sys.executable, "-c", "from metricfit.cli.app import main; main()", *arguments, "--quiet", "--json"],
         cwd=tmp_path,

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from metricfit.cli import fit as fit_command
 from metricfit.cli.app import app
 
-SMALL = ("--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json")
+SMALL = ("--models", "linear", "--folds", "2", "--quiet", "--json")
 
 
 def call(*arguments):

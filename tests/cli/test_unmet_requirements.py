@@ -11,7 +11,8 @@ from metricfit import MetricClassifier
 from metricfit.cli.app import app
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, methods
 
-SMALL = ["--network", "mlp", "--members", "2", "--epochs", "3", "--quiet"]
+SMALL = ["--models", "linear", "--folds", "2", "--quiet"]
+SMALL_COMPARISON = ["--network", "mlp", "--members", "2", "--epochs", "3", "--quiet"]
 NEVER = ["--subject-to", "precision >= 0.999", "--subject-to", "recall >= 0.999"]
 
 
@@ -66,7 +67,19 @@ def test_a_requirement_that_is_met_ends_with_0(data, tmp_path):
 def test_compare_marks_the_rows_and_its_exit_code_is_3_if_no_method_meets_them(data, tmp_path, monkeypatch):
     few = [method for method in methods(True) if method.trees is False or method.name in (DEFAULT, REFERENCE)]
     monkeypatch.setattr("metricfit.tabular.compare.comparison.all_methods", lambda constrained: few)
-    found = call("compare", data[0], "--target", "y", "--out", tmp_path / "c", "--folds", "2", "--json", *NEVER, *SMALL)
+    found = call(
+        "compare",
+        data[0],
+        "--target",
+        "y",
+        "--out",
+        tmp_path / "c",
+        "--folds",
+        "2",
+        "--json",
+        *NEVER,
+        *SMALL_COMPARISON,
+    )
     assert found.exit_code == 3, found.output
     printed = json.loads(found.stdout)
     assert all(row["mean"] is not None for row in printed["methods"])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import pandas as pd
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from metricfit._files import check_new_folder, holds_files, new_folder
 from metricfit.cli import options
@@ -20,10 +23,13 @@ from metricfit.cli.command_rows import (
 from metricfit.cli.exit_codes import NOT_MET, UserError
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_message, print_result, status
+from metricfit.errors import quote
+from metricfit.metrics import get_metric
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.families import NAMES
 
 
 def fit(
@@ -34,67 +40,113 @@ def fit(
     subject_to: options.Requirements = None,
     positive: options.Positive = None,
     group: options.Group = None,
-    time_budget: options.Budget = 300.0,
+    models: options.Models = "auto",
+    folds: options.Folds = None,
+    time_budget: Annotated[
+        float,
+        typer.Option(
+            "--time-budget", min=0.001, help="Seconds of training. Models that would take longer are left out."
+        ),
+    ] = 300.0,
+    jobs: options.Jobs = -1,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
+    network: options.MovedNetwork = None,
+    members: options.MovedMembers = None,
+    epochs: options.MovedEpochs = None,
 ) -> None:
     """Train a classifier for a metric, choose its threshold, and write the model and a report."""
     check_metric_options(metric, subject_to)
+    families = _families_named(models)
     check_folder(out)
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
     check_new_folder(out)
     X, y, groups = read_rows(data, target, group)
     check_binary_options(y, positive, subject_to)
-    positive_label, counts = choose_positive_label(y, positive), y.value_counts()
     model = MetricClassifier(
         metric,
         subject_to=subject_to or None,
+        models=families,
+        members=folds,
         time_budget=time_budget,
-        pos_label=positive_label,
+        n_jobs=jobs,
+        pos_label=choose_positive_label(y, positive),
         random_state=seed,
     )
-    with status("Training ...", quiet), warnings.catch_warnings():
+    with status("Training ...", quiet or as_json), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
         model.fit(X, y.to_numpy(), groups=groups)
     with new_folder(out) as unfinished:
         model.save(unfinished / "model")
         write_model_page(model, unfinished / "report.html", data=data.name, target=target, command=command_line())
-    model_folder, report = out / "model", out / "report.html"
-    result = {
-        "metric": metric,
-        "out_of_fold": model.value_,
-        "threshold": model.threshold_,
-        "interval": model.threshold_interval_,
-        "model": str(model_folder),
-        "report": str(report),
-        "positive": positive_label,
-        "classes": {str(label): int(rows) for label, rows in counts.items()},
-        "requirements_met": model.requirements_met_,
-        "requirements": {text: result._asdict() for text, result in model.requirements_.items()},
-    }
-    threshold = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
-    lines = [
-        describe_classes(counts, positive_label),
-        f"{metric_label(model)} {model.value_:.3f}{threshold}, on rows held out of training.",
-        *_requirement_lines(model),
-        f"Model: {model_folder}",
-        f"Report: {report}",
-    ]
-    print_result(result, as_json, lines)
+    print_result(_result(model, y.value_counts(), out), as_json, _lines(model, y.value_counts(), out))
     if not model.requirements_met_:
         print_message(
             f"The requirements are not met: {model.decision_.not_reachable}. The model is kept and decides at the "
             "nearest threshold. To choose again without training, in Python: "
-            f"MetricClassifier.load({str(model_folder)!r}).rethreshold(subject_to='...')."
+            f"MetricClassifier.load({str(out / 'model')!r}).rethreshold(subject_to='...')."
         )
         raise typer.Exit(NOT_MET)
 
 
-def _requirement_lines(model: MetricClassifier) -> list[str]:
-    """Write each requirement's value out of fold, and whether that meets the bound."""
-    return [
+def _families_named(models: str) -> str | list[str]:
+    """Return the names of families in an option, or "auto"."""
+    if models.strip() == "auto":
+        return "auto"
+    names = [name.strip() for name in models.split(",")]
+    for name in names:
+        if name not in NAMES:
+            raise UserError(f"There is no family of models {quote(name)} for --models; it knows {', '.join(NAMES)}.")
+    return list(dict.fromkeys(names))
+
+
+def _result(model: MetricClassifier, counts: pd.Series, out: Path) -> dict[str, Any]:
+    """Return the facts about the model, for ``--json``."""
+    return {
+        "metric": get_metric(model.metric).name,
+        "value": model.value_,
+        "value_interval": model.value_interval_,
+        "out_of_fold": model.decision_.value,
+        "threshold": model.threshold_,
+        "threshold_interval": model.threshold_interval_,
+        "models": [vars(row) for row in model.models_],
+        "model": str(out / "model"),
+        "report": str(out / "report.html"),
+        "positive": model.pos_label_,
+        "classes": {str(label): int(rows) for label, rows in counts.items()},
+        "requirements_met": model.requirements_met_,
+        "requirements": {text: result._asdict() for text, result in model.requirements_.items()},
+    }
+
+
+def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | Table]:
+    """Write the same facts as text: the classes, the families, the value, the threshold and the requirements."""
+    lines: list[str | Table] = [describe_classes(counts, model.pos_label_), _table_of_models(model)]
+    lines += [f"{row.name} is left out: {row.left_out}." for row in model.models_ if row.left_out is not None]
+    lines.append(
+        f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: "
+        f"{model.decision_.value:.3f} on held-out rows, corrected for having been chosen on them."
+    )
+    if model.threshold_ is not None:
+        lines.append(f"Threshold {model.threshold_:.4g}{_interval(model.threshold_interval_)}.")
+    lines += [
         f"Requirement {text}: {'met' if result.met else 'NOT met'} ({result.value:.4g})."
         for text, result in model.requirements_.items()
     ]
+    return [*lines, f"Model: {out / 'model'}", f"Report: {out / 'report.html'}"]
+
+
+def _table_of_models(model: MetricClassifier) -> Table:
+    """Make the table of the families that were fitted, in the order of their weights."""
+    table = Table("model", f"{metric_label(model)} out of fold", "weight", "seconds")
+    for row in model.models_:
+        if row.left_out is None:
+            weight = f"{row.weight:.2f}" if row.weight > 0 else "not used"
+            table.add_row(escape(row.name), f"{row.value:.3f}", weight, f"{row.seconds:.1f}")
+    return table
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f" (95 % interval {ends[0]:.3f} to {ends[1]:.3f})"

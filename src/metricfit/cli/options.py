@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,6 +34,19 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the folds, the initial weights and the batches.")
 ]
+Models = Annotated[
+    str,
+    typer.Option(
+        "--models",
+        help="The families of models, separated by commas: linear, kernel, boosting, boosting_metric, extra_trees, "
+        "network. By default linear, kernel, boosting and extra_trees.",
+    ),
+]
+Folds = Annotated[
+    int | None,
+    typer.Option("--folds", min=2, help="Number of folds; by default 8, 5 above 20,000 rows and 3 above 100,000."),
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=-1, help="Folds that are fitted at a time; -1 for one per core.")]
 Network = Annotated[str, typer.Option("--network", help="The network: auto, blend, embedded, mlp or tabm.")]
 Members = Annotated[
     int,
@@ -45,5 +59,39 @@ Epochs = Annotated[
         "--epochs",
         min=1,
         help="Maximum number of epochs, instead of a time budget; results then do not depend on the machine's speed.",
+    ),
+]
+
+
+def _refuse_with(message: str) -> Callable[[Any], None]:
+    """Make the callback of an option of an earlier version, which refuses it and names its successor."""
+
+    def refuse(value: Any) -> None:
+        if value is not None:
+            raise typer.BadParameter(message)
+
+    return refuse
+
+
+def _moved(option: str, message: str) -> Any:
+    return typer.Option(option, hidden=True, callback=_refuse_with(message))
+
+
+MovedNetwork = Annotated[
+    str | None,
+    _moved(
+        "--network",
+        "networks are one of the families now: --models network. The kind of network is chosen in Python: "
+        "MetricClassifier(models=[metricfit.tabular.Network(kind=...)]).",
+    ),
+]
+MovedMembers = Annotated[str | None, _moved("--members", "it is --folds now: every family has one model per fold.")]
+MovedEpochs = Annotated[
+    str | None,
+    _moved(
+        "--epochs",
+        "it is a setting of the network now, in Python: "
+        "MetricClassifier(models=[metricfit.tabular.Network(epochs=...)]). Without families that were left out for "
+        "time, results do not depend on the machine's speed.",
     ),
 ]

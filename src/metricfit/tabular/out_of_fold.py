@@ -109,18 +109,20 @@ def fit_families(
     left_out: list[LeftOut] = []
     for number, family in enumerate(families, start=1):
         reason = family.reason_to_skip(rows)
-        if reason is None:
+        if reason is not None:
+            log.info("%s is left out: %s (%d of %d)", family.name, reason, number, len(families))
+        else:
             watch(Progress(family.name, False, number, len(families)))
             start = time.monotonic()
             limit = Deadline(deadline.at if results else None)
             result = _fit_in_time(family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only)
             watch(Progress(family.name, True, number, len(families), time.monotonic() - start))
             if isinstance(result, FamilyResult):
-                log.info("%s: %.1f s", family.name, result.seconds)
+                log.info("%s: %.1f s (%d of %d)", family.name, result.seconds, number, len(families))
                 results.append(result)
                 continue
             reason = result
-        log.warning("%s is left out: %s", family.name, reason)
+            log.warning("%s is left out: %s (%d of %d)", family.name, reason, number, len(families))
         left_out.append(LeftOut(family.name, reason))
     if not results:
         reasons = "; ".join(f"{family.name}: {family.reason}" for family in left_out)
@@ -151,7 +153,7 @@ def _fit_in_time(
                 return _too_slow(estimate, deadline)
             models += family.fit_folds(rows, part, seed=seed + len(models), jobs=jobs, deadline=deadline)
     except OutOfTime:
-        return f"the time budget ended after {time.monotonic() - start:.0f} s of its training"
+        return f"the time budget ended after {_few_digits(time.monotonic() - start)} s of its training"
     logits = np.full((len(rows), rows.outputs), np.nan)
     for model, (_, held_out) in zip(models, splits, strict=True):
         logits[held_out] = model.logits(rows.features.take(held_out))
@@ -160,7 +162,12 @@ def _fit_in_time(
 
 
 def _too_slow(estimate: float, deadline: Deadline) -> str:
-    return f"would take about {estimate:.0f} s more, and {max(0.0, deadline.seconds_left):.0f} s are left"
+    left = max(0.0, deadline.seconds_left)
+    return f"would take about {_few_digits(estimate)} s more, and {_few_digits(left)} s are left"
+
+
+def _few_digits(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def _estimate(family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline) -> float:
