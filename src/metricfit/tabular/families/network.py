@@ -51,7 +51,7 @@ class Network:
         epochs: Epochs per stage, each of which has a learning rate that rises and falls; None to choose by the rows.
         patience: Epochs without a lower validation loss after which a member stops; None for a fifth of the epochs. The
             weights of the epoch with the lowest validation loss are kept.
-        lr: The highest learning rate; None for 0.006.
+        lr: The highest learning rate; None for 0.004.
         batch_size: Rows per step; None to choose by the rows.
 
     Raises:

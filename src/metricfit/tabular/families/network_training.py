@@ -23,12 +23,13 @@ from metricfit.tabular.families.network_kinds import Architecture
 #: Activations per layer of all members that are trained together: about 500 MB with gradients.
 NUMBERS_AT_ONCE = 2**25
 
-#: Tables of ROWS rows get STEPS steps with batches of BATCH rows; both grow with the square root of the rows.
-ROWS, STEPS, BATCH = 2000, 450, 128
-FEWEST_STEPS, SMALLEST_BATCH, LARGEST_BATCH = 300, 32, 1024
+#: Members that train on ROWS rows make STEPS steps with batches of BATCH rows. The batch grows with the square root of
+#: the rows, and the steps with its square root.
+ROWS, STEPS, BATCH = 2000, 1000, 128
+SMALLEST_BATCH, LARGEST_BATCH = 32, 1024
 #: Steps of an epoch, after each of which there is a validation, even if the batches are smaller for it.
 STEPS_PER_EPOCH = 10
-LR = 6e-3
+LR = 4e-3
 #: The share of the epochs without a lower validation loss after which a member stops.
 PATIENCE, FEWEST_EPOCHS_OF_PATIENCE = 0.2, 3
 WARM_UP = 0.1
@@ -59,14 +60,14 @@ def choose_schedule(
     """Return the schedule for members that train on this many rows; what is None is chosen by the rows.
 
     >>> choose_schedule(2000, epochs=None, batch_size=None, lr=None, patience=None)
-    Schedule(epochs=28, batch_size=128, lr=0.006, patience=6)
+    Schedule(epochs=62, batch_size=128, lr=0.004, patience=12)
     """
     growth = math.sqrt(rows / ROWS)
     if batch_size is None:
         wanted = min(BATCH * max(1.0, growth), rows / STEPS_PER_EPOCH)
         batch_size = min(LARGEST_BATCH, max(SMALLEST_BATCH, 2 ** round(math.log2(wanted))))
     if epochs is None:
-        epochs = max(1, round(max(FEWEST_STEPS, STEPS * growth) / math.ceil(rows / batch_size)))
+        epochs = max(1, round(STEPS * math.sqrt(growth) / math.ceil(rows / batch_size)))
     if patience is None:
         patience = max(FEWEST_EPOCHS_OF_PATIENCE, round(PATIENCE * epochs))
     return Schedule(epochs, batch_size, LR if lr is None else lr, patience)
