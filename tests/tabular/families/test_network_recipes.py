@@ -1,11 +1,11 @@
-"""The estimator's recipes are those of train.recipes, and say which networks they can train."""
+"""The recipes of networks for tables are those of train.recipes, and say which networks they can train."""
 
 import pytest
 
 from metricfit import metrics
 from metricfit.losses import MetricLoss
 from metricfit.models import PerMember
-from metricfit.tabular.recipe import RECIPES, Recipe
+from metricfit.tabular.families.network_recipes import RECIPES, Recipe, trains_parts
 from metricfit.train import recipes
 
 
@@ -29,13 +29,13 @@ def test_the_average_reaches_the_metrics_loss():
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "constrained"])
 def test_each_part_of_a_network_has_a_loss(name):
     made = recipe(name)
-    assert made.trains_parts
+    assert trains_parts(name)
     assert all(isinstance(stage.objective, PerMember) for stage in made.stages(parts=2))
 
 
 def test_constrained_trains_networks_of_one_part():
     made = recipe("constrained", requirements=(metrics.recall >= 0.9,))
-    assert not made.trains_parts
+    assert not trains_parts("constrained")
     assert [stage.name for stage in made.stages()] == ["bce", "constrained"]
     with pytest.raises(ValueError, match="trains one network"):
         made.stages(parts=2)
