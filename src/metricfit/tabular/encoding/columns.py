@@ -106,7 +106,8 @@ class Category(Column):
     def transform(self, column: Any) -> Floats:
         """As many columns as there are categories, one for two."""
         number = {category: at for at, category in enumerate(self.categories)}
-        codes = np.array([number.get(each, -1) for each in as_text(column)], dtype=np.int64)
+        place, texts = distinct_texts(column)
+        codes = np.array([number.get(text, -1) for text in texts], dtype=np.int64)[place]
         first = 1 if len(self.categories) == 2 else 0
         told: Floats = (codes[:, None] == np.arange(first, len(self.categories))).astype(np.float64)
         return told
@@ -167,7 +168,7 @@ class Text(Column):
 
     def fit(self, column: Any) -> Text:
         """Learn how rare each n-gram is, and the directions."""
-        counts = self._counts(column)
+        counts = self._counts(as_text(column))
         rows, _ = counts.shape
         self.rarity = (np.log((1 + rows) / (1 + counts.getnnz(axis=0))) + 1).astype(np.float32)
         size = min(TEXT_COMPONENTS, rows - 1)
@@ -177,8 +178,9 @@ class Text(Column):
 
     def transform(self, column: Any) -> Floats:
         """A column for each direction; missing text is at zero."""
-        weighted = normalize(self._counts(column).multiply(self.rarity).tocsr())
-        return np.asarray(weighted @ self.directions.T, dtype=np.float64)
+        place, texts = distinct_texts(column)
+        weighted = normalize(self._counts(texts).multiply(self.rarity).tocsr())
+        return np.asarray(weighted @ self.directions.T, dtype=np.float64)[place]
 
     def arrays(self) -> Arrays:
         """Rarities and directions."""
@@ -189,11 +191,11 @@ class Text(Column):
         self.rarity, self.directions = arrays["rarity"], arrays["directions"]
         return self
 
-    def _counts(self, column: Any) -> Any:
+    def _counts(self, texts: list[str | None]) -> Any:
         hashing = HashingVectorizer(
             analyzer="char_wb", ngram_range=(3, 4), n_features=TEXT_BUCKETS, alternate_sign=False, norm=None
         )
-        return hashing.transform([each or "" for each in as_text(column)])
+        return hashing.transform([text or "" for text in texts])
 
 
 class NotANumber(MetricfitError, ValueError):
@@ -222,6 +224,20 @@ def _is_integer(entry: Any) -> bool:
 
 
 KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Category, Date, Text)}
+
+
+def distinct_texts(column: Any) -> tuple[NDArray[np.int64], list[str | None]]:
+    """Return the distinct entries as text, None for missing ones, and for each entry its place among them.
+
+    >>> distinct_texts(pd.Series(["b", None, "b", "a"]))
+    (array([0, 2, 0, 1]), ['b', 'a', None])
+    """
+    if len(column) and pd.api.types.infer_dtype(column, skipna=True) == "string":
+        place, values = pd.factorize(column)
+        return np.where(place < 0, len(values), place).astype(np.int64), [*map(str, values), None]
+    number: dict[str | None, int] = {}
+    place = np.array([number.setdefault(text, len(number)) for text in as_text(column)], dtype=np.int64)
+    return place, list(number)
 
 
 def as_text(column: Any) -> list[str | None]:

@@ -61,7 +61,7 @@ class Scaling:
         kept = self.spread > 0
         with np.errstate(over="ignore"):
             z = np.clip((x[:, kept] - self.centre[kept]) / self.spread[kept], -LARGEST, LARGEST)
-        z /= np.hypot(1.0, z / CLIP)
+        z /= np.sqrt(1.0 + np.square(z / CLIP))  # no overflow, because LARGEST squared is finite
         there = np.isnan(x)
         z[there[:, kept]] = 0.0
         return np.concatenate([z, there[:, self.told]], axis=1, dtype=np.float32)
