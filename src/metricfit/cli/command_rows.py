@@ -18,6 +18,11 @@ from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.tabular.positive_class import choose_positive_class
 
+#: Classes of fewer rows are warned about.
+FEW_ROWS = 10
+#: Columns of fewer rows may differ in every row by chance.
+FEWEST_OF_IDENTIFIERS = 30
+
 
 def check_metric_options(metric: str, subject_to: list[str] | None) -> None:
     """Check the metric and the requirements, before the table is read."""
@@ -102,6 +107,18 @@ def describe_classes(counts: pd.Series, positive: Any) -> str:
     return f"Classes: {listed}" + ("." if positive is None else f"; the positive one is {quote_label(positive)}.")
 
 
+def _looks_like_an_identifier(column: pd.Series) -> bool:
+    """Return whether a column of text has a different word in every row."""
+    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
+        return False
+    words = column.dropna()
+    return (
+        len(words) == len(column)
+        and all(isinstance(word, str) and not any(map(str.isspace, word)) for word in words)
+        and words.nunique() == len(words)
+    )
+
+
 def _means(text: str, label: Any) -> bool:
     """Return whether the text is another spelling of a label that is a number, or true or false."""
     if isinstance(label, (bool, np.bool_)):
@@ -124,6 +141,11 @@ def _print_warnings(X: pd.DataFrame, y: pd.Series) -> None:
                 f"Warning: a column without a name, here {quote(name)}, is learned from like any other. If it holds "
                 "row numbers (pandas writes them without index=False), remove it."
             )
+        if len(X) >= FEWEST_OF_IDENTIFIERS and _looks_like_an_identifier(X[name]):
+            print_message(
+                f"Warning: the column {quote(name)} has another word in every row, as identifiers do. New rows will "
+                "have words that no model has seen; if it is an identifier, remove it."
+            )
     by_text: dict[str, list[str]] = {}
     for label in y.unique():
         by_text.setdefault(str(label).strip(), []).append(quote(str(label)))
@@ -132,3 +154,9 @@ def _print_warnings(X: pd.DataFrame, y: pd.Series) -> None:
             print_message(
                 f"Warning: the labels {' and '.join(alike)} differ only by blanks, and count as different classes."
             )
+    counts = y.value_counts()
+    if int(counts.iloc[-1]) < FEW_ROWS:
+        print_message(
+            f"Warning: the class {quote_label(counts.index[-1])} has {int(counts.iloc[-1])} rows. Decisions and values "
+            "that rest on so few rows are uncertain; collect more of them if you can."
+        )

@@ -80,7 +80,7 @@ def check_classes(labels: pd.Series, source: str) -> None:
     if classes < 2:
         raise TableError(
             f"All {len(labels)} rows of {source} have the same target, {quote_label(labels.iloc[0])}: there is nothing "
-            "to learn."
+            "to learn. Add rows of another class, or choose another column."
         )
     if classes > max(20, len(labels) // 5):
         kind = "numbers to predict, not classes" if pd.api.types.is_numeric_dtype(labels) else "names, not classes"

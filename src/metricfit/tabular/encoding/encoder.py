@@ -58,7 +58,8 @@ class TableEncoder:
         self.scaling.fit(np.concatenate(parts, axis=1), self._blocks(parts))
         if not self.scaling.width:
             raise InvalidValueError(
-                "every column is constant or empty in the training rows; there is nothing to learn from"
+                "every column is constant or empty in the training rows, so there is nothing to learn from; add "
+                "columns that differ between rows"
             )
         return self.scaling.transform(np.concatenate(parts, axis=1))
 
