@@ -7,7 +7,7 @@ import pytest
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.families.boosted_trees import BoostedTrees, round_down
 from metricfit.tabular.families.family import Features
-from metricfit.tabular.families.tree_tables import MOST_LEAVES
+from metricfit.tabular.families.tree_masks import MOST_LEAVES
 
 
 def train(rows, leaves, rounds=15, **settings):
@@ -25,13 +25,13 @@ def train(rows, leaves, rounds=15, **settings):
     return lightgbm.train(parameters, lightgbm.Dataset(rows.x, rows.y), num_boost_round=rounds)
 
 
-@pytest.mark.parametrize("leaves", [2, 7, MOST_LEAVES, MOST_LEAVES + 1, 31])
+@pytest.mark.parametrize("leaves", [2, 7, 8, 9, 16, 17, MOST_LEAVES, MOST_LEAVES + 1, 40])
 def test_the_logits_are_those_of_lightgbm(rows, held_out, classes, leaves):
     booster = train(rows, leaves)
     start = np.linspace(-1.0, 1.0, rows.outputs)
     model = BoostedTrees.from_lightgbm(booster, start)
     expected = booster.predict(held_out.x, raw_score=True).reshape(len(held_out), -1) + start
-    assert (model._tables is None) == (leaves > MOST_LEAVES)
+    assert (model._masks is None) == (leaves > MOST_LEAVES)
     np.testing.assert_allclose(model.logits(held_out.features), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -63,7 +63,7 @@ def test_trees_after_the_best_iteration_are_left_out(rows, held_out):
     np.testing.assert_allclose(model.logits(held_out.features), expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("leaves", [5, 20])
+@pytest.mark.parametrize("leaves", [5, 20, 40])
 def test_the_mean_of_models_has_the_mean_of_their_logits(rows, held_out, leaves):
     models = [
         BoostedTrees.from_lightgbm(train(rows, leaves, rounds=rounds), np.full(rows.outputs, float(rounds)))

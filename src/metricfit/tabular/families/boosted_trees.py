@@ -14,7 +14,7 @@ from metricfit.errors import InvalidValueError, ModelFileError
 from metricfit.tabular.families.family import Features, Floats, Integers
 from metricfit.tabular.families.model_state import Expected, ModelState
 from metricfit.tabular.families.row_parts import predict_in_parts
-from metricfit.tabular.families.tree_tables import MOST_LEAVES, TreeTables
+from metricfit.tabular.families.tree_masks import MOST_LEAVES, TreeMasks
 
 #: Bits of LightGBM's decision_type: a categorical split, and zeros that count as missing.
 CATEGORICAL, ZERO_IS_MISSING = 1, 4
@@ -91,19 +91,19 @@ class BoostedTrees:
 
     def logits(self, features: Features) -> Floats:
         """Return the sum of the trees plus the start."""
-        predict = self._by_tables if self._tables is not None else self._by_lightgbm
+        predict = self._by_masks if self._masks is not None else self._by_lightgbm
         return predict_in_parts(predict, features.encoded) + self.start
 
-    def _by_tables(self, x: NDArray[np.float32]) -> Floats:
-        return np.stack([table.sums(x) for table in self._tables or ()], axis=1)
+    def _by_masks(self, x: NDArray[np.float32]) -> Floats:
+        return np.stack([masks.sums(x) for masks in self._masks or ()], axis=1)
 
     def _by_lightgbm(self, x: NDArray[np.float32]) -> Floats:
         sums = self._booster.predict(x, raw_score=True, num_threads=1)
         return np.asarray(sums, dtype=np.float64).reshape(len(x), -1)
 
     @cached_property
-    def _tables(self) -> list[TreeTables] | None:
-        """One table for each logit; None for trees that are too large."""
+    def _masks(self) -> list[TreeMasks] | None:
+        """The trees of each logit; None if they are too large."""
         most = int(self.leaves.max(initial=2))
         if most > MOST_LEAVES:
             return None
@@ -112,7 +112,6 @@ class BoostedTrees:
         within = np.arange(len(tree)) - np.repeat(np.cumsum(leaves - 1) - (leaves - 1), leaves - 1)
         feature = np.zeros((len(leaves), splits), dtype=np.int64)
         threshold = np.zeros((len(leaves), splits), dtype=np.float32)
-        # A tree without splits has leaf 0 on both sides of the split that it is padded with.
         left, right = np.full_like(feature, ~0), np.full_like(feature, ~0)
         feature[tree, within], threshold[tree, within] = self.feature, self.threshold
         left[tree, within], right[tree, within] = self.left, self.right
@@ -121,7 +120,8 @@ class BoostedTrees:
         value[leaf_tree, np.arange(len(leaf_tree)) - np.repeat(np.cumsum(leaves) - leaves, leaves)] = self.value
         outputs = len(self.start)
         return [
-            TreeTables.build(
+            TreeMasks.build(
+                leaves[output::outputs],
                 feature[output::outputs],
                 threshold[output::outputs],
                 left[output::outputs],
