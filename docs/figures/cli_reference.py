@@ -20,7 +20,7 @@ def cli_reference() -> str:
 
 def _command(name: str, command: Any) -> str:
     arguments = [each for each in command.params if each.param_type_name == "argument"]
-    options = [each for each in command.params if each.param_type_name == "option"]
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
     usage = " ".join(["metricfit", name, *(each.name.upper() for each in arguments)])
     needed = "".join(f" {each.opts[0]} {_value(each)}" for each in options if each.required)
     package = COMMANDS[name].package

@@ -1,14 +1,18 @@
-"""The list of hops from logits to a loss, in docs/architecture.md, is what a call does."""
+"""The lists of hops in docs/architecture.md are what calls do: from logits to a loss, and from a table to a report."""
 
 import re
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
 import metricfit
 from metricfit import Counts, MetricLoss
+from metricfit.cli.app import app
 from metricfit.core.canonical_batch import Columns
 
 ROOT = Path(metricfit.__file__).parent
@@ -73,3 +77,46 @@ def test_the_hops_from_logits_to_a_loss_are_those_of_the_page():
         loss(logits, target)
     assert record_hops(loss, logits, target) == listed
     assert len(listed) < 15  # those of 0.1.0
+
+
+def listed_hops(title):
+    """Return the names of a list of hops, and its section."""
+    section = PAGE.read_text(encoding="utf-8").split(title)[1].split("###")[0]
+    return re.findall(r"^\d+\. `([\w.]+)`", section, re.MULTILINE), section
+
+
+def record_calls(function):
+    """Return the functions of metricfit that are called, in the order of their first calls."""
+    calls, seen, root = {}, set(), str(ROOT)
+
+    def record(frame, event, value):
+        code = frame.f_code
+        if event != "call" or code in seen:
+            return
+        seen.add(code)
+        if code.co_filename.startswith(root):
+            file = Path(code.co_filename).relative_to(ROOT)
+            calls.setdefault(".".join((*file.with_suffix("").parts, qualified_name(frame))))
+
+    sys.setprofile(record)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return list(calls)
+
+
+def test_the_hops_from_a_table_to_a_report_are_called_in_the_order_of_the_page(tmp_path):
+    listed, section = listed_hops("### From a table to a report")
+    assert f"That is {len(listed)} hops, 20 of them from `MetricClassifier.fit` on" in section
+    assert len(listed) - listed.index("tabular.classifier.MetricClassifier.fit") == 20
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    pd.DataFrame(X, columns=["a", "b"]).assign(y=X[:, 0] > 0.5).to_csv(tmp_path / "t.csv", index=False)
+    options = ["--models", "linear", "--folds", "2", "--jobs", "1", "--quiet"]
+    arguments = ["fit", str(tmp_path / "t.csv"), "--target", "y", "--out", str(tmp_path / "out"), *options]
+    calls = record_calls(lambda: CliRunner().invoke(app, arguments, catch_exceptions=False))
+    saved = calls.index("tabular.storage.save")  # saving writes files too, before the page is made
+    calls = [*calls[:saved], *(name for name in calls[saved:] if name in listed)]
+    before_the_page = listed[: listed.index("report.pages.write_model_page")]
+    assert [name for name in calls if name in before_the_page] == before_the_page
+    assert set(listed) <= {*calls, "_files.write_file"}
