@@ -15,6 +15,12 @@ NAMES = {
         SurrogateFBetaLoss __version__ best_threshold compare constraints curves evaluate fit get_metric losses metric
         metrics parse_requirement stats steps tabular train
     """,
+    "metricfit.boosting": """
+        objective
+    """,
+    "metricfit.decide": """
+        Decision best_decision
+    """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint RankingConstraint RequirementConstraint augmented_term
         equality_term next_multiplier

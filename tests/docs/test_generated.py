@@ -33,6 +33,18 @@ def test_the_page_of_commands_matches_their_help(load_script: Load) -> None:
     assert between(page, module.MARK) == module.cli_reference(), "run: python docs/figures/cli_reference.py"
 
 
+def test_the_families_of_a_table_are_those_of_the_pages() -> None:
+    from metricfit.tabular import MetricClassifier
+    from metricfit.tabular.families import DEFAULT, NAMES
+
+    page = (DOCS / "api" / "tabular.md").read_text(encoding="utf-8")
+    rows = re.findall(r'^\| `"(\w+)"`.*\| (yes|no)[^|]*\|$', page, re.MULTILINE)
+    assert [name for name, _ in rows] == list(NAMES)
+    assert [name for name, in_default in rows if in_default == "yes"] == list(DEFAULT)
+    quoted = [f'"{name}"' for name in DEFAULT]
+    assert f'"auto" ({", ".join(quoted[:-1])} and {quoted[-1]})' in " ".join((MetricClassifier.__doc__ or "").split())
+
+
 @pytest.mark.parametrize(("mark", "function"), [("saturation", "saturation"), ("zero", "zero_over_zero")])
 def test_tables_of_numerics_are_measured(mark: str, function: str, load_script: Load) -> None:
     module = load_script(DOCS / "figures" / "numerics.py")
