@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.offset_search import OffsetProblem, improve_offsets, search_offsets
+from metricfit.decide.offset_search import improve_offsets, offset_problem, search_offsets
 from metricfit.decide.optimism import FEWEST, corrected_value
 from metricfit.decide.rules import Rule, check_rule, choose_threshold
 from metricfit.errors import InvalidValueError
@@ -197,11 +196,44 @@ def choose_decision(
     kind = check_rule(rule)
     if refit is None:
         refit = partial(_calibrate_again, held_out) if kind == "plugin" else partial(_keep, held_out)
+    decision = choose_without_intervals(held_out, metric, subject_to=subject_to, average=average, rule=kind)
+    if decision.offsets is None:
+        return _judge_threshold(decision, held_out, metric, list(subject_to), seed, kind, refit, resamples)
+    return _judge_offsets(decision.offsets, decision.value, held_out, metric, average, seed, kind, refit, resamples)
+
+
+def choose_without_intervals(
+    held_out: HeldOut,
+    metric: Metric,
+    *,
+    subject_to: Sequence[Requirement],
+    average: ScalarAverage,
+    rule: Rule = "plugin",
+) -> Decision:
+    """Choose the same decision as ``choose_decision``, which has the same arguments, in a fraction of the time.
+
+    Returns:
+        The decision; its intervals and its corrected value are None.
+    """
+    kind = check_rule(rule)
     if held_out.logits.shape[1] == 1:
-        return _choose_threshold(held_out, metric, list(subject_to), seed, kind, refit, resamples)
+        requirements = list(subject_to)
+        scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
+        chosen = choose_threshold(scores, y, weight, metric, requirements, rule=kind)
+        # The search uses logits, because probabilities round to 0 or 1; messages show probabilities.
+        at = to_probability(chosen.threshold)
+        return Decision(
+            chosen.value,
+            threshold=chosen.threshold,
+            requirements=chosen.requirements,
+            not_reachable=None if chosen.feasible else what_is_reachable(requirements, chosen.requirements, at),
+        )
     if subject_to:
         raise InvalidValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
-    return _choose_offsets(held_out, metric, average, seed, kind, refit, resamples)
+    logits, y, weight = held_out.logits.double(), held_out.y, held_out.weight
+    offsets = search_offsets(offset_problem(logits, y, weight, metric, average, rule=kind), ROUNDS).offsets
+    observed = offset_problem(logits, y, weight, metric, average, rule="empirical")
+    return Decision(observed.value((logits + offsets).argmax(1)), offsets=offsets)
 
 
 def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:
@@ -212,7 +244,8 @@ def _keep(held_out: HeldOut, weight: Tensor) -> Tensor:
     return held_out.logits
 
 
-def _choose_threshold(
+def _judge_threshold(
+    decision: Decision,
     held_out: HeldOut,
     metric: Metric,
     requirements: list[Requirement],
@@ -221,8 +254,10 @@ def _choose_threshold(
     refit: Refit,
     resamples: int | None,
 ) -> Decision:
+    """Return the decision with its intervals and its corrected value."""
     scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
-    chosen = choose_threshold(scores, y, weight, metric, requirements, rule=rule)
+    threshold, feasible = decision.threshold, decision.not_reachable is None
+    assert threshold is not None
     falling = scores.sort(descending=True).values.numpy()
     thresholds: list[float] = []
 
@@ -247,30 +282,27 @@ def _choose_threshold(
     )
     interval: tuple[float, float] | None = None
     drawn = None
-    if chosen.feasible and rule == "empirical":
+    if feasible and rule == "empirical":
         with suppress(InfeasibleError):  # the rows meet the requirements, but none of the resamples does
             drawn = resample(subject_to=requirements)
             interval = drawn.threshold_interval
-    elif chosen.feasible:
+    elif feasible:
         interval = compute_interval(np.array(thresholds[1:]), None, 0.95)
-    drawn = drawn or resample(threshold=chosen.threshold)
+    drawn = drawn or resample(threshold=threshold)
     if interval is not None:  # the ends may be scores, but the threshold lies between two scores
-        interval = min(interval[0], chosen.threshold), max(interval[1], chosen.threshold)
-    # The search uses logits, because probabilities round to 0 or 1; messages show probabilities.
-    at = to_probability(chosen.threshold)
-    return Decision(
-        chosen.value,
-        threshold=chosen.threshold,
+        interval = min(interval[0], threshold), max(interval[1], threshold)
+    return replace(
+        decision,
         interval=interval,
         value_interval=(drawn.interval.low, drawn.interval.high),
-        requirements=chosen.requirements,
-        not_reachable=None if chosen.feasible else what_is_reachable(requirements, chosen.requirements, at),
         corrected_value=corrected.value,
         corrected_interval=corrected.interval,
     )
 
 
-def _choose_offsets(
+def _judge_offsets(
+    offsets: Tensor,
+    value: float,
     held_out: HeldOut,
     metric: Metric,
     average: ScalarAverage,
@@ -279,37 +311,25 @@ def _choose_offsets(
     refit: Refit,
     resamples: int | None,
 ) -> Decision:
-    y, classes = held_out.y, held_out.logits.shape[1]
-    of_labels = one_hot(y, classes).double()
-    weight = torch.ones(len(y), dtype=torch.float64) if held_out.weight is None else held_out.weight.double()
-
-    def make_problem(logits: Tensor, weight: Tensor, kind: Rule) -> OffsetProblem:
-        return OffsetProblem(logits, of_labels if kind == "empirical" else logits.softmax(1), weight, metric, average)
-
-    logits = held_out.logits.double()
-    offsets = search_offsets(make_problem(logits, weight, rule), ROUNDS).offsets
+    """Return the decision with its corrected value."""
 
     def fit_decision(weight: Tensor) -> Tensor:
         logits = refit(weight).double()
-        return (logits + improve_offsets(make_problem(logits, weight, rule), offsets)).argmax(1)
+        problem = offset_problem(logits, held_out.y, weight, metric, average, rule=rule)
+        return (logits + improve_offsets(problem, offsets)).argmax(1)
 
     corrected = corrected_value(
         fit_decision,
-        y,
+        held_out.y,
         metric,
-        classes=classes,
+        classes=held_out.logits.shape[1],
         average=average,
         weight=held_out.weight,
         groups=held_out.groups,
-        resamples=resamples or int(np.clip(LOGITS_CHOSEN_ON // logits.numel(), FEWEST, MOST_OF_OFFSETS)),
+        resamples=resamples or int(np.clip(LOGITS_CHOSEN_ON // held_out.logits.numel(), FEWEST, MOST_OF_OFFSETS)),
         seed=seed,
     )
-    return Decision(
-        make_problem(logits, weight, "empirical").value((logits + offsets).argmax(1)),
-        offsets=offsets,
-        corrected_value=corrected.value,
-        corrected_interval=corrected.interval,
-    )
+    return Decision(value, offsets=offsets, corrected_value=corrected.value, corrected_interval=corrected.interval)
 
 
 def _threshold_of_share(falling: NDArray[np.float64], positives: int) -> float:

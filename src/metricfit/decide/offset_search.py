@@ -18,10 +18,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.rules import Rule
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric
 
@@ -83,6 +85,27 @@ class OffsetProblem:
         cells = (tp, predicted - tp, self.positives - tp, self.n - predicted - self.positives + tp)
         counts = Counts(*(torch.where(cell > ROUNDING * self.n, cell, 0.0) for cell in cells), exclusive=True)
         return averaged(self.metric, counts, self.average)
+
+
+def offset_problem(
+    logits: Tensor, y: Tensor, weight: Tensor | None, metric: Metric, average: ScalarAverage, *, rule: Rule
+) -> OffsetProblem:
+    """Return the problem of a decision rule: each row counts for its own class, or for all by their probabilities.
+
+    Args:
+        logits: Logits ``(n, c)``, calibrated for the plug-in rule.
+        y: Class numbers.
+        weight: One weight per row, or None.
+        metric: The metric.
+        average: The average over the classes.
+        rule: "empirical" for the labels; otherwise the probabilities.
+
+    Returns:
+        The problem.
+    """
+    shares = one_hot(y, logits.shape[1]).double() if rule == "empirical" else logits.softmax(1)
+    weights = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
+    return OffsetProblem(logits, shares, weights, metric, average)
 
 
 def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, seed: int = 0) -> Found:

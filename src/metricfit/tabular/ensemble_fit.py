@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from numpy.typing import NDArray
 
 from metricfit.decide.decisions import HeldOut, Refit, collect_held_out
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline
+from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
 from metricfit.tabular.out_of_fold import FamilyResult, Progress, fit_families
 from metricfit.tabular.parameters import threads_of
-from metricfit.tabular.row_folds import FORWARD, choose_folds
+from metricfit.tabular.row_folds import FORWARD, Splits, choose_folds
 from metricfit.tabular.training_rows import PreparedRows
 
 if TYPE_CHECKING:
@@ -44,37 +46,63 @@ class FittedEnsemble:
 def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsemble:
     """Fit the families of a classifier on the folds of its rows, and build the ensemble."""
     rows, metric, requirements = prepared.rows, get_metric(model.metric), as_requirements(model.subject_to)
-    families = make_families(
-        model.models,
-        metric=metric,
-        average=model.average,
-        requirements=requirements,
-        device=torch.device(model.device or ("cuda" if torch.cuda.is_available() else "cpu")),
-    )
-    splits = choose_folds(rows, model.members, model.cv, prepared.groups, rows.features.table, prepared.seed)
     results, left_out = fit_families(
-        families,
+        families_of(model),
         rows,
-        splits,
+        splits_of(model, prepared),
         seed=prepared.seed,
         jobs=threads_of(model.n_jobs),
         deadline=Deadline.after(model.time_budget),
         last_fold_only=isinstance(model.cv, str) and model.cv == FORWARD,
         watch=_print_progress if model.verbose else lambda _: None,
     )
-    y = torch.from_numpy(rows.y)
     weight = None if prepared.weight is None else torch.from_numpy(prepared.weight)
-    held_out = [collect_held_out(torch.from_numpy(result.logits), y, weight, prepared.groups) for result in results]
-    first = held_out[0]
-    out_of_fold = OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight)
+    out_of_fold, held_out = collect_out_of_fold([result.logits for result in results], rows.y, weight, prepared.groups)
     ensemble, mixture, table = build_ensemble(results, left_out, out_of_fold, metric, model.average, requirements)
     return FittedEnsemble(
         ensemble,
         table,
-        HeldOut(mixture(out_of_fold.logits), first.y, first.weight, first.groups, first.shares),
+        replace(held_out, logits=mixture(out_of_fold.logits)),
         out_of_fold.refit(metric, model.average, requirements),
         _history(results),
     )
+
+
+def families_of(model: MetricClassifier) -> list[Family]:
+    """Return the families of a classifier, the cheap ones first."""
+    return make_families(
+        model.models,
+        metric=get_metric(model.metric),
+        average=model.average,
+        requirements=as_requirements(model.subject_to),
+        device=torch.device(model.device or ("cuda" if torch.cuda.is_available() else "cpu")),
+    )
+
+
+def splits_of(model: MetricClassifier, prepared: PreparedRows) -> Splits:
+    """Return the folds of a classifier, the same for all its families."""
+    rows = prepared.rows
+    return choose_folds(rows, model.members, model.cv, prepared.groups, rows.features.table, prepared.seed)
+
+
+def collect_out_of_fold(
+    logits: Sequence[Floats], y: Integers, weight: torch.Tensor | None, groups: NDArray[Any] | None
+) -> tuple[OutOfFold, HeldOut]:
+    """Collect the rows that were held out by some model.
+
+    Args:
+        logits: For each family, the out-of-fold logits of all rows, NaN for rows that no model held out.
+        y: Class numbers.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None.
+
+    Returns:
+        The held-out rows with the logits of all families, and the same rows with the logits of the first family.
+    """
+    target = torch.from_numpy(y)
+    held_out = [collect_held_out(torch.from_numpy(values), target, weight, groups) for values in logits]
+    first = held_out[0]
+    return OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight), first
 
 
 def _history(results: list[FamilyResult]) -> list[dict[str, Any]]:

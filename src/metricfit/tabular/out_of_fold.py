@@ -115,13 +115,13 @@ def fit_families(
             watch(Progress(family.name, False, number, len(families)))
             start = time.monotonic()
             limit = Deadline(deadline.at if results else None)
-            result = _fit_in_time(family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only)
+            result = fit_family(family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only)
             watch(Progress(family.name, True, number, len(families), time.monotonic() - start))
             if isinstance(result, FamilyResult):
                 log.info("%s: %.1f s (%d of %d)", family.name, result.seconds, number, len(families))
                 results.append(result)
                 continue
-            reason = result
+            reason = result.reason
             log.warning("%s is left out: %s (%d of %d)", family.name, reason, number, len(families))
         left_out.append(LeftOut(family.name, reason))
     if not results:
@@ -130,14 +130,36 @@ def fit_families(
     return results, left_out
 
 
-def _fit_in_time(
-    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline, last_only: bool
-) -> FamilyResult | str:
-    """Fit a family, or return why it was not fitted.
+def fit_family(
+    family: Family,
+    rows: TrainingRows,
+    splits: Splits,
+    *,
+    seed: int,
+    jobs: int,
+    deadline: Deadline,
+    last_only: bool = False,
+) -> FamilyResult | LeftOut:
+    """Fit a family on all folds, or return why it was not fitted.
 
     A family that cannot be stopped is first timed on a sample, if it does not estimate its time itself. The others
     begin with as many folds as there are jobs, and the time of these tells that of the rest.
+
+    Args:
+        family: The family.
+        rows: The rows of the table.
+        splits: For each fold, the rows to train on and the rows that are held out.
+        seed: Seed of every model.
+        jobs: Number of folds that are fitted at a time, each in a thread.
+        deadline: When training has to end.
+        last_only: Whether the model of the last fold predicts new rows.
+
+    Returns:
+        The models with their out-of-fold logits, or the reason for leaving the family out.
     """
+    reason = family.reason_to_skip(rows)
+    if reason is not None:
+        return LeftOut(family.name, reason)
     start = time.monotonic()
     models: list[FittedModel] = []
     try:
@@ -145,15 +167,16 @@ def _fit_in_time(
         if deadline.at is not None:
             estimate = _estimate(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
             if estimate > deadline.seconds_left:
-                return _too_slow(estimate, deadline)
+                return LeftOut(family.name, _too_slow(estimate, deadline))
         for part in family.batches(splits, jobs):
             rounds_left = -(-(len(splits) - len(models)) // len(part))
             estimate = rounds_left * (time.monotonic() - start) * len(part) / max(1, len(models))
             if models and estimate > deadline.seconds_left:
-                return _too_slow(estimate, deadline)
+                return LeftOut(family.name, _too_slow(estimate, deadline))
             models += family.fit_folds(rows, part, seed=seed + len(models), jobs=jobs, deadline=deadline)
     except OutOfTime:
-        return f"the time budget ended after {_few_digits(time.monotonic() - start)} s of its training"
+        seconds = _few_digits(time.monotonic() - start)
+        return LeftOut(family.name, f"the time budget ended after {seconds} s of its training")
     logits = np.full((len(rows), rows.outputs), np.nan)
     for model, (_, held_out) in zip(models, splits, strict=True):
         logits[held_out] = model.logits(rows.features.take(held_out))

@@ -10,11 +10,12 @@ import statistics
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from metricfit import stats
 from metricfit.metrics import Metric
+from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison_row import ComparisonRow
+from metricfit.tabular.compare.judging import FoldResult
 from metricfit.tabular.compare.methods import REFERENCE
 
 TIE = 0.01
@@ -22,12 +23,15 @@ LEVEL = 0.95
 
 
 def standings(
-    reports: Mapping[str, Sequence[Mapping[str, Any]]], metric: Metric, *, required: bool = False
+    results: Mapping[str, Sequence[FoldResult]], metric: Metric, *, required: bool = False
 ) -> list[ComparisonRow]:
-    """Make the rows of a comparison from the reports of its cells.
+    """Make the rows of a comparison from the results of its folds.
+
+    Decisions without a model are shown without tests: nobody asks whether they differ from the reference, and every
+    test makes the correction of the others stricter.
 
     Args:
-        reports: For each method, the reports of its folds.
+        results: For each row, the results of its folds.
         metric: The metric that the methods are judged by.
         required: Whether there are requirements.
 
@@ -35,36 +39,24 @@ def standings(
         One row per method, best mean first; methods that could not meet the requirements on the training rows of some
         fold come last.
     """
-    values: dict[str, list[float]] = {}
-    held: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    not_reachable: dict[str, list[str]] = {}
-    for fold_reports in reports.values():
-        for report in fold_reports:
-            for name, value in report["values"].items():
-                values.setdefault(name, []).append(value)
-                held[name] = held.get(name, 0) + report["held"][name]
-                seconds[name] = seconds.get(name, 0.0) + report["training_seconds"]
-                not_reachable.setdefault(name, []).extend(
-                    [report["not_reachable"][name]] if name in report.get("not_reachable", {}) else []
-                )
-    others = {name: by_fold for name, by_fold in values.items() if name != REFERENCE}
-    versus = dict(zip(others, compare_with(values[REFERENCE], list(others.values()), metric), strict=True))
+    values = {name: [result.value for result in by_fold] for name, by_fold in results.items()}
+    tested = {name: by_fold for name, by_fold in values.items() if name not in {REFERENCE, *BASELINES}}
+    versus = dict(zip(tested, compare_with(values[REFERENCE], list(tested.values()), metric), strict=True))
     rows = []
-    for name, by_fold in values.items():
+    for name, by_fold in results.items():
         comparison, p_value = versus.get(name, (None, None))
         rows.append(
             ComparisonRow(
                 name,
-                mean=statistics.fmean(by_fold),
-                interval=interval_of_mean(by_fold, metric),
+                mean=statistics.fmean(values[name]),
+                interval=interval_of_mean(values[name], metric),
                 difference=None if comparison is None else comparison.difference,
                 difference_interval=None if comparison is None or is_constant(comparison) else comparison.interval,
                 p_value=p_value,
-                seconds=seconds[name],
-                held=held[name] if required else None,
-                values=tuple(by_fold),
-                not_reachable=tuple(not_reachable[name]),
+                seconds=None if name in BASELINES else sum(result.seconds for result in by_fold),
+                held=sum(result.held for result in by_fold) if required else None,
+                values=tuple(values[name]),
+                not_reachable=tuple(result.not_reachable for result in by_fold if result.not_reachable is not None),
             )
         )
     return sorted(rows, key=lambda row: (bool(row.not_reachable), row.mean if metric.minimize else -row.mean))

@@ -1,9 +1,10 @@
 """What a comparison says, in plain words: which method to use, how sure that is, and whether requirements held.
 
-The rule: of the methods that are not clearly worse than the one with the best mean, take the simplest, and of equally
-simple ones the fastest. A difference is clear if its p-value, by the corrected resampled t-test and Holm's correction
-for all comparisons made with the same method, is below 0.05. The best of several rows is therefore not called better
-because it is the best of several.
+The rule: use the method with the best mean, unless a simpler one has a mean within 1 % of it and is not clearly worse.
+Of several such methods the simplest is used, and of equally simple ones the fastest. A difference is clear if its
+p-value, by the corrected resampled t-test and Holm's correction for all comparisons made with the same method, is below
+0.05. Five folds can rarely prove which of two good methods is better. A rule that took the simplest of all that cannot
+be told apart would recommend logistic regression nearly always, also where others are well ahead of it on average.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from dataclasses import dataclass
 
 from metricfit.metrics import Metric, get_metric
 from metricfit.stats import SplitComparison
+from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison_row import ComparisonRow
-from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, methods
+from metricfit.tabular.compare.methods import COMPLEXITY, DEFAULT, REFERENCE, UNTUNED
 from metricfit.tabular.compare.standings import compare_two, compare_with, is_constant
 
 SURE = 0.95
 CLEAR = 0.05
-NAMES = {DEFAULT: "metricfit's default", REFERENCE: "cross-entropy with a tuned threshold"}
-#: Decisions at 0.5 show what tuning the threshold is worth. They are not a method to recommend: tuning is free.
-UNTUNED = {method.at_half for method in methods(True)} - {None}
-COMPLEXITY = {method.name: method.complexity for method in methods(True)}
+#: A simpler method may be worse by this share of the best mean.
+MARGIN = 0.01
+NAMES = {DEFAULT: "metricfit's default"}
 RULE = (
-    "The rule: use the simplest, then the fastest, of the methods that are not clearly worse than the best one; a "
-    "difference is clear if its p-value, corrected for the number of comparisons (Holm), is below 0.05."
+    "The rule: use the method with the best mean, unless a simpler one is within 1 % of that mean and not clearly "
+    "worse; a difference is clear if its p-value, corrected for the number of comparisons (Holm), is below 0.05."
 )
 
 
@@ -35,13 +36,16 @@ class Advice:
 
     Attributes:
         row: The recommended method.
-        sure: Whether the folds support it. If not, it is recommended because it is simple.
+        sure: Whether the folds prove that no other method is better, or that the difference is negligible.
         text: The reasons, in full sentences, with the rule at the end.
+        alarm: What the recommended method is not clearly better than, such as "calling every row positive"; None if it
+            is clearly better than all decisions without a model.
     """
 
     row: ComparisonRow
     sure: bool
     text: str
+    alarm: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,12 @@ class _Rival:
 def headline(rows: Sequence[ComparisonRow], metric: str) -> str:
     """Write the advice in one sentence."""
     advice = advise(rows, metric)
-    line = f"{'Use' if advice.sure else 'Start with'} {_name(advice.row)}: mean {metric} {advice.row.mean:.3f}."
+    name, mean = _name(advice.row), f"mean {metric} {advice.row.mean:.3f}"
     if advice.row.not_reachable:
-        return f"No method could meet the requirements everywhere. Nearest to them: {_name(advice.row)}."
-    return line
+        return f"No method could meet the requirements everywhere. Nearest to them: {name}."
+    if advice.alarm is not None:
+        return f"No method is clearly better than {advice.alarm}. Best: {name}, {mean}."
+    return f"Use {name}: {mean}{'' if advice.sure else ', the best here, although the folds cannot prove it'}."
 
 
 def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
@@ -74,21 +80,23 @@ def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
         The recommended method and the reasons.
     """
     judged = get_metric(metric)
-    considered = [row for row in rows if row.name not in UNTUNED]
+    considered = [row for row in rows if row.name not in {*UNTUNED, *BASELINES}]
     sentences = []
     if any(row.held is not None for row in considered):
         considered, about_requirements = _by_requirements(considered)
         sentences.append(about_requirements)
-    chosen, sure, reason = _choose(considered, judged)
-    sentences.append(reason)
+    chosen, sure, reason, compared = _choose(considered, judged)
+    alarm, about_floor = _floor(chosen, rows, judged)
+    sentences += [reason, *about_floor]
     by_name = {row.name: row for row in rows}
-    if DEFAULT in by_name and REFERENCE in by_name and not {NAMES[DEFAULT], NAMES[REFERENCE]} <= _named(reason):
+    if DEFAULT in by_name and REFERENCE in by_name and not {DEFAULT, REFERENCE} <= compared:
         sentences.append(_default_and_reference(by_name, judged))
-    return Advice(chosen, sure and not chosen.not_reachable, " ".join([*sentences, RULE]))
+    sure = sure and alarm is None and not chosen.not_reachable
+    return Advice(chosen, sure, " ".join([*sentences, RULE]), alarm)
 
 
-def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[ComparisonRow, bool, str]:
-    """The recommended method, whether that is sure, and why."""
+def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[ComparisonRow, bool, str, set[str]]:
+    """The recommended method, whether that is sure, why, and the methods that the reason compares."""
     best = min(considered, key=lambda row: (row.mean if metric.minimize else -row.mean, _simplicity(row)))
     others = [row for row in considered if row is not best]
     compared = compare_with(best.values, [row.values for row in others], metric)
@@ -96,37 +104,65 @@ def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[Compar
         _Rival(row, versus, p is not None and p < CLEAR) for row, (versus, p) in zip(others, compared, strict=True)
     ]
     equals = [rival for rival in rivals if not rival.clearly_worse]
-    chosen = min([best, *(rival.row for rival in equals)], key=_simplicity)
+    close = [rival for rival in equals if _simpler_and_close(rival.row, best)]
     extreme = "lowest" if metric.minimize else "highest"
     has_best_mean = f"{_capital(_name(best))} has the {extreme} mean {metric.name}, {best.mean:.3f}"
-    if chosen is best:
-        if not rivals:
-            return best, True, f"{has_best_mean}; use it."
-        if not equals:
-            return best, True, f"{has_best_mean}, and is clearly better than every other method; use it."
-        alike = (
-            "the one method that is not clearly worse is not"
-            if len(equals) == 1
-            else (f"none of the {len(equals)} methods that are not clearly worse is")
-        )
-        return best, True, f"{has_best_mean}, and {alike} simpler; use it."
-    versus = next(rival.versus for rival in equals if rival.row is chosen)
-    name, folds = _name(chosen), len(best.values)
-    simpler = _why_simpler(chosen, best)
-    if versus is None:
-        return chosen, True, f"{has_best_mean}. {_capital(name)} does exactly as well and {simpler}; use it."
-    if versus.probabilities.rope >= SURE and not is_constant(versus):
-        does = f"{_capital(name)} does as well ({_amount(versus)}) and {simpler}; use it."
-        return chosen, True, f"{has_best_mean}. {does}"
-    if is_constant(versus):
-        unknown = f"The difference of {name} to it is {_amount(versus)}, too few values to say how sure that is"
-        return (
-            chosen,
-            False,
-            f"{has_best_mean}. {unknown}; ask for other folds. {_capital(name)} {simpler}; start there.",
-        )
-    cannot_tell = f"{folds} folds cannot tell {name} from it: the difference is {_amount(versus)}"
-    return chosen, False, f"{has_best_mean}. {cannot_tell}. {_capital(name)} {simpler}, so start there."
+    if close:
+        chosen = min(close, key=lambda rival: _simplicity(rival.row))
+        return chosen.row, *_prefer_simpler(chosen, best, has_best_mean), {best.name, chosen.row.name}
+    if not rivals:
+        return best, True, f"{has_best_mean}; use it.", {best.name}
+    if not equals:
+        everyone = {row.name for row in considered} if len(rivals) == 1 else {best.name}
+        return best, True, f"{has_best_mean}, and is clearly better than every other method; use it.", everyone
+    nearest = min(equals, key=lambda rival: abs(rival.row.mean - best.mean))
+    return best, False, f"{has_best_mean}. {_lead(nearest, best)}", {best.name, nearest.row.name}
+
+
+def _simpler_and_close(row: ComparisonRow, best: ComparisonRow) -> bool:
+    return _simplicity(row)[0] < _simplicity(best)[0] and abs(row.mean - best.mean) <= MARGIN * abs(best.mean)
+
+
+def _prefer_simpler(rival: _Rival, best: ComparisonRow, has_best_mean: str) -> tuple[bool, str]:
+    """Whether it is sure that the simpler method does as well, and the reason for it."""
+    name, simpler = _capital(_name(rival.row)), _why_simpler(rival.row, best)
+    if rival.versus is None:
+        return True, f"{has_best_mean}. {name} does exactly as well and {simpler}; use it."
+    sure = rival.versus.probabilities.rope >= SURE and not is_constant(rival.versus)
+    does = "does as well" if sure else "comes within 1 % of it"
+    return sure, f"{has_best_mean}. {name} {does} ({_amount(rival.versus)}) and {simpler}; use it."
+
+
+def _lead(nearest: _Rival, best: ComparisonRow) -> str:
+    """Say how far the best method is ahead of the next one, and why it is recommended although that is not proven."""
+    name, folds = _name(nearest.row), len(best.values)
+    no_simpler = "no simpler method comes within 1 % of its mean"
+    if nearest.versus is None:
+        return f"{_capital(name)} does exactly as well and is not simpler; use the former."
+    ahead = f"It is {abs(nearest.versus.difference):.3f} ahead of {name}"
+    if is_constant(nearest.versus):
+        unknown = "on every fold, which leaves open how sure that is"
+        return f"{ahead} {unknown}. It is recommended because {no_simpler}."
+    low, high = sorted((-nearest.versus.interval.low, -nearest.versus.interval.high))
+    interval = f"simultaneous 95 % interval of the difference {low:+.3f} to {high:+.3f}"
+    return f"{ahead}, which {folds} folds cannot prove ({interval}). It is recommended because {no_simpler}."
+
+
+def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric) -> tuple[str | None, list[str]]:
+    """Compare the recommended method with the best decisions without a model that meet the requirements as often."""
+    floors = [row for row in rows if row.name in BASELINES and (row.held or 0) >= (chosen.held or 0)]
+    if not floors or chosen.not_reachable:
+        return None, []
+    floor = min(floors, key=lambda row: row.mean if metric.minimize else -row.mean)
+    name, does = _capital(_name(chosen)), BASELINES[floor.name]
+    if (chosen.mean >= floor.mean) if metric.minimize else (chosen.mean <= floor.mean):
+        advice = "Either the columns say nothing about the target, or the metric does not need a model."
+        return does, [f"{name} is no better than {does}, which has {floor.mean:.3f}. {advice}"]
+    versus = compare_two(chosen.values, floor.values, metric)
+    if versus is not None and not is_constant(versus) and versus.p_value >= CLEAR:
+        cannot = f"{len(chosen.values)} folds cannot tell it from {does} ({floor.mean:.3f}): the difference is"
+        return does, [f"{cannot} {_amount(versus, '95 % interval')}."]
+    return None, []
 
 
 def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow], str]:
@@ -156,9 +192,10 @@ def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow]
 
 def _default_and_reference(rows: Mapping[str, ComparisonRow], metric: Metric) -> str:
     """Compare metricfit's default with what one would do without this library."""
-    default, reference = NAMES[DEFAULT], NAMES[REFERENCE]
+    default, reference = NAMES[DEFAULT], REFERENCE
     row = rows[DEFAULT]
-    versus = compare_two(row.values, rows[REFERENCE].values, metric, comparisons=len(rows) - 1)
+    compared = sum(name not in BASELINES for name in rows) - 1
+    versus = compare_two(row.values, rows[REFERENCE].values, metric, comparisons=compared)
     if versus is None:
         return f"{_capital(default)} does exactly as well as {reference}."
     if row.p_value is not None and row.p_value < CLEAR:
@@ -175,11 +212,8 @@ def _simplicity(row: ComparisonRow) -> tuple[int, float]:
 
 def _why_simpler(chosen: ComparisonRow, best: ComparisonRow) -> str:
     """The end of a sentence that begins with the chosen method."""
-    as_simple = _simplicity(chosen)[0] == _simplicity(best)[0]
     faster = (best.seconds or 0.0) >= 2 * (chosen.seconds or 0.0)
     times = f"{_seconds(chosen)} instead of {_seconds(best)}"
-    if as_simple:
-        return f"is as simple and trains faster ({times})"
     return f"is simpler and trains faster ({times})" if faster else "is simpler"
 
 
@@ -188,19 +222,15 @@ def _seconds(row: ComparisonRow) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _amount(versus: SplitComparison) -> str:
+def _amount(versus: SplitComparison, interval: str = "simultaneous 95 % interval") -> str:
     if is_constant(versus):
         return f"{versus.difference:+.3f} on every fold"
     low, high = versus.interval
-    return f"{versus.difference:+.3f}, simultaneous 95 % interval {low:+.3f} to {high:+.3f}"
+    return f"{versus.difference:+.3f}, {interval} {low:+.3f} to {high:+.3f}"
 
 
 def _name(row: ComparisonRow) -> str:
     return NAMES.get(row.name, row.name)
-
-
-def _named(text: str) -> set[str]:
-    return {name for name in NAMES.values() if name.lower() in text.lower()}
 
 
 def _listed(rows: Sequence[ComparisonRow]) -> str:

@@ -1,0 +1,98 @@
+"""All methods on all folds, from what their trainings kept; nothing is trained here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricfit.metrics import get_metric
+from metricfit.metrics.curves import as_requirements
+from metricfit.tabular.compare.judging import FoldResult, Judge
+from metricfit.tabular.compare.methods import DEFAULT, Method
+from metricfit.tabular.compare.trainings import TrainedLogits, Training, TrainingTask, trainings_of
+
+Trained = Mapping[tuple[Training, int], TrainedLogits | str]
+
+
+@dataclass
+class FoldResults:
+    """The results of a comparison, before statistics.
+
+    Attributes:
+        scores: The default method's probabilities of each row.
+        decided: The class number that the default method decided for each row.
+        by_row: For each row of the comparison, its results by fold.
+        thresholds: The default method's thresholds; empty for several classes.
+        notes: What was left out, and why.
+    """
+
+    scores: NDArray[np.float64]
+    decided: NDArray[np.int64]
+    by_row: dict[str, list[FoldResult]] = field(default_factory=dict)
+    thresholds: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def judge_folds(task: TrainingTask, methods: Sequence[Method], trained: Trained, classes: int) -> FoldResults:
+    """Judge every method on every fold.
+
+    A method is left out if its model was left out on some fold. The default method does without such a model, as it
+    does in ``fit``.
+
+    Args:
+        task: The rows, the folds and the metric.
+        methods: The methods.
+        trained: For each training and fold, its logits, or why it was left out.
+        classes: The number of classes.
+
+    Returns:
+        The results.
+    """
+    rows = len(task.y)
+    results = FoldResults(np.full((rows, classes) if classes > 2 else rows, np.nan), np.zeros(rows, dtype=np.int64))
+    complete = [method for method in methods if _can_be_judged(method, trained, len(task.splits), results.notes)]
+    for fold, (training_rows, test_rows) in enumerate(task.splits):
+        judge = Judge(
+            task.y[training_rows],
+            task.y[test_rows],
+            None if task.groups is None else task.groups[training_rows],
+            classes,
+            get_metric(task.metric),
+            task.average,
+            as_requirements(list(task.subject_to)),
+        )
+        for method in complete:
+            logits = [trained[training, fold] for training in trainings_of(method)]
+            by_name, decisions = judge.method(method, [each for each in logits if isinstance(each, TrainedLogits)])
+            _add(results, by_name)
+            if method.name == DEFAULT:
+                results.scores[test_rows], results.decided[test_rows] = decisions.probabilities, decisions.decided
+                if decisions.threshold is not None:
+                    results.thresholds.append(decisions.threshold)
+        _add(results, judge.baselines())
+    return results
+
+
+def _can_be_judged(method: Method, trained: Trained, folds: int, notes: list[str]) -> bool:
+    """Return whether a method has what it needs on every fold, and add a note if something was left out."""
+    reasons = {
+        training.name: result
+        for training in trainings_of(method)
+        for fold in range(folds)
+        if isinstance(result := trained[training, fold], str)
+    }
+    if not reasons:
+        return True
+    if method.name == DEFAULT:
+        notes += [f"{method.name} does without {model}: {reason}" for model, reason in reasons.items()]
+        return True
+    notes.append(f"{method.name} is left out: {next(iter(reasons.values()))}")
+    return False
+
+
+def _add(results: FoldResults, by_name: Mapping[str, FoldResult]) -> None:
+    for name, result in by_name.items():
+        results.by_row.setdefault(name, []).append(result)

@@ -1,0 +1,234 @@
+"""The cells of a comparison: one model trained on all folds but one, kept as its logits.
+
+Several methods share a training: the default weights the same families that are compared one by one. A training that
+does not depend on the metric is shared by comparisons for several metrics in one folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import metricfit.train as engine  # its fit_folds is loaded when first used
+from metricfit._files import hash_bytes
+from metricfit.core.types import ScalarAverage
+from metricfit.errors import InvalidValueError
+from metricfit.runs.cells import Cell
+from metricfit.tabular.classifier import MetricClassifier
+from metricfit.tabular.compare.methods import Method
+from metricfit.tabular.ensemble_fit import families_of, splits_of
+from metricfit.tabular.families.family import Deadline, Features, Floats, Integers, Splits
+from metricfit.tabular.families.network import Network
+from metricfit.tabular.out_of_fold import LeftOut, fit_family
+from metricfit.tabular.training_rows import prepare_rows
+
+#: Trained whatever the time budget is, so that the default and the reference always have a model.
+ALWAYS = "boosting"
+#: Recipes of networks that do not use the metric.
+WITHOUT_METRIC = ("bce", "focal")
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model that one or several methods consist of.
+
+    Attributes:
+        model: An entry of the parameter ``models`` of MetricClassifier.
+        class_weight: The parameter ``class_weight`` of MetricClassifier.
+    """
+
+    model: str | Network
+    class_weight: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its cells."""
+        name = self.model if isinstance(self.model, str) else f"network {self.model.recipe}"
+        return name if self.class_weight is None else f"{name} {self.class_weight}"
+
+    @property
+    def uses_metric(self) -> bool:
+        """Whether the result depends on the metric."""
+        if isinstance(self.model, str):
+            return self.model == "boosting_metric"
+        return self.model.recipe not in WITHOUT_METRIC
+
+    @property
+    def uses_requirements(self) -> bool:
+        """Whether the result depends on the requirements."""
+        return not isinstance(self.model, str) and self.model.recipe == "constrained"
+
+
+def trainings_of(method: Method) -> list[Training]:
+    """Return what a method consists of."""
+    return [Training(model, method.class_weight) for model in method.models]
+
+
+@dataclass(frozen=True)
+class TrainingCell(Cell):
+    """A cell that knows its training and the index of its test fold."""
+
+    training: Training
+    fold: int
+
+
+@dataclass(frozen=True)
+class TrainedLogits:
+    """What is kept of a training on one fold.
+
+    Attributes:
+        seconds: The time that training took.
+        out_of_fold: The logits of the training rows, each by a model that did not train on the row; NaN where all did.
+        test: The logits of the test rows.
+    """
+
+    seconds: float
+    out_of_fold: Floats
+    test: Floats
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """The data that every cell of a comparison works on.
+
+    Attributes:
+        X: The features.
+        y: Class numbers; of two classes, 1 is the positive one.
+        groups: One group per row, or None.
+        splits: For each fold, the training rows and the test rows.
+        metric: The name of the metric.
+        average: Its average over several classes.
+        subject_to: The requirements, as text.
+        seed: The seed of every model.
+        time_budget: Seconds of each training; None for no limit.
+        jobs: Number of threads of each training.
+    """
+
+    X: pd.DataFrame
+    y: Integers
+    groups: NDArray[Any] | None
+    splits: Splits
+    metric: str
+    average: ScalarAverage
+    subject_to: tuple[str, ...]
+    seed: int
+    time_budget: float | None
+    jobs: int
+
+    def cells(self, name: str, trainings: Sequence[Training]) -> list[TrainingCell]:
+        """Return one cell per training and fold, fold by fold."""
+        spec = {
+            "data": fingerprint(self.X, self.y, self.groups),
+            "folds": len(self.splits),
+            "seed": self.seed,
+            "time_budget": self.time_budget,
+        }
+        return [self._cell(name, spec, training, fold) for fold in range(len(self.splits)) for training in trainings]
+
+    def train(self, cell: Cell) -> dict[str, Any]:
+        """Train a model on all folds but one, and return its logits, or why it was left out."""
+        assert isinstance(cell, TrainingCell)
+        training_rows, test_rows = self.splits[cell.fold]
+        model = MetricClassifier(
+            self.metric,
+            subject_to=list(self.subject_to) or None,
+            models=[cell.training.model],
+            class_weight=cell.training.class_weight,
+            average=self.average,
+            random_state=self.seed,
+        )
+        groups = None if self.groups is None else self.groups[training_rows]
+        start = time.perf_counter()
+        prepared = prepare_rows(model, self.X.iloc[training_rows], self.y[training_rows], None, groups)
+        result = fit_family(
+            families_of(model)[0],
+            prepared.rows,
+            splits_of(model, prepared),
+            seed=prepared.seed,
+            jobs=self.jobs,
+            deadline=Deadline.after(None if cell.training.model == ALWAYS else self.time_budget),
+        )
+        seconds = time.perf_counter() - start
+        if isinstance(result, LeftOut):
+            return {"left_out": result.reason}
+        test = self.X.iloc[test_rows]
+        logits = result.model.logits(Features(model.encoder_.transform(test), test))
+        return {
+            "training_seconds": seconds,
+            "out_of_fold": pack_array(result.logits),
+            "test": pack_array(logits),
+        }
+
+    def _cell(self, name: str, spec: Mapping[str, Any], training: Training, fold: int) -> TrainingCell:
+        purpose: list[str] = []
+        settings = dict(spec) | {"model": str(training.model), "class_weight": training.class_weight}
+        if training.uses_metric:
+            purpose.append(self.metric)
+            settings |= {"metric": self.metric, "average": self.average}
+        if training.uses_requirements:
+            purpose[0] += f" subject to {', '.join(self.subject_to)}"
+            settings["subject_to"] = list(self.subject_to)
+        return TrainingCell((name, training.name, *purpose, f"fold {fold}"), settings, training, fold)
+
+
+def read_training(cell: Cell, report: Mapping[str, Any]) -> TrainedLogits | str:
+    """Return what a cell kept, or why its model was left out.
+
+    Raises:
+        InvalidValueError: The report does not hold logits.
+    """
+    if "left_out" in report:
+        return str(report["left_out"])
+    try:
+        arrays = [unpack_array(report[name]) for name in ("out_of_fold", "test")]
+        return TrainedLogits(float(report["training_seconds"]), *arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidValueError(
+            f"the result of {cell} is damaged ({error}); remove its folder to train it again"
+        ) from error
+
+
+def pack_array(array: Floats) -> dict[str, Any]:
+    """Return an array as values that JSON can hold: its shape, and its bytes as text.
+
+    >>> unpack_array(pack_array(np.array([[0.5, np.nan]])))
+    array([[0.5, nan]])
+    """
+    content = np.ascontiguousarray(array, dtype="<f8").tobytes()
+    return {"shape": list(array.shape), "float64": base64.b64encode(content).decode("ascii")}
+
+
+def unpack_array(packed: Mapping[str, Any]) -> Floats:
+    """Return the array that ``pack_array`` wrote.
+
+    Raises:
+        InvalidValueError: It is not such an array.
+    """
+    try:
+        content = base64.b64decode(packed["float64"], validate=True)
+        array: Floats = np.frombuffer(content, dtype="<f8").reshape(packed["shape"]).astype(np.float64)
+        return array
+    except (binascii.Error, KeyError, TypeError, ValueError) as error:
+        raise InvalidValueError(f"not a stored array: {error}") from error
+
+
+def load_training() -> None:
+    """Import what training needs, because the first import takes seconds that belong to no method."""
+    assert callable(engine.fit_folds)
+
+
+def fingerprint(X: pd.DataFrame, y: Integers, groups: Any) -> str:
+    """Return a hash of the rows, so that cells of another table are not taken for cells of this one."""
+    table = X if groups is None else X.assign(**{"\x1fgroup": groups})
+    hashable = table.apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else column.astype(str))
+    hashes = pd.util.hash_pandas_object(hashable, index=False).to_numpy().tobytes()
+    types = "\x1f".join(f"{name}\x1e{dtype}" for name, dtype in table.dtypes.items()).encode()
+    return hash_bytes(hashes + np.ascontiguousarray(y).tobytes() + types)
