@@ -34,8 +34,7 @@ $(VENV)/.with-%: pyproject.toml papers/pyproject.toml constraints.txt | $(BIN)/p
 demo: $(VENV)/.with-demo
 	rm -rf demo-report
 	$(BIN)/python examples/diabetes.py demo-report/diabetes.csv
-	$(BIN)/metricfit compare demo-report/diabetes.csv --target progression --metric "fbeta(beta=2)" --out demo-report \
-		--jobs 2 --network embedded --members 4 --epochs 40
+	$(BIN)/metricfit compare demo-report/diabetes.csv --target progression --metric "fbeta(beta=2)" --out demo-report --jobs 2
 
 test: $(VENV)/.with-test
 	$(PYTEST) -m "not slow" --durations=15 --doctest-modules $(TESTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,13 @@ import typer
 from rich.table import Table
 
 from metricfit.cli import options
-from metricfit.cli.command_rows import check_metric_options, choose_positive_label, describe_classes, read_rows
+from metricfit.cli.command_rows import (
+    check_binary_options,
+    check_metric_options,
+    choose_positive_label,
+    describe_classes,
+    read_rows,
+)
 from metricfit.cli.exit_codes import NOT_MET
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_result, progress_bar
@@ -17,6 +24,7 @@ from metricfit.report.pages import write_comparison_page
 from metricfit.runs.backends import BACKENDS
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
+from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 
 
 def compare(
@@ -32,10 +40,11 @@ def compare(
     folds: Annotated[int, typer.Option("--folds", min=2, help="Number of folds.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", help="Trainings at a time; -1 for one per core.")] = 1,
     backend: Annotated[str, typer.Option("--backend", help="Where to train: " + ", ".join(BACKENDS) + ".")] = "loky",
-    network: options.Network = "auto",
-    members: options.Members = 4,
-    time_budget: options.Budget = 60.0,
-    epochs: options.Epochs = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="A method to compare; may be repeated. By default all of them."),
+    ] = None,
+    time_budget: options.Budget = 300.0,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -44,6 +53,7 @@ def compare(
     check_metric_options(metric, subject_to)
     check_folder(out)
     X, y, groups = read_rows(data, target, group)
+    check_binary_options(y, positive, subject_to)
     positive_label, counts = choose_positive_label(y, positive), y.value_counts()
     with progress_bar("comparing", quiet) as progress:
         result = compare_methods(
@@ -56,9 +66,7 @@ def compare(
             folds=folds,
             folder=out / "cells",
             name=data.name,
-            network=network,
-            members=members,
-            epochs=epochs,
+            methods=method,
             time_budget=time_budget,
             seed=seed,
             jobs=jobs,
@@ -66,23 +74,48 @@ def compare(
             progress=progress,
         )
     report = write_comparison_page(result, out / "report.html", command=command_line())
+    command = fit_command(
+        result, data, target, out / "model", subject_to=subject_to, positive=positive, group=group, seed=seed
+    )
     summary = result.to_dict() | {
+        "command": command,
         "positive": positive_label,
         "classes": {str(label): int(rows) for label, rows in counts.items()},
         "report": str(report),
     }
-    options_to_repeat = " ".join(f"--{key} {value}" for key, value in result.effort.items())
-    effort = f"All networks were trained alike. On a machine of another speed, repeat this with {options_to_repeat}."
     lines: list[str | Table] = [
         describe_classes(counts, positive_label),
         table_of(result),
+        *(f"{note}." for note in result.notes),
         result.verdict,
-        effort,
+        f"To fit it on all rows: {command}",
         f"Report: {report}",
     ]
     print_result(summary, as_json, lines)
     if not result.requirements_reachable:
         raise typer.Exit(NOT_MET)
+
+
+def fit_command(
+    comparison: Comparison,
+    data: Path,
+    target: str,
+    out: Path,
+    *,
+    subject_to: list[str] | None,
+    positive: str | None,
+    group: str | None,
+    seed: int,
+) -> str:
+    """Return the command that fits the recommended method, as it would be typed."""
+    words = ["metricfit", "fit", str(data), "--target", target, "--metric", comparison.metric]
+    for requirement in subject_to or ():
+        words += ["--subject-to", requirement]
+    for option, value in (("--positive", positive), ("--group", group)):
+        words += [] if value is None else [option, value]
+    words += [] if seed == 0 else ["--seed", str(seed)]
+    words += [] if comparison.recommended == DEFAULT else ["--method", str(comparison.recommended)]
+    return shlex.join([*words, "--out", str(out)])
 
 
 def table_of(comparison: Comparison) -> Table:
@@ -96,7 +129,7 @@ def table_of(comparison: Comparison) -> Table:
     table = Table(
         "method",
         f"{comparison.metric} (95 %)",
-        "against tuned cross-entropy (95 %, simultaneous)",
+        f"against {REFERENCE} (95 %, simultaneous)",
         "p (Holm)",
         "seconds",
     )

@@ -23,7 +23,8 @@ from metricfit.report.model_decisions import (
     positive_labels,
     positive_scores,
 )
-from metricfit.tabular import Comparison, MetricClassifier
+from metricfit.tabular import Comparison, ComparisonRow, MetricClassifier
+from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.verdict import headline
 
@@ -44,7 +45,8 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
         The path of the page.
     """
     rows, subject_to, classes = comparison.rows, comparison.subject_to, comparison.classes
-    folds, total, positives = len(rows[0].values), len(comparison.labels), int(comparison.labels.sum())
+    folds, total = len(rows[0].values), len(comparison.labels)
+    compared = sum(row.name not in BASELINES for row in rows) - 1
     not_reached = "".join(
         f" With {row.name} no threshold met the requirements on the training rows of {len(row.not_reachable)} of "
         f"{folds} folds; there the nearest threshold decided ({row.not_reachable[0]})."
@@ -59,25 +61,21 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
             folds=folds,
             simultaneous=True,
             lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had not "
-            "seen. Each chose its threshold on its training rows, except the one at 0.5." + not_reached,
+            "seen. Each chose its decision on its training rows, except the one that is called untuned. "
+            f"{_listed_baselines(rows)} need no model." + not_reached,
         )
     ]
-    if comparison.threshold is not None:  # otherwise the default method called no row positive on any fold
-        sections.append(_comparison_scores(comparison, comparison.threshold))
-    if comparison.histories:
-        lead = f"The losses of “{DEFAULT}”: one line per member and fold."
-        sections.append(report.learning_curves(comparison.histories, lead=lead))
+    sections.append(_comparison_decisions(comparison))
     together = "" if comparison.group is None else f", and so do rows of one “{comparison.group}”"
     facts = data_fact(comparison.name, comparison.target) | {
-        "Rows": f"{total:,}, of them {positives:,} “{classes[1]}” ({formatting.percent(positives / total)})",
-        **positive_class_fact(classes),
-        "Folds": f"{folds}, each with the same share of “{classes[1]}”; copies of a row stay together{together}",
+        "Rows": f"{total:,}: {_class_shares(comparison)}",
+        **(positive_class_fact((classes[0], classes[1])) if len(classes) == 2 else {}),
+        "Folds": f"{folds}, each with the same shares of the classes; copies of a row stay together{together}",
         "Differences": "paired by fold; Nadeau and Bengio's corrected t-test, because the folds' training rows "
-        f"overlap; corrected for {len(rows) - 1} comparisons: p-values by Holm's method, intervals by Bonferroni's",
+        f"overlap; corrected for {compared} comparisons: p-values by Holm's method, intervals by Bonferroni's",
     }
-    if comparison.effort:
-        effort = ", ".join(f"{name} {value}" for name, value in comparison.effort.items())
-        facts["Networks"] = f"the same for all: {effort}"
+    if comparison.notes:
+        facts["Left out"] = "; ".join(comparison.notes)
     page = report.Report(
         f"{comparison.name}: {comparison.target}",
         headline(rows, comparison.metric),
@@ -190,17 +188,41 @@ def write_evaluation_page(
     return report.write(page, path)
 
 
-def _comparison_scores(comparison: Comparison, threshold: float) -> report.Section:
+def _comparison_decisions(comparison: Comparison) -> report.Section:
+    """Show how the default method decided each row."""
+    lead = f"The decisions of “{DEFAULT}”, each row's by models that did not train on it."
+    if len(comparison.classes) > 2 or comparison.threshold is None:
+        return report.multiclass(
+            comparison.decided,
+            comparison.labels,
+            classes=comparison.classes,
+            metric=comparison.metric,
+            average=comparison.average,
+            lead=lead,
+        )
     return report.scores(
         comparison.scores,
         comparison.labels,
-        threshold=threshold,
+        threshold=comparison.threshold,
         metric=comparison.metric,
         requirements=list(comparison.subject_to) or None,
-        classes=comparison.classes,
-        lead=f"The scores of “{DEFAULT}”, each row's by the model that did not train on it. The chosen threshold is "
-        "the mean of the folds' thresholds, so the value here differs slightly from the mean in the table.",
+        classes=(comparison.classes[0], comparison.classes[1]),
+        lead=f"{lead} The threshold is the mean of the folds' thresholds, so the value here differs slightly from the "
+        "mean in the table.",
     )
+
+
+def _class_shares(comparison: Comparison) -> str:
+    """List the classes with their numbers of rows; of two, the positive one alone."""
+    total, names = len(comparison.labels), list(enumerate(comparison.classes))
+    shown = names[1:] if len(names) == 2 else names
+    rows = [(name, int((comparison.labels == number).sum())) for number, name in shown]
+    return ", ".join(f"{count:,} “{name}” ({formatting.percent(count / total)})" for name, count in rows)
+
+
+def _listed_baselines(rows: Sequence[ComparisonRow]) -> str:
+    names = [f"“{row.name}”" for row in rows if row.name in BASELINES]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _held_out_section(model: MetricClassifier) -> report.Section:

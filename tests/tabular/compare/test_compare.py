@@ -1,78 +1,175 @@
-"""compare: identical folds, values recomputed, finished cells read back."""
+"""compare: every method is what MetricClassifier fits, models are trained once per fold, cells are read back."""
 
+import json
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from sklearn.metrics import f1_score, recall_score
+from compare_tables import make_table
+from sklearn.metrics import f1_score
 
 from metricfit.data import folds
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import get_metric
-from metricfit.tabular.compare import fold_cells as module
-from metricfit.tabular.compare import methods as ways
+from metricfit.tabular.compare import methods as module
+from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison import compare
+from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, UNTUNED, classifier_of, methods
 from metricfit.tabular.compare.standings import interval_of_mean
+from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
 
-SMALL = {"network": "mlp", "members": 2, "epochs": 3, "time_budget": None}
-
-
-def table(n=240):
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
-    X["town"] = rng.choice(["Ulm", "Bonn", None], n)
-    X.loc[3, "a"] = np.nan
-    y = (X["b"] + 0.5 * rng.normal(size=n) > 0.7).to_numpy().astype(np.int64)
-    return X, y
+SINGLE = ["logistic regression", "boosted trees on the metric", "extra trees", "support vectors"]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def everything(tmp_path_factory, quick_networks):
     folder = tmp_path_factory.mktemp("cells")
-    X, y = table()
-    return compare(X, y, "f1", folder=folder, folds=2, subject_to=["recall >= 0.3"], **SMALL), folder
+    X, y = make_table()
+    return compare(X, y, "f1", folder=folder, folds=2, subject_to=["recall >= 0.3"]), folder
 
 
-def test_every_method_has_a_value_a_fold(found):
-    comparison, _ = found
+def test_every_method_has_a_value_per_fold(everything):
+    comparison, _ = everything
     names = [row.name for row in comparison.rows]
-    assert set(names) == {method.name for method in ways.methods(True)} | {"cross-entropy at 0.5"}
+    without_model = set(BASELINES) - {"largest class"}
+    assert set(names) == {method.name for method in methods(constrained=True)} | UNTUNED | without_model
     assert all(len(row.values) == 2 for row in comparison.rows)
-    means = [row.mean for row in comparison.rows]
+    means = [row.mean for row in comparison.rows if not row.not_reachable]
     assert means == sorted(means, reverse=True)
     assert all(0 <= row.held <= 2 for row in comparison.rows)
+    assert comparison.requirements_reachable
 
 
-def test_the_default_keeps_every_members_losses(found):
-    histories = found[0].histories
-    assert [len(each) for each in histories] == [3] * 4  # epochs, of two members in each of two folds
-    assert all(row["train_loss"] > 0 and row["validation_loss"] > 0 for each in histories for row in each)
-    assert module.losses_by_member([{"member": 0, "train_loss": math.nan}]) == [
-        [{"train_loss": None, "validation_loss": None}]
-    ]
-
-
-def test_the_defaults_values_are_scikit_learns_of_its_scores(found):
-    comparison, folder = found
-    X, y = table()
-    outer = folds(X, y, 2, seed=0)
-    row = next(each for each in comparison.rows if each.name == ways.DEFAULT)
-    for at, (_, part) in enumerate(outer):
-        path = module.Cell(("table", ways.DEFAULT, f"fold {at}"), {}).folder(folder)
-        threshold = pd.read_json(path / "report.json", typ="series")["result"]["threshold"]
-        decided = comparison.scores[part] >= threshold
-        assert row.values[at] == pytest.approx(f1_score(y[part], decided))
-    assert 0 < recall_score(y, comparison.scores >= comparison.threshold) <= 1
-
-
-def test_again_it_only_reads(found, monkeypatch):
-    comparison, folder = found
-    monkeypatch.setattr(module, "train", None)  # what would be called for a cell that is not there
-    X, y = table()
-    again = compare(X, y, "f1", folder=folder, folds=2, subject_to=["recall >= 0.3"], **SMALL)
+def test_again_it_only_reads(everything, fitted):
+    comparison, folder = everything
+    X, y = make_table()
+    again = compare(X, y, "f1", folder=folder, folds=2, subject_to=["recall >= 0.3"])
+    assert fitted == []
     assert again.rows == comparison.rows
     np.testing.assert_array_equal(again.scores, comparison.scores)
+
+
+def test_methods_have_the_values_of_the_classifiers_that_fit_them():
+    X, y = make_table()
+    comparison = compare(X, y, "f1", methods=SINGLE, folds=2, seed=3)
+    for row in comparison.rows:
+        if row.name not in BASELINES:
+            for value, (train, test) in zip(row.values, folds(X, y, 2, seed=3), strict=True):
+                model = classifier_of(row.name, "f1", random_state=3).fit(X.iloc[train], y[train])
+                assert value == pytest.approx(model.score(X.iloc[test], y[test])), row.name
+
+
+def test_methods_share_their_models(fitted):
+    X, y = make_table()
+    compare(X, y, "f1", methods=SINGLE, folds=2)
+    names = [name for name, _, _ in fitted]
+    assert sorted(names) == sorted([*DEFAULT_FAMILIES, "boosting_metric"] * 2)
+
+
+def test_a_second_metric_trains_only_what_depends_on_it(tmp_path, fitted):
+    X, y = make_table()
+    compare(X, y, "f1", methods=SINGLE, folds=2, folder=tmp_path)
+    fitted.clear()
+    second = compare(X, y, "mcc", methods=SINGLE, folds=2, folder=tmp_path)
+    assert [name for name, _, _ in fitted] == ["boosting_metric"] * 2
+    fitted.clear()
+    assert compare(X, y, "mcc", methods=SINGLE, folds=2).rows[0].values == second.rows[0].values
+
+
+def test_only_unfinished_trainings_are_repeated(tmp_path, fitted):
+    X, y = make_table()
+    first = compare(X, y, "f1", methods=["support vectors"], folds=2, folder=tmp_path)
+    markers = sorted(tmp_path.rglob("finished"))
+    assert len(markers) == 8  # four families on two folds
+    for path in markers[::2]:
+        path.unlink()
+    fitted.clear()
+    again = compare(X, y, "f1", methods=["support vectors"], folds=2, folder=tmp_path)
+    assert len(fitted) == 4
+    assert [(row.name, row.values) for row in again.rows] == [(row.name, row.values) for row in first.rows]
+
+
+def test_a_damaged_result_is_refused(tmp_path):
+    X, y = make_table()
+    compare(X, y, "f1", methods=[], folds=2, folder=tmp_path)
+    path = next(tmp_path.rglob("boosting/fold 0/report.json"))
+    report = json.loads(path.read_text())
+    report["result"]["test"]["shape"] = [7, 1]
+    path.write_text(json.dumps(report))
+    with pytest.raises(InvalidValueError, match=r"boosting / fold 0 is damaged .* remove its folder"):
+        compare(X, y, "f1", methods=[], folds=2, folder=tmp_path)
+
+
+def test_the_scores_and_the_threshold_are_those_of_the_default():
+    X, y = make_table()
+    comparison = compare(X, y, "f1", methods=[], folds=2)
+    row = next(each for each in comparison.rows if each.name == DEFAULT)
+    for value, (train, test) in zip(row.values, folds(X, y, 2, seed=0), strict=True):
+        assert value == pytest.approx(f1_score(y[test], comparison.decided[test]))
+        model = classifier_of(DEFAULT, "f1", random_state=0).fit(X.iloc[train], y[train])
+        np.testing.assert_allclose(comparison.scores[test], model.predict_proba(X.iloc[test])[:, 1])
+    assert 0 < comparison.threshold < 1
+
+
+def test_the_recommended_method_can_be_fitted():
+    X, y = make_table()
+    comparison = compare(X, y, "f1", methods=["support vectors"], folds=2, subject_to="recall >= 0.3")
+    model = comparison.classifier("support vectors", random_state=0)
+    assert (model.models, model.subject_to, model.metric) == (["kernel"], ["recall >= 0.3"], "f1")
+    chosen = next(method for method in methods() if method.name == comparison.recommended)
+    assert comparison.classifier().models == ("auto" if chosen.name == DEFAULT else list(chosen.models))
+
+
+def test_groups_and_copies_stay_on_one_side(fitted):
+    X, y = make_table()
+    X = X[["a", "b", "c"]].assign(row=np.arange(120.0))
+    X = pd.concat([X, X.iloc[:40]], ignore_index=True)
+    y = np.concatenate([y, 1 - y[:40]])  # copies, though their labels differ
+    groups = np.resize(np.repeat(np.arange(40), 3), 160)
+    compare(X, y, "f1", methods=[], folds=3, groups=groups)
+    assert len(fitted) == 3 * len(DEFAULT_FAMILIES)
+    for _, rows, _ in fitted:
+        held_out = X.index.difference(rows.features.table.index)
+        assert 0 < len(held_out) < 160
+        assert not set(groups[held_out]) & set(groups[rows.features.table.index])
+        assert not set(X.loc[held_out, "row"]) & set(rows.features.table["row"])
+
+
+def test_a_model_that_is_not_ready_in_time_is_left_out():
+    X, y = make_table()
+    comparison = compare(X, y, "f1", methods=["extra trees"], folds=2, time_budget=1e-9)
+    assert {row.name for row in comparison.rows if row.name not in BASELINES} == {DEFAULT, REFERENCE}
+    assert len(comparison.notes) == 4
+    assert any(note.startswith("extra trees is left out: ") for note in comparison.notes)
+    assert any(note.startswith("metricfit does without kernel: ") for note in comparison.notes)
+    default, reference = (next(row for row in comparison.rows if row.name == name) for name in (DEFAULT, REFERENCE))
+    assert default.values == reference.values  # boosted trees are all that is left
+    assert comparison.to_dict()["notes"] == list(comparison.notes)
+
+
+@pytest.mark.parametrize("name", ["network", "members", "epochs"])
+def test_parameters_of_the_first_version_name_their_successors(name):
+    with pytest.raises(InvalidTypeError, match=f"no parameter '{name}' any more: .*time_budget="):
+        compare(*make_table(), **{name: 2})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'member'"):
+        compare(*make_table(), member=2)
+
+
+@pytest.mark.parametrize("name", [method.name for method in module.METHODS])
+def test_every_method_makes_a_classifier(name):
+    method = next(method for method in module.METHODS if method.name == name)
+    model = classifier_of(method.name, "f1", time_budget=7.0)
+    assert model.models == ("auto" if method.name == DEFAULT else list(method.models))
+    assert (model.class_weight, model.time_budget) == (method.class_weight, 7.0)
+
+
+def test_rows_that_are_no_methods_are_refused():
+    with pytest.raises(InvalidValueError, match=r"only shown for comparison; use 'network \(cross-entropy\)'"):
+        classifier_of("network (cross-entropy, untuned)", "f1")
+    with pytest.raises(InvalidValueError, match="there is no method 'all positive'; the methods are 'metricfit'"):
+        classifier_of("all positive", "f1")
 
 
 def test_the_interval_of_a_mean_is_that_of_nadeau_and_bengio():

@@ -9,7 +9,7 @@ from metricfit import metrics
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 
-TINY = {"methods": [], "folds": 2, "network": "mlp", "members": 2, "epochs": 1}
+TINY = {"methods": [], "folds": 2}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_a_column_of_the_table_is_predicted_and_the_page_names_it(table, tmp_pat
     result = metricfit.compare(
         table, "leaves", metrics.f1, groups="site", subject_to=metrics.recall >= 0.1, name="churn", **TINY
     )
-    assert {row.name for row in result.rows} == {DEFAULT, REFERENCE, "cross-entropy at 0.5"}
+    assert {row.name for row in result.rows} == {DEFAULT, REFERENCE, "all positive", "none positive", "at random"}
     assert (result.metric, result.subject_to, result.classes) == ("f1", ("recall >= 0.1",), ("no", "yes"))
     np.testing.assert_array_equal(result.labels, table["leaves"] == "yes")
     assert result.recommended in {DEFAULT, REFERENCE}
@@ -46,9 +46,12 @@ def test_labels_may_be_given_apart_from_the_table(table):
     ("changed", "message"),
     [
         ({"target": "gone"}, "target='gone' is not a column of the table"),
-        ({"target": "site"}, "compare is for two classes; the target has 20"),
+        ({"target": "site", "folds": 4}, "has 3 rows, fewer than 4 folds; use fewer folds"),
+        ({"target": "site", "subject_to": "recall >= 0.5"}, "subject_to is for two classes"),
+        ({"target": "site", "pos_label": 1}, "pos_label is for two classes"),
         ({"groups": "leaves"}, "target and groups both name the column 'leaves'"),
         ({"methods": ["trees"]}, "there is no method 'trees'; the methods are .*'boosted trees'"),
+        ({"average": "median"}, "average"),
         ({"folds": 59}, "fewer than 59 folds; use fewer folds"),
         ({"target": ["yes", "no"]}, "target has 2 values for a table of 60 rows"),
         ({"metric": metrics.metric(lambda counts: counts.tp)}, "metrics that metricfit knows by name"),

@@ -1,4 +1,4 @@
-"""Verdicts: the simplest method that is not clearly worse than the best, with tests corrected for their number."""
+"""Verdicts: the best mean unless a simpler method is within 1 %, with tests corrected for their number."""
 
 import re
 
@@ -6,6 +6,7 @@ import pytest
 
 from metricfit.metrics import get_metric
 from metricfit.stats import compare_splits
+from metricfit.tabular.compare.judging import FoldResult
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.standings import compare_with, standings
 from metricfit.tabular.compare.verdict import RULE, advise, headline
@@ -14,56 +15,117 @@ BASE = [0.50, 0.52, 0.48, 0.51, 0.49]
 BETTER = [0.70, 0.73, 0.68, 0.71, 0.70]
 SAME = [0.501, 0.519, 0.481, 0.512, 0.489]
 WIDE = [0.56, 0.54, 0.88, 0.94, 0.67]
-AT_HALF, LINEAR, TREES = "cross-entropy at 0.5", "logistic regression", "boosted trees"
+UNTUNED, LINEAR, FOREST = "network (cross-entropy, untuned)", "logistic regression", "extra trees"
 
 
 def rows(values, metric="f1", held=None, seconds=None, not_reachable=None, required=False):
     """The standings of methods with these values, held on 5 folds and trained in 1 s a fold unless said otherwise."""
     held, seconds, not_reachable = held or {}, seconds or {}, not_reachable or {}
-    reports = {
+    results = {
         name: [
-            {
-                "values": {name: value},
-                "held": {name: at < held.get(name, len(of))},
-                "training_seconds": seconds.get(name, 1.0),
-            }
-            | ({"not_reachable": {name: "recall reaches 0.4"}} if at < not_reachable.get(name, 0) else {})
-            for at, value in enumerate(of)
+            FoldResult(
+                value,
+                seconds.get(name, 1.0),
+                fold < held.get(name, len(by_fold)),
+                "recall reaches 0.4" if fold < not_reachable.get(name, 0) else None,
+            )
+            for fold, value in enumerate(by_fold)
         ]
-        for name, of in values.items()
+        for name, by_fold in values.items()
     }
-    return standings(reports, get_metric(metric), required=required)
+    return standings(results, get_metric(metric), required=required)
 
 
-def verdict(found, metric):
-    return advise(found, metric).text
+def verdict(table, metric="f1"):
+    return advise(table, metric).text
 
 
-def table(**others):
-    return {DEFAULT: SAME, REFERENCE: BASE} | {name.replace("_", " "): of for name, of in others.items()}
+def shifted(values, by):
+    return [value + by for value in values]
 
 
-def test_a_simpler_method_with_the_same_mean_is_not_passed_over():
-    values = table(logistic_regression=[each - 0.0001 for each in SAME[::-1]])  # about the mean of the default
-    found = rows(values, seconds={DEFAULT: 72.0, LINEAR: 0.4})
-    advice = advise(found, "f1")
+def test_a_method_that_is_clearly_better_is_used():
+    table = rows({DEFAULT: BETTER, REFERENCE: BASE, LINEAR: SAME})
+    advice = advise(table, "f1")
+    assert (advice.row.name, advice.sure, advice.alarm) == (DEFAULT, True, None)
+    assert (
+        "default has the highest mean f1, 0.704, and is clearly better than every other method; use it" in advice.text
+    )
+    assert headline(table, "f1") == "Use metricfit's default: mean f1 0.704."
+
+
+def test_the_best_mean_is_used_although_the_folds_cannot_prove_it():
+    table = rows({DEFAULT: WIDE, REFERENCE: BASE, LINEAR: SAME})
+    advice = advise(table, "f1")
+    assert (advice.row.name, advice.sure) == (DEFAULT, False)
+    low, high = re.search(r"which 5 folds cannot prove \(.* ([+-][\d.]+) to ([+-][\d.]+)\)", advice.text).groups()
+    assert float(low) < 0 < float(high)
+    assert "It is 0.218 ahead of logistic regression" in advice.text
+    assert "recommended because its mean is the best and no simpler method comes within 1 % of it" in advice.text
+    assert "the folds cannot prove it" in headline(table, "f1")
+
+
+def test_of_the_simplest_methods_the_best_has_no_simpler_one():
+    text = verdict(rows({LINEAR: WIDE, REFERENCE: BASE, DEFAULT: SAME}))
+    assert "because its mean is the best and no other method is simpler" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "says"),
+    [
+        (SAME, REFERENCE, r"Boosted trees does as well \(.*\) and is simpler; use it"),
+        (shifted(BASE, 0.0), REFERENCE, "0.500"),
+        ([0.52, 0.50, 0.49, 0.50, 0.51], REFERENCE, r"Boosted trees comes within 1 % of it"),
+        ([0.56, 0.50, 0.49, 0.50, 0.51], DEFAULT, r"ahead of boosted trees, which 5 folds cannot prove"),
+    ],
+)
+def test_a_simpler_method_within_one_percent_is_used(values, expected, says):
+    advice = advise(rows({DEFAULT: values, REFERENCE: BASE}), "f1")
+    assert advice.row.name == expected
+    assert re.search(says, advice.text)
+
+
+def test_a_simpler_method_within_one_percent_is_not_used_if_it_is_clearly_worse():
+    spread = [0.0040, 0.0041, 0.0039, 0.0040, 0.0041]
+    above = [value + more for value, more in zip(BASE, spread, strict=True)]
+    assert advise(rows({DEFAULT: above, REFERENCE: BASE}), "f1").row.name == DEFAULT
+
+
+def test_exactly_the_same_values_are_called_so():
+    table = rows({DEFAULT: BETTER, REFERENCE: BASE, LINEAR: BETTER})
+    advice = advise(table, "f1")
     assert advice.row.name == LINEAR
-    assert "is simpler and trains faster (2.0 s instead of 6 min)" in advice.text
+    assert "metricfit's default does exactly as well and is not simpler" in advice.text
 
 
-def test_of_equally_simple_methods_the_faster_is_taken():
-    values = {DEFAULT: [each - 0.2 for each in BETTER], REFERENCE: [each - 0.25 for each in BETTER]}
-    values |= {"focal loss": BETTER, "weighted cross-entropy": [each + 0.001 for each in BETTER[:4]] + [0.699]}
-    advice = advise(rows(values, seconds={"focal loss": 1.0, "weighted cross-entropy": 8.0}), "f1")
-    assert advice.row.name == "focal loss"
-    assert re.search(r"Weighted cross-entropy has the highest mean f1.* is as simple and trains faster", advice.text)
+def test_of_methods_that_are_as_close_the_simplest_is_used_and_then_the_fastest():
+    values = {DEFAULT: shifted(BASE, 0.002), REFERENCE: BASE, FOREST: shifted(SAME, 0.0)}
+    assert advise(rows(values, seconds={FOREST: 0.5}), "f1").row.name == FOREST
+    assert advise(rows(values, seconds={FOREST: 2.0}), "f1").row.name == REFERENCE
+    assert advise(rows(values | {LINEAR: shifted(BASE, -0.001)}), "f1").row.name == LINEAR
+
+
+def test_the_verdict_says_why_the_default_is_not_recommended():
+    better = rows({DEFAULT: BASE, REFERENCE: SAME, LINEAR: BETTER})
+    assert (
+        "metricfit's default has a mean of 0.500; logistic regression is preferred because its mean is 0.204 better "
+        "and it is simpler."
+    ) in verdict(better)
+    close = rows({DEFAULT: shifted(BASE, 0.003), REFERENCE: shifted(BASE, 0.004), LINEAR: shifted(SAME, 0.001)})
+    assert "logistic regression is preferred because it is simpler and within 1 % of the best" in verdict(close)
+
+
+def test_the_default_is_compared_with_the_reference():
+    text = verdict(rows({DEFAULT: BETTER, REFERENCE: BASE, LINEAR: shifted(BETTER, 0.1)}))
+    assert "metricfit's default is clearly better than boosted trees (+0.204" in text
+    text = verdict(rows({DEFAULT: WIDE, REFERENCE: BASE, "boosted trees on the metric": shifted(WIDE, -0.05)}))
+    assert "5 folds cannot tell metricfit's default from boosted trees" in text
 
 
 def test_the_verdict_names_its_rule_in_one_sentence():
-    said = verdict(rows(table()), "f1")
-    assert said.endswith(RULE)
+    assert verdict(rows({DEFAULT: SAME, REFERENCE: BASE})).endswith(RULE)
     assert RULE.count(".") - RULE.count("0.05") == 1
-    for word in ("simplest", "fastest", "not clearly worse", "Holm", "number of comparisons"):
+    for word in ("best mean", "simpler", "within 1 %", "not clearly worse", "Holm", "number of comparisons"):
         assert word in RULE
 
 
@@ -76,92 +138,105 @@ def test_intervals_of_differences_stay_where_differences_can_lie(metric, span):
         assert tuple(comparison.interval) == (-span, span)
 
 
-def test_p_values_are_holms_and_intervals_are_simultaneous():
-    found = {row.name: row for row in rows(table(boosted_trees=BETTER, focal_loss=WIDE))}
+def test_p_values_are_holms_and_intervals_are_simultaneous_and_baselines_do_not_count():
+    values = {DEFAULT: SAME, REFERENCE: BASE, FOREST: BETTER, LINEAR: WIDE, "all positive": [0.3] * 5}
+    table = {row.name: row for row in rows(values)}
     raw = {
-        name: compare_splits(found[name].values, BASE, test_fraction=0.2, level=1 - 0.05 / 3)
-        for name in (DEFAULT, TREES, "focal loss")
+        name: compare_splits(table[name].values, BASE, test_fraction=0.2, level=1 - 0.05 / 3)
+        for name in (DEFAULT, FOREST, LINEAR)
     }
     smallest, middle, largest = sorted(raw, key=lambda name: raw[name].p_value)
-    assert found[smallest].p_value == pytest.approx(3 * raw[smallest].p_value)
-    assert found[middle].p_value == pytest.approx(2 * raw[middle].p_value)
-    assert found[largest].p_value == pytest.approx(max(2 * raw[middle].p_value, raw[largest].p_value))
-    for name, each in raw.items():
-        assert found[name].difference_interval == pytest.approx(each.interval)
-    assert found[REFERENCE].p_value is None
-
-
-@pytest.mark.parametrize(
-    ("mine", "says", "top"),
-    [
-        (BETTER, "default has the highest mean f1, 0.704, and is clearly better than every", "Use metricfit's default"),
-        (SAME, r"Cross-entropy with a tuned threshold does as well .* and is simpler; use it", "Use cross-entropy"),
-        (WIDE, r"5 folds cannot tell cross-entropy .* from it: .* is simpler, so start there", "Start with cross"),
-        ([0.3, 0.33, 0.28, 0.31, 0.30], "Cross-entropy .* is clearly better than every other", "Use cross-entropy"),
-        (
-            BASE,
-            "has the highest mean f1, 0.500, and the one method that is not clearly worse is not simpler; use it",
-            "Use cross-entropy with a tuned threshold",
-        ),
-    ],
-)
-def test_between_the_default_and_the_reference(mine, says, top):
-    found = rows({DEFAULT: mine, REFERENCE: BASE})
-    assert re.search(says, verdict(found, "f1"))
-    assert headline(found, "f1").startswith(top)
+    assert table[smallest].p_value == pytest.approx(3 * raw[smallest].p_value)
+    assert table[middle].p_value == pytest.approx(2 * raw[middle].p_value)
+    assert table[largest].p_value == pytest.approx(max(2 * raw[middle].p_value, raw[largest].p_value))
+    for name, comparison in raw.items():
+        assert table[name].difference_interval == pytest.approx(comparison.interval)
+    for name in (REFERENCE, "all positive"):
+        assert (table[name].p_value, table[name].difference) == (None, None)
 
 
 def test_where_lower_is_better_the_lowest_mean_is_best():
-    found = rows({DEFAULT: BETTER, REFERENCE: BASE, TREES: [each - 0.2 for each in BETTER]}, metric="fnr")
-    said = verdict(found, "fnr")
-    assert "metricfit's default is clearly worse than cross-entropy with a tuned threshold (+0.204" in said
-    assert "Cross-entropy with a tuned threshold has the lowest mean fnr, 0.500" in said
+    table = rows({DEFAULT: BETTER, REFERENCE: BASE, LINEAR: shifted(BETTER, -0.1)}, metric="fnr")
+    text = verdict(table, "fnr")
+    assert (
+        "metricfit's default has a mean of 0.704; boosted trees is preferred because its mean is 0.204 better" in text
+    )
+    assert "metricfit's default is clearly worse than boosted trees (+0.204" in text
+    assert "Boosted trees has the lowest mean fnr, 0.500" in text
 
 
 def test_the_same_difference_on_every_fold_is_not_called_certain():
-    found = rows({DEFAULT: [each + 0.25 for each in BASE], REFERENCE: BASE})
-    said = verdict(found, "f1")
-    assert "-0.250 on every fold, too few values to say how sure" in said
-    assert "better" not in said
-    assert headline(found, "f1").startswith("Start with")
-    assert (found[0].difference_interval, found[0].p_value) == (None, None)
-    assert found[0].difference == pytest.approx(0.25)
+    table = rows({DEFAULT: shifted(BASE, 0.25), REFERENCE: BASE})
+    text = verdict(table)
+    assert "0.250 ahead of boosted trees on every fold, which leaves open how sure that is" in text
+    assert "clearly better" not in text
+    assert "cannot prove it" in headline(table, "f1")
+    assert (table[0].difference_interval, table[0].p_value) == (None, None)
+    assert table[0].difference == pytest.approx(0.25)
 
 
-def test_decisions_at_a_half_are_shown_and_never_recommended():
-    found = rows({DEFAULT: SAME, REFERENCE: BASE, AT_HALF: BETTER})
-    assert found[0].name == AT_HALF
-    assert advise(found, "f1").row.name == REFERENCE
+def test_untuned_decisions_are_shown_and_never_recommended():
+    table = rows({DEFAULT: SAME, REFERENCE: BASE, UNTUNED: BETTER})
+    assert table[0].name == UNTUNED
+    assert advise(table, "f1").row.name == REFERENCE
+
+
+@pytest.mark.parametrize(
+    ("floor", "alarm", "says"),
+    [
+        (shifted(BASE, 0.3), True, "is no better than calling every row positive, which has 0.800"),
+        (BASE, True, "is no better than calling every row positive, which has 0.500"),
+        ([0.60, 0.42, 0.38, 0.51, 0.49], True, r"5 folds cannot tell it from calling every row positive \(0.480\)"),
+        (shifted(SAME, -0.3), False, ""),
+    ],
+)
+def test_the_floor_alarm(floor, alarm, says):
+    table = rows({DEFAULT: BASE, REFERENCE: BASE, "all positive": floor, "none positive": [0.0] * 5})
+    advice = advise(table, "f1")
+    assert advice.row.name == REFERENCE
+    assert (advice.alarm == "calling every row positive") == alarm
+    assert re.search(says, advice.text)
+    assert headline(table, "f1").startswith("No method is clearly better than" if alarm else "Use boosted trees")
+
+
+def test_where_lower_is_better_the_floor_is_the_lowest_baseline():
+    table = rows({DEFAULT: BASE, REFERENCE: BASE, "all positive": [0.4] * 5, "none positive": [0.9] * 5}, metric="fnr")
+    assert advise(table, "fnr").alarm == "calling every row positive"
+
+
+def test_a_baseline_that_does_not_meet_the_requirements_is_no_floor():
+    values = {DEFAULT: BASE, REFERENCE: BASE, "all positive": [0.9] * 5}
+    assert advise(rows(values, held={"all positive": 0}, required=True), "f1").alarm is None
+    assert advise(rows(values, required=True), "f1").alarm is not None
 
 
 def test_only_methods_that_meet_the_requirements_most_often_are_considered():
-    values = table(boosted_trees=BETTER)
-    found = rows(values, held={TREES: 1, DEFAULT: 4, REFERENCE: 4}, required=True)
-    said = verdict(found, "f1")
-    assert said.startswith(
-        "On the test rows the requirements held on 4 of 5 folds with metricfit's default and cross-entropy with a "
-        "tuned threshold, on fewer with the others; only these are considered."
+    values = {DEFAULT: SAME, REFERENCE: BASE, FOREST: BETTER}
+    table = rows(values, held={FOREST: 1, DEFAULT: 4, REFERENCE: 4}, required=True)
+    assert verdict(table).startswith(
+        "On the test rows the requirements held on 4 of 5 folds with metricfit's default and boosted trees, on fewer "
+        "with the others; only these are considered."
     )
-    assert headline(found, "f1").startswith("Use cross-entropy with a tuned threshold")
-    assert "held on 5 of 5 folds with every method." in verdict(rows(values, required=True), "f1")
+    assert headline(table, "f1").startswith("Use boosted trees")
+    assert "held on 5 of 5 folds with every method." in verdict(rows(values, required=True))
 
 
 def test_methods_that_cannot_meet_the_requirements_are_marked_and_come_last():
-    found = rows(table(boosted_trees=BETTER), not_reachable={TREES: 2}, required=True)
-    assert (found[-1].name, found[-1].not_reachable) == (TREES, ("recall reaches 0.4",) * 2)
-    assert found[-1].mean == pytest.approx(0.704)  # its values are kept
-    said = verdict(found, "f1")
-    assert "on some folds' training rows no threshold met the requirements: boosted trees." in said
-    assert headline(found, "f1").startswith("Use cross-entropy")
+    table = rows({DEFAULT: SAME, REFERENCE: BASE, FOREST: BETTER}, not_reachable={FOREST: 2}, required=True)
+    assert (table[-1].name, table[-1].not_reachable) == (FOREST, ("recall reaches 0.4",) * 2)
+    assert table[-1].mean == pytest.approx(0.704)  # its values are kept
+    assert "on some folds' training rows no threshold met the requirements: extra trees." in verdict(table)
+    assert headline(table, "f1").startswith("Use boosted trees")
 
 
 def test_where_no_method_can_meet_the_requirements_the_nearest_is_named():
-    found = rows(table(boosted_trees=BETTER), not_reachable={TREES: 1, DEFAULT: 2, REFERENCE: 5}, required=True)
-    said = verdict(found, "f1")
-    assert said.startswith("No method could meet the requirements on the training rows of every fold;")
-    assert "(recall reaches 0.4). Loosen the requirements" in said
-    top = headline(found, "f1")
-    assert top == "No method could meet the requirements everywhere. Nearest to them: boosted trees."
+    values = {DEFAULT: SAME, REFERENCE: BASE, FOREST: BETTER}
+    table = rows(values, not_reachable={FOREST: 1, DEFAULT: 2, REFERENCE: 5}, required=True)
+    text = verdict(table)
+    assert text.startswith("No method could meet the requirements on the training rows of every fold;")
+    assert "(recall reaches 0.4). Loosen the requirements" in text
+    expected = "No method could meet the requirements everywhere. Nearest to them: extra trees."
+    assert headline(table, "f1") == expected
 
 
 def test_compare_with_nothing_gives_nothing():

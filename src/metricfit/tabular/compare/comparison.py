@@ -201,6 +201,8 @@ def compare(
     labels, classes = number_classes(y, pos_label, folds)
     if len(classes) > 2 and requirements:
         raise InvalidValueError("subject_to is for two classes; make one class against the rest in your table")
+    if average not in ("macro", "micro", "weighted"):
+        raise InvalidValueError(f"average is 'macro', 'micro' or 'weighted'; got {quote(average)}")
     compared = choose_methods(methods, classes=len(classes), constrained=bool(requirements))
     task = TrainingTask(
         X,

@@ -69,36 +69,36 @@ METHODS = (
     Method("extra trees", "scikit-learn's ExtraTreesClassifier", 1, ("extra_trees",)),
     Method("support vectors", "support vectors with an RBF kernel, for up to about 10,000 rows", 1, ("kernel",)),
     Method(
-        "network, cross-entropy",
+        "network (cross-entropy)",
         "networks trained on the cross-entropy",
         3,
         (Network(recipe="bce"),),
-        untuned="network, cross-entropy, untuned",
+        untuned="network (cross-entropy, untuned)",
     ),
     Method(
-        "network, weighted cross-entropy",
+        "network (weighted cross-entropy)",
         "networks trained on the cross-entropy, with equal weights of the classes",
         4,
         (Network(recipe="bce"),),
         class_weight="balanced",
     ),
-    Method("network, focal loss", "networks trained on the focal loss", 4, (Network(recipe="focal"),)),
-    Method("network, metric loss", "networks trained on the loss of the metric", 4, (Network(recipe="metric"),)),
+    Method("network (focal loss)", "networks trained on the focal loss", 4, (Network(recipe="focal"),)),
+    Method("network (metric loss)", "networks trained on the loss of the metric", 4, (Network(recipe="metric"),)),
     Method(
-        "network, mixed loss",
+        "network (mixed loss)",
         "networks trained on the cross-entropy plus the loss of the metric",
         4,
         (Network(recipe="mix"),),
     ),
     Method(
-        "network, under the requirements",
+        "network (under the requirements)",
         "networks trained for the metric under the requirements",
         6,
         (Network(recipe="constrained"),),
     ),
 )
-FOR_TWO_CLASSES = {"network, focal loss"}
-FOR_REQUIREMENTS = {"network, under the requirements"}
+FOR_TWO_CLASSES = {"network (focal loss)"}
+FOR_REQUIREMENTS = {"network (under the requirements)"}
 #: Rows that show what tuning the decision is worth. They are not recommended, because tuning costs nothing.
 UNTUNED = {method.untuned for method in METHODS if method.untuned is not None}
 COMPLEXITY = {method.name: method.complexity for method in METHODS}

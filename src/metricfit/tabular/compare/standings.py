@@ -20,6 +20,8 @@ from metricfit.tabular.compare.methods import REFERENCE
 
 TIE = 0.01
 LEVEL = 0.95
+#: Values that differ by less are equal: the expected MCC of decisions at random is 0, computed as about 1e-17.
+ROUNDING = 1e-12
 
 
 def standings(
@@ -67,13 +69,13 @@ def interval_of_mean(values: Sequence[float], metric: Metric) -> stats.Interval 
 
     The folds' training rows overlap, so Student's interval of the mean would be far too short: the variance is that of
     Nadeau & Bengio (2003), with as many folds as values. The interval is cut at the metric's bounds, which the mean
-    cannot pass. It is None where all values are equal.
+    cannot pass. It is None where all values are equal, except for rounding.
 
     >>> from metricfit.metrics import get_metric
     >>> interval_of_mean([0.70, 0.74, 0.69, 0.72, 0.75], get_metric("f1"))
     (0.6725, 0.7675)
     """
-    if len(set(values)) == 1:
+    if max(values) - min(values) <= ROUNDING:
         return None
     from_zero = stats.compare_splits(values, [0.0] * len(values), test_fraction=1 / len(values))
     low, high = metric.bounds

@@ -88,6 +88,9 @@ def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
     chosen, sure, reason, compared = _choose(considered, judged)
     alarm, about_floor = _floor(chosen, rows, judged)
     sentences += [reason, *about_floor]
+    by_name = {row.name: row for row in considered}
+    if DEFAULT in by_name and DEFAULT not in compared:
+        sentences.append(_why_not_default(by_name[DEFAULT], chosen, judged))
     by_name = {row.name: row for row in rows}
     if DEFAULT in by_name and REFERENCE in by_name and not {DEFAULT, REFERENCE} <= compared:
         sentences.append(_default_and_reference(by_name, judged))
@@ -116,7 +119,9 @@ def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[Compar
         everyone = {row.name for row in considered} if len(rivals) == 1 else {best.name}
         return best, True, f"{has_best_mean}, and is clearly better than every other method; use it.", everyone
     nearest = min(equals, key=lambda rival: abs(rival.row.mean - best.mean))
-    return best, False, f"{has_best_mean}. {_lead(nearest, best)}", {best.name, nearest.row.name}
+    any_simpler = any(_simplicity(row)[0] < _simplicity(best)[0] for row in others)
+    no_simpler = "no simpler method comes within 1 % of it" if any_simpler else "no other method is simpler"
+    return best, False, f"{has_best_mean}. {_lead(nearest, best, no_simpler)}", {best.name, nearest.row.name}
 
 
 def _simpler_and_close(row: ComparisonRow, best: ComparisonRow) -> bool:
@@ -133,19 +138,19 @@ def _prefer_simpler(rival: _Rival, best: ComparisonRow, has_best_mean: str) -> t
     return sure, f"{has_best_mean}. {name} {does} ({_amount(rival.versus)}) and {simpler}; use it."
 
 
-def _lead(nearest: _Rival, best: ComparisonRow) -> str:
+def _lead(nearest: _Rival, best: ComparisonRow, no_simpler: str) -> str:
     """Say how far the best method is ahead of the next one, and why it is recommended although that is not proven."""
     name, folds = _name(nearest.row), len(best.values)
-    no_simpler = "no simpler method comes within 1 % of its mean"
+    recommended = f"It is recommended because its mean is the best and {no_simpler}"
     if nearest.versus is None:
         return f"{_capital(name)} does exactly as well and is not simpler; use the former."
     ahead = f"It is {abs(nearest.versus.difference):.3f} ahead of {name}"
     if is_constant(nearest.versus):
         unknown = "on every fold, which leaves open how sure that is"
-        return f"{ahead} {unknown}. It is recommended because {no_simpler}."
+        return f"{ahead} {unknown}. {recommended}."
     low, high = sorted((-nearest.versus.interval.low, -nearest.versus.interval.high))
     interval = f"simultaneous 95 % interval of the difference {low:+.3f} to {high:+.3f}"
-    return f"{ahead}, which {folds} folds cannot prove ({interval}). It is recommended because {no_simpler}."
+    return f"{ahead}, which {folds} folds cannot prove ({interval}). {recommended}."
 
 
 def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric) -> tuple[str | None, list[str]]:
@@ -188,6 +193,16 @@ def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow]
         "" if len(kept) == len(rows) else "; only these are considered" if len(kept) > 1 else "; only it is considered"
     )
     return kept, f"{excluded}On the test rows the requirements held on {most} of {folds} folds {with_them}{only}."
+
+
+def _why_not_default(default: ComparisonRow, chosen: ComparisonRow, metric: Metric) -> str:
+    """Say why another method is recommended in place of metricfit's default."""
+    name, mean = _name(chosen), f"{_capital(NAMES[DEFAULT])} has a mean of {default.mean:.3f}"
+    lead = (default.mean - chosen.mean) if metric.minimize else (chosen.mean - default.mean)
+    simpler = " and it is simpler" if _simplicity(chosen)[0] < _simplicity(default)[0] else ""
+    if lead > 0:
+        return f"{mean}; {name} is preferred because its mean is {lead:.3f} better{simpler}."
+    return f"{mean}; {name} is preferred because it is simpler and within 1 % of the best."
 
 
 def _default_and_reference(rows: Mapping[str, ComparisonRow], metric: Metric) -> str:

@@ -1,0 +1,128 @@
+"""compare where requirements cannot be met, and where a method calls nothing positive."""
+
+import json
+import re
+from dataclasses import replace
+from html import unescape
+
+import numpy as np
+import pytest
+from compare_tables import make_table
+
+from metricfit.cli import compare as command
+from metricfit.tabular.compare.baselines import BASELINES
+from metricfit.tabular.compare.comparison import compare
+from metricfit.tabular.compare.judging import Judge
+from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
+from metricfit.tabular.compare.verdict import headline
+
+METHODS = ["logistic regression", "support vectors"]
+SETTINGS = {"subject_to": ["precision >= 0.5"], "methods": METHODS, "folds": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Trainings that all tests of this file share."""
+    return tmp_path_factory.mktemp("cells")
+
+
+@pytest.fixture
+def hard(monkeypatch):
+    """The methods named here reach no threshold, on all folds or on the first."""
+    never, once, seen = set(), set(), set()
+    judge_method = Judge.method
+
+    def judge(self, method, trained):
+        results, decisions = judge_method(self, method, trained)
+        if method.name in never or (method.name in once and method.name not in seen):
+            seen.add(method.name)
+            results[method.name] = replace(results[method.name], not_reachable="precision reaches 0.4")
+        return results, decisions
+
+    monkeypatch.setattr(Judge, "method", judge)
+    return never, once
+
+
+def shown(comparison, tmp_path, capsys):
+    """The page and the table, as text."""
+    path = comparison.report(tmp_path / "page.html")
+    command.print_result({}, False, [command.table_of(comparison)])
+    return path.read_text(encoding="utf-8"), capsys.readouterr().out
+
+
+def test_one_method_out_of_reach_on_one_fold_is_marked_and_keeps_its_values(hard, folder, tmp_path, capsys):
+    X, y = make_table()
+    within_reach = compare(X, y, "recall", folder=folder, **SETTINGS)
+    hard[1].add("support vectors")
+    comparison = compare(X, y, "recall", folder=folder, **SETTINGS)
+    marked = comparison.rows[-1]
+    assert (marked.name, marked.not_reachable) == ("support vectors", ("precision reaches 0.4",))
+    assert marked.values == next(row for row in within_reach.rows if row.name == "support vectors").values
+    assert not any(row.not_reachable for row in comparison.rows[:-1])
+    page, printed = shown(comparison, tmp_path, capsys)
+    assert re.search(r"support vectors .*│ \d of 3 \(out of reach on 1\)", printed)
+    assert "With support vectors no threshold met the requirements on the training rows of 1 of 3 folds" in page
+    assert headline(comparison.rows, "recall") in unescape(page)
+    assert marked.to_dict()["not_reachable"] == ("precision reaches 0.4",)
+
+
+@pytest.mark.parametrize(
+    ("names", "when"), [({DEFAULT}, 0), ({DEFAULT}, 1), ({REFERENCE}, 1), ({DEFAULT, REFERENCE}, 0)]
+)
+def test_default_and_reference_out_of_reach(hard, folder, tmp_path, capsys, names, when):
+    hard[when].update(names)
+    X, y = make_table()
+    comparison = compare(X, y, "recall", folder=folder, **SETTINGS)
+    assert {row.name for row in comparison.rows if row.not_reachable} == names
+    assert comparison.recommended not in names
+    assert np.isfinite(comparison.scores).all()
+    page, printed = shown(comparison, tmp_path, capsys)
+    assert printed.count("(out of reach on") == len(names)
+    assert "(reference)" in page
+
+
+def test_every_method_out_of_reach(hard, folder, tmp_path, capsys):
+    hard[0].update([DEFAULT, REFERENCE, *METHODS])
+    X, y = make_table()
+    comparison = compare(X, y, "recall", folder=folder, **SETTINGS)
+    assert "Loosen the requirements" in comparison.verdict
+    assert not comparison.requirements_reachable
+    assert comparison.recommended is not None
+    page, printed = shown(comparison, tmp_path, capsys)
+    assert "No method could meet the requirements everywhere" in page
+    assert printed.count("(out of reach on 3)") == 4
+
+
+def test_requirements_that_exclude_each_other_are_out_of_reach_of_every_method(folder):
+    X, y = make_table()
+    comparison = compare(X, y, "recall", folder=folder, **SETTINGS | {"subject_to": ["precision >= 1", "recall >= 1"]})
+    for row in comparison.rows:
+        if row.name not in BASELINES:
+            assert len(row.not_reachable) == 3
+            assert "no threshold gives precision >= 1 and recall >= 1 together" in row.not_reachable[0]
+    assert not comparison.requirements_reachable
+
+
+def test_a_default_that_calls_nothing_positive_has_a_page(folder, tmp_path, capsys):
+    comparison = compare(*make_table(), "specificity", folder=folder, methods=METHODS, folds=3)
+    assert comparison.decided.sum() == 0
+    assert "is no better than calling no row positive" in comparison.verdict
+    page, _ = shown(comparison, tmp_path, capsys)
+    assert "No method is clearly better than calling no row positive" in page
+
+
+def test_the_same_difference_on_every_fold_shows_neither_interval_nor_p(folder, tmp_path, capsys, monkeypatch):
+    judge_method = Judge.method
+
+    def judge(self, method, trained):
+        results, decisions = judge_method(self, method, trained)
+        constant = replace(results[method.name], value=1.0 if method.name == REFERENCE else 0.0)
+        return {method.name: constant}, decisions
+
+    monkeypatch.setattr(Judge, "method", judge)
+    comparison = compare(*make_table(), "recall", folder=folder, methods=METHODS, folds=3)
+    _, printed = shown(comparison, tmp_path, capsys)
+    line = next(line for line in printed.splitlines() if "support vectors" in line)
+    assert re.search(r"│ -1\.000 +│ +│", line), line
+    versus = next(row for row in comparison.rows if row.name == "support vectors").to_dict()["versus_reference"]
+    assert json.loads(json.dumps(versus)) == {"difference": -1.0, "interval": None, "p_value": None}
