@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 EVIL = "<script>alert(1)</script>"
 POSITIVE, NEGATIVE = """say "yes" & <b>""", "'no' <img src=x onerror=alert(2)>"
 SMALL = ["--models", "linear,extra_trees", "--folds", "2", "--quiet", "--json"]
-SMALL_COMPARISON = ["--network", "mlp", "--members", "2", "--time-budget", "1", "--quiet", "--json"]
+SMALL_COMPARISON = ["--method", "logistic regression", "--quiet", "--json"]
 
 
 def call(*arguments):

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from metricfit.cli.app import app
 
 SMALL = ("--models", "linear", "--folds", "2", "--quiet", "--json")
-SMALL_COMPARISON = ("--network", "mlp", "--members", "2", "--epochs", "2", "--quiet", "--json")
+SMALL_COMPARISON = ("--method", "logistic regression", "--quiet", "--json")
 FAST = {"empty", "ragged rows", "one class", "unknown label at evaluate", "infinite and huge numbers"}
 
 
@@ -207,7 +207,9 @@ CASES = [
     Case("numbers to predict", "t.csv", rows(y=numbers), "look like numbers to predict.*Choose another column"),
     Case("names to predict", "t.csv", rows(y=[f"n{k}" for k in range(80)]), "look like names.*Choose another column"),
     Case("three rows", "t.csv", good().iloc[[0, 1, 2]].assign(y=["no", "yes", "no"]), "'yes' has a single row"),
-    Case("compare three classes", "t.csv", classes("a", "b", "c"), "compare is for two classes.*use fit", COMPARE),
+    Case("an unknown method", "t.csv", good(), "no method 'trees'; the methods are", COMPARE + " --method trees"),
+    Case("a positive of three", "t.csv", classes("a", "b", "c"), "is for two classes", COMPARE + " --positive a"),
+    Case("a moved option", "t.csv", good(), "--method chooses what is compared", COMPARE + " --members 4"),
     Case("NA among numbers", "t.csv", rows(y=["0", "1", "1", "NA"] * 20), "missing in 20 of 80.*words such as NA"),
     Case("--positive of three", "t.csv", classes("a", "b", "c"), "--positive is for two", FIT + " --positive a"),
     Case("--subject-to of three", "t.csv", classes("a", "b", "c"), "--subject-to is for two", FIT + BOTH),

@@ -208,16 +208,15 @@ def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
         ComparisonRow(REFERENCE, np.mean(theirs), interval_of_mean(theirs, f1), seconds=3.25, held=4, values=theirs),
     ]
     scores, labels = np.linspace(0, 1, 40), np.repeat([0, 1], [30, 10])
-    losses = [{"train_loss": 0.5, "validation_loss": 0.6}, {"train_loss": 0.4, "validation_loss": None}]
     path = Comparison(
         "f1",
         rows,
         "Use <it>.",
         scores,
+        (scores >= 0.5).astype(int),
         labels,
         threshold=0.5,
-        effort={"network": "mlp", "epochs": 2},
-        histories=[losses] * 8,
+        notes=("support vectors is left out: too many rows",),
         subject_to=("recall >= 0.2",),
         name="t.csv",
         target="y",
@@ -228,9 +227,8 @@ def test_the_page_of_a_comparison_says_how_it_was_made(tmp_path):
     low, high = interval_of_mean(ours, f1)
     assert f"{DEFAULT} {np.mean(ours):.3f} {low:.3f} to {high:.3f} +0.080" in text
     assert "3 of 4 folds 12.5 s" in text
-    assert "Training and validation loss by epoch, of 8 members, one line each." in text
-    assert "Networks the same for all: network mlp, epochs 2" in text
-    assert "40, of them 10 “<yes>” (25.0 %)" in text
+    assert "Left out support vectors is left out: too many rows" in text
+    assert "40: 10 “<yes>” (25.0 %)" in text
     assert "copies of a row stay together, and so do rows of one “site”" in text
     counts = Counts.from_labels(torch.from_numpy((scores >= 0.5).astype(int)), torch.from_numpy(labels))
     assert f"f1 {float(f1(counts)):.3f} at threshold 0.5" in text

@@ -48,6 +48,9 @@ def compare(
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
+    network: options.UncomparedNetwork = None,
+    members: options.UncomparedMembers = None,
+    epochs: options.UncomparedEpochs = None,
 ) -> None:
     """Compare ways to train a classifier on identical folds, and recommend one."""
     check_metric_options(metric, subject_to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.compare.methods import classifier_of
 from metricfit.tabular.families import NAMES
 
 
@@ -40,6 +42,10 @@ def fit(
     subject_to: options.Requirements = None,
     positive: options.Positive = None,
     group: options.Group = None,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="A method of compare, such as 'support vectors', in place of --models."),
+    ] = None,
     models: options.Models = "auto",
     folds: options.Folds = None,
     time_budget: Annotated[
@@ -59,16 +65,18 @@ def fit(
     """Train a classifier for a metric, choose its threshold, and write the model and a report."""
     check_metric_options(metric, subject_to)
     families = _families_named(models)
+    if method is not None and families != "auto":
+        raise UserError("--method and --models both choose the models; give one of them.")
     check_folder(out)
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
     check_new_folder(out)
     X, y, groups = read_rows(data, target, group)
     check_binary_options(y, positive, subject_to)
-    model = MetricClassifier(
-        metric,
+    make_classifier = partial(MetricClassifier, models=families) if method is None else partial(classifier_of, method)
+    model: MetricClassifier = make_classifier(
+        metric=metric,
         subject_to=subject_to or None,
-        models=families,
         members=folds,
         time_budget=time_budget,
         n_jobs=jobs,

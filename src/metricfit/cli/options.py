@@ -47,20 +47,7 @@ Folds = Annotated[
     typer.Option("--folds", min=2, help="Number of folds; by default 8, 5 above 20,000 rows and 3 above 100,000."),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=-1, help="Folds that are fitted at a time; -1 for one per core.")]
-Network = Annotated[str, typer.Option("--network", help="The network: auto, blend, embedded, mlp or tabm.")]
-Members = Annotated[
-    int,
-    typer.Option("--members", min=2, help="Number of networks in an ensemble; each one holds out one fold."),
-]
 Budget = Annotated[float, typer.Option("--time-budget", min=0.001, help="Seconds of training for each model.")]
-Epochs = Annotated[
-    int | None,
-    typer.Option(
-        "--epochs",
-        min=1,
-        help="Maximum number of epochs, instead of a time budget; results then do not depend on the machine's speed.",
-    ),
-]
 
 
 def _refuse_with(message: str) -> Callable[[Any], None]:
@@ -77,6 +64,10 @@ def _moved(option: str, message: str) -> Any:
     return typer.Option(option, hidden=True, callback=_refuse_with(message))
 
 
+_NOT_COMPARED = "every method is trained as fit trains it now; --method chooses what is compared."
+UncomparedNetwork = Annotated[str | None, _moved("--network", _NOT_COMPARED)]
+UncomparedMembers = Annotated[str | None, _moved("--members", _NOT_COMPARED)]
+UncomparedEpochs = Annotated[str | None, _moved("--epochs", _NOT_COMPARED)]
 MovedNetwork = Annotated[
     str | None,
     _moved(

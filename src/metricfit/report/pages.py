@@ -25,7 +25,7 @@ from metricfit.report.model_decisions import (
 )
 from metricfit.tabular import Comparison, ComparisonRow, MetricClassifier
 from metricfit.tabular.compare.baselines import BASELINES
-from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
+from metricfit.tabular.compare.methods import DEFAULT, METHODS, REFERENCE
 from metricfit.tabular.compare.verdict import headline
 
 PathLike = str | os.PathLike[str]
@@ -61,13 +61,15 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
             folds=folds,
             simultaneous=True,
             lead=f"Every method was trained on the same rows and judged on the same {folds} folds, on rows it had not "
-            "seen. Each chose its decision on its training rows, except the one that is called untuned. "
-            f"{_listed_baselines(rows)} need no model." + not_reached,
+            "seen. Each chose its decision on its training rows, except the one that is called untuned."
+            + _about_baselines(rows)
+            + not_reached,
         )
     ]
     sections.append(_comparison_decisions(comparison))
     together = "" if comparison.group is None else f", and so do rows of one “{comparison.group}”"
     facts = data_fact(comparison.name, comparison.target) | {
+        **_described_methods(rows),
         "Rows": f"{total:,}: {_class_shares(comparison)}",
         **(positive_class_fact((classes[0], classes[1])) if len(classes) == 2 else {}),
         "Folds": f"{folds}, each with the same shares of the classes; copies of a row stay together{together}",
@@ -220,9 +222,16 @@ def _class_shares(comparison: Comparison) -> str:
     return ", ".join(f"{count:,} “{name}” ({formatting.percent(count / total)})" for name, count in rows)
 
 
-def _listed_baselines(rows: Sequence[ComparisonRow]) -> str:
-    names = [f"“{row.name}”" for row in rows if row.name in BASELINES]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+def _about_baselines(rows: Sequence[ComparisonRow]) -> str:
+    names = ", ".join(f"“{row.name}”" for row in rows if row.name in BASELINES)
+    return f" Decisions without a model ({names}) are what every method has to beat." if names else ""
+
+
+def _described_methods(rows: Sequence[ComparisonRow]) -> dict[str, str]:
+    """Say what each method of the table is."""
+    names = {row.name for row in rows}
+    described = [f"{method.name}: {method.description}" for method in METHODS if method.name in names]
+    return {"Methods": "; ".join(described)}
 
 
 def _held_out_section(model: MetricClassifier) -> report.Section:

@@ -83,7 +83,12 @@ METHODS = (
         class_weight="balanced",
     ),
     Method("network (focal loss)", "networks trained on the focal loss", 4, (Network(recipe="focal"),)),
-    Method("network (metric loss)", "networks trained on the loss of the metric", 4, (Network(recipe="metric"),)),
+    Method(
+        "network (metric loss)",
+        "networks trained on the cross-entropy first, and then on the loss of the metric",
+        4,
+        (Network(recipe="two_stage"),),
+    ),
     Method(
         "network (mixed loss)",
         "networks trained on the cross-entropy plus the loss of the metric",
