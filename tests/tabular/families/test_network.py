@@ -131,6 +131,26 @@ def test_nothing_is_trained_after_the_deadline() -> None:
         family().fit_folds(rows, split(rows), seed=0, jobs=1, deadline=Deadline.after(-1.0))
 
 
+def test_small_batches_are_trained_by_one_thread_and_the_number_of_threads_is_restored() -> None:
+    threads = torch.get_num_threads()
+    seen: list[int] = []
+
+    def network(inputs: int, outputs: int) -> nn.Module:
+        seen.append(torch.get_num_threads())
+        return nn.Linear(inputs, outputs)
+
+    torch.set_num_threads(2)
+    try:
+        fit(family(kind=network, epochs=1), table(40))
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 2
+        seen.clear()
+        fit(family(kind=network, epochs=1, batch_size=1024), table(40))
+        assert set(seen) == {2}
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_the_history_has_a_row_per_member_and_epoch() -> None:
     network = family(epochs=3)
     models = fit(network, table(), folds=4)
@@ -195,7 +215,7 @@ def test_settings_are_checked_when_they_are_made(settings: dict[str, Any], error
 
 
 def test_settings_are_equal_by_value_and_show_what_differs_from_the_default() -> None:
-    assert Network(recipe="bce") == Network("auto", "bce") != Network()
+    assert Network(recipe="mix") == Network("auto", "mix") != Network()
     assert repr(Network("mlp", lr=0.01)) == "Network(kind='mlp', lr=0.01)"
     assert repr(Network()) == "Network()"
 
