@@ -125,6 +125,8 @@ def test_the_page_of_fit_shows_the_models_it_consists_of(opened, data, fitted, w
         assert shown == [*weight, model["value"], model["log_loss"], model["seconds"]]
     assert page.get_by_role("link", name="Models").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    table = page.locator(".scroll:has(table.models)")
+    assert table.evaluate("box => box.scrollWidth == box.clientWidth")  # nothing to scroll sideways
     assert page.get_by_role("heading", name="Learning curves").count() == 0
 
 

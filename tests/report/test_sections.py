@@ -66,7 +66,7 @@ def test_models_are_sorted_by_weight_and_those_left_out_are_named():
     text = texts(report.models(rows, "fpr"))
     assert "mine <b> 100.0 % 0.700 0.200 1 min 1 s linear logistic regression not used 0.610 0.300 0.50 s" in text
     assert "kernel : more than 10,000 rows." in text
-    assert "lower fpr is better" in text
+    assert "A lower fpr and a lower cross-entropy are better." in text
     with pytest.raises(ValueError, match="no model to show"):
         report.models([], "f1")
 

@@ -18,7 +18,7 @@ DESCRIPTIONS = {
     "kernel": "support vectors with an RBF kernel",
     "boosting": "boosted trees",
     "boosting_metric": "boosted trees trained for the metric",
-    "extra_trees": "extremely randomized trees",
+    "extra_trees": "extremely randomised trees",
     "network": "neural networks",
 }
 
