@@ -24,6 +24,9 @@ STEPS_OF_SEVERAL_CLASSES = 10
 #: Rows on which offsets of several classes are searched while weights are chosen.
 ROWS_OF_SEVERAL_CLASSES = 3000
 
+#: What is subtracted from the score of a mixture that no threshold makes feasible.
+INFEASIBLE = 1e6
+
 Score = Callable[[Tensor], float]
 
 
@@ -52,7 +55,7 @@ class Selection:
         """
         if logits.shape[1] == 1:
             candidates = sweep(logits.squeeze(1), self.y, self.weight)
-            return best_or_nearest(candidates, self.metric, list(self.requirements)).value
+            return best_or_nearest(candidates, self.metric, self.requirements).value
         found = best_offsets(logits, self.y, self.metric, average=self.average, weight=self.weight, rounds=1, starts=1)
         return found.value
 
@@ -77,15 +80,27 @@ class Selection:
         """
         if len(logits) == 1:
             return np.ones(1)
-        sign = -1.0 if self.metric.minimize else 1.0
-        several = logits[0].shape[1] > 1
-        steps = STEPS_OF_SEVERAL_CLASSES if several else STEPS
-        part = self._part(ROWS_OF_SEVERAL_CLASSES) if several else slice(None)
-        chooser = self if not several else self._take(part)
-        candidates = [values[part] for values in logits]
-        for_metric = greedy(candidates, lambda mixture: sign * chooser.value(mixture), steps)
-        for_log_loss = greedy(list(logits), lambda mixture: -self.log_loss(mixture), steps)
-        return (for_metric + for_log_loss) / 2
+        return (self.weights_for_metric(logits) + self.weights_for_log_loss(logits)) / 2
+
+    def weights_for_metric(self, logits: Sequence[Tensor]) -> Floats:
+        """Choose weights greedily for the metric at the best decision of each mixture."""
+        if logits[0].shape[1] == 1:
+            return greedy(logits, self._score, STEPS)
+        part = self._part(ROWS_OF_SEVERAL_CLASSES)
+        return greedy([values[part] for values in logits], self._take(part)._score, STEPS_OF_SEVERAL_CLASSES)
+
+    def weights_for_log_loss(self, logits: Sequence[Tensor]) -> Floats:
+        """Choose weights greedily for the cross-entropy."""
+        return greedy(logits, lambda mixture: -self.log_loss(mixture), STEPS)
+
+    def _score(self, logits: Tensor) -> float:
+        """Return the value so that higher is better; mixtures that no threshold makes feasible come last."""
+        if logits.shape[1] > 1:
+            value, feasible = self.value(logits), True
+        else:
+            chosen = best_or_nearest(sweep(logits.squeeze(1), self.y, self.weight), self.metric, self.requirements)
+            value, feasible = chosen.value, chosen.feasible
+        return (-value if self.metric.minimize else value) - (0.0 if feasible else INFEASIBLE)
 
     def _part(self, rows: int) -> Tensor | slice:
         """Return at most this many rows, spread evenly over the classes as far as they have rows."""

@@ -1,0 +1,286 @@
+"""MetricClassifier's default on nineteen tables: beside its families alone, LightGBM, and variants of its parts.
+
+    python docs/studies/tables.py --data ../shared/data --jobs 8   # fit; finished cells are kept in runs/tables
+    python docs/studies/tables.py --judge --jobs 8                 # judge all methods by five metrics
+    python docs/studies/tables.py                                  # write the page's tables from the results
+
+Ten stratified 80/20 splits, those of recipes.py. A cell fits every family once on the folds of one split, as
+``MetricClassifier.fit`` does, and keeps out-of-fold and test logits. All methods are then judged from these logits with
+the library's own functions, so that nothing is trained twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import torch
+from common import fill, table
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.data import STUDY, load
+from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.rules import choose_threshold
+from metricfit.metrics import get_metric
+from metricfit.metrics.metric import Metric
+from metricfit.stats import compare
+from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.families import make_families
+from metricfit.tabular.families.family import Deadline, Family, Features, TrainingRows
+from metricfit.tabular.out_of_fold import fit_families
+from metricfit.tabular.row_folds import stratified_folds as row_folds
+from metricfit.tabular.selection import Selection
+from metricfit.train.data.order import derive_seed
+from metricfit.train.folds import stratified_folds
+
+RESULTS = Path(__file__).resolve().parent / "results" / "tables.json"
+PAGE = RESULTS.parent.parent.parent / "estimator-study.md"
+SPLITS = 10
+METRICS = ("f1", "fbeta(beta=2)", "mcc", "gmean", "cost(fp=1, fn=10)")
+#: Metrics for which trees are trained on the metric itself.
+METRICS_OF_TREES = ("f1", "mcc")
+FAMILIES = ("linear", "kernel", "boosting", "extra_trees")
+FEATURE = {"objective": "binary", "num_leaves": 31, "learning_rate": 0.05, "verbose": -1, "num_threads": 1}
+
+
+class UsualLightGBM(Family):
+    """LightGBM as people use it: 31 leaves, rate 0.05, stopped on the held-out fold."""
+
+    name = "lightgbm"
+
+    def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> Any:
+        """Add trees until 50 rounds have not lowered the cross-entropy of the held-out fold."""
+        data = lightgbm.Dataset(train.x, train.y)
+        trees = lightgbm.train(
+            FEATURE | {"seed": seed % 2**31, "metric": "binary_logloss"},
+            data,
+            num_boost_round=3000,
+            valid_sets=[lightgbm.Dataset(held_out.x, held_out.y, reference=data)],
+            callbacks=[lightgbm.early_stopping(50, verbose=False)],
+        )
+        return Raw(trees)
+
+
+class Raw:
+    """The raw scores of trees."""
+
+    def __init__(self, trees: lightgbm.Booster) -> None:
+        self.trees = trees
+
+    def logits(self, features: Features) -> Any:
+        """Return the raw scores."""
+        return np.asarray(self.trees.predict(features.encoded, raw_score=True, num_threads=1)).reshape(-1, 1)
+
+
+def families() -> list[Family]:
+    def named(models: Any, metric: str = "f1") -> list[Family]:
+        settings = {"average": "macro", "requirements": (), "device": torch.device("cpu")}
+        return make_families(models, metric=get_metric(metric), **settings)
+
+    on_metric = [named([(f"boosting_metric {metric}", "boosting_metric")], metric)[0] for metric in METRICS_OF_TREES]
+    return [*named([*FAMILIES, "network"]), *on_metric, UsualLightGBM()]
+
+
+def fit(data: Path, folder: Path, cell: tuple[str, int]) -> str:
+    """Fit every family on one split of one table, and keep its logits."""
+    torch.set_num_threads(1)
+    name, split = cell
+    path = folder / f"{name}-{split}.npz"
+    if path.exists():
+        return f"{name} {split}: kept"
+    rows = load(name, data)
+    train, test = (
+        part.numpy() for part in stratified_folds(torch.as_tensor(rows.y), 5, derive_seed("split", split))[0]
+    )
+    encoder, start = TableEncoder(), time.perf_counter()
+    x, y = encoder.fit(rows.X.iloc[train]), np.asarray(rows.y[train], dtype=np.int64)
+    training_rows = TrainingRows(Features(x), y, None, 2)
+    splits = row_folds(training_rows, 8, None, split)
+    results, _ = fit_families(families(), training_rows, splits, seed=split, jobs=1, deadline=Deadline())
+    new = Features(encoder.transform(rows.X.iloc[test]))
+    arrays = {"y": y, "y_test": np.asarray(rows.y[test], dtype=np.int64)}
+    for result in results:
+        arrays[f"{result.name}|held_out"] = result.logits[:, 0].astype(np.float32)
+        arrays[f"{result.name}|test"] = result.model.logits(new)[:, 0].astype(np.float32)
+        arrays[f"{result.name}|seconds"] = np.array(result.seconds)
+    np.savez_compressed(path, **arrays)
+    return f"{name} {split}: {time.perf_counter() - start:.0f} s"
+
+
+Weights = Callable[[Selection, list[Tensor]], Any]
+
+
+def both(selection: Selection, logits: list[Tensor]) -> Any:
+    return selection.weights(logits)
+
+
+def equal(selection: Selection, logits: list[Tensor]) -> Any:
+    return np.full(len(logits), 1 / len(logits))
+
+
+#: Each method: the families, how their weights are chosen, and the rule of the decision.
+METHODS: dict[str, tuple[tuple[str, ...], Weights, str]] = {
+    "default": (FAMILIES, both, "plugin"),
+    **{name: ((name,), equal, "plugin") for name in (*FAMILIES, "boosting_metric", "network")},
+    "LightGBM, tuned threshold": (("lightgbm",), equal, "empirical"),
+    "LightGBM, plug-in": (("lightgbm",), equal, "plugin"),
+    "network, tuned threshold": (("network",), equal, "empirical"),
+    "empirical threshold": (FAMILIES, both, "empirical"),
+    "with boosting_metric": ((*FAMILIES, "boosting_metric"), both, "plugin"),
+    "with the network": ((*FAMILIES, "network"), both, "plugin"),
+    "weights by the metric alone": (FAMILIES, Selection.weights_for_metric, "plugin"),
+    "weights by cross-entropy alone": (FAMILIES, Selection.weights_for_log_loss, "plugin"),
+    "equal weights": (FAMILIES, equal, "plugin"),
+    **{f"without {name}": (tuple(other for other in FAMILIES if other != name), both, "plugin") for name in FAMILIES},
+}
+
+
+def judge(folder: Path, cell: tuple[str, int]) -> dict[str, Any]:
+    """Judge every method by every metric on one split of one table."""
+    torch.set_num_threads(1)
+    name, split = cell
+    arrays = np.load(folder / f"{name}-{split}.npz")
+    y, y_test = (torch.from_numpy(arrays[key]) for key in ("y", "y_test"))
+    values: dict[str, dict[str, float]] = {}
+    for metric_name in METRICS:
+        metric = get_metric(metric_name)
+        values[metric_name] = {}
+        for method, (members, weights, rule) in METHODS.items():
+            names = [f"{one} {metric_name}" if one == "boosting_metric" else one for one in members]
+            names = [one for one in names if f"{one}|test" in arrays]
+            if len(names) < len([one for one in members if one != "kernel"]):
+                continue  # trees are trained on two of the metrics
+            values[metric_name][method] = _value(arrays, names, y, y_test, metric, weights, rule)
+    seconds = {key.split("|")[0]: float(arrays[key]) for key in arrays.files if key.endswith("|seconds")}
+    return {"values": values, "seconds": seconds}
+
+
+def _value(
+    arrays: Any, names: list[str], y: Tensor, y_test: Tensor, metric: Metric, weights: Weights, rule: str
+) -> float:
+    """Calibrate, weight, calibrate again, decide, and count on the test rows, as MetricClassifier does."""
+    held_out, test = [], []
+    for name in names:
+        raw = torch.from_numpy(arrays[f"{name}|held_out"]).double()[:, None]
+        calibration = fit_calibration(raw, y, None)
+        held_out.append(calibration(raw))
+        test.append(calibration(torch.from_numpy(arrays[f"{name}|test"]).double()[:, None]))
+    chosen = weights(Selection(y, None, metric, "macro"), held_out)
+    mixture = sum(weight * logits for weight, logits in zip(chosen, held_out, strict=True))
+    calibration = fit_calibration(mixture, y, None)
+    threshold = choose_threshold(calibration(mixture).squeeze(1), y, None, metric, rule=rule).threshold
+    new = calibration(sum(weight * logits for weight, logits in zip(chosen, test, strict=True)))
+    return round(float(metric(Counts.from_labels((new.squeeze(1) >= threshold).long(), y_test))), 6)
+
+
+def write_results(folder: Path, jobs: int) -> None:
+    cells = [(name, split) for name in STUDY for split in range(SPLITS) if (folder / f"{name}-{split}.npz").exists()]
+    with get_context("fork").Pool(jobs) as pool:
+        judged = pool.map(partial(judge, folder), cells, chunksize=1)
+    results: dict[str, Any] = {}
+    for (name, split), result in zip(cells, judged, strict=True):
+        results.setdefault(name, {})[str(split)] = result
+    RESULTS.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def mean_values(results: dict[str, Any], metric: str, method: str) -> dict[str, float]:
+    """The method's mean over splits, for each table where it was judged."""
+    return {
+        name: statistics.fmean(cell["values"][metric][method] for cell in cells.values())
+        for name, cells in results.items()
+        if all(method in cell["values"][metric] for cell in cells.values())
+    }
+
+
+def against(results: dict[str, Any], metric: str, method: str, rival: str) -> str:
+    """The difference of two methods' means, and wins and losses over tables with Wilcoxon's p."""
+    mine, theirs = mean_values(results, metric, method), mean_values(results, metric, rival)
+    names = [name for name in mine if name in theirs]
+    sign = -1 if get_metric(metric).minimize else 1
+    result = compare([sign * mine[name] for name in names], [sign * theirs[name] for name in names])
+    difference = statistics.fmean(sign * (mine[name] - theirs[name]) for name in names)
+    return f"{difference:+.3f}; {result.wins}-{result.losses}, p = {result.p_value:.2g}"
+
+
+def methods_table(results: dict[str, Any]) -> str:
+    rows = []
+    for method in METHODS:
+        cells: list[object] = [f"**{method}**" if method == "default" else method]
+        for metric in METRICS:
+            means = mean_values(results, metric, method)
+            shown = f"{statistics.fmean(means.values()):.3f}" if means else ""
+            cells.append(shown + (" (16 tables)" if means and len(means) < len(results) else ""))
+        cells.append("" if method == "default" else against(results, "f1", "default", method))
+        rows.append(cells)
+    return table(["", *METRICS, "default against it, F1"], rows)
+
+
+def rivals_table(results: dict[str, Any]) -> str:
+    rival = "LightGBM, tuned threshold"
+    return table(
+        ["metric", "default", rival, "difference; wins-losses, p"],
+        [
+            [
+                metric,
+                *(
+                    f"{statistics.fmean(mean_values(results, metric, method).values()):.3f}"
+                    for method in ("default", rival)
+                ),
+                against(results, metric, "default", rival),
+            ]
+            for metric in METRICS
+        ],
+    )
+
+
+def tables_table(results: dict[str, Any]) -> str:
+    shown = ("default", "LightGBM, tuned threshold", "boosting", "extra_trees", "linear", "kernel", "network")
+    means = {method: mean_values(results, "f1", method) for method in shown}
+    rows = []
+    for name, cells in results.items():
+        seconds = {
+            family: statistics.fmean(cell["seconds"].get(family, 0.0) for cell in cells.values())
+            for family in (*FAMILIES, "lightgbm")
+        }
+        default = sum(seconds[family] for family in FAMILIES)
+        values = [f"{means[method][name]:.3f}" if name in means[method] else "" for method in shown]
+        rows.append([name, *values, f"{default:.1f}", f"{seconds['lightgbm']:.1f}"])
+    return table(["table", *shown, "seconds of the default", "of LightGBM"], rows)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="the folder with the datasets: fit what is not yet fitted")
+    parser.add_argument("--folder", type=Path, default=Path("runs/tables"), help="where logits are kept")
+    parser.add_argument("--judge", action="store_true", help="judge the methods from the logits")
+    parser.add_argument("--splits", type=int, default=SPLITS)
+    parser.add_argument("--only", nargs="*", default=STUDY)
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.data is not None:
+        cells = [(name, split) for split in range(options.splits) for name in reversed(options.only)]
+        with get_context("fork").Pool(options.jobs) as pool:
+            for line in pool.imap_unordered(partial(fit, options.data, options.folder), cells):
+                print(line, flush=True)
+    if options.judge:
+        write_results(options.folder, options.jobs)
+    if options.data is None:
+        results = json.loads(RESULTS.read_text(encoding="utf-8"))
+        parts = {"rivals": rivals_table, "methods": methods_table, "tables": tables_table}
+        page = fill(PAGE.read_text(encoding="utf-8"), {name: make(results) for name, make in parts.items()})
+        PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
