@@ -14,7 +14,7 @@ from metricfit import MetricClassifier
 from metricfit.decide.calibration import Calibration
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.ensemble import Ensemble, EnsembleMember
-from metricfit.tabular.families.boosting import Boosting
+from metricfit.tabular.families.boosting import Boosting, Trees
 from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Deadline, Features, TrainingRows
 from metricfit.tabular.families.kernel import Kernel
@@ -88,8 +88,8 @@ def fit_every_family():
         splits = [(np.flatnonzero(~odd), np.flatnonzero(odd)), (np.flatnonzero(odd), np.flatnonzero(~odd))]
         first_column = ColumnTransformer([("number", SimpleImputer(), [0])])
         families = [
-            Boosting(parameters={"num_iterations": 5}),
-            Boosting(parameters={"num_iterations": 5, "num_leaves": 20}),
+            Boosting(trees=Trees({"num_iterations": 5, "num_leaves": 15}, 30)),
+            Boosting(trees=Trees({"num_iterations": 5, "num_leaves": 20}, 30)),
             ExtraTrees(5),
             Linear(),
             Kernel(),

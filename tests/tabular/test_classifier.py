@@ -84,7 +84,7 @@ def test_out_of_fold_means_that_the_model_did_not_see_the_row(quick):
 def test_models_tells_each_family_and_only_weighted_ones_predict(quick, blobs):
     X, y = blobs
     model = MetricClassifier(**{**quick, "models": "auto"}).fit(X, y)
-    assert {row.name for row in model.models_} == {"linear", "kernel", "boosting", "extra_trees"}
+    assert {row.name for row in model.models_} == {"linear", "kernel", "boosting", "boosting_small", "extra_trees"}
     assert sum(row.weight for row in model.models_) == pytest.approx(1)
     assert [member.name for member in model.ensemble_.members] == [row.name for row in model.models_ if row.weight > 0]
     for row in model.models_:

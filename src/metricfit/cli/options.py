@@ -38,8 +38,8 @@ Models = Annotated[
     str,
     typer.Option(
         "--models",
-        help="The families of models, separated by commas: linear, kernel, boosting, boosting_metric, extra_trees, "
-        "network. By default linear, kernel, boosting and extra_trees.",
+        help="The families of models, separated by commas: linear, kernel, boosting, boosting_small, "
+        "boosting_metric, extra_trees, network. By default all but boosting_metric and network.",
     ),
 ]
 Folds = Annotated[

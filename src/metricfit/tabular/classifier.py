@@ -48,9 +48,10 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         subject_to: Requirements such as ``"recall >= 0.95"``, for two classes. If no threshold meets them, the model
             decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable;
             ``rethreshold(subject_to=...)`` chooses again.
-        models: The families: "auto" ("linear", "kernel", "boosting" and "extra_trees"), or a list of their names,
-            "boosting_metric", "network", ``tabular.Network(...)``, scikit-learn classifiers, or (name, model) pairs.
-            A Pipeline gets the table as it was passed; other classifiers get numbers without missing values.
+        models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Otherwise a
+            list of these names, "boosting_metric", "network", ``tabular.Network(...)``, scikit-learn classifiers, or
+            (name, model) pairs. A Pipeline gets the table as it was passed; other classifiers get numbers without
+            missing values.
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
             threshold on the out-of-fold rows) or "auto", which is "plugin".
         members: Number of folds and so of models per family; None for 8, 5 above 20,000 rows and 3 above 100,000. At

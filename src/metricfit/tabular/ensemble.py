@@ -17,8 +17,8 @@ from metricfit.tabular.families.family import Features, FittedModel
 from metricfit.tabular.out_of_fold import FamilyResult, LeftOut
 from metricfit.tabular.selection import Selection
 
-#: Families with less weight are dropped; the greedy selection has steps of 1/40 at the finest.
-SMALLEST_WEIGHT = 0.01
+#: Families with less weight are dropped: they cost time and memory and hardly change a decision.
+SMALLEST_WEIGHT = 0.05
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,15 @@ class FittedEnsemble:
         ensemble: The families with their weights.
         models: One row per family.
         held_out: The ensemble's calibrated out-of-fold logits.
-        refit: Chooses weights and calibrations again, with other weights of the rows.
+        refit: Chooses weights and calibrations again, with other weights of the rows; None for several classes, where
+            that would take minutes.
         history: One row per member and epoch of the network.
     """
 
     ensemble: Ensemble
     models: list[ModelRow]
     held_out: HeldOut
-    refit: Refit
+    refit: Refit | None
     history: list[dict[str, Any]]
 
 
@@ -63,7 +64,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         ensemble,
         table,
         replace(held_out, logits=mixture(out_of_fold.logits)),
-        out_of_fold.refit(metric, model.average, requirements),
+        out_of_fold.refit(metric, model.average, requirements) if rows.classes == 2 else None,
         _history(results),
     )
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_softmax
 
 from metricfit.metrics.metric import get_metric
-from metricfit.tabular.families.boosting import Boosting, _cross_entropy
+from metricfit.tabular.families.boosting import SMALL, Boosting, Trees, _cross_entropy
 from metricfit.tabular.families.family import Deadline, OutOfTime, TrainingRows, prior_logits
 from metricfit.tabular.families.linear import cross_entropy
 
@@ -41,14 +41,16 @@ def test_the_evaluation_is_the_mean_cross_entropy(make_rows, classes, weighted):
 
 @pytest.mark.parametrize("metric", [None, "f1", "mcc"])
 def test_it_is_much_better_than_the_class_shares(rows, held_out, metric):
-    model = Boosting(None if metric is None else get_metric(metric)).fit(rows, held_out, seed=0, deadline=NO_LIMIT)
+    model = Boosting(trees=SMALL, metric=None if metric is None else get_metric(metric)).fit(
+        rows, held_out, seed=0, deadline=NO_LIMIT
+    )
     shares = np.tile(prior_logits(rows.y, None, rows.classes), (len(held_out), 1))
     assert cross_entropy(model.logits(held_out.features), held_out) < 0.8 * cross_entropy(shares, held_out)
 
 
 @pytest.mark.parametrize("metric", [None, get_metric("f1")], ids=["boosting", "boosting_metric"])
 def test_the_trees_start_at_the_shares_and_stop_where_the_held_out_fold_is_best(rows, held_out, metric):
-    model = Boosting(metric).fit(rows, held_out, seed=0, deadline=NO_LIMIT)
+    model = Boosting(trees=SMALL, metric=metric).fit(rows, held_out, seed=0, deadline=NO_LIMIT)
     np.testing.assert_allclose(model.start, prior_logits(rows.y, None, rows.classes))
     rounds = len(model.leaves) // rows.outputs
     assert 5 < rounds < 500
@@ -70,7 +72,8 @@ def test_the_trees_start_at_the_shares_and_stop_where_the_held_out_fold_is_best(
 
 def test_one_seed_gives_one_model_and_another_seed_another(rows, held_out):
     logits = [
-        Boosting().fit(rows, held_out, seed=seed, deadline=NO_LIMIT).logits(held_out.features) for seed in (1, 1, 2)
+        Boosting(trees=SMALL).fit(rows, held_out, seed=seed, deadline=NO_LIMIT).logits(held_out.features)
+        for seed in (1, 1, 2)
     ]
     np.testing.assert_array_equal(logits[0], logits[1])
     assert not np.array_equal(logits[0], logits[2])
@@ -81,7 +84,7 @@ def test_a_weight_of_0_is_a_row_less(rows, held_out, metric):
     weight = np.where(np.arange(len(rows)) < 200, 1.0, 0.0)
     flipped = np.where(weight > 0, rows.y, rows.classes - 1 - rows.y)
     fits = [
-        Boosting(metric, parameters={"bagging_freq": 0, "num_iterations": 20})
+        Boosting(trees=Trees({"num_leaves": 15, "num_iterations": 20}, 30), metric=metric)
         .fit(TrainingRows(rows.features, y, weight, rows.classes), held_out, seed=0, deadline=NO_LIMIT)
         .logits(held_out.features)
         for y in (rows.y, flipped)

@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from metricfit.errors import InvalidTypeError, ModelFileError
 from metricfit.metrics.metric import get_metric
-from metricfit.tabular.families.boosting import Boosting
+from metricfit.tabular.families.boosting import SMALL, Boosting, Trees
 from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Deadline, MeanOfFolds
 from metricfit.tabular.families.kernel import Kernel
@@ -30,9 +30,9 @@ from metricfit.tabular.families.user_model import UserModel
 
 TREE = "sklearn.tree._tree.Tree"
 FAMILIES = {
-    "boosting": Boosting(parameters={"num_iterations": 20}),
-    "large trees": Boosting(parameters={"num_leaves": 31, "num_iterations": 20}),
-    "boosting_metric": Boosting(get_metric("f1")),
+    "boosting": Boosting(trees=Trees({"num_leaves": 15, "num_iterations": 20}, 30)),
+    "large trees": Boosting(trees=Trees({"num_leaves": 31, "num_iterations": 20}, 30)),
+    "boosting_metric": Boosting("boosting_metric", SMALL, metric=get_metric("f1")),
     "extra_trees": ExtraTrees(10),
     "linear": Linear(),
     "kernel": Kernel(),

@@ -17,6 +17,7 @@ DESCRIPTIONS = {
     "linear": "logistic regression",
     "kernel": "support vectors with an RBF kernel",
     "boosting": "boosted trees",
+    "boosting_small": "small boosted trees",
     "boosting_metric": "boosted trees trained for the metric",
     "extra_trees": "extremely randomised trees",
     "network": "neural networks",

@@ -11,7 +11,7 @@ from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.tabular.families.boosting import Boosting
+from metricfit.tabular.families.boosting import SMALL, Boosting
 from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.kernel import Kernel
@@ -22,9 +22,9 @@ from metricfit.tabular.families.user_model import UserModel
 __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
 
 #: The families by name, cheap ones first.
-NAMES = ("linear", "kernel", "boosting", "boosting_metric", "extra_trees", "network")
+NAMES = ("linear", "kernel", "boosting", "boosting_small", "boosting_metric", "extra_trees", "network")
 #: The families of ``models="auto"``.
-DEFAULT = ("linear", "kernel", "boosting", "extra_trees")
+DEFAULT = ("linear", "kernel", "boosting", "boosting_small", "extra_trees")
 
 
 def make_families(
@@ -55,7 +55,8 @@ def make_families(
         "linear": Linear,
         "kernel": Kernel,
         "boosting": Boosting,
-        "boosting_metric": lambda: Boosting(metric, average),
+        "boosting_small": lambda: Boosting("boosting_small", SMALL),
+        "boosting_metric": lambda: Boosting("boosting_metric", SMALL, metric=metric, average=average),
         "extra_trees": ExtraTrees,
         "network": lambda: network(Network()),
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import lightgbm
@@ -21,30 +22,63 @@ from metricfit.tabular.families.family import (
     prior_logits,
 )
 
-MAXIMUM_ROUNDS = 1000
-ROUNDS_WITHOUT_PROGRESS = 30
+MAXIMUM_ROUNDS = 3000
 #: From here on the learning rate is doubled, which halves the time at the same cross-entropy.
 MANY_ROWS = 20_000
 
 
+@dataclass(frozen=True)
+class Trees:
+    """What kind of trees are grown.
+
+    Attributes:
+        parameters: Parameters of LightGBM.
+        patience: Training stops after this many rounds without a lower cross-entropy of the held-out fold.
+    """
+
+    parameters: Mapping[str, Any]
+    patience: int
+
+
+#: LightGBM's own defaults.
+USUAL = Trees({"num_leaves": 31}, patience=50)
+#: Smaller trees, each of random parts of the rows and columns. Beside the usual ones they add to an ensemble.
+SMALL = Trees(
+    {
+        "num_leaves": 15,
+        "min_child_samples": 10,
+        "feature_fraction": 0.6,
+        "bagging_fraction": 0.8,
+        "bagging_freq": 1,
+        "lambda_l2": 1.0,
+    },
+    patience=30,
+)
+
+
 class Boosting(Family):
-    """Small boosted trees, stopped where the cross-entropy of the held-out fold is lowest.
+    """Boosted trees, stopped where the cross-entropy of the held-out fold is lowest.
 
     Args:
-        metric: If given, the trees are trained for this metric as well, and the family is called "boosting_metric".
+        name: Its name.
+        trees: What kind of trees are grown.
+        metric: If given, the trees are trained for this metric beside the cross-entropy.
         average: The metric's average over several classes.
-        parameters: Parameters of LightGBM that replace the usual ones.
     """
 
     def __init__(
-        self, metric: Metric | None = None, average: ScalarAverage = "macro", parameters: dict[str, Any] | None = None
+        self,
+        name: str = "boosting",
+        trees: Trees = USUAL,
+        *,
+        metric: Metric | None = None,
+        average: ScalarAverage = "macro",
     ) -> None:
-        self.name = "boosting" if metric is None else "boosting_metric"
+        self.name, self.trees = name, trees
         self.metric, self.average = metric, average
-        self.parameters = parameters or {}
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Add trees until the cross-entropy of the held-out fold has not fallen for 30 rounds."""
+        """Add trees until the cross-entropy of the held-out fold has not fallen for some rounds."""
         start = prior_logits(train.y, train.weight, train.classes)
         data = self._dataset(train, start)
         trees = lightgbm.train(
@@ -53,7 +87,7 @@ class Boosting(Family):
             num_boost_round=MAXIMUM_ROUNDS,
             valid_sets=[self._dataset(held_out, start, reference=data)],
             feval=None if self.metric is None else _cross_entropy,
-            callbacks=[lightgbm.early_stopping(ROUNDS_WITHOUT_PROGRESS, verbose=False), lambda _: deadline.check()],
+            callbacks=[lightgbm.early_stopping(self.trees.patience, verbose=False), lambda _: deadline.check()],
         )
         return BoostedTrees.from_lightgbm(trees, start)
 
@@ -83,19 +117,13 @@ class Boosting(Family):
             "metric": plain_loss if self.metric is None else "none",
             "boost_from_average": False,
             "learning_rate": 0.05 if len(rows) <= MANY_ROWS else 0.1,
-            "num_leaves": 15,
-            "min_child_samples": 10,
-            "feature_fraction": 0.6,
-            "bagging_fraction": 0.8,
-            "bagging_freq": 1,
-            "lambda_l2": 1.0,
             "verbose": -1,
             "num_threads": 1,
             "deterministic": True,
             "force_col_wise": True,
             "seed": seed % 2**31,
         }
-        return settings | self.parameters
+        return settings | dict(self.trees.parameters)
 
 
 def _cross_entropy(scores: Floats, rows: lightgbm.Dataset) -> tuple[str, float, bool]:
