@@ -29,7 +29,7 @@ def verdict_of_fit(model: MetricClassifier) -> str:
     elif model.requirements_:
         met = "; ".join(f"{text} ({formatting.value(result.value)})" for text, result in model.requirements_.items())
         sentences.append(f"Met on these rows: {met}. A requirement that is met with little room may fail on new rows.")
-    sentences.append("metricfit compare shows whether a simpler method does as well.")
+    sentences.append("The command metricfit compare shows whether a simpler method does as well.")
     return " ".join(sentences)
 
 

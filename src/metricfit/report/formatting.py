@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 DIGITS = 4
@@ -103,13 +103,16 @@ def threshold(exact: float, above: float = -math.inf) -> str:
 
     >>> threshold(0.326639), threshold(0.326639, above=0.326638), threshold(0.5)
     ('0.3266', '0.326639', '0.5')
+    >>> threshold(0.13359776, above=0.13349956)
+    '0.1335'
     """
     if math.isinf(exact):
         return "above every score"
     for digits in range(DIGITS, 17):
-        text = f"{exact:.{digits}g}"
-        if above < float(text) <= exact:
-            return text
+        rounded_down = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(exact)
+        for text in (f"{exact:.{digits}g}", f"{float(rounded_down):.{digits}g}"):
+            if above < float(text) <= exact:
+                return text
     return repr(float(exact))
 
 
