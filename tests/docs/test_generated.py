@@ -42,7 +42,7 @@ def test_the_families_of_a_table_are_those_of_the_pages() -> None:
     assert [name for name, _ in rows] == list(NAMES)
     assert [name for name, in_default in rows if in_default == "yes"] == list(DEFAULT)
     quoted = [f'"{name}"' for name in DEFAULT]
-    assert f'"auto" ({", ".join(quoted[:-1])} and {quoted[-1]})' in " ".join((MetricClassifier.__doc__ or "").split())
+    assert f'"auto" is {", ".join(quoted[:-1])} and {quoted[-1]}.' in " ".join((MetricClassifier.__doc__ or "").split())
 
 
 @pytest.mark.parametrize(("mark", "function"), [("saturation", "saturation"), ("zero", "zero_over_zero")])
