@@ -25,6 +25,12 @@ class BestOffsets(NamedTuple):
     Attributes:
         offsets: What to add to the logits before the argmax, ``(c,)``.
         value: The value of the metric with these offsets.
+
+    Example:
+        >>> logits, target = torch.tensor([[2.0, 1.0, 0.0], [2.0, 0.0, 1.0], [3.0, 0.0, 0.0]]), torch.tensor([1, 2, 0])
+        >>> best = best_offsets(logits, target, "f1")
+        >>> best.value, (logits + best.offsets).argmax(1)
+        (1.0, tensor([1, 2, 0]))
     """
 
     offsets: Tensor
