@@ -16,7 +16,6 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -35,6 +34,7 @@ from metricfit.metrics import get_metric
 from metricfit.metrics.metric import Metric
 from metricfit.stats import compare
 from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.ensemble import SMALLEST_WEIGHT
 from metricfit.tabular.families import DEFAULT, make_families
 from metricfit.tabular.families.family import Deadline, Family, Features, TrainingRows
 from metricfit.tabular.out_of_fold import fit_families
@@ -87,69 +87,86 @@ def fit(data: Path, folder: Path, cell: tuple[str, int]) -> str:
     return f"{name} {split}: {time.perf_counter() - start:.0f} s"
 
 
-Weights = Callable[[Selection, list[Tensor]], Any]
-
-
-def both(selection: Selection, logits: list[Tensor]) -> Any:
-    return selection.weights(logits)
-
-
-def equal(selection: Selection, logits: list[Tensor]) -> Any:
-    return np.full(len(logits), 1 / len(logits))
-
-
-#: Each method: the families, how their weights are chosen, and the rule of the decision.
-METHODS: dict[str, tuple[tuple[str, ...], Weights, str]] = {
-    "default": (FAMILIES, both, "plugin"),
-    **{name: ((name,), equal, "plugin") for name in (*FAMILIES, "boosting_metric", "network")},
-    "LightGBM, tuned threshold": (("boosting",), equal, "empirical"),
-    "network, tuned threshold": (("network",), equal, "empirical"),
-    "empirical threshold": (FAMILIES, both, "empirical"),
-    "with boosting_metric": ((*FAMILIES, "boosting_metric"), both, "plugin"),
-    "with the network": ((*FAMILIES, "network"), both, "plugin"),
-    "weights by the metric alone": (FAMILIES, Selection.weights_for_metric, "plugin"),
-    "weights by cross-entropy alone": (FAMILIES, Selection.weights_for_log_loss, "plugin"),
-    "equal weights": (FAMILIES, equal, "plugin"),
-    **{f"without {name}": (tuple(other for other in FAMILIES if other != name), both, "plugin") for name in FAMILIES},
+#: Metrics by which the variants of the ensemble are judged; all methods would take long.
+METRICS_OF_VARIANTS = ("f1", "mcc")
+#: Each method: the families, what their weights are chosen for, and the rule of the decision.
+METHODS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "default": (FAMILIES, "both", "plugin"),
+    **{name: ((name,), "equal", "plugin") for name in (*FAMILIES, "boosting_metric", "network")},
+    "LightGBM, tuned threshold": (("boosting",), "equal", "empirical"),
+    "network, tuned threshold": (("network",), "equal", "empirical"),
+    "empirical threshold": (FAMILIES, "both", "empirical"),
+    "weights by the metric alone": (FAMILIES, "metric", "plugin"),
+    "weights by cross-entropy alone": (FAMILIES, "cross-entropy", "plugin"),
+    "equal weights": (FAMILIES, "equal", "plugin"),
+    "with boosting_metric": ((*FAMILIES, "boosting_metric"), "both", "plugin"),
+    "with the network": ((*FAMILIES, "network"), "both", "plugin"),
+    **{f"without {name}": (tuple(other for other in FAMILIES if other != name), "both", "plugin") for name in FAMILIES},
 }
+
+
+class Judge:
+    """Judges methods from the logits of one split of one table, by one metric."""
+
+    def __init__(self, arrays: Any, metric: Metric) -> None:
+        self.arrays, self.metric = arrays, metric
+        self.y, self.y_test = (torch.from_numpy(arrays[key]) for key in ("y", "y_test"))
+        self.selection = Selection(self.y, None, metric, "macro")
+        self.held_out: dict[str, Tensor] = {}
+        self.test: dict[str, Tensor] = {}
+        self.chosen: dict[Any, Any] = {}
+
+    def value(self, names: tuple[str, ...], weights: str, rule: str) -> float:
+        """Calibrate, weight, calibrate again, decide, and count on the test rows, as MetricClassifier does."""
+        for name in names:
+            self._calibrate(name)
+        shares = self._weights(names, weights)
+        mixture = sum(share * self.held_out[name] for share, name in zip(shares, names, strict=True))
+        calibration = fit_calibration(mixture, self.y, None)
+        threshold = choose_threshold(calibration(mixture).squeeze(1), self.y, None, self.metric, rule=rule).threshold
+        new = calibration(sum(share * self.test[name] for share, name in zip(shares, names, strict=True)))
+        decided = (new.squeeze(1) >= threshold).long()
+        return round(float(self.metric(Counts.from_labels(decided, self.y_test))), 6)
+
+    def _calibrate(self, name: str) -> None:
+        if name not in self.held_out:
+            raw = torch.from_numpy(self.arrays[f"{name}|held_out"]).double()[:, None]
+            calibration = fit_calibration(raw, self.y, None)
+            self.held_out[name] = calibration(raw)
+            self.test[name] = calibration(torch.from_numpy(self.arrays[f"{name}|test"]).double()[:, None])
+
+    def _weights(self, names: tuple[str, ...], kind: str) -> Any:
+        logits = [self.held_out[name] for name in names]
+        if kind == "equal":
+            return np.full(len(names), 1 / len(names))
+        if kind == "both":
+            shares = (self._weights(names, "metric") + self._weights(names, "cross-entropy")) / 2
+            shares = shares * (shares >= SMALLEST_WEIGHT)
+            return shares / shares.sum()
+        if (names, kind) not in self.chosen:
+            choose = self.selection.weights_for_metric if kind == "metric" else self.selection.weights_for_log_loss
+            self.chosen[names, kind] = choose(logits)
+        return self.chosen[names, kind]
 
 
 def judge(folder: Path, cell: tuple[str, int]) -> dict[str, Any]:
     """Judge every method by every metric on one split of one table."""
     torch.set_num_threads(1)
     name, split = cell
-    arrays = np.load(folder / f"{name}-{split}.npz")
-    y, y_test = (torch.from_numpy(arrays[key]) for key in ("y", "y_test"))
+    arrays = dict(np.load(folder / f"{name}-{split}.npz"))
     values: dict[str, dict[str, float]] = {}
-    for metric_name in METRICS:
-        metric = get_metric(metric_name)
-        values[metric_name] = {}
+    for metric in METRICS:
+        judged_by = Judge(arrays, get_metric(metric))
+        values[metric] = {}
         for method, (members, weights, rule) in METHODS.items():
-            names = [f"{one} {metric_name}" if one == "boosting_metric" else one for one in members]
-            names = [one for one in names if f"{one}|test" in arrays]
-            if len(names) < len([one for one in members if one != "kernel"]):
-                continue  # trees are trained on two of the metrics
-            values[metric_name][method] = _value(arrays, names, y, y_test, metric, weights, rule)
-    seconds = {key.split("|")[0]: float(arrays[key]) for key in arrays.files if key.endswith("|seconds")}
+            if method.startswith("with") and metric not in METRICS_OF_VARIANTS:
+                continue
+            names = tuple(f"{one} {metric}" if one == "boosting_metric" else one for one in members)
+            fitted = tuple(one for one in names if f"{one}|test" in arrays)  # the kernel is left out of large tables
+            if fitted and len(fitted) >= len(names) - ("kernel" in names) and fitted[-1] == names[-1]:
+                values[metric][method] = judged_by.value(fitted, weights, rule)
+    seconds = {key.split("|")[0]: round(float(arrays[key]), 2) for key in arrays if key.endswith("|seconds")}
     return {"values": values, "seconds": seconds}
-
-
-def _value(
-    arrays: Any, names: list[str], y: Tensor, y_test: Tensor, metric: Metric, weights: Weights, rule: str
-) -> float:
-    """Calibrate, weight, calibrate again, decide, and count on the test rows, as MetricClassifier does."""
-    held_out, test = [], []
-    for name in names:
-        raw = torch.from_numpy(arrays[f"{name}|held_out"]).double()[:, None]
-        calibration = fit_calibration(raw, y, None)
-        held_out.append(calibration(raw))
-        test.append(calibration(torch.from_numpy(arrays[f"{name}|test"]).double()[:, None]))
-    chosen = weights(Selection(y, None, metric, "macro"), held_out)
-    mixture = sum(weight * logits for weight, logits in zip(chosen, held_out, strict=True))
-    calibration = fit_calibration(mixture, y, None)
-    threshold = choose_threshold(calibration(mixture).squeeze(1), y, None, metric, rule=rule).threshold
-    new = calibration(sum(weight * logits for weight, logits in zip(chosen, test, strict=True)))
-    return round(float(metric(Counts.from_labels((new.squeeze(1) >= threshold).long(), y_test))), 6)
 
 
 def write_results(folder: Path, jobs: int) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.offsets import best_offsets
 from metricfit.metrics.curves import best_or_nearest
@@ -95,6 +96,8 @@ class Selection:
 
     def _score(self, logits: Tensor) -> float:
         """Return the value so that higher is better; mixtures that no threshold makes feasible come last."""
+        if logits.shape[1] == 1 and not self.requirements:
+            return _best_of_all_thresholds(logits.squeeze(1), self.y, self.weight, self.metric)
         if logits.shape[1] > 1:
             value, feasible = self.value(logits), True
         else:
@@ -113,6 +116,23 @@ class Selection:
     def _take(self, part: Tensor | slice) -> Selection:
         weight = None if self.weight is None else self.weight[part]
         return Selection(self.y[part], weight, self.metric, self.average, self.requirements)
+
+
+def _best_of_all_thresholds(scores: Tensor, y: Tensor, weight: Tensor | None, metric: Metric) -> float:
+    """Return the best value over all thresholds, negated if lower is better.
+
+    It is what ``best_or_nearest`` finds on a sweep, without the checks: the greedy selection needs it thousands of
+    times.
+    """
+    falling, order = torch.sort(scores, descending=True)
+    positive = y[order].double()
+    row_weight = torch.ones_like(positive) if weight is None else weight[order]
+    tp = torch.nn.functional.pad((row_weight * positive).cumsum(0), (1, 0))
+    fp = torch.nn.functional.pad((row_weight * (1 - positive)).cumsum(0), (1, 0))
+    values = metric(Counts(*(count.unsqueeze(-1) for count in (tp, fp, tp[-1] - tp, fp[-1] - fp)))).squeeze(-1)
+    better = -values if metric.minimize else values
+    between_ties = torch.nn.functional.pad(falling[1:] == falling[:-1], (1, 1))
+    return float(better.masked_fill(between_ties, -torch.inf).max())
 
 
 def greedy(logits: Sequence[Tensor], score: Score, steps: int) -> Floats:

@@ -1,0 +1,51 @@
+"""The weights of families: greedy steps, for the metric and for the cross-entropy, feasible mixtures first."""
+
+import numpy as np
+import pytest
+import torch
+
+from metricfit.metrics import get_metric, parse_requirement
+from metricfit.metrics.curves import best_or_nearest
+from metricfit.metrics.sweep import sweep
+from metricfit.tabular.selection import Selection, _best_of_all_thresholds
+
+
+@pytest.fixture
+def rows():
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(400, generator=generator) < 0.2).long()
+    noise = [torch.randn(400, 1, generator=generator, dtype=torch.float64) for _ in range(3)]
+    good, weak = 2.5 * y[:, None] - 3 + noise[0], y[:, None] - 2 + noise[1]
+    return y, [good, weak, noise[2]]
+
+
+@pytest.mark.parametrize("metric", ["f1", "mcc", "cost(fp=1, fn=10)", "gmean"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_quick_search_finds_what_the_sweep_finds(rows, metric, weighted):
+    y, (logits, *_) = rows
+    weight = torch.linspace(0.5, 2, 400, dtype=torch.float64) if weighted else None
+    scores = logits.squeeze(1).round(decimals=1)  # with ties
+    chosen = best_or_nearest(sweep(scores, y, weight), get_metric(metric), [])
+    sign = -1 if get_metric(metric).minimize else 1
+    assert _best_of_all_thresholds(scores, y, weight, get_metric(metric)) == pytest.approx(sign * chosen.value)
+
+
+def test_useful_families_get_the_weight(rows):
+    y, logits = rows
+    weights = Selection(y, None, get_metric("f1"), "macro").weights(logits)
+    assert weights.sum() == pytest.approx(1)
+    assert weights[0] > weights[1] >= weights[2]
+
+
+def test_only_one_family_has_all_the_weight(rows):
+    y, logits = rows
+    assert Selection(y, None, get_metric("f1"), "macro").weights(logits[:1]).tolist() == [1.0]
+
+
+def test_feasible_mixtures_come_before_better_ones(rows):
+    """No threshold of noise reaches this precision and recall together, whatever its F1."""
+    y, (good, _, noise) = rows
+    requirements = [parse_requirement("precision >= 0.6"), parse_requirement("recall >= 0.3")]
+    selection = Selection(y, None, get_metric("recall"), "macro", requirements)
+    assert selection._score(good) > selection._score(noise)
+    assert np.argmax(selection.weights_for_metric([noise, good])) == 1
