@@ -209,7 +209,6 @@ CASES = [
     Case("three rows", "t.csv", good().iloc[[0, 1, 2]].assign(y=["no", "yes", "no"]), "'yes' has a single row"),
     Case("an unknown method", "t.csv", good(), "no method 'trees'; the methods are", COMPARE + " --method trees"),
     Case("a positive of three", "t.csv", classes("a", "b", "c"), "is for two classes", COMPARE + " --positive a"),
-    Case("a moved option", "t.csv", good(), "--method chooses what is compared", COMPARE + " --members 4"),
     Case("NA among numbers", "t.csv", rows(y=["0", "1", "1", "NA"] * 20), "missing in 20 of 80.*words such as NA"),
     Case("--positive of three", "t.csv", classes("a", "b", "c"), "--positive is for two", FIT + " --positive a"),
     Case("--subject-to of three", "t.csv", classes("a", "b", "c"), "--subject-to is for two", FIT + BOTH),
@@ -325,8 +324,9 @@ def test_a_bad_file_ends_in_the_right_result_or_one_paragraph(case, tmp_path, mo
     told = found.stderr.strip()
     assert found.exit_code == 2, f"{found.exit_code}: {told}"
     assert re.search(case.says, " ".join(told.split())), told
-    assert told.startswith("Error: ")
-    assert "\n" not in told
+    *warnings, error = told.splitlines()
+    assert error.startswith("Error: ")
+    assert all(line.startswith("Warning: ") for line in warnings)
     assert found.stdout == ""
     assert not (tmp_path / "out").exists() or case.command.startswith("compare")
 

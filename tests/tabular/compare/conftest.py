@@ -8,7 +8,7 @@ from metricfit.tabular import row_folds
 from metricfit.tabular.compare import methods, trainings
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def two_inner_folds():
     """Train every family on two folds instead of eight, in compare and in fit."""
     with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, UNTUNED, class
 from metricfit.tabular.compare.standings import interval_of_mean
 from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
 
-SINGLE = ["logistic regression", "boosted trees on the metric", "extra trees", "support vectors"]
+SINGLE = ["logistic regression", "small boosted trees", "boosted trees on the metric", "extra trees", "support vectors"]
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +82,12 @@ def test_only_unfinished_trainings_are_repeated(tmp_path, fitted):
     X, y = make_table()
     first = compare(X, y, "f1", methods=["support vectors"], folds=2, folder=tmp_path)
     markers = sorted(tmp_path.rglob("finished"))
-    assert len(markers) == 8  # four families on two folds
+    assert len(markers) == 2 * len(DEFAULT_FAMILIES)  # on two folds
     for path in markers[::2]:
         path.unlink()
     fitted.clear()
     again = compare(X, y, "f1", methods=["support vectors"], folds=2, folder=tmp_path)
-    assert len(fitted) == 4
+    assert len(fitted) == len(DEFAULT_FAMILIES)
     assert [(row.name, row.values) for row in again.rows] == [(row.name, row.values) for row in first.rows]
 
 
@@ -141,7 +141,7 @@ def test_a_model_that_is_not_ready_in_time_is_left_out():
     X, y = make_table()
     comparison = compare(X, y, "f1", methods=["extra trees"], folds=2, time_budget=1e-9)
     assert {row.name for row in comparison.rows if row.name not in BASELINES} == {DEFAULT, REFERENCE}
-    assert len(comparison.notes) == 4
+    assert len(comparison.notes) == len(DEFAULT_FAMILIES)
     assert any(note.startswith("extra trees is left out: ") for note in comparison.notes)
     assert any(note.startswith("metricfit does without kernel: ") for note in comparison.notes)
     default, reference = (next(row for row in comparison.rows if row.name == name) for name in (DEFAULT, REFERENCE))

@@ -115,6 +115,11 @@ def test_the_verdict_says_why_the_default_is_not_recommended():
     assert "logistic regression is preferred because it is simpler and within 1 % of the best" in verdict(close)
 
 
+def test_a_difference_that_rounds_to_0_is_not_called_0():
+    table = rows({DEFAULT: shifted(BASE, -0.1), REFERENCE: [0.499, 0.52, 0.481, 0.511, 0.4885], LINEAR: BASE})
+    assert "It is less than 0.001 ahead of boosted trees" in verdict(table)
+
+
 def test_the_default_is_compared_with_the_reference():
     text = verdict(rows({DEFAULT: BETTER, REFERENCE: BASE, LINEAR: shifted(BETTER, 0.1)}))
     assert "metricfit's default is clearly better than boosted trees (+0.204" in text

@@ -144,7 +144,7 @@ def _lead(nearest: _Rival, best: ComparisonRow, no_simpler: str) -> str:
     recommended = f"It is recommended because its mean is the best and {no_simpler}"
     if nearest.versus is None:
         return f"{_capital(name)} does exactly as well and is not simpler; use the former."
-    ahead = f"It is {abs(nearest.versus.difference):.3f} ahead of {name}"
+    ahead = f"It is {_size(nearest.versus.difference)} ahead of {name}"
     if is_constant(nearest.versus):
         unknown = "on every fold, which leaves open how sure that is"
         return f"{ahead} {unknown}. {recommended}."
@@ -201,7 +201,7 @@ def _why_not_default(default: ComparisonRow, chosen: ComparisonRow, metric: Metr
     lead = (default.mean - chosen.mean) if metric.minimize else (chosen.mean - default.mean)
     simpler = " and it is simpler" if _simplicity(chosen)[0] < _simplicity(default)[0] else ""
     if lead > 0:
-        return f"{mean}; {name} is preferred because its mean is {lead:.3f} better{simpler}."
+        return f"{mean}; {name} is preferred because its mean is {_size(lead)} better{simpler}."
     return f"{mean}; {name} is preferred because it is simpler and within 1 % of the best."
 
 
@@ -235,6 +235,10 @@ def _why_simpler(chosen: ComparisonRow, best: ComparisonRow) -> str:
 def _seconds(row: ComparisonRow) -> str:
     seconds = row.seconds or 0.0
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _size(difference: float) -> str:
+    return f"{abs(difference):.3f}" if abs(difference) >= 0.0005 else "less than 0.001"
 
 
 def _amount(versus: SplitComparison, interval: str = "simultaneous 95 % interval") -> str:
