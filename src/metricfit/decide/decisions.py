@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.offset_search import improve_offsets, offset_problem, search_offsets
@@ -159,6 +160,7 @@ def logit_shift(change: Tensor) -> Tensor:
     return shift[1:] - shift[:1] if len(shift) == 2 else shift
 
 
+@one_thread()
 def choose_decision(
     held_out: HeldOut,
     metric: Metric,

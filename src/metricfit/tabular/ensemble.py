@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.decisions import Refit
@@ -136,6 +137,7 @@ def fit_mixture(
     return Mixture(calibrations, weights, fit_calibration(combined, rows.y, rows.weight))
 
 
+@one_thread()
 def build_ensemble(
     results: Sequence[FamilyResult],
     left_out: Sequence[LeftOut],

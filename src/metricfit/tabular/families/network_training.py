@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,6 +18,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 import metricfit.train as engine  # its fit_folds is loaded when first used: predicting needs no Lightning
+from metricfit.core.threads import one_thread
 from metricfit.tabular.families.family import Deadline, Integers
 from metricfit.tabular.families.network_kinds import Architecture
 
@@ -195,17 +196,6 @@ class Trainer:
                 callbacks=callbacks,
                 progress=False,
             ).members
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread for a while."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def rise_and_fall(optimizer: Optimizer, total_steps: int) -> LambdaLR:
