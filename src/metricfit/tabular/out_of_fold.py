@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.families.family import (
@@ -161,9 +162,25 @@ def fit_family(
     if reason is not None:
         return LeftOut(family.name, reason)
     start = time.monotonic()
+    family = family.prepare(rows)
+    with threadpool_limits(limits=1):  # folds are the parallel work; threads inside them would wait for each other
+        models = _fit_folds_in_time(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+    if isinstance(models, LeftOut):
+        return models
+    logits = np.full((len(rows), rows.outputs), np.nan)
+    for model, (_, held_out) in zip(models, splits, strict=True):
+        logits[held_out] = model.logits(rows.features.take(held_out))
+    combined = models[-1] if last_only else family.combine(models)
+    return FamilyResult(family.name, combined, logits, time.monotonic() - start)
+
+
+def _fit_folds_in_time(
+    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
+) -> list[FittedModel] | LeftOut:
+    """Fit a family on all folds, unless its time before or after the first of them does not fit into what is left."""
+    start = time.monotonic()
     models: list[FittedModel] = []
     try:
-        family = family.prepare(rows)
         if deadline.at is not None:
             estimate = _estimate(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
             if estimate > deadline.seconds_left:
@@ -177,11 +194,7 @@ def fit_family(
     except OutOfTime:
         seconds = _few_digits(time.monotonic() - start)
         return LeftOut(family.name, f"the time budget ended after {seconds} s of its training")
-    logits = np.full((len(rows), rows.outputs), np.nan)
-    for model, (_, held_out) in zip(models, splits, strict=True):
-        logits[held_out] = model.logits(rows.features.take(held_out))
-    combined = models[-1] if last_only else family.combine(models)
-    return FamilyResult(family.name, combined, logits, time.monotonic() - start)
+    return models
 
 
 def _too_slow(estimate: float, deadline: Deadline) -> str:
