@@ -4,7 +4,8 @@
     python docs/studies/network.py                                    # print the means of what was measured
 
 ``logits_of`` trains the family on one table and split and returns its out-of-fold and test logits. The network of
-0.1.0 (a blend, 500 epochs at most, on the same splits) is ``estimator.py``'s, with its results in estimator.json.
+0.1.0 (a blend, 500 epochs at most, on the same splits) was measured by the study of that version; its results are in
+estimator.json.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -143,3 +144,29 @@ def test_the_pages_tables_are_those_of_the_stored_results(study, name):
     )
     page = module.PAGE.read_text(encoding="utf-8")
     assert study("common").fill(page, written) == page
+
+
+def test_the_page_of_the_tables_shows_the_stored_results(study):
+    tables = study("tables")
+    results = json.loads(tables.RESULTS.read_text(encoding="utf-8"))
+    page = tables.PAGE.read_text(encoding="utf-8")
+    for make in (tables.rivals_table, tables.methods_table, tables.tables_table):
+        assert make(results) in page
+
+
+def test_methods_are_judged_from_the_logits_of_a_cell(study, tmp_path):
+    """A family that knows the labels is judged perfect, and so is every ensemble that has it."""
+    tables = study("tables")
+    y = (np.arange(120) % 5 == 0).astype(np.int64)
+    noise = np.random.default_rng(0).normal(size=(6, 120))
+    logits = {name: noise[place] for place, name in enumerate(("linear", "kernel", "boosting", "boosting_small"))}
+    logits |= {"extra_trees": 20.0 * y - 10, "network": noise[4]}
+    arrays = {"y": y, "y_test": y}
+    for name, values in logits.items():
+        arrays |= {f"{name}|held_out": values, f"{name}|test": values, f"{name}|seconds": np.array(1.0)}
+    np.savez(tmp_path / "made-0.npz", **arrays)
+    judged = tables.judge(tmp_path, ("made", 0))
+    assert judged["values"]["f1"]["extra_trees"] == 1.0
+    assert judged["values"]["f1"]["default"] == 1.0
+    assert judged["values"]["f1"]["without extra_trees"] < 0.8
+    assert "boosting_metric" not in judged["values"]["f1"]
