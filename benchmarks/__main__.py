@@ -16,7 +16,7 @@ from benchmarks.load import load
 from benchmarks.report import as_markdown, as_text, describe, load_results
 from benchmarks.rows import NO, PeerGroup, Row, Setting
 
-MODULES = ("binary_loss", "multiclass_loss", "best_threshold", "hinge_sums", "training")
+MODULES = ("binary_loss", "multiclass_loss", "best_threshold", "hinge_sums", "training", "classifier")
 QUICK_REPEATS = 1
 
 
