@@ -1,4 +1,4 @@
-"""The time of MetricClassifier's default on tables of three sizes; the baseline is one second, so ratios are seconds."""
+"""The time of MetricClassifier's default on tables of three sizes; the baseline is a second, so ratios are seconds."""
 
 from __future__ import annotations
 
