@@ -182,7 +182,8 @@ def test_random_changes_of_arrays_give_a_model_that_works_or_an_error_of_this_li
     original = (folder / "arrays.safetensors").read_bytes()
     arrays = arrays_from(original)
     rng = np.random.default_rng(0)
-    names = [name for name, array in sorted(arrays.items()) if name.startswith("model.") and array.dtype.kind in "iuf"]
+    numbers = {name: array for name, array in sorted(arrays.items()) if array.dtype.kind in "iuf" and array.size}
+    names = [name for name in numbers if name.startswith("model.")]
     refused = 0
     for name in [*names, *rng.choice(names, 60)]:
         changed = arrays[name].copy()

@@ -27,7 +27,7 @@ def test_what_to_install_is_said(missing):
 
 def test_predicting_needs_neither_lightning_nor_skrub(quick, blobs, tmp_path):
     X, y = blobs
-    MetricClassifier(**{**quick, "epochs": 1}).fit(X, y).save(tmp_path / "model")
+    MetricClassifier(**quick).fit(X, y).save(tmp_path / "model")
     code = """
 import sys, numpy as np
 from metricfit import MetricClassifier

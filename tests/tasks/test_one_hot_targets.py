@@ -155,7 +155,7 @@ def test_fit_judges_what_a_loader_gives():
         return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=2)
 
     model = nn.Linear(CLASSES, CLASSES)
-    with pytest.raises(ValueError, match=r"rows of the training labels \(24 rows, all that the first epoch gave\)"):
+    with pytest.raises(ValueError, match=r"rows of the training labels \(24 rows, all of the first epoch\)"):
         fit(model, loader(smoothed(one_hot)), MetricLoss("f1"), epochs=1, progress=False)
     with pytest.warns(OneHotTargetWarning, match="24 rows"):
         fit(model, loader(one_hot), MetricLoss("f1"), epochs=1, progress=False)
