@@ -12,6 +12,7 @@ from scipy.special import log_softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from metricfit.errors import ModelFileError
 from metricfit.tabular.encoding.scaling import CLIP
 from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
 from metricfit.tabular.families.model_state import Expected, ModelState
@@ -21,6 +22,8 @@ PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 ITERATIONS = 200
 #: Columns without the smooth clip are cut here, in the units of the encoding (the distance of the quartiles).
 FARTHEST = 10.0
+#: Fitted coefficients are far smaller; sums of larger ones could overflow.
+LARGEST = 1e100
 
 
 def both_scales(encoded: NDArray[np.float32]) -> Floats:
@@ -64,10 +67,11 @@ class LinearModel:
         Raises:
             ModelFileError: The arrays do not fit the table and its classes.
         """
-        return cls(
-            state.array("coefficients", "f", (expected.outputs, 2 * expected.columns)).astype(np.float64),
-            state.array("intercepts", "f", (expected.outputs,)).astype(np.float64),
-        )
+        coefficients = state.array("coefficients", "f", (expected.outputs, 2 * expected.columns)).astype(np.float64)
+        intercepts = state.array("intercepts", "f", (expected.outputs,)).astype(np.float64)
+        if max(np.abs(coefficients).max(initial=0.0), np.abs(intercepts).max()) > LARGEST:
+            raise ModelFileError("linear: a coefficient is too large to have been fitted")
+        return cls(coefficients, intercepts)
 
 
 class Linear(Family):
