@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, fbeta_score, precision_score, recall_score
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -341,3 +341,33 @@ def test_what_check_classifiers_train_asks_besides(classes, quick):
     for method in (model.predict, model.decision_function, model.predict_proba):
         with pytest.raises(ValueError, match="features"):
             method(X.T)
+
+
+def test_a_factor_of_all_weights_changes_nothing(quick, blobs):
+    X, y = blobs
+    weight = np.linspace(1, 2, len(y))
+    settings = {**quick, "models": ["linear", "kernel", "boosting"]}
+    one, other = (MetricClassifier(**settings).fit(X, y, sample_weight=factor * weight) for factor in (1.0, 1024.0))
+    assert np.allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-6)
+
+
+def test_under_a_requirement_the_value_is_the_one_held_out(quick, blobs):
+    model = MetricClassifier("f1", subject_to="precision >= 0.9", **quick).fit(*blobs)
+    assert model.value_ == model.decision_.value
+    assert model.value_interval_[0] <= model.value_ <= model.value_interval_[1]
+
+
+def test_rows_of_weight_0_beside_folds_of_the_user_are_refused(quick, blobs):
+    X, y = blobs
+    with pytest.raises(ValueError, match="rows of weight 0 count as absent, and cv= counts all rows"):
+        MetricClassifier(**quick, cv=KFold(3)).fit(X, y, sample_weight=(np.arange(len(y)) > 9).astype(float))
+
+
+def test_another_prevalence_is_that_of_the_rows_that_were_held_out(quick):
+    """Positives become more frequent, and the first rows are held out by no model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = (np.linspace(0, 1, 300) + 0.5 * rng.normal(size=300) > 0.9).astype(int)
+    model = MetricClassifier(**{**quick, "members": 4}, cv="forward").fit(X, y)
+    rows = model.held_out_.with_class_shares(torch.tensor([0.7, 0.3]))
+    assert float(rows.weight[rows.y == 1].sum() / rows.weight.sum()) == pytest.approx(0.3)

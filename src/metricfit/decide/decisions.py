@@ -50,7 +50,8 @@ class Decision:
         requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
         not_reachable: None if the threshold meets the requirements; otherwise what is reachable. The threshold is then
             the one with the smallest violation.
-        corrected_value: An estimate of the value on new rows (``decide.optimism``).
+        corrected_value: An estimate of the value on new rows (``decide.optimism``); under requirements the value on
+            the held-out rows.
         corrected_interval: The bootstrap interval of the corrected value.
 
     Example:
@@ -104,7 +105,7 @@ class HeldOut:
         y: Class numbers ``(n,)``.
         weight: One weight per row, or None.
         groups: The group of each row, or None; the bootstrap draws whole groups.
-        shares: The share of each class in all training rows.
+        shares: The share of each class in these rows.
     """
 
     logits: Tensor
@@ -140,11 +141,16 @@ def collect_held_out(logits: Tensor, y: Tensor, weight: Tensor | None, groups: N
         groups: The group of each row, or None.
 
     Returns:
-        The rows whose logits are not NaN, and the class shares of all rows.
+        The rows whose logits are not NaN, and their class shares. A class that was never held out has its share of all
+        rows.
     """
     all_weights = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
-    shares = torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add_(0, y, all_weights)
     held_out = ~logits.isnan().any(1)
+    of_all, of_held_out = (
+        torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add_(0, y[part], all_weights[part])
+        for part in (torch.ones_like(held_out), held_out)
+    )
+    shares = torch.where(of_held_out > 0, of_held_out / of_held_out.sum(), of_all / of_all.sum())
     return HeldOut(
         logits[held_out],
         y[held_out],
@@ -291,14 +297,18 @@ def _judge_threshold(
     elif feasible:
         interval = compute_interval(np.array(thresholds[1:]), None, 0.95)
     drawn = drawn or resample(threshold=threshold)
+    estimate, ends = corrected.value, corrected.interval
+    if requirements:  # resamples that no threshold suits decide far from here, so their optimism is not this decision's
+        at_threshold = resample(threshold=threshold).interval
+        estimate, ends = decision.value, (at_threshold.low, at_threshold.high)
     if interval is not None:  # the ends may be scores, but the threshold lies between two scores
         interval = min(interval[0], threshold), max(interval[1], threshold)
     return replace(
         decision,
         interval=interval,
         value_interval=(drawn.interval.low, drawn.interval.high),
-        corrected_value=corrected.value,
-        corrected_interval=corrected.interval,
+        corrected_value=estimate,
+        corrected_interval=ends,
     )
 
 

@@ -63,8 +63,9 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             class with fewer rows (the later in sorted order if both have equally many), which is logged.
         class_weight: "balanced" or a weight for each class. It is used in training only: the decision is chosen and
             the probabilities are calibrated on the rows as they are.
-        time_budget: Seconds of training; None for no limit. Cheap families are fitted first. A family that would not
-            be ready in time is left out, which is logged and recorded in ``models_``.
+        time_budget: Seconds of training; None for no limit. Cheap families are fitted first, and the first of them
+            whatever the budget is. A family that would not be ready in time is left out, which is logged and recorded
+            in ``models_``. The choice of weights and decision comes after it.
         n_jobs: Number of folds that are fitted at a time; -1 for one per core.
         device: Device of networks; by default a GPU if there is one.
         verbose: Whether to print each family when it is ready. Decisions are always logged by the logger
@@ -84,7 +85,8 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         requirements_met_: Whether all requirements are met out of fold; True if there are none.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken.
         value_: The metric to expect on new rows: its value out of fold, less the optimism of choosing weights and
-            decision on the same rows.
+            decision on the same rows. For several classes and after ``rethreshold`` the optimism is that of the
+            decision alone; under requirements none is subtracted.
         value_interval_: 95 % bootstrap interval of the value.
         history_: One row per member and epoch of the network; empty without a network.
 

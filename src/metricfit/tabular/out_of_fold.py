@@ -161,6 +161,8 @@ def fit_family(
     reason = family.reason_to_skip(rows)
     if reason is not None:
         return LeftOut(family.name, reason)
+    if deadline.seconds_left < 0:
+        return LeftOut(family.name, "the time budget was used up before it")
     start = time.monotonic()
     family = family.prepare(rows)
     with threadpool_limits(limits=1):  # folds are the parallel work; threads inside them would wait for each other

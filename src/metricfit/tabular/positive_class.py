@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.class_weight import compute_class_weight
 
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, quote
 
 log = logging.getLogger("metricfit.tabular")
 
@@ -23,7 +23,9 @@ def classes_of(labels: NDArray[Any]) -> NDArray[Any]:
     except TypeError:
         raise InvalidValueError("the labels in y are of several types that have no order: make them all text") from None
     if len(classes) < 2:
-        raise InvalidValueError(f"all rows are of one class, {classes[0]!r}: there is nothing to tell apart")
+        raise InvalidValueError(
+            f"all rows are of one class, {quote(classes.tolist()[0])}: there is nothing to tell apart"
+        )
     return classes
 
 

@@ -50,7 +50,7 @@ def choose_folds(
     if isinstance(cv, str):
         if cv != FORWARD:
             raise InvalidValueError(f"cv is None, 'forward' or a splitter of scikit-learn; got {quote(cv)}")
-        cv = TimeSeriesSplit(number)
+        cv = TimeSeriesSplit(max(2, min(number, len(rows) - 1)))
     return _folds_of_splitter(rows, cv, groups, table)
 
 

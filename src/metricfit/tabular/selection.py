@@ -106,7 +106,7 @@ class Selection:
         return (-value if self.metric.minimize else value) - (0.0 if feasible else INFEASIBLE)
 
     def _part(self, rows: int) -> Tensor | slice:
-        """Return at most this many rows, spread evenly over the classes as far as they have rows."""
+        """Return at most this many rows, drawn at random."""
         if len(self.y) <= rows:
             return slice(None)
         generator = torch.Generator().manual_seed(0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
@@ -51,6 +52,8 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
     check_consistent_length(table, labels)
     weight, group = inputs.checked_weights(sample_weight, table), inputs.checked_groups(groups, table)
     if weight is not None and not weight.all():  # rows of weight 0 count as absent
+        if model.cv is not None:
+            raise InvalidValueError("rows of weight 0 count as absent, and cv= counts all rows: pass the others alone")
         weighted = weight > 0
         table, labels, weight = inputs.rows(table, weighted), labels[weighted], weight[weighted]
         group = None if group is None else group[weighted]
@@ -61,10 +64,12 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
     model.encoder_ = TableEncoder()
     encoded = model.encoder_.fit(table)
     in_training = training_weights(labels, model.classes_, model.class_weight, weight)
+    if in_training is not None:  # penalties and limits of the families are for weights of 1 on average
+        in_training = in_training.double() / in_training.double().mean()
     rows = TrainingRows(
         Features(encoded, table),
         model._numbers_of(labels).numpy(),
-        None if in_training is None else in_training.double().numpy(),
+        None if in_training is None else in_training.numpy(),
         len(model.classes_),
     )
     return PreparedRows(rows, weight, group, int(check_random_state(model.random_state).randint(2**31 - 1)))

@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.families.boosting import SMALL, Boosting, Trees, _cross_entropy
-from metricfit.tabular.families.family import Deadline, OutOfTime, TrainingRows, prior_logits
+from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows, prior_logits
 from metricfit.tabular.families.linear import cross_entropy
 
 NO_LIMIT = Deadline()
@@ -110,3 +110,13 @@ def test_it_stops_at_the_deadline_within_a_round(rows, held_out):
     cancelled.cancelled.set()
     with pytest.raises(OutOfTime):
         Boosting().fit(rows, held_out, seed=0, deadline=cancelled)
+
+
+@pytest.mark.parametrize("n", [4, 12, 20])
+def test_tables_too_small_to_split_are_no_error(n):
+    x = np.random.default_rng(0).normal(size=(n, 3)).astype(np.float32)
+    small = TrainingRows(Features(x), np.arange(n) % 2, None, 2)
+    constant = TrainingRows(Features(np.zeros_like(x)), np.arange(n) % 2, None, 2)
+    for table in (small, constant):
+        model = Boosting("boosting_metric", SMALL, metric=get_metric("f1"))
+        assert np.isfinite(model.fit(table, table, seed=0, deadline=NO_LIMIT).logits(table.features)).all()

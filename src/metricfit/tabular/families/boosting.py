@@ -79,6 +79,9 @@ class Boosting(Family):
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Add trees until the cross-entropy of the held-out fold has not fallen for some rounds."""
+        if self.metric is not None and not (train.x != train.x[:1]).any():
+            # Without a column to split, LightGBM ends in an error beside an objective of ours, and not beside its own.
+            return Boosting(self.name, self.trees).fit(train, held_out, seed=seed, deadline=deadline)
         start = prior_logits(train.y, train.weight, train.classes)
         data = self._dataset(train, start)
         trees = lightgbm.train(
@@ -105,7 +108,8 @@ class Boosting(Family):
             weight=rows.weight,
             init_score=init,
             reference=reference,
-            params={"verbose": -1, "num_threads": 1},
+            # Columns that small tables cannot split are kept: without any column an objective of ours ends in an error.
+            params={"verbose": -1, "num_threads": 1, "feature_pre_filter": False},
             free_raw_data=True,
         )
 
