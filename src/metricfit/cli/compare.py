@@ -78,7 +78,7 @@ def compare(
         )
     report = write_comparison_page(result, out / "report.html", command=command_line())
     command = fit_command(
-        result, data, target, out / "model", subject_to=subject_to, positive=positive, group=group, seed=seed
+        result, data, target, out / "recommended", subject_to=subject_to, positive=positive, group=group, seed=seed
     )
     summary = result.to_dict() | {
         "command": command,

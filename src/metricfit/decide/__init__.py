@@ -5,6 +5,7 @@
 - ``rules``: the threshold of two classes, by expected counts (plug-in) or by labels (empirical), under requirements.
 - ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``offset_search`` finds them.
 - ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
+- ``held_out``: the rows on which decisions are chosen.
 - ``decisions``: the decision itself, with bootstrap intervals and requirements.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
 - ``label_thresholds``: the best thresholds of several labels.

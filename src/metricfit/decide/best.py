@@ -11,7 +11,8 @@ from torch import Tensor
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.decisions import Decision, choose_decision, collect_held_out
+from metricfit.decide.decisions import Decision, choose_decision
+from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements

@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit._moved import RenamedAttribute, renamed_parameters
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.decisions import HeldOut, Refit, choose_decision, to_probability
+from metricfit.decide.decisions import Refit, choose_decision, to_probability
+from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.curves import Requirements, as_requirements

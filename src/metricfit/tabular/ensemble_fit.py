@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from numpy.typing import NDArray
 
-from metricfit.decide.decisions import HeldOut, Refit, collect_held_out
+from metricfit.decide.decisions import Refit
+from metricfit.decide.held_out import HeldOut, collect_held_out
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble

@@ -24,11 +24,11 @@ from metricfit.runs.backends import check_backend, threads_per_job
 from metricfit.runs.runner import Watch
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.baselines import BASELINES
-from metricfit.tabular.compare.columns import number_classes, split_columns
 from metricfit.tabular.compare.comparison_row import ComparisonRow
 from metricfit.tabular.compare.fold_results import FoldResults, judge_folds
 from metricfit.tabular.compare.methods import UNTUNED, choose_methods, classifier_of
 from metricfit.tabular.compare.standings import standings
+from metricfit.tabular.compare.table_columns import number_classes, split_columns
 from metricfit.tabular.compare.trainings import TrainingTask, load_training, read_training, trainings_of
 from metricfit.tabular.compare.verdict import advise
 from metricfit.tabular.parameters import threads_of

@@ -1,0 +1,80 @@
+"""The rows on which decisions are chosen: held-out logits with labels, weights and groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Calibrated logits of training rows, each by the member of the ensemble that did not train on the row.
+
+    Attributes:
+        logits: Logits ``(n, 1)`` or ``(n, c)``.
+        y: Class numbers ``(n,)``.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None; the bootstrap draws whole groups.
+        shares: The share of each class in these rows.
+    """
+
+    logits: Tensor
+    y: Tensor
+    weight: Tensor | None
+    groups: NDArray[Any] | None
+    shares: Tensor
+
+    def with_class_shares(self, shares: Tensor) -> HeldOut:
+        """Return the rows as they would be if the classes had other shares (prior shift).
+
+        The distribution of the rows within each class stays the same. The weights change by the ratio of the shares,
+        and the logits by its logarithm.
+
+        Args:
+            shares: The new share of each class.
+
+        Returns:
+            Rows with new weights and logits.
+        """
+        weight = torch.ones(len(self.y), dtype=torch.float64) if self.weight is None else self.weight.double()
+        change = shares.double() / self.shares
+        return HeldOut(self.logits + logit_shift(change), self.y, weight * change[self.y], self.groups, shares)
+
+
+def collect_held_out(logits: Tensor, y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None) -> HeldOut:
+    """Collect the rows that were held out by some member of an ensemble.
+
+    Args:
+        logits: Logits of all training rows, NaN for rows that no member held out.
+        y: Class numbers.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None.
+
+    Returns:
+        The rows whose logits are not NaN, and their class shares. A class that was never held out has its share of all
+        rows.
+    """
+    all_weights = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
+    held_out = ~logits.isnan().any(1)
+    of_all, of_held_out = (
+        torch.zeros(int(y.max()) + 1, dtype=torch.float64).index_add_(0, y[part], all_weights[part])
+        for part in (torch.ones_like(held_out), held_out)
+    )
+    shares = torch.where(of_held_out > 0, of_held_out / of_held_out.sum(), of_all / of_all.sum())
+    return HeldOut(
+        logits[held_out],
+        y[held_out],
+        None if weight is None else weight[held_out],
+        None if groups is None else groups[held_out.numpy()],
+        shares / shares.sum(),
+    )
+
+
+def logit_shift(change: Tensor) -> Tensor:
+    """Return how calibrated logits shift if the share of each class is multiplied by ``change``."""
+    shift = change.log()
+    return shift[1:] - shift[:1] if len(shift) == 2 else shift
