@@ -150,7 +150,7 @@ def test_the_page_of_the_tables_shows_the_stored_results(study):
     tables = study("tables")
     results = json.loads(tables.RESULTS.read_text(encoding="utf-8"))
     page = tables.PAGE.read_text(encoding="utf-8")
-    for make in (tables.rivals_table, tables.methods_table, tables.tables_table):
+    for make in (tables.rivals_table, tables.tables_table):
         assert make(results) in page
 
 
