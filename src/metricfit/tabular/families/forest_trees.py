@@ -125,7 +125,7 @@ def _children(inner: NDArray[np.bool_]) -> tuple[Integers, Integers]:
     Raises:
         ModelFileError: The nodes form no tree.
     """
-    # After a node, so many branches are still to be written. The left branch of a node ends with the next leaf that
+    # The number of branches that are open after each node. The left branch of a node ends with the next leaf that
     # leaves as many as there were before the node; sorted by this number, nodes and such leaves take turns.
     open_branches = np.cumsum(np.where(inner, 1, -1)) + 1
     if open_branches[-1] != 0 or not (open_branches[:-1] > 0).all():

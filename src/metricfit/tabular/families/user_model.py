@@ -102,7 +102,7 @@ class UserModel(Family):
         return isinstance(self.model, Pipeline)
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Fit a clone of the classifier; it is told the weights of the rows if it takes them."""
+        """Fit a clone of the classifier, with the weights of the rows if there are any."""
         deadline.check()
         model = clone(self.model)
         _set_random_state(model, seed)
