@@ -92,4 +92,4 @@ def test_compare_prints_the_command_that_fits_the_recommended_method(data, tmp_p
         assert words[words.index("--method") + 1] == printed["recommended"]
     fitted = call(*words[1:], "--folds", 2, "--json")
     assert fitted.exit_code == 0, fitted.output
-    assert (tmp_path / "c" / "model" / "model").is_dir()
+    assert (tmp_path / "c" / "recommended" / "model").is_dir()
