@@ -24,18 +24,16 @@ from metricfit.metrics.average import averaged
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.metrics.requirements import Requirement
 from metricfit.tabular import inputs, storage
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.families.family import Features
-from metricfit.tabular.parameters import MOVED_TO_NETWORK
+from metricfit.tabular.parameters import MOVED_TO_NETWORK, check_requirements_fit
 from metricfit.tabular.positive_class import shares_of
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.rollback import unchanged_if_it_fails
 from metricfit.tabular.training_rows import prepare_rows
 
-#: Resamples for the corrected value. Each chooses the weights of the families again.
-RESAMPLES = 30
+RESAMPLES = 30  # for the corrected value; each chooses the weights of the families again
 
 
 class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -55,8 +53,7 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             missing values.
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
             threshold on the out-of-fold rows) or "auto", which is "plugin".
-        members: Number of folds and so of models per family; None for 8, 5 above 20,000 rows and 3 above 100,000. At
-            most the number of rows of the rarest class.
+        members: Number of folds; None for 8, 5 above 20,000 rows and 3 above 100,000. At most the rows of a class.
         cv: None for stratified folds; "forward" for rows in the order of time, where each fold is judged by a model of
             earlier rows; or a splitter of scikit-learn.
         average: Average over several classes: "macro", "micro" or "weighted".
@@ -186,7 +183,7 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         with unchanged_if_it_fails(self):
             if subject_to != "unchanged":
                 requirements = as_requirements(subject_to)
-                self._check_requirements(requirements)
+                check_requirements_fit(len(self.classes_), requirements)
                 self.subject_to = subject_to
             held_out, shift = self.held_out_, torch.zeros_like(self.shift_)
             if prevalence is not None:
@@ -199,6 +196,9 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return calibrated logits, shifted so that the decision is at 0.
 
+        Args:
+            X: Rows with the columns of ``fit``.
+
         Returns:
             For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
             added, so that the largest decides.
@@ -210,7 +210,14 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         return margins if self._order[1] == 1 else -margins
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several."""
+        """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+
+        Returns:
+            One of ``classes_`` per row.
+        """
         logits = self._logits(X)
         margins = self.decision_.margins(logits)
         number = (margins >= 0).long() if len(self.classes_) == 2 else margins.argmax(1)
@@ -218,7 +225,14 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         return labels
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return calibrated probabilities, with one column for each of ``classes_``."""
+        """Return calibrated probabilities.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+
+        Returns:
+            One row per row of ``X``, with a column for each of ``classes_``.
+        """
         logits = self._logits(X)
         if len(self.classes_) == 2:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
@@ -283,12 +297,6 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         model = cls()
         storage.load(model, path, trusted, **user_functions)
         return model
-
-    def _check_requirements(self, requirements: list[Requirement]) -> None:
-        if len(self.classes_) > 2 and requirements:
-            raise InvalidValueError(
-                "subject_to is for two classes; of several, fit a network under metricfit.constraints"
-            )
 
     def _decide(self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None) -> None:
         decision = choose_decision(

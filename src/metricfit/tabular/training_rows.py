@@ -14,7 +14,7 @@ from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import Features, Floats, TrainingRows
-from metricfit.tabular.parameters import check_parameters
+from metricfit.tabular.parameters import check_parameters, check_requirements_fit
 from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, training_weights
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
         table, labels, weight = inputs.rows(table, weighted), labels[weighted], weight[weighted]
         group = None if group is None else group[weighted]
     model.classes_ = classes_of(labels)
-    model._check_requirements(requirements)
+    check_requirements_fit(len(model.classes_), requirements)
     model.pos_label_ = choose_positive_class(labels, model.pos_label)
     model._order = order_of(model.classes_, model.pos_label_)
     model.encoder_ = TableEncoder()

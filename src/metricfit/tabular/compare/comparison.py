@@ -63,6 +63,13 @@ class Comparison:
         target: Name of the column that was predicted.
         group: Name of the column whose rows stayed together; None if there is none.
         classes: Names of the classes, by their numbers; of two, the positive one is second.
+
+    Example:
+        >>> import metricfit, numpy as np, pandas as pd
+        >>> table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+        >>> result = metricfit.compare(table, table["a"] > 0.5, methods=["logistic regression"], folds=2)
+        >>> isinstance(result, Comparison)
+        True
     """
 
     metric: str
@@ -104,7 +111,11 @@ class Comparison:
         return classifier_of(str(name), self.metric, **settings | parameters)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the metric, the verdict, the recommended method, the rows and the notes as plain values."""
+        """Describe the comparison in plain values, in the form that ``metricfit compare --json`` prints.
+
+        Returns:
+            The metric, the verdict, the recommended method, the rows and the notes.
+        """
         return {
             "metric": self.metric,
             "verdict": self.verdict,

@@ -50,6 +50,12 @@ def make_families(
     Raises:
         InvalidValueError: A name is not known, or two models have one name.
         InvalidTypeError: A model is no classifier.
+
+    Example:
+        >>> from metricfit.metrics import f1
+        >>> made = make_families("auto", metric=f1, average="macro", requirements=(), device=torch.device("cpu"))
+        >>> [family.name for family in made]
+        ['linear', 'kernel', 'boosting', 'boosting_small', 'extra_trees']
     """
     makers: dict[str, Callable[[], Family]] = {
         "linear": Linear,
