@@ -6,7 +6,8 @@
 - ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``offset_search`` finds them.
 - ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
 - ``held_out``: the rows on which decisions are chosen.
-- ``decisions``: the decision itself, with bootstrap intervals and requirements.
+- ``decision``: the decision itself, which needs torch alone.
+- ``decisions``: the choice of a decision, with bootstrap intervals and requirements.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
 - ``label_thresholds``: the best thresholds of several labels.
 
@@ -20,10 +21,10 @@ from metricfit._extras import explain_missing
 
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision
-    from metricfit.decide.decisions import Decision
+    from metricfit.decide.decision import Decision
 
 #: Loaded when first used, because the bootstrap needs scipy, and ``best_offsets`` needs torch alone.
-_LATER = {"Decision": "metricfit.decide.decisions", "best_decision": "metricfit.decide.best"}
+_LATER = {"Decision": "metricfit.decide.decision", "best_decision": "metricfit.decide.best"}
 
 __all__ = ["Decision", "best_decision"]
 

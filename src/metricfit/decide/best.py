@@ -11,7 +11,8 @@ from torch import Tensor
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.decisions import Decision, choose_decision
+from metricfit.decide.decision import Decision
+from metricfit.decide.decisions import choose_decision
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.errors import InvalidValueError, quote
@@ -55,8 +56,9 @@ def best_decision(
         seed: The seed of the bootstrap and of the search for offsets.
 
     Returns:
-        The decision about logits as they were given. Its value is measured on the labels; ``corrected_value`` is an
-        estimate for new rows.
+        The decision about logits as they were given, with the calibration if there is one, so that its
+        ``probabilities`` are calibrated. Its value is measured on the labels; ``corrected_value`` is an estimate for
+        new rows.
 
     Raises:
         InvalidValueError: The arrays do not fit each other, there is no such rule or average, or requirements are given
@@ -86,7 +88,8 @@ def best_decision(
 def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
     """Return the decision about logits z that makes the decisions of one about z / T + b."""
     if decision.offsets is not None:
-        return replace(decision, offsets=calibration.temperature * (decision.offsets + calibration.bias))
+        offsets = calibration.temperature * (decision.offsets + calibration.bias)
+        return replace(decision, offsets=offsets, calibration=calibration)
     assert decision.threshold is not None
     bias = float(calibration.bias)
 
@@ -95,7 +98,7 @@ def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
 
     ends = decision.interval
     interval = None if ends is None else (raw(ends[0]), raw(ends[1]))
-    return replace(decision, threshold=raw(decision.threshold), interval=interval)
+    return replace(decision, threshold=raw(decision.threshold), interval=interval, calibration=calibration)
 
 
 def _check_rows(logits: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -1,10 +1,10 @@
-"""The decision of a classifier, chosen on held-out logits: the best threshold of two classes or offsets of several."""
+"""The choice of a decision on held-out logits: the best threshold of two classes or offsets of several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,12 +15,13 @@ from torch import Tensor
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offset_search import improve_offsets, offset_problem, search_offsets
 from metricfit.decide.optimism import FEWEST, corrected_value
 from metricfit.decide.rules import Rule, check_rule, choose_threshold
 from metricfit.errors import InvalidValueError
-from metricfit.metrics.feasibility import InfeasibleError, RequirementValue, what_is_reachable
+from metricfit.metrics.feasibility import InfeasibleError, what_is_reachable
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats import bootstrap
@@ -35,65 +36,6 @@ ROUNDS = 10
 
 #: Fits ensemble and calibration again with one weight per row, and returns the calibrated logits of all rows.
 Refit = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """How calibrated logits become decisions, and how good these are on held-out rows.
-
-    Attributes:
-        value: The value of the metric on the held-out rows, on which the decision was chosen.
-        threshold: The threshold of calibrated logits, for two classes.
-        interval: The bootstrap interval of the threshold; None for several classes.
-        value_interval: The bootstrap interval of the value.
-        offsets: For several classes, the offsets that are added to calibrated logits before the argmax.
-        requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
-        not_reachable: None if the threshold meets the requirements; otherwise what is reachable. The threshold is then
-            the one with the smallest violation.
-        corrected_value: An estimate of the value on new rows (``decide.optimism``); under requirements the value on
-            the held-out rows.
-        corrected_interval: The bootstrap interval of the corrected value.
-
-    Example:
-        >>> Decision(value=0.8, threshold=-1.0).decide(torch.tensor([-2.0, 0.5]))
-        tensor([0, 1])
-    """
-
-    value: float
-    threshold: float | None = None
-    interval: tuple[float, float] | None = None
-    value_interval: tuple[float, float] | None = None
-    offsets: Tensor | None = None
-    requirements: Mapping[str, RequirementValue] = field(default_factory=dict)
-    not_reachable: str | None = None
-    corrected_value: float | None = None
-    corrected_interval: tuple[float, float] | None = None
-
-    def margins(self, logits: Tensor) -> Tensor:
-        """Shift calibrated logits so that the decision is at 0 (two classes) or the largest wins (several).
-
-        Args:
-            logits: Calibrated logits ``(n, 1)`` (or ``(n,)``) or ``(n, c)``.
-
-        Returns:
-            Shifted logits, ``(n,)`` for two classes and ``(n, c)`` for several.
-        """
-        if self.offsets is not None:
-            return logits + self.offsets
-        assert self.threshold is not None
-        return logits.reshape(-1) - self.threshold
-
-    def decide(self, logits: Tensor) -> Tensor:
-        """Decide each row.
-
-        Args:
-            logits: Calibrated logits, as in ``margins``.
-
-        Returns:
-            Class numbers ``(n,)``, 0 and 1 for two classes.
-        """
-        margins = self.margins(logits)
-        return (margins >= 0).long() if self.offsets is None else margins.argmax(1)
 
 
 @one_thread()

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from metricfit._files import hash_bytes, new_folder, to_json_value
 from metricfit._version import __version__
-from metricfit.decide.decisions import Decision
+from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.feasibility import RequirementValue

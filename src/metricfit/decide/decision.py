@@ -1,0 +1,109 @@
+"""The decision itself: how logits become decisions, and how good these are on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from metricfit.decide.calibration import Calibration
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.feasibility import RequirementValue
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How logits become decisions, and how good these are on held-out rows.
+
+    Exactly one of ``threshold``, ``offsets`` and ``thresholds`` is not None.
+
+    Attributes:
+        value: The value of the metric on the held-out rows, on which the decision was chosen.
+        threshold: The threshold of logits, for two classes.
+        interval: The bootstrap interval of the threshold; None for several classes.
+        value_interval: The bootstrap interval of the value.
+        offsets: For several classes, the offsets that are added to logits before the argmax.
+        requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
+        not_reachable: None if the threshold meets the requirements; otherwise what is reachable. The threshold is then
+            the one with the smallest violation.
+        corrected_value: An estimate of the value on new rows (``decide.optimism``); under requirements the value on
+            the held-out rows.
+        corrected_interval: The bootstrap interval of the corrected value.
+        thresholds: For several labels, one threshold of logits per label.
+        calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already or if
+            the decision was chosen without a calibration.
+
+    Example:
+        >>> Decision(value=0.8, threshold=-1.0).decide(torch.tensor([-2.0, 0.5]))
+        tensor([0, 1])
+    """
+
+    value: float
+    threshold: float | None = None
+    interval: tuple[float, float] | None = None
+    value_interval: tuple[float, float] | None = None
+    offsets: Tensor | None = None
+    requirements: Mapping[str, RequirementValue] = field(default_factory=dict)
+    not_reachable: str | None = None
+    corrected_value: float | None = None
+    corrected_interval: tuple[float, float] | None = None
+    thresholds: Tensor | None = None
+    calibration: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        if sum(part is not None for part in (self.threshold, self.offsets, self.thresholds)) != 1:
+            raise InvalidValueError(
+                "a decision has one of: a threshold (two classes), offsets (several classes), thresholds (labels)"
+            )
+
+    def margins(self, logits: Tensor) -> Tensor:
+        """Shift logits so that the decision is at 0 (two classes, labels) or the largest wins (several classes).
+
+        Args:
+            logits: Logits ``(n, 1)`` (or ``(n,)``) for two classes, ``(n, c)`` for several classes or labels.
+
+        Returns:
+            Shifted logits, ``(n,)`` for two classes and ``(n, c)`` for several classes or labels.
+        """
+        if self.offsets is not None:
+            return logits + self.offsets
+        if self.thresholds is not None:
+            return logits - self.thresholds
+        assert self.threshold is not None
+        return logits.reshape(-1) - self.threshold
+
+    def decide(self, logits: Tensor) -> Tensor:
+        """Decide each row.
+
+        Args:
+            logits: Logits, as in ``margins``.
+
+        Returns:
+            Class numbers ``(n,)``, 0 and 1 for two classes; for several labels 0 and 1 in ``(n, c)``.
+        """
+        margins = self.margins(logits)
+        return (margins >= 0).long() if self.offsets is None else margins.argmax(1)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Return the probabilities of logits, calibrated if the decision has a calibration.
+
+        Args:
+            logits: Logits, as in ``margins``.
+
+        Returns:
+            The probability of the positive class ``(n,)`` for two classes, of each class or label ``(n, c)``
+            otherwise.
+
+        Example:
+            >>> decision = Decision(value=0.8, threshold=0.0, calibration=Calibration(2.0, torch.tensor([0.0])))
+            >>> decision.probabilities(torch.tensor([0.0, 2.0])).round(decimals=2)
+            tensor([0.5000, 0.7300], dtype=torch.float64)
+        """
+        z = logits.reshape(-1, 1) if self.threshold is not None else logits
+        z = z.double() if self.calibration is None else self.calibration(z)
+        if self.offsets is not None:
+            return torch.softmax(z, dim=1)
+        probabilities = torch.sigmoid(z)
+        return probabilities if self.threshold is None else probabilities.squeeze(1)
