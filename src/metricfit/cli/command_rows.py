@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +33,18 @@ def check_metric_options(metric: str, subject_to: list[str] | None) -> None:
         parse_requirement(requirement)
 
 
-def read_table_file(data: Path, target: str | None = None) -> pd.DataFrame:
-    """Read a table, and print the warnings about it."""
+@contextmanager
+def relay_table_warnings() -> Iterator[None]:
+    """Print the warnings about a table that is read inside."""
     with relay_messages(logging.WARNING):
         warnings.simplefilter("always", TableWarning)
-        return read_table(data, target)
+        yield
 
 
 def read_rows(data: Path, target: str, group: str | None) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
     """Read a table, and return the features, the labels, and the groups if a column of groups is named."""
-    frame = read_table_file(data, target)
+    with relay_table_warnings():
+        frame = read_table(data, target)
     if group is not None and group == target:
         raise UserError(f"--group and --target both name {quote(group)}; choose another column for the groups.")
     X, y = split_target(frame, target, str(data))

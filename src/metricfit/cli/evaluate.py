@@ -11,13 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from metricfit.cli import options
-from metricfit.cli.command_rows import read_table_file
+from metricfit.cli.command_rows import relay_table_warnings
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import load_model, model_columns
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.core.counts import Counts
 from metricfit.data.labels import quote_label, split_target
+from metricfit.data.table_files import read_table
 from metricfit.errors import QUOTED, shorten
 from metricfit.metrics import Metric, averaged, get_metric
 from metricfit.report.findings import requirements_on
@@ -49,7 +50,9 @@ def evaluate(
     if report is not None:
         check_file(report, "--report")
     classifier = load_model(model)
-    features, y = split_target(read_table_file(data, target), target, str(data))
+    with relay_table_warnings():
+        table = read_table(data, target)
+    features, y = split_target(table, target, str(data))
     X = model_columns(classifier, features, data)
     with status("Evaluating ...", quiet):
         _check_labels(classifier, y)

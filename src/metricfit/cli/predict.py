@@ -10,11 +10,12 @@ import typer
 
 from metricfit._files import new_file
 from metricfit.cli import options
-from metricfit.cli.command_rows import read_table_file
+from metricfit.cli.command_rows import relay_table_warnings
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import load_model, model_columns
 from metricfit.cli.terminal import print_result, status
+from metricfit.data.table_files import read_table
 
 WRITERS = {
     ".csv": lambda frame, path: frame.to_csv(path, index=False),
@@ -35,7 +36,9 @@ def predict(
     if write is None:
         raise UserError(f"Predictions are written as {' or '.join(WRITERS)}; {out.name!r} ends in neither.")
     classifier = load_model(model)
-    X = model_columns(classifier, read_table_file(data), data)
+    with relay_table_warnings():
+        table = read_table(data)
+    X = model_columns(classifier, table, data)
     with status("Predicting ...", quiet):
         probabilities = classifier.predict_proba(X)
         predictions = pd.DataFrame({"predicted": classifier.predict(X)})

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from metricfit._files import write_file
+from metricfit._files import new_file
 from metricfit._version import __version__
 from metricfit.report import formatting
 from metricfit.report.charts.drawing import Chart
@@ -127,7 +127,9 @@ def write(report: Report, path: str | os.PathLike[str]) -> Path:
     file = Path(path)
     if file.is_dir():
         raise IsADirectoryError(f"{file} is a folder; give the page a file name, such as {file / 'report.html'}")
-    write_file(file, render(report).encode())
+    html = render(report)
+    with new_file(file) as unfinished:
+        unfinished.write_bytes(html.encode())
     return file
 
 

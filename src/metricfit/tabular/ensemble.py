@@ -107,11 +107,19 @@ class OutOfFold:
 
 @dataclass(frozen=True)
 class Mixture:
-    """How the raw logits of families become calibrated logits of the ensemble."""
+    """How the raw logits of families become calibrated logits of the ensemble.
+
+    Attributes:
+        calibrations: The calibration of each family.
+        weights: The weight of each family.
+        calibration: The calibration of the weighted mean.
+        logits: The calibrated logits of the rows on which all these were chosen.
+    """
 
     calibrations: tuple[Calibration, ...]
     weights: tuple[float, ...]
     calibration: Calibration
+    logits: Tensor
 
     def __call__(self, logits: Sequence[Tensor]) -> Tensor:
         """Mix the raw logits of all families."""
@@ -134,7 +142,8 @@ def fit_mixture(
     chosen = chosen * (chosen >= SMALLEST_WEIGHT)
     weights = tuple((chosen / chosen.sum()).tolist())
     combined = weighted_sum(calibrations, weights, rows.logits)
-    return Mixture(calibrations, weights, fit_calibration(combined, rows.y, rows.weight))
+    calibration = fit_calibration(combined, rows.y, rows.weight)
+    return Mixture(calibrations, weights, calibration, calibration(combined))
 
 
 @one_thread()

@@ -64,7 +64,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     return FittedEnsemble(
         ensemble,
         table,
-        replace(held_out, logits=mixture(out_of_fold.logits)),
+        replace(held_out, logits=mixture.logits),
         out_of_fold.refit(metric, model.average, requirements) if rows.classes == 2 else None,
         _history(results),
     )

@@ -94,7 +94,7 @@ class Judge:
         rows, held_out = collect_out_of_fold([each.out_of_fold for each in trained], self.train_y, None, self.groups)
         mixture = fit_mixture(rows, self.metric, self.average, self.requirements)
         decision = choose_without_intervals(
-            replace(held_out, logits=mixture(rows.logits)),
+            replace(held_out, logits=mixture.logits),
             self.metric,
             subject_to=self.requirements,
             average=self.average,
