@@ -139,6 +139,7 @@ def naive_metric(metric, tp, fp, fn, tn):
         "fpr": lambda: _over(fp, fp + tn),
         "fnr": lambda: _over(fn, fn + tp),
         "npv": lambda: v,
+        "selection_rate": lambda: _over(tp + fp, n),
         "gmean": lambda: (r * s) ** 0.5,
         "balanced_accuracy": lambda: (r + s) / 2,
         "mcc": lambda: _over(tp * tn - fp * fn, spread),

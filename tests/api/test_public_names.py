@@ -45,7 +45,8 @@ NAMES = {
         Metric MetricFactory RankingMetric Requirement accuracy auroc average_precision averaged balanced_accuracy
         confusion_matrix cost dice f1 fbeta fnr fowlkes_mallows fpr get_measure get_metric gmean informedness iou
         jaccard kappa markedness mcc metric names npv p4
-        parse_requirement ppv precision ratio recall root sensitivity share specificity tnr tpr tversky youden
+        parse_requirement ppv precision ratio recall root selection_rate sensitivity share specificity tnr tpr tversky
+        youden
     """,
     "metricfit.models": """
         Blend PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins

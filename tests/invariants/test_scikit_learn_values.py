@@ -30,6 +30,7 @@ SCIKIT = {
     "fpr": lambda y, d, **w: sk.recall_score(1 - y, d, **ZERO, **w),
     "fnr": lambda y, d, **w: sk.recall_score(y, 1 - d, **ZERO, **w),
     "npv": lambda y, d, **w: sk.precision_score(y, d, pos_label=0, **ZERO, **w),
+    "selection_rate": lambda y, d, **w: sk.recall_score(np.ones_like(y), d, **ZERO, **w),
     "jaccard": lambda y, d, **w: sk.jaccard_score(y, d, **ZERO, **w),
     "balanced_accuracy": recall_of_both,
     "mcc": sk.matthews_corrcoef,

@@ -47,13 +47,19 @@ def test_the_loss_is_1_minus_the_value_or_the_value_if_lower_is_better(seed):
     assert MetricLoss("fpr")(logits, target).item() == pytest.approx(fpr(table), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", metrics.names())
+@pytest.mark.parametrize("name", [name for name in metrics.names() if name != "selection_rate"])
 def test_good_logits_are_a_lower_loss_for_every_metric(name):
     _, target = batch()
     logits = torch.where(target == 1, 3.0, -3.0)
     loss = MetricLoss(INSTANCES.get(name, name))
     assert loss(logits, target) < loss(torch.zeros_like(logits), target) < loss(-logits, target)
     assert loss.metric.minimize == (name in MINIMIZED)
+
+
+def test_the_selection_rate_falls_with_every_logit_whatever_the_labels_are():
+    logits, target = batch()
+    loss = MetricLoss("selection_rate")
+    assert loss(logits - 1, target) < loss(logits, target) == loss(logits, 1 - target)
 
 
 def test_a_name_a_metric_and_a_function_are_the_same_loss():

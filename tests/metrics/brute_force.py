@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 INSTANCES = {"fbeta": "fbeta(beta=2)", "tversky": "tversky(alpha=0.25, beta=0.75)", "cost": "cost(fp=1, fn=10)"}
-MINIMIZED = {"fpr", "fnr", "cost"}
+MINIMIZED = {"fpr", "fnr", "selection_rate", "cost"}
 SQUARED = {"gmean", "mcc", "fowlkes_mallows"}  # their exact keys are signed squares of the values
 
 
@@ -36,6 +36,7 @@ EXACT = {
     "fpr": lambda t: over(t.fp, t.tn + t.fp),
     "fnr": lambda t: over(t.fn, t.tp + t.fn),
     "npv": lambda t: over(t.tn, t.tn + t.fn),
+    "selection_rate": lambda t: over(t.tp + t.fp, sum(t)),
     "gmean": lambda t: over(t.tp, t.tp + t.fn) * over(t.tn, t.tn + t.fp),
     "balanced_accuracy": lambda t: (over(t.tp, t.tp + t.fn) + over(t.tn, t.tn + t.fp)) / 2,
     "mcc": lambda t: signed_square(

@@ -102,6 +102,7 @@ def test_every_name_is_found_and_is_the_modules_own(name):
 def test_names_are_those_of_the_design():
     assert set(metrics.names()) == {
         *("f1", "accuracy", "precision", "recall", "specificity", "fpr", "fnr", "npv", "jaccard", "gmean"),
+        "selection_rate",
         *("balanced_accuracy", "mcc", "kappa", "informedness", "markedness", "fowlkes_mallows", "p4"),
         *("fbeta", "tversky", "cost"),
     }

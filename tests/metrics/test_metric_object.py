@@ -144,4 +144,4 @@ def test_bounds_and_direction():
     assert metrics.f1.bounds == (0.0, 1.0)
     assert metrics.cost(fp=1, fn=10).bounds == (0.0, 10)
     assert metrics.cost(fp=[1, 30], fn=10).bounds == (0.0, 30)
-    assert [m.base_name for m in ALL if m.minimize] == ["fpr", "fnr", "cost"]
+    assert [m.base_name for m in ALL if m.minimize] == ["fpr", "fnr", "selection_rate", "cost"]

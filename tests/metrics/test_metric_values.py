@@ -19,6 +19,7 @@ BINARY = {
     "recall": lambda y, d, w: sk.recall_score(y, d, sample_weight=w, zero_division=0),
     "specificity": lambda y, d, w: sk.recall_score(y, d, pos_label=0, sample_weight=w, zero_division=0),
     "npv": lambda y, d, w: sk.precision_score(y, d, pos_label=0, sample_weight=w, zero_division=0),
+    "selection_rate": lambda y, d, w: np.average(d, weights=w),
     "jaccard": lambda y, d, w: sk.jaccard_score(y, d, sample_weight=w, zero_division=0),
     "accuracy": lambda y, d, w: sk.accuracy_score(y, d, sample_weight=w),
     "balanced_accuracy": lambda y, d, w: sk.balanced_accuracy_score(y, d, sample_weight=w),

@@ -221,6 +221,21 @@ def npv(c: Counts) -> Tensor:
     return share(c.tn, c.fn)
 
 
+@builtin(minimize=True)
+def selection_rate(c: Counts) -> Tensor:
+    """(tp + fp) / n, the share of rows that are called positive; lower is better.
+
+    The labels do not matter: use it in a requirement, such as ``"selection_rate <= 0.02"`` where at most 2 % of all
+    rows can be looked at.
+
+    Example:
+        >>> from metricfit import Counts, metrics
+        >>> metrics.selection_rate(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.4000], dtype=torch.float64)
+    """
+    return share(c.tp + c.fp, c.fn + c.tn)
+
+
 def _cost(c: Counts, fp: Parameter, fn: Parameter) -> Tensor:
     return ratio(fp * c.fp + fn * c.fn, c.n)
 
