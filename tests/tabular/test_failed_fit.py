@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from metricfit import MetricClassifier
-from metricfit.tabular import classifier
+from metricfit.decide import deciding
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_refit_that_fails_changes_nothing(fitted, blobs, what, error, monkeypa
     def fail(*given, **settings):
         raise error
 
-    monkeypatch.setattr(classifier, "choose_decision", fail)
+    monkeypatch.setattr(deciding, "choose_decision", fail)
     other = pd.DataFrame(X[:, :3], columns=list("abc")) if what == "other columns" else X
     with pytest.raises(error):
         fitted.fit(other, np.where(y == 1, "cat", "dog"))

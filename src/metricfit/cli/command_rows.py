@@ -16,9 +16,9 @@ from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message, relay_messages
 from metricfit.data.labels import check_classes, quote_label, split_target
 from metricfit.data.table_files import TableWarning, read_table
+from metricfit.decide.positive_class import choose_positive_class
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
-from metricfit.tabular.positive_class import choose_positive_class
 
 #: Classes of fewer rows are warned about.
 FEW_ROWS = 10

@@ -10,6 +10,9 @@
 - ``decisions``: the choice of a decision, with bootstrap intervals and requirements.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
 - ``label_thresholds``: the best thresholds of several labels.
+- ``decision_curve``: the counts and the value of the metric at every threshold.
+- ``deciding``: what estimators share: predict by a decision, and choose it anew for another metric, requirement or
+  class balance. ``positive_class``, ``row_checks`` and ``rollback`` hold the checks and rules that go with it.
 
 Tune decisions on data that the model was not trained on.
 """

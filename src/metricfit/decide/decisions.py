@@ -108,12 +108,21 @@ def choose_without_intervals(
             requirements=chosen.requirements,
             not_reachable=None if chosen.feasible else what_is_reachable(requirements, chosen.requirements, at),
         )
-    if subject_to:
-        raise InvalidValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
+    check_requirements_fit(held_out.logits.shape[1], subject_to)
     logits, y, weight = held_out.logits.double(), held_out.y, held_out.weight
     offsets = search_offsets(offset_problem(logits, y, weight, metric, average, rule=kind), ROUNDS).offsets
     observed = offset_problem(logits, y, weight, metric, average, rule="empirical")
     return Decision(observed.value((logits + offsets).argmax(1)), offsets=offsets)
+
+
+def check_requirements_fit(classes: int, requirements: Sequence[Requirement]) -> None:
+    """Raise an error if there are requirements and more than two classes.
+
+    Raises:
+        InvalidValueError: Requirements are for two classes.
+    """
+    if classes > 2 and requirements:
+        raise InvalidValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
 
 
 def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:

@@ -44,6 +44,20 @@ class HeldOut:
         change = shares.double() / self.shares
         return HeldOut(self.logits + logit_shift(change), self.y, weight * change[self.y], self.groups, shares)
 
+    def with_logits_shifted(self, shift: Tensor) -> HeldOut:
+        """Return the rows with the class shares that ``with_class_shares`` shifts the logits for by this much.
+
+        Args:
+            shift: The difference of the logits, ``(1,)`` for two classes and ``(c,)`` for several.
+
+        Returns:
+            These rows, if the shift is 0; otherwise rows with new weights and logits.
+        """
+        if not bool(shift.any()):
+            return self
+        by_class = torch.cat([torch.zeros_like(shift), shift]) if len(self.shares) == 2 else shift
+        return self.with_class_shares(torch.softmax(self.shares.log() + by_class, dim=0))
+
 
 def collect_held_out(logits: Tensor, y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None) -> HeldOut:
     """Collect the rows that were held out by some member of an ensemble.

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_consistent_length
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit._moved import RenamedAttribute, renamed_parameters
-from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.decisions import Refit, choose_decision, to_probability
-from metricfit.decide.held_out import HeldOut
-from metricfit.errors import InvalidValueError
-from metricfit.metrics.average import averaged
-from metricfit.metrics.curves import Requirements, as_requirements
-from metricfit.metrics.feasibility import InfeasibleWarning
-from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.decide.deciding import DecidingClassifier
+from metricfit.decide.rollback import unchanged_if_it_fails
+from metricfit.metrics.curves import Requirements
+from metricfit.metrics.metric import Formula, Metric
 from metricfit.tabular import inputs, storage
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.families.family import Features
-from metricfit.tabular.parameters import MOVED_TO_NETWORK, check_requirements_fit
-from metricfit.tabular.positive_class import shares_of
+from metricfit.tabular.parameters import MOVED_TO_NETWORK
 from metricfit.tabular.report_layer import ModelReport
-from metricfit.tabular.rollback import unchanged_if_it_fails
 from metricfit.tabular.training_rows import prepare_rows
 
 RESAMPLES = 30  # for the corrected value; each chooses the weights of the families again
 
 
-class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier for tables that makes the best decisions for the metric it is judged by.
 
     It fits several families of models on the same folds, weights them by what they are worth for the metric, calibrates
@@ -78,6 +69,7 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
             classes.
         threshold_interval_: 95 % bootstrap interval of the threshold.
+        curve_: The metric and the counts at every threshold, out of fold; None for several classes.
         requirements_: For each requirement, as text: its value out of fold, whether that meets the bound, and the best
             value that any threshold reaches.
         requirements_met_: Whether all requirements are met out of fold; True if there are none.
@@ -153,114 +145,9 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
             self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
             unshifted = torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64)
-            self._decide(self.held_out_, unshifted, fitted.refit)
+            resamples = RESAMPLES if fitted.refit is not None else None
+            self._decide(self.held_out_, unshifted, fitted.refit, resamples)
         return self
-
-    def rethreshold(
-        self, prevalence: float | Mapping[Any, float] | None = None, *, subject_to: Requirements | None = "unchanged"
-    ) -> MetricClassifier:
-        """Choose the threshold again, for another class balance or other requirements; nothing is trained.
-
-        With another balance the probabilities change too: rows of each class are assumed to look as before, and only
-        their shares to change (prior shift).
-
-        Args:
-            prevalence: The share of the positive class, or of each class by its label. None means the balance of the
-                training rows.
-            subject_to: Requirements that replace the model's ``subject_to``; None removes them. By default they stay.
-
-        Returns:
-            The model itself. If no threshold meets the requirements, it decides at the threshold with the smallest
-            violation, and an InfeasibleWarning says what is reachable, as in ``fit``.
-
-        Example:
-            >>> X = np.random.default_rng(0).normal(size=(200, 3))
-            >>> model = MetricClassifier("precision", models=["linear"], random_state=0)
-            >>> model.fit(X, X[:, 0] > 1).rethreshold(subject_to="recall >= 0.9").requirements_met_
-            True
-        """
-        check_is_fitted(self, "decision_")
-        with unchanged_if_it_fails(self):
-            if subject_to != "unchanged":
-                requirements = as_requirements(subject_to)
-                check_requirements_fit(len(self.classes_), requirements)
-                self.subject_to = subject_to
-            held_out, shift = self.held_out_, torch.zeros_like(self.shift_)
-            if prevalence is not None:
-                shares = shares_of(prevalence, self.classes_[self._order])
-                held_out = self.held_out_.with_class_shares(torch.from_numpy(shares))
-                shift = (held_out.logits - self.held_out_.logits)[0]
-            self._decide(held_out, shift)
-        return self
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return calibrated logits, shifted so that the decision is at 0.
-
-        Args:
-            X: Rows with the columns of ``fit``.
-
-        Returns:
-            For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
-            added, so that the largest decides.
-        """
-        logits = self._logits(X)
-        margins: NDArray[np.float64] = self.decision_.margins(logits).numpy()
-        if len(self.classes_) > 2:
-            return margins
-        return margins if self._order[1] == 1 else -margins
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
-
-        Args:
-            X: Rows with the columns of ``fit``.
-
-        Returns:
-            One of ``classes_`` per row.
-        """
-        logits = self._logits(X)
-        margins = self.decision_.margins(logits)
-        number = (margins >= 0).long() if len(self.classes_) == 2 else margins.argmax(1)
-        labels: NDArray[Any] = self.classes_[self._order[number.numpy()]]
-        return labels
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return calibrated probabilities.
-
-        Args:
-            X: Rows with the columns of ``fit``.
-
-        Returns:
-            One row per row of ``X``, with a column for each of ``classes_``.
-        """
-        logits = self._logits(X)
-        if len(self.classes_) == 2:
-            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-        probabilities = np.empty(logits.shape)
-        probabilities[:, self._order] = torch.softmax(logits, dim=1).numpy()
-        return probabilities
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the metric of the predictions, negated if lower is better, so that higher is always better.
-
-        Raises:
-            ValueError: If ``y`` holds labels that were not there in ``fit``.
-        """
-        metric = get_metric(self.metric)
-        predicted, labels = self.predict(X), inputs.checked_labels(self, y)
-        check_consistent_length(predicted, labels)
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise InvalidValueError(f"y has labels that were not there in fit: {', '.join(map(str, unknown[:5]))}")
-        weight = inputs.checked_weights(sample_weight, labels)
-        counts = Counts.from_labels(
-            self._numbers_of(predicted),
-            self._numbers_of(labels),
-            num_classes=None if len(self.classes_) == 2 else len(self.classes_),
-            weight=None if weight is None else torch.from_numpy(weight),
-        )
-        value = float(averaged(metric, counts, self.average))
-        return -value if metric.minimize else value
 
     def save(self, path: str | os.PathLike[str], trusted: Sequence[str] | None = None) -> None:
         """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
@@ -298,48 +185,9 @@ class MetricClassifier(ModelReport, ClassifierMixin, BaseEstimator):  # type: ig
         storage.load(model, path, trusted, **user_functions)
         return model
 
-    def _decide(self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None) -> None:
-        decision = choose_decision(
-            held_out,
-            get_metric(self.metric),
-            subject_to=as_requirements(self.subject_to),
-            average=self.average,
-            rule=self.decision,
-            refit=refit,
-            resamples=RESAMPLES if refit is not None else None,
-            seed=self._seed,
-        )
-        self.shift_, self.decision_ = shift, decision
-        self._show_decision()
-        if decision.not_reachable is not None:
-            warnings.warn(
-                f"{decision.not_reachable}. The model is kept and decides there; rethreshold(subject_to=...) chooses "
-                "again without training",
-                InfeasibleWarning,
-                stacklevel=3,
-            )
-
-    def _show_decision(self) -> None:
-        """Set the public attributes from the decision."""
-        decision = self.decision_
-        assert decision.corrected_value is not None
-        self.value_, self.value_interval_ = decision.corrected_value, decision.corrected_interval
-        self.requirements_ = dict(decision.requirements)
-        self.requirements_met_ = all(result.met for result in decision.requirements.values())
-        self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
-        self.threshold_ = None if decision.threshold is None else to_probability(decision.threshold)
-        ends = decision.interval
-        self.threshold_interval_ = None if ends is None else (to_probability(ends[0]), to_probability(ends[1]))
-
-    def _logits(self, X: Any) -> torch.Tensor:
-        """Return the calibrated logits of the ensemble, for the current class balance."""
-        check_is_fitted(self, "decision_")
+    def _calibrated_logits(self, X: Any) -> torch.Tensor:
         table = inputs.checked_table(self, X, reset=False)
-        return self.ensemble_.logits(Features(self.encoder_.transform(table), table)) + self.shift_
-
-    def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
-        """Return class numbers; of two classes, the positive one is 1."""
-        return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])
+        return self.ensemble_.logits(Features(self.encoder_.transform(table), table))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

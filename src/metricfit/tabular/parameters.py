@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +51,6 @@ def check_parameters(model: MetricClassifier) -> None:
         )
     if model.subject_to is not None:
         _check_requirements(model.subject_to)
-
-
-def check_requirements_fit(classes: int, requirements: Sequence[Requirement]) -> None:
-    """Raise a ValueError if there are requirements and more than two classes."""
-    if classes > 2 and requirements:
-        raise InvalidValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
 
 
 def threads_of(n_jobs: int | None) -> int:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 
+from metricfit.decide.decisions import check_requirements_fit
+from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.decide.row_checks import checked_groups, checked_labels, checked_weights
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import Features, Floats, TrainingRows
-from metricfit.tabular.parameters import check_parameters, check_requirements_fit
-from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of, training_weights
+from metricfit.tabular.parameters import check_parameters
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -48,9 +53,9 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
     get_metric(model.metric)
     requirements = as_requirements(model.subject_to)
     table = inputs.checked_table(model, X, reset=True)
-    labels = inputs.checked_labels(model, y)
+    labels = checked_labels(model, y)
     check_consistent_length(table, labels)
-    weight, group = inputs.checked_weights(sample_weight, table), inputs.checked_groups(groups, table)
+    weight, group = checked_weights(sample_weight, table), checked_groups(groups, table)
     if weight is not None and not weight.all():  # rows of weight 0 count as absent
         if model.cv is not None:
             raise InvalidValueError("rows of weight 0 count as absent, and cv= counts all rows: pass the others alone")
@@ -63,7 +68,7 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
     model._order = order_of(model.classes_, model.pos_label_)
     model.encoder_ = TableEncoder()
     encoded = model.encoder_.fit(table)
-    in_training = training_weights(labels, model.classes_, model.class_weight, weight)
+    in_training = _training_weights(labels, model.classes_, model.class_weight, weight)
     if in_training is not None:  # penalties and limits of the families are for weights of 1 on average
         in_training = in_training.double() / in_training.double().mean()
     rows = TrainingRows(
@@ -73,3 +78,14 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
         len(model.classes_),
     )
     return PreparedRows(rows, weight, group, int(check_random_state(model.random_state).randint(2**31 - 1)))
+
+
+def _training_weights(
+    labels: NDArray[Any], classes: NDArray[Any], class_weight: Any, weight: NDArray[np.float64] | None
+) -> torch.Tensor | None:
+    """Multiply row weights by class weights, so that members also stop early by the loss that they are trained on."""
+    if class_weight is not None:
+        class_weights = compute_class_weight(class_weight, classes=classes, y=labels)
+        row_weights = class_weights[np.searchsorted(classes, labels)]
+        weight = row_weights if weight is None else row_weights * weight
+    return None if weight is None else torch.from_numpy(weight).float()

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.families.family import Integers
-from metricfit.tabular.positive_class import choose_positive_class, classes_of, order_of
 
 
 def split_columns(table: Any, target: Any, groups: Any) -> tuple[pd.DataFrame, pd.Series, Any, str | None, str]:

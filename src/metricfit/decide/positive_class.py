@@ -1,4 +1,4 @@
-"""The classes: which ones there are, which one is positive, and their shares and weights."""
+"""The classes: which ones there are, which one is positive, and their shares."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from sklearn.utils.class_weight import compute_class_weight
 
 from metricfit.errors import InvalidValueError, quote
 
@@ -109,14 +107,3 @@ def shares_of(prevalence: float | Mapping[Any, float], classes: NDArray[Any]) ->
     if not (shares > 0).all() or not np.isclose(shares.sum(), 1.0):
         raise InvalidValueError(f"prevalence: shares lie between 0 and 1 and sum to 1, got {prevalence}")
     return shares
-
-
-def training_weights(
-    labels: NDArray[Any], classes: NDArray[Any], class_weight: Any, weight: NDArray[np.float64] | None
-) -> torch.Tensor | None:
-    """Multiply row weights by class weights, so that members also stop early by the loss that they are trained on."""
-    if class_weight is not None:
-        class_weights = compute_class_weight(class_weight, classes=classes, y=labels)
-        row_weights = class_weights[np.searchsorted(classes, labels)]
-        weight = row_weights if weight is None else row_weights * weight
-    return None if weight is None else torch.from_numpy(weight).float()

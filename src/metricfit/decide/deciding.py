@@ -1,0 +1,262 @@
+"""What every estimator of this package does once it has calibrated logits of held-out rows: decide, and decide anew.
+
+This module and ``row_checks`` are the only ones of ``decide`` that need scikit-learn; the rest needs torch, and scipy
+for intervals.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from metricfit.core.counts import Counts
+from metricfit.core.types import ScalarAverage
+from metricfit.decide.decision_curve import DecisionCurve, decision_curve
+from metricfit.decide.decisions import Decision, Refit, check_requirements_fit, choose_decision, to_probability
+from metricfit.decide.held_out import HeldOut
+from metricfit.decide.positive_class import shares_of
+from metricfit.decide.rollback import unchanged_if_it_fails
+from metricfit.decide.row_checks import checked_labels, checked_weights
+from metricfit.decide.rules import Rule
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.average import averaged
+from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.feasibility import InfeasibleWarning
+from metricfit.metrics.metric import Formula, Metric, get_metric
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class DecidingClassifier(ABC):
+    """A classifier that chooses its decision for a metric on held-out rows, and can choose it anew without training.
+
+    A subclass has the parameters ``metric``, ``subject_to``, ``decision`` and ``average``. Its ``fit`` sets
+    ``classes_``, ``pos_label_``, ``_order``, ``held_out_`` and ``_seed``, and then calls ``_decide``.
+
+    Attributes:
+        classes_: The labels, sorted.
+        pos_label_: The positive class of two; None for several classes.
+        held_out_: The rows on which decisions are chosen, with the class balance of training.
+        shift_: What is added to calibrated logits for another class balance; 0 for that of training.
+        decision_: The decision about calibrated logits plus ``shift_``.
+        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
+            classes.
+        threshold_interval_: 95 % bootstrap interval of the threshold.
+        offsets_: For several classes, what is added to the log-probabilities before the largest is taken.
+        value_: The metric to expect on new rows.
+        value_interval_: 95 % bootstrap interval of the value.
+        requirements_: For each requirement, as text: its value on held-out rows, whether that meets the bound, and the
+            best value that any threshold reaches.
+        requirements_met_: Whether all requirements are met on held-out rows; True if there are none.
+    """
+
+    metric: str | Metric | Formula
+    subject_to: Requirements | None
+    decision: Rule
+    average: ScalarAverage
+    classes_: NDArray[Any]
+    pos_label_: Any
+    held_out_: HeldOut
+    #: For each class number its index in ``classes_``; the positive class of two has number 1.
+    _order: NDArray[np.int64]
+    _seed: int
+
+    @abstractmethod
+    def _calibrated_logits(self, X: Any) -> torch.Tensor:
+        """Return logits ``(n, 1)`` or ``(n, c)`` in the order of class numbers, for the class balance of training."""
+
+    def rethreshold(
+        self,
+        prevalence: float | Mapping[Any, float] | None = None,
+        *,
+        metric: str | Metric | Formula | None = None,
+        subject_to: Requirements | None = "unchanged",
+    ) -> Self:
+        """Choose the decision again, for another class balance, metric or requirements; nothing is trained.
+
+        With another balance the probabilities change too: rows of each class are assumed to look as before, and only
+        their shares to change (prior shift).
+
+        Args:
+            prevalence: The share of the positive class, or of each class by its label. None means the balance of the
+                training rows.
+            metric: A metric that replaces the model's ``metric``. By default it stays. What was trained for the old
+                metric stays as it is.
+            subject_to: Requirements that replace the model's ``subject_to``; None removes them. By default they stay.
+
+        Returns:
+            The model itself. If no threshold meets the requirements, it decides at the threshold with the smallest
+            violation, and an InfeasibleWarning says what is reachable, as in ``fit``.
+
+        Example:
+            >>> from metricfit import MetricClassifier
+            >>> X = np.random.default_rng(0).normal(size=(200, 3))
+            >>> model = MetricClassifier("precision", models=["linear"], random_state=0).fit(X, X[:, 0] > 1)
+            >>> model.rethreshold(subject_to="recall >= 0.9").requirements_met_
+            True
+            >>> model.rethreshold(metric="f1", subject_to=None).metric
+            'f1'
+        """
+        check_is_fitted(self, "decision_")
+        with unchanged_if_it_fails(self):
+            if metric is not None:
+                get_metric(metric)
+                self.metric = metric
+            if subject_to != "unchanged":
+                check_requirements_fit(len(self.classes_), as_requirements(subject_to))
+                self.subject_to = subject_to
+            held_out, shift = self.held_out_, torch.zeros_like(self.shift_)
+            if prevalence is not None:
+                shares = shares_of(prevalence, self.classes_[self._order])
+                held_out = self.held_out_.with_class_shares(torch.from_numpy(shares))
+                shift = (held_out.logits - self.held_out_.logits)[0]
+            self._decide(held_out, shift)
+        return self
+
+    @property
+    def curve_(self) -> DecisionCurve | None:
+        """The metric and the counts of the held-out rows at every threshold; None for several classes.
+
+        Example:
+            >>> from metricfit import MetricClassifier
+            >>> X = np.random.default_rng(0).normal(size=(200, 3))
+            >>> curve = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, X[:, 0] > 1).curve_
+            >>> bool((curve.tp + curve.fn == (X[:, 0] > 1).sum()).all())
+            True
+        """
+        check_is_fitted(self, "decision_")
+        if self.held_out_.logits.shape[1] > 1:
+            return None
+        return decision_curve(self.held_out_.with_logits_shifted(self.shift_), get_metric(self.metric))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return calibrated logits, shifted so that the decision is at 0.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+
+        Returns:
+            For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
+            added, so that the largest decides.
+        """
+        margins: NDArray[np.float64] = self._margins(X).numpy()
+        if len(self.classes_) > 2:
+            return margins
+        return margins if self._order[1] == 1 else -margins
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+
+        Returns:
+            One of ``classes_`` per row.
+        """
+        margins = self._margins(X)
+        number = (margins >= 0).long() if len(self.classes_) == 2 else margins.argmax(1)
+        labels: NDArray[Any] = self.classes_[self._order[number.numpy()]]
+        return labels
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return calibrated probabilities.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+
+        Returns:
+            One row per row of ``X``, with a column for each of ``classes_``.
+        """
+        logits = self._logits(X)
+        if len(self.classes_) == 2:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        probabilities = np.empty(logits.shape)
+        probabilities[:, self._order] = torch.softmax(logits, dim=1).numpy()
+        return probabilities
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the metric of the predictions, negated if lower is better, so that higher is always better.
+
+        Args:
+            X: Rows with the columns of ``fit``.
+            y: Their labels.
+            sample_weight: One weight per row.
+
+        Returns:
+            The value of the metric, or minus it.
+
+        Raises:
+            ValueError: If ``y`` holds labels that were not there in ``fit``.
+        """
+        metric = get_metric(self.metric)
+        predicted, labels = self.predict(X), checked_labels(self, y)
+        check_consistent_length(predicted, labels)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise InvalidValueError(f"y has labels that were not there in fit: {', '.join(map(str, unknown[:5]))}")
+        weight = checked_weights(sample_weight, labels)
+        counts = Counts.from_labels(
+            self._numbers_of(predicted),
+            self._numbers_of(labels),
+            num_classes=None if len(self.classes_) == 2 else len(self.classes_),
+            weight=None if weight is None else torch.from_numpy(weight),
+        )
+        value = float(averaged(metric, counts, self.average))
+        return -value if metric.minimize else value
+
+    def _decide(
+        self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None, resamples: int | None = None
+    ) -> None:
+        """Choose the decision on these rows, and show it in the public attributes."""
+        self.shift_: torch.Tensor = shift
+        self.decision_: Decision = choose_decision(
+            held_out,
+            get_metric(self.metric),
+            subject_to=as_requirements(self.subject_to),
+            average=self.average,
+            rule=self.decision,
+            refit=refit,
+            resamples=resamples,
+            seed=self._seed,
+        )
+        self._show_decision()
+        if self.decision_.not_reachable is not None:
+            warnings.warn(
+                f"{self.decision_.not_reachable}. The model is kept and decides there; rethreshold(subject_to=...) "
+                "chooses again without training",
+                InfeasibleWarning,
+                stacklevel=3,
+            )
+
+    def _show_decision(self) -> None:
+        """Set the public attributes from the decision."""
+        decision = self.decision_
+        assert decision.corrected_value is not None
+        self.value_, self.value_interval_ = decision.corrected_value, decision.corrected_interval
+        self.requirements_ = dict(decision.requirements)
+        self.requirements_met_ = all(result.met for result in decision.requirements.values())
+        self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
+        self.threshold_ = None if decision.threshold is None else to_probability(decision.threshold)
+        ends = decision.interval
+        self.threshold_interval_ = None if ends is None else (to_probability(ends[0]), to_probability(ends[1]))
+
+    def _logits(self, X: Any) -> torch.Tensor:
+        """Return calibrated logits for the current class balance."""
+        check_is_fitted(self, "decision_")
+        return self._calibrated_logits(X) + self.shift_
+
+    def _margins(self, X: Any) -> torch.Tensor:
+        return self.decision_.margins(self._logits(X))
+
+    def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
+        """Return class numbers; of two classes, the positive one is 1."""
+        return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])

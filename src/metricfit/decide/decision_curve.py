@@ -1,0 +1,84 @@
+"""What every threshold of two classes would give: the counts, the rates and the value of the metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import ratio
+from metricfit.decide.held_out import HeldOut
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.sweep import one_class, sweep
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DecisionCurve:
+    """The held-out rows decided at every threshold; all attributes are arrays of one length, by falling threshold.
+
+    ``pandas.DataFrame(vars(curve))`` is a table of them.
+
+    Attributes:
+        threshold: Thresholds of the probability. Rows are positive from the threshold on. The first threshold is
+            infinity, where no row is positive.
+        value: The value of the metric.
+        tp: True positives; with sample weights, their total weight.
+        fp: False positives.
+        fn: False negatives.
+        tn: True negatives.
+        precision: Precisions, 0 where no row is positive.
+        recall: Recalls.
+
+    Example:
+        >>> from metricfit.decide.held_out import collect_held_out
+        >>> rows = collect_held_out(torch.tensor([[2.0], [0.0], [-1.0]]), torch.tensor([1, 0, 1]), None, None)
+        >>> curve = decision_curve(rows, get_metric("f1"))
+        >>> curve.recall, curve.value_of("accuracy")
+        (array([0. , 0.5, 0.5, 1. ]), array([0.33333333, 0.66666667, 0.33333333, 0.66666667]))
+    """
+
+    threshold: Floats
+    value: Floats
+    tp: Floats
+    fp: Floats
+    fn: Floats
+    tn: Floats
+    precision: Floats
+    recall: Floats
+
+    def value_of(self, metric: str | Metric | Formula) -> Floats:
+        """Return the values of another metric at the same thresholds.
+
+        Args:
+            metric: A Metric of counts, its name or a function of Counts.
+
+        Returns:
+            One value per threshold.
+        """
+        cells = (torch.from_numpy(cell)[:, None] for cell in (self.tp, self.fp, self.fn, self.tn))
+        values: Floats = one_class(get_metric(metric), Counts(*cells)).numpy()
+        return values
+
+
+def decision_curve(held_out: HeldOut, metric: Metric) -> DecisionCurve:
+    """Compute the curve of held-out rows of two classes.
+
+    Args:
+        held_out: Calibrated logits ``(n, 1)``, with labels and weights.
+        metric: The metric.
+
+    Returns:
+        The curve, from infinity on.
+    """
+    swept = sweep(held_out.logits.squeeze(1).double(), held_out.y, held_out.weight)
+    counts = swept.counts
+    threshold = torch.sigmoid(swept.thresholds)
+    threshold[0] = torch.inf
+    cells = [cell.squeeze(-1) for cell in (counts.tp, counts.fp, counts.fn, counts.tn)]
+    rates = [ratio(counts.tp, total).squeeze(-1) for total in (counts.predicted, counts.positives)]
+    return DecisionCurve(*(part.numpy() for part in (threshold, one_class(metric, counts), *cells, *rates)))

@@ -1,0 +1,48 @@
+"""Checks of labels, weights and groups, in the way scikit-learn checks them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
+
+from metricfit.errors import InvalidValueError
+
+
+def checked_labels(estimator: object, y: Any) -> NDArray[Any]:
+    """Return labels of shape ``(n,)``; missing labels, and numbers that are not labels, are refused."""
+    if y is None:
+        raise InvalidValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
+    labels: NDArray[Any] = column_or_1d(np.asarray(y), warn=True)
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    if pd.isna(labels).any():
+        raise InvalidValueError("Input y contains NaN: drop the rows without a label")
+    check_classification_targets(labels)
+    return labels
+
+
+def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+    """Return one weight per row, at least 0; None if there are no weights."""
+    if sample_weight is None:
+        return None
+    weight: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
+    )  # a copy, because torch takes no read-only arrays, and those of polars are read-only
+    if not (weight > 0).any():
+        raise InvalidValueError("all sample weights are 0, so no class has a row")
+    return weight
+
+
+def checked_groups(groups: Any, X: Any) -> NDArray[Any] | None:
+    """Return one group per row; None if there are no groups."""
+    if groups is None:
+        return None
+    values: NDArray[Any] = column_or_1d(np.asarray(groups))
+    check_consistent_length(X, values)
+    return values
