@@ -19,8 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.decision import Decision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve
-from metricfit.decide.decisions import Decision, Refit, check_requirements_fit, choose_decision, to_probability
+from metricfit.decide.decisions import Refit, check_requirements_fit, choose_decision, to_probability
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.positive_class import shares_of
 from metricfit.decide.rollback import unchanged_if_it_fails
