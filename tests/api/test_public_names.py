@@ -16,7 +16,7 @@ NAMES = {
         metrics parse_requirement stats steps tabular train
     """,
     "metricfit.boosting": """
-        objective
+        eval_metric objective prior_logits
     """,
     "metricfit.decide": """
         Decision best_decision

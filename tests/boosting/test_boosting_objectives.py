@@ -1,11 +1,18 @@
 """The objective of boosted trees: its gradient against finite differences of the loss it states."""
 
+import copy
+import pickle
+
 import lightgbm
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit, log_softmax, softmax
 
+from metricfit import MetricLoss
 from metricfit.boosting import objective
+from metricfit.errors import InvalidValueError
+from metricfit.steps import Annealed, Identity, Linear, RaisedCosine, Sigmoid
 
 BINARY = {
     "f1": lambda tp, fp, fn, tn: 1 - 2 * tp / (2 * tp + fp + fn),
@@ -125,7 +132,46 @@ def test_the_metric_moves_the_scores_towards_it():
     assert called_positive(1.0) > 2 * called_positive(0.0)
 
 
-@pytest.mark.parametrize("arguments", [{"library": "prophet"}, {"strength": -1.0}, {"strength": float("nan")}])
-def test_wrong_arguments_are_refused(arguments):
-    with pytest.raises(ValueError, match=r"library is|strength is"):
+@pytest.mark.parametrize("step", [Identity(), Linear(0.1), Sigmoid(10.0), RaisedCosine(0.2)], ids=str)
+@pytest.mark.parametrize("shape", [(24,), (24, 3)], ids=["two classes", "three classes"])
+def test_gradient_is_that_of_metric_loss(table, step, shape):
+    _, _, weight = table
+    scores = np.random.default_rng(2).normal(size=shape)
+    y = np.arange(24) % (2 if len(shape) == 1 else 3)
+    logits, target, w = torch.tensor(scores, requires_grad=True), torch.tensor(y), torch.tensor(weight)
+    threshold = 0.5 if isinstance(step, Identity) else None
+    loss = MetricLoss("fbeta(beta=2)", step=step, threshold=threshold)(logits, target, w)
+    cross_entropy = torch.nn.functional.cross_entropy
+    if len(shape) == 1:
+        cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits
+    rows = cross_entropy(logits, target if len(shape) > 1 else target.double(), reduction="none")
+    (w @ rows + 0.7 * w.sum() * loss).backward()
+    gradient, hessian = objective("fbeta(beta=2)", strength=0.7, step=step)(scores, rows_of(y, weight))
+    np.testing.assert_allclose(gradient, logits.grad.numpy(), rtol=1e-9, atol=1e-12)
+    assert (hessian > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"library": "prophet"}, "library is 'lightgbm' or 'xgboost'; got 'prophet'"),
+        ({"library": "catboost"}, "at most 1,000 rows at a time.*eval_metric"),
+        ({"strength": -1.0}, "strength is"),
+        ({"strength": float("nan")}, "strength is"),
+        ({"strength": float("inf")}, "strength is"),
+        ({"step": Annealed(Identity(), Sigmoid(10.0))}, "does not advance it"),
+        ({"average": "mean"}, "average must be"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, message):
+    with pytest.raises(InvalidValueError, match=message):
         objective("f1", **arguments)
+
+
+def test_it_is_pickled_and_copied():
+    made = objective("fbeta(beta=2)", "xgboost", strength=0.3, step=Sigmoid(10.0))
+    scores, y = np.random.default_rng(0).normal(size=24), np.arange(24) % 2
+    expected = made(y, scores)
+    for other in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+        np.testing.assert_array_equal(other(y, scores), expected)
+        assert repr(other) == "objective('fbeta(beta=2)', 'xgboost', strength=0.3)"

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
+from metricfit.boosting import prior_logits
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.families.boosting import SMALL, Boosting, Trees, _cross_entropy
-from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows, prior_logits
+from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
 from metricfit.tabular.families.linear import cross_entropy
 
 NO_LIMIT = Deadline()
@@ -44,14 +45,14 @@ def test_it_is_much_better_than_the_class_shares(rows, held_out, metric):
     model = Boosting(trees=SMALL, metric=None if metric is None else get_metric(metric)).fit(
         rows, held_out, seed=0, deadline=NO_LIMIT
     )
-    shares = np.tile(prior_logits(rows.y, None, rows.classes), (len(held_out), 1))
+    shares = np.tile(prior_logits(rows.y, classes=rows.classes), (len(held_out), 1))
     assert cross_entropy(model.logits(held_out.features), held_out) < 0.8 * cross_entropy(shares, held_out)
 
 
 @pytest.mark.parametrize("metric", [None, get_metric("f1")], ids=["boosting", "boosting_metric"])
 def test_the_trees_start_at_the_shares_and_stop_where_the_held_out_fold_is_best(rows, held_out, metric):
     model = Boosting(trees=SMALL, metric=metric).fit(rows, held_out, seed=0, deadline=NO_LIMIT)
-    np.testing.assert_allclose(model.start, prior_logits(rows.y, None, rows.classes))
+    np.testing.assert_allclose(model.start, prior_logits(rows.y, classes=rows.classes))
     rounds = len(model.leaves) // rows.outputs
     assert 5 < rounds < 500
     best = cross_entropy(model.logits(held_out.features), held_out)

@@ -9,7 +9,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from metricfit.boosting import objective
+from metricfit.boosting import objective, prior_logits
 from metricfit.core.types import ScalarAverage
 from metricfit.metrics.metric import Metric
 from metricfit.tabular.families.boosted_trees import BoostedTrees
@@ -19,7 +19,6 @@ from metricfit.tabular.families.family import (
     FittedModel,
     Floats,
     TrainingRows,
-    prior_logits,
 )
 
 MAXIMUM_ROUNDS = 3000
@@ -82,7 +81,7 @@ class Boosting(Family):
         if self.metric is not None and not (train.x != train.x[:1]).any():
             # Without a column to split, LightGBM ends in an error beside an objective of ours, and not beside its own.
             return Boosting(self.name, self.trees).fit(train, held_out, seed=seed, deadline=deadline)
-        start = prior_logits(train.y, train.weight, train.classes)
+        start = prior_logits(train.y, train.weight, classes=train.classes)
         data = self._dataset(train, start)
         trees = lightgbm.train(
             self._settings(train, seed),

@@ -228,17 +228,6 @@ class MeanOfFolds:
         return total / len(self.models)
 
 
-def prior_logits(y: Integers, weight: Floats | None, classes: int) -> Floats:
-    """Return the logits of the classes' shares, ``(1,)`` for two classes and ``(c,)`` for several.
-
-    >>> prior_logits(np.array([0, 0, 0, 1]), None, 2).round(2)
-    array([-1.1])
-    """
-    shares = np.bincount(y, weights=weight, minlength=classes)
-    shares = np.maximum(shares / shares.sum(), 1e-6)
-    return np.asarray([np.log(shares[1] / shares[0])] if classes == 2 else np.log(shares))
-
-
 def to_logits(probabilities: Floats, classes: int) -> Floats:
     """Convert probabilities ``(n, c)`` above 0 to logits: ``(n, 1)`` for two classes, log-probabilities for several.
 
