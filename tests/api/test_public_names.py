@@ -19,7 +19,7 @@ NAMES = {
         eval_metric objective prior_logits
     """,
     "metricfit.decide": """
-        Decision best_decision
+        Decision DecisionModule best_decision
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint RankingConstraint RequirementConstraint augmented_term

@@ -7,6 +7,7 @@
 - ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
 - ``held_out``: the rows on which decisions are chosen.
 - ``decision``: the decision itself, which needs torch alone.
+- ``decision_module``: a torch model together with its decision.
 - ``decisions``: the choice of a decision, with bootstrap intervals and requirements.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
 - ``label_thresholds``: the best thresholds of several labels.
@@ -21,15 +22,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from metricfit._extras import explain_missing
+from metricfit.decide.decision import Decision
+from metricfit.decide.decision_module import DecisionModule
 
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision
-    from metricfit.decide.decision import Decision
 
-#: Loaded when first used, because the bootstrap needs scipy, and ``best_offsets`` needs torch alone.
-_LATER = {"Decision": "metricfit.decide.decision", "best_decision": "metricfit.decide.best"}
+#: Loaded when first used, because the bootstrap needs scipy, and the rest needs torch alone.
+_LATER = {"best_decision": "metricfit.decide.best"}
 
-__all__ = ["Decision", "best_decision"]
+__all__ = ["Decision", "DecisionModule", "best_decision"]
 
 
 def __getattr__(name: str) -> Any:
