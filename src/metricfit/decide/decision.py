@@ -35,6 +35,9 @@ class Decision:
         calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already or if
             the decision was chosen without a calibration.
 
+    Raises:
+        InvalidValueError: None of the three is given, or more than one.
+
     Example:
         >>> Decision(value=0.8, threshold=-1.0).decide(torch.tensor([-2.0, 0.5]))
         tensor([0, 1])
