@@ -95,6 +95,7 @@ def test_requirements_and_what_is_reachable():
     assert met.requirements["recall >= 0.8"].value == pytest.approx(float((met.decide(z) * y).sum() / y.sum()))
     unmet = best_decision(z, y, "f1", subject_to=["recall >= 0.99", "precision >= 0.99"])
     assert unmet.not_reachable.startswith("no threshold gives recall >= 0.99 and precision >= 0.99 together")
+    assert f"the nearest threshold is {unmet.threshold:.6g}, with" in unmet.not_reachable
 
 
 def test_groups_are_drawn_whole():

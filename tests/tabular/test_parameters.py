@@ -4,8 +4,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 
 from metricfit import MetricClassifier, metrics
+from metricfit.tabular.families.linear import Linear
 
 
 @pytest.mark.parametrize(
@@ -15,7 +21,20 @@ from metricfit import MetricClassifier, metrics
         ({"members": "8"}, TypeError, "members is a whole number of folds.*got '8'"),
         ({"members": True}, TypeError, "members is a whole number of folds"),
         ({"n_jobs": 1.5}, TypeError, "n_jobs is a whole number of threads.*got 1.5"),
-        ({"cv": 5}, TypeError, "cv is None, 'forward' or a splitter.*got 5"),
+        ({"cv": 5}, ValueError, "members=3 and cv=5 are both numbers of folds"),
+        ({"cv": 1, "members": None}, ValueError, "cv is a whole number of folds, at least 2; got 1"),
+        ({"cv": True, "members": None}, TypeError, "cv is a whole number of folds"),
+        ({"cv": 2.5}, TypeError, "cv is None, 'forward', a number of folds, a splitter.*got 2.5"),
+        ({"cv": "backward"}, ValueError, "cv is None, 'forward'.*got 'backward'"),
+        ({"cv": KFold}, TypeError, "cv is None, 'forward'.*got <class .*KFold'>"),
+        ({"device": "gpu"}, ValueError, "device is a device of torch, such as 'cpu', 'cuda'.*got 'gpu'"),
+        ({"class_weight": "bal"}, ValueError, "class_weight is 'balanced', a weight for each label.*got 'bal'"),
+        ({"class_weight": [1, 2]}, ValueError, r"class_weight is 'balanced'.*got \[1, 2\]"),
+        ({"class_weight": {0: 1, 7: 2}}, ValueError, r"class_weight names 7, which is none of \[0, 1\]"),
+        ({"class_weight": {1: 0}}, ValueError, "a weight is a finite number above 0; that of 1 is 0"),
+        ({"class_weight": {1: "2"}}, ValueError, "a weight is a finite number above 0; that of 1 is '2'"),
+        ({"models": LogisticRegression}, TypeError, r"not a class: pass LogisticRegression\(\)"),
+        ({"models": ["linear", GaussianNB]}, TypeError, r"not a class: pass GaussianNB\(\)"),
         ({"time_budget": -1}, ValueError, "time_budget is seconds of training, or None for no limit.*got -1"),
         ({"time_budget": 0}, ValueError, "time_budget is seconds of training"),
         ({"average": None}, ValueError, "average is one of 'macro', 'micro', 'weighted'.*got None"),
@@ -23,10 +42,13 @@ from metricfit import MetricClassifier, metrics
         ({"subject_to": 5}, TypeError, "subject_to is a requirement such as 'recall >= 0.9'.*got 5"),
         ({"subject_to": ["recall >= 0.9", 5]}, TypeError, "subject_to is a requirement such as"),
         ({"subject_to": metrics.recall}, TypeError, "subject_to is a requirement such as"),
+        ({"subject_to": "recall[1] >= 0.9"}, ValueError, r"recall\[1\].*leave the index out"),
+        ({"metric": "recall[1]"}, ValueError, r"recall\[1\].*leave the index out"),
     ],
     ids=str,
 )
-def test_the_parameter_is_named_with_what_it_can_be(settings, error, message, quick, blobs):
+def test_the_parameter_is_named_with_what_it_can_be(settings, error, message, quick, blobs, monkeypatch):
+    monkeypatch.setattr(Linear, "fit", lambda *_, **__: pytest.fail("a model was trained"))
     model = MetricClassifier(**{**quick, **settings})
     with pytest.raises(error, match=message):
         model.fit(*blobs)
@@ -75,3 +97,44 @@ def test_parameters_that_moved_to_the_network_name_their_successor(name):
         TypeError, match=rf"the parameter {name} of MetricClassifier is no longer here: use .*Network\("
     ):
         MetricClassifier("f1", **{name: 1})
+
+
+@pytest.mark.parametrize("weights", ["sample_weight", "class_weight"])
+def test_models_that_take_no_weights_are_refused_before_others_are_trained(weights, quick, blobs, monkeypatch):
+    X, y = blobs
+    monkeypatch.setattr(Linear, "fit", lambda *_, **__: pytest.fail("a model was trained"))
+    quick |= {"models": ["linear", KNeighborsClassifier()]}
+    quick |= {"class_weight": "balanced"} if weights == "class_weight" else {}
+    with pytest.raises(ValueError, match="the model 'KNeighborsClassifier' takes no sample_weight"):
+        MetricClassifier(**quick).fit(X, y, sample_weight=None if weights == "class_weight" else np.ones(len(y)))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused_before_training(quick, blobs, monkeypatch):
+    monkeypatch.setattr(Linear, "fit", lambda *_, **__: pytest.fail("a model was trained"))
+    with pytest.raises(ValueError, match="device='cuda': torch finds no GPU; use device='cpu'"):
+        MetricClassifier(**quick | {"models": ["linear", "network"], "device": "cuda"}).fit(*blobs)
+
+
+def test_auto_in_a_list_stands_for_its_families(quick, blobs):
+    X, y = (part[:120] for part in blobs)
+    model = MetricClassifier(**quick | {"models": ["auto", GaussianNB()], "members": 2}).fit(X, y)
+    own = {"linear", "kernel", "boosting", "boosting_small", "extra_trees"}
+    assert {row.name for row in model.models_} == own | {"GaussianNB"}
+
+
+@pytest.mark.parametrize("container", [list, lambda labels: np.array(labels, dtype=object)], ids=["list", "array"])
+@pytest.mark.parametrize(("labels", "types"), [([1, "a"], "int and str"), ([True, "a"], "bool and str")], ids=str)
+def test_labels_of_several_types_are_refused(labels, types, container, quick, blobs):
+    X, _ = blobs
+    with pytest.raises(ValueError, match=f"y holds Python objects of type {types}; make them all text"):
+        MetricClassifier(**quick).fit(X, container(labels * (len(X) // 2)))
+
+
+@pytest.mark.parametrize("missing", [np.nan, None])
+def test_rows_without_a_group_are_refused(missing, quick, blobs):
+    X, y = blobs
+    groups = np.arange(len(y)).astype(object)
+    groups[3:8] = missing
+    with pytest.raises(ValueError, match=f"groups is missing in 5 of {len(y)} rows: give every row a group"):
+        MetricClassifier(**quick).fit(X, y, groups=groups)

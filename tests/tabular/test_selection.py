@@ -47,5 +47,22 @@ def test_feasible_mixtures_come_before_better_ones(rows):
     y, (good, _, noise) = rows
     requirements = [parse_requirement("precision >= 0.6"), parse_requirement("recall >= 0.3")]
     selection = Selection(y, None, get_metric("recall"), "macro", requirements)
-    assert selection._score(good) > selection._score(noise)
+    assert selection.score(good) > selection.score(noise)
     assert np.argmax(selection.weights_for_metric([noise, good])) == 1
+
+
+def test_of_infeasible_mixtures_the_one_that_violates_less_comes_first(rows):
+    """The other one has the better recall, because its nearest threshold calls 60 % of the rows positive."""
+    y, (good, weak, _) = rows
+    good = good.clamp(max=float(good[y == 0].max()))  # a negative is among the highest scores
+    coarse = weak.clamp(max=float(weak.quantile(0.4)))
+    selection = Selection(y, None, get_metric("recall"), "macro", [parse_requirement("precision >= 0.999")])
+    precision = [
+        best_or_nearest(sweep(logits.squeeze(1), y, None), get_metric("precision"), []).value
+        for logits in (good, coarse)
+    ]
+    scores = [selection.score(logits) for logits in (good, coarse)]
+    assert [score[0] for score in scores] == pytest.approx([value - 0.999 for value in precision])
+    assert scores[0][0] > scores[1][0]
+    assert scores[0][1] < scores[1][1]
+    assert np.argmax(selection.weights_for_metric([coarse, good])) == 1

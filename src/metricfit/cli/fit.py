@@ -30,7 +30,7 @@ from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.compare.methods import classifier_of
+from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
 from metricfit.tabular.families import NAMES
 
 
@@ -67,6 +67,8 @@ def fit(
     families = _families_named(models)
     if method is not None and families != "auto":
         raise UserError("--method and --models both choose the models; give one of them.")
+    if method in FOR_REQUIREMENTS and not subject_to:
+        raise UserError(f"--method {quote(method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
     check_folder(out)
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")

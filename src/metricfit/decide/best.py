@@ -17,6 +17,7 @@ from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.feasibility import what_is_reachable
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.sweep import Array, column
 
@@ -82,7 +83,11 @@ def best_decision(
         z = calibration(z)
     held_out = collect_held_out(z, y, w, None if groups is None else np.asarray(groups))
     decision = choose_decision(held_out, chosen, subject_to=requirements, average=average, seed=seed, rule=rule)
-    return decision if calibration is None else _about_raw_logits(decision, calibration)
+    decision = decision if calibration is None else _about_raw_logits(decision, calibration)
+    if decision.not_reachable is None:
+        return decision
+    assert decision.threshold is not None
+    return replace(decision, not_reachable=what_is_reachable(requirements, decision.requirements, decision.threshold))
 
 
 def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metricfit.core.counts import Counts
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration
@@ -116,13 +117,26 @@ def choose_without_intervals(
 
 
 def check_requirements_fit(classes: int, requirements: Sequence[Requirement]) -> None:
-    """Raise an error if there are requirements and more than two classes.
+    """Raise an error if there are requirements and more than two classes, or if one is of a class that there is not.
 
     Raises:
-        InvalidValueError: Requirements are for two classes.
+        InvalidValueError: Requirements are for two classes, and for the positive one of them.
     """
     if classes > 2 and requirements:
         raise InvalidValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
+    for requirement in requirements:
+        check_class_index(classes, requirement.metric)
+
+
+def check_class_index(classes: int, metric: Metric) -> None:
+    """Raise an error if a metric of one class, such as ``recall[2]``, is of a class that there is not.
+
+    Raises:
+        InvalidValueError: There is no such class; two classes have the counts of the positive one.
+    """
+    if metric.class_index is not None:
+        ones = torch.ones(1 if classes == 2 else classes)
+        metric(Counts(ones, ones, ones, ones))
 
 
 def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ def checked_labels(estimator: object, y: Any) -> NDArray[Any]:
         assert_all_finite(labels, input_name="y")
     if pd.isna(labels).any():
         raise InvalidValueError("Input y contains NaN: drop the rows without a label")
+    _check_label_types(y, labels)
     check_classification_targets(labels)
     return labels
 
@@ -45,4 +46,20 @@ def checked_groups(groups: Any, X: Any) -> NDArray[Any] | None:
         return None
     values: NDArray[Any] = column_or_1d(np.asarray(groups))
     check_consistent_length(X, values)
+    missing = int(pd.isna(values).sum())
+    if missing:
+        raise InvalidValueError(f"groups is missing in {missing} of {len(values)} rows: give every row a group")
     return values
+
+
+def _check_label_types(y: Any, labels: NDArray[Any]) -> None:
+    """Refuse objects that are not all text; NumPy would turn the numbers of a list that also holds text into text."""
+    if labels.dtype.kind not in "OU":
+        return
+    types = {type(label) for label in (y if isinstance(y, (list, tuple)) else labels.tolist())}
+    if not all(issubclass(label_type, str) for label_type in types):
+        listed = " and ".join(sorted(label_type.__name__ for label_type in types))
+        raise InvalidValueError(
+            f"Unknown label type: y holds Python objects of type {listed}; make them all text, y = [str(label) for "
+            "label in y], or an array of whole numbers"
+        )

@@ -121,7 +121,7 @@ def ranking_message(written: str, name: str) -> str:
         written: What the user wrote.
         name: The name of the measure.
     """
-    did_you_mean = "" if written == name else f"; did you mean {name!r}?"
+    did_you_mean = "." if written == name else f"; did you mean {name!r}?"
     return (
         f"{quote(written)} is not a metric of decisions{did_you_mean} {name} ranks scores: call metrics.{name} or "
         f"curves.{name} with scores and labels. losses.SoftAUROCLoss and losses.PairHingeLoss train for a good ranking"

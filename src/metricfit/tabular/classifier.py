@@ -39,14 +39,14 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
             decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable;
             ``rethreshold(subject_to=...)`` chooses again.
         models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Otherwise a
-            list of these names, "boosting_metric", "network", ``tabular.Network(...)``, scikit-learn classifiers, or
-            (name, model) pairs. A Pipeline gets the table as it was passed; other classifiers get numbers without
-            missing values.
+            list of these names, "auto", "boosting_metric", "network", ``tabular.Network(...)``, scikit-learn
+            classifiers, or (name, model) pairs. A Pipeline gets the table as it was passed; other classifiers get
+            numbers without missing values.
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
             threshold on the out-of-fold rows) or "auto", which is "plugin".
         members: Number of folds; None for 8, 5 above 20,000 rows and 3 above 100,000. At most the rows of a class.
-        cv: None for stratified folds; "forward" for rows in the order of time, where each fold is judged by a model of
-            earlier rows; or a splitter of scikit-learn.
+        cv: None or a number for stratified folds; "forward" or a TimeSeriesSplit for rows in the order of time, where
+            each fold is judged by a model of earlier rows; or a splitter of scikit-learn that holds out no row twice.
         average: Average over several classes: "macro", "micro" or "weighted".
         pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the
             class with fewer rows (the later in sorted order if both have equally many), which is logged.

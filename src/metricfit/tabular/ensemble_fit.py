@@ -18,7 +18,7 @@ from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
 from metricfit.tabular.out_of_fold import FamilyResult, Progress, fit_families
 from metricfit.tabular.parameters import threads_of
-from metricfit.tabular.row_folds import FORWARD, Splits, choose_folds
+from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
 from metricfit.tabular.training_rows import PreparedRows
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         seed=prepared.seed,
         jobs=threads_of(model.n_jobs),
         deadline=Deadline.after(model.time_budget),
-        last_fold_only=isinstance(model.cv, str) and model.cv == FORWARD,
+        last_fold_only=is_forward(model.cv),
         watch=_print_progress if model.verbose else lambda _: None,
     )
     weight = None if prepared.weight is None else torch.from_numpy(prepared.weight)

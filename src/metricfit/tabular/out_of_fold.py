@@ -104,8 +104,10 @@ def fit_families(
         The families that were fitted, and those that were not.
 
     Raises:
-        InvalidValueError: No family is for this table.
+        InvalidValueError: No family is for this table, or one of them cannot be fitted on such rows.
     """
+    for family in families:
+        family.check(rows)
     results: list[FamilyResult] = []
     left_out: list[LeftOut] = []
     for number, family in enumerate(families, start=1):

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.average import AVERAGES
 from metricfit.metrics.requirements import Requirement
@@ -34,7 +36,7 @@ MOVED_TO_NETWORK = {
 def check_parameters(model: MetricClassifier) -> None:
     """Raise a TypeError or a ValueError that names the parameter and what it can be.
 
-    The metric, the models, the folds and the device are checked where they are looked up.
+    The metric, the models and the folds are checked where they are looked up.
     """
     if model.members is not None:
         check_whole("members", model.members, 2, "folds, each held out by one model of every family")
@@ -49,6 +51,8 @@ def check_parameters(model: MetricClassifier) -> None:
         raise InvalidValueError(
             f"average is one of {named}: one value is needed to choose by; got {quote(model.average)}"
         )
+    if model.device is not None:
+        _check_device(model.device)
     if model.subject_to is not None:
         _check_requirements(model.subject_to)
 
@@ -68,6 +72,15 @@ def _check_jobs(value: Any) -> None:
         raise InvalidTypeError(f"n_jobs is a whole number of threads, or -1 for one per core; got {quote(value)}")
     if value == 0:
         raise InvalidValueError("n_jobs is a number of threads, or -1 for one per core; got 0")
+
+
+def _check_device(value: Any) -> None:
+    try:
+        torch.device(value)
+    except (RuntimeError, TypeError):
+        raise InvalidValueError(
+            f"device is a device of torch, such as 'cpu', 'cuda' or 'cuda:1', or None to choose it; got {quote(value)}"
+        ) from None
 
 
 def _check_requirements(value: Any) -> None:

@@ -14,6 +14,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.offsets import best_offsets
 from metricfit.metrics.curves import best_or_nearest
+from metricfit.metrics.feasibility import ChosenThreshold
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import sweep
@@ -25,10 +26,8 @@ STEPS_OF_SEVERAL_CLASSES = 10
 #: Rows on which offsets of several classes are searched while weights are chosen.
 ROWS_OF_SEVERAL_CLASSES = 3000
 
-#: What is subtracted from the score of a mixture that no threshold makes feasible.
-INFEASIBLE = 1e6
-
-Score = Callable[[Tensor], float]
+#: The score of a mixture: numbers of which the first counts most; higher is better.
+Score = Callable[[Tensor], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -86,24 +85,37 @@ class Selection:
     def weights_for_metric(self, logits: Sequence[Tensor]) -> Floats:
         """Choose weights greedily for the metric at the best decision of each mixture."""
         if logits[0].shape[1] == 1:
-            return greedy(logits, self._score, STEPS)
+            return greedy(logits, self.score, STEPS)
         part = self._part(ROWS_OF_SEVERAL_CLASSES)
-        return greedy([values[part] for values in logits], self._take(part)._score, STEPS_OF_SEVERAL_CLASSES)
+        return greedy([values[part] for values in logits], self._take(part).score, STEPS_OF_SEVERAL_CLASSES)
 
     def weights_for_log_loss(self, logits: Sequence[Tensor]) -> Floats:
         """Choose weights greedily for the cross-entropy."""
-        return greedy(logits, lambda mixture: -self.log_loss(mixture), STEPS)
+        return greedy(logits, lambda mixture: (-self.log_loss(mixture),), STEPS)
 
-    def _score(self, logits: Tensor) -> float:
-        """Return the value so that higher is better; mixtures that no threshold makes feasible come last."""
+    def score(self, logits: Tensor) -> tuple[float, float]:
+        """Return how good a mixture is at its best decision.
+
+        Args:
+            logits: The logits of the mixture.
+
+        Returns:
+            The largest violation of a requirement there, negated and 0 if all are met, and the value, negated if lower
+            is better. So a mixture that violates the requirements less is better, whatever its value is.
+        """
         if logits.shape[1] == 1 and not self.requirements:
-            return _best_of_all_thresholds(logits.squeeze(1), self.y, self.weight, self.metric)
+            return 0.0, _best_of_all_thresholds(logits.squeeze(1), self.y, self.weight, self.metric)
         if logits.shape[1] > 1:
-            value, feasible = self.value(logits), True
+            value, violation = self.value(logits), 0.0
         else:
             chosen = best_or_nearest(sweep(logits.squeeze(1), self.y, self.weight), self.metric, self.requirements)
-            value, feasible = chosen.value, chosen.feasible
-        return (-value if self.metric.minimize else value) - (0.0 if feasible else INFEASIBLE)
+            value, violation = chosen.value, 0.0 if chosen.feasible else self._violation(chosen)
+        return -violation, -value if self.metric.minimize else value
+
+    def _violation(self, chosen: ChosenThreshold) -> float:
+        """Return the largest violation at a threshold."""
+        values = {text: torch.tensor(result.value) for text, result in chosen.requirements.items()}
+        return max(float(requirement.excess(values[str(requirement)])) for requirement in self.requirements)
 
     def _part(self, rows: int) -> Tensor | slice:
         """Return at most this many rows, drawn at random."""
@@ -140,7 +152,7 @@ def greedy(logits: Sequence[Tensor], score: Score, steps: int) -> Floats:
 
     Args:
         logits: The logits of each family.
-        score: The score of a mixture; higher is better.
+        score: The score of a mixture; higher is better, and the first of its numbers counts most.
         steps: The number of steps. A family can be chosen in several steps.
 
     Returns:
@@ -148,14 +160,14 @@ def greedy(logits: Sequence[Tensor], score: Score, steps: int) -> Floats:
 
     Example:
         >>> good, bad = torch.tensor([[1.0]]), torch.tensor([[-1.0]])
-        >>> greedy([good, bad], lambda mixture: float(mixture), steps=4)
+        >>> greedy([good, bad], lambda mixture: (float(mixture),), steps=4)
         array([1., 0.])
     """
     chosen = np.zeros(len(logits))
     total = torch.zeros_like(logits[0])
     for step in range(1, steps + 1):
         scores = [score((total + candidate) / step) for candidate in logits]
-        best = int(np.argmax(scores))
+        best = scores.index(max(scores))
         chosen[best] += 1
         total = total + logits[best]
     return chosen / steps

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,16 +13,17 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
-from metricfit.decide.decisions import check_requirements_fit
+from metricfit.decide.decisions import check_class_index, check_requirements_fit
 from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.row_checks import checked_groups, checked_labels, checked_weights
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families.family import Features, Floats, TrainingRows
 from metricfit.tabular.parameters import check_parameters
+from metricfit.tabular.row_folds import takes_row_numbers
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -50,20 +53,20 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
         The rows as numbers, with weights, groups and the seed.
     """
     check_parameters(model)
-    get_metric(model.metric)
-    requirements = as_requirements(model.subject_to)
+    metric, requirements = get_metric(model.metric), as_requirements(model.subject_to)
     table = inputs.checked_table(model, X, reset=True)
     labels = checked_labels(model, y)
     check_consistent_length(table, labels)
     weight, group = checked_weights(sample_weight, table), checked_groups(groups, table)
     if weight is not None and not weight.all():  # rows of weight 0 count as absent
-        if model.cv is not None:
+        if takes_row_numbers(model.cv):
             raise InvalidValueError("rows of weight 0 count as absent, and cv= counts all rows: pass the others alone")
         weighted = weight > 0
         table, labels, weight = inputs.rows(table, weighted), labels[weighted], weight[weighted]
         group = None if group is None else group[weighted]
     model.classes_ = classes_of(labels)
     check_requirements_fit(len(model.classes_), requirements)
+    check_class_index(len(model.classes_), metric)
     model.pos_label_ = choose_positive_class(labels, model.pos_label)
     model._order = order_of(model.classes_, model.pos_label_)
     model.encoder_ = TableEncoder()
@@ -85,7 +88,26 @@ def _training_weights(
 ) -> torch.Tensor | None:
     """Multiply row weights by class weights, so that members also stop early by the loss that they are trained on."""
     if class_weight is not None:
+        _check_class_weight(class_weight, classes)
         class_weights = compute_class_weight(class_weight, classes=classes, y=labels)
         row_weights = class_weights[np.searchsorted(classes, labels)]
         weight = row_weights if weight is None else row_weights * weight
     return None if weight is None else torch.from_numpy(weight).float()
+
+
+def _check_class_weight(class_weight: Any, classes: NDArray[Any]) -> None:
+    """Refuse what is neither "balanced" nor a weight above 0 for labels that there are."""
+    if isinstance(class_weight, Mapping):
+        unknown = [label for label in class_weight if label not in classes.tolist()]
+        if unknown:
+            raise InvalidValueError(f"class_weight names {quote(unknown[0])}, which is none of {classes.tolist()}")
+        for label, weight in class_weight.items():
+            if not isinstance(weight, Real) or isinstance(weight, bool) or not 0 < float(weight) < np.inf:
+                raise InvalidValueError(
+                    f"class_weight: a weight is a finite number above 0; that of {quote(label)} is {quote(weight)}"
+                )
+    elif not isinstance(class_weight, str) or class_weight != "balanced":
+        raise InvalidValueError(
+            f"class_weight is 'balanced', a weight for each label such as {{{classes.tolist()[0]!r}: 2.0}}, or None; "
+            f"got {quote(class_weight)}"
+        )

@@ -80,9 +80,10 @@ def test_classes_that_a_fold_misses_are_the_least_likely(make_rows, model, missi
 def test_weights_that_a_classifier_cannot_take_are_refused(rows):
     weighted = TrainingRows(rows.features, rows.y, np.ones(len(rows)), rows.classes)
     with pytest.raises(InvalidValueError, match="'mine' takes no sample_weight"):
-        fit(KNeighborsClassifier(), weighted)
+        UserModel("mine", KNeighborsClassifier()).check(weighted)
     with pytest.raises(InvalidValueError, match="'mine' takes no sample_weight"):
-        fit(make_pipeline(StandardScaler(), KNeighborsClassifier()), weighted)
+        UserModel("mine", make_pipeline(StandardScaler(), KNeighborsClassifier())).check(weighted)
+    UserModel("mine", KNeighborsClassifier()).check(rows)
 
 
 def test_the_seed_reaches_classifiers_that_have_none(rows):

@@ -147,13 +147,16 @@ def classifier_of(name: str, metric: Any, **parameters: Any) -> MetricClassifier
         The classifier.
 
     Raises:
-        InvalidValueError: There is no such method.
+        InvalidValueError: There is no such method, or it needs requirements and there are none.
 
     Example:
         >>> classifier_of("support vectors", "f1").models
         ['kernel']
     """
-    return _find(name, METHODS).classifier(metric, **parameters)
+    method = _find(name, METHODS)
+    if name in FOR_REQUIREMENTS and not parameters.get("subject_to"):
+        raise InvalidValueError(f"the method {quote(name)} needs a requirement, such as subject_to='recall >= 0.9'")
+    return method.classifier(metric, **parameters)
 
 
 def _find(name: str, known: Sequence[Method]) -> Method:

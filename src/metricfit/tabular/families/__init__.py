@@ -39,6 +39,7 @@ def make_families(
 
     Args:
         models: "auto", a name, a Network, a scikit-learn classifier, or a list of these or of (name, model) pairs.
+            "auto" in a list stands for its families.
         metric: The metric, for families that are trained for it.
         average: Its average over several classes.
         requirements: The requirements, for networks that are trained under them.
@@ -97,10 +98,8 @@ def make_families(
 
 def _named_models(models: Any) -> list[tuple[str | None, Any]]:
     """Return (name, model) pairs; the name is None where the user gave none."""
-    if isinstance(models, str) and models == "auto":
-        return [(None, name) for name in DEFAULT]
     if not isinstance(models, (list, tuple)):
-        return [(None, models)]
+        models = [models]
     if not models:
         raise InvalidValueError("models is empty; name at least one, or use models='auto'")
     named: list[tuple[str | None, Any]] = []
@@ -109,6 +108,8 @@ def _named_models(models: Any) -> list[tuple[str | None, Any]]:
             if len(model) != 2 or not isinstance(model[0], str):
                 raise InvalidTypeError(f"a named model is a pair of a name and a model; got {quote(model)}")
             named.append((model[0], model[1]))
+        elif isinstance(model, str) and model == "auto":
+            named += [(None, name) for name in DEFAULT]
         else:
             named.append((None, model))
     return named

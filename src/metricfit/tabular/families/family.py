@@ -137,6 +137,10 @@ class Family(ABC):
     can_be_stopped: bool = True
     growth: float = 1.0
 
+    def check(self, rows: TrainingRows) -> None:
+        """Raise an error if the family can never be fitted on such rows. All families are checked before training."""
+        return None
+
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
         """Return why the family is not for these rows, for example because there are too many; None if it is."""
         return None

@@ -202,6 +202,11 @@ class NetworkFamily(Family):
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.edges = edges
 
+    def check(self, rows: TrainingRows) -> None:
+        """Refuse a GPU that is not there."""
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise InvalidValueError(f"device={str(self.device)!r}: torch finds no GPU; use device='cpu', or None")
+
     def prepare(self, rows: TrainingRows) -> NetworkFamily:
         """Compute the edges of the embeddings' bins, the same for all folds."""
         if not self._architecture(rows).width:

@@ -84,10 +84,12 @@ class UserModel(Family):
         model: The classifier; it is cloned for every fold.
 
     Raises:
-        InvalidTypeError: It has no ``fit``, or neither ``predict_proba`` nor ``decision_function``.
+        InvalidTypeError: It is a class, has no ``fit``, or neither ``predict_proba`` nor ``decision_function``.
     """
 
     def __init__(self, name: str, model: Any) -> None:
+        if isinstance(model, type):
+            raise InvalidTypeError(f"a model is an object, not a class: pass {model.__name__}()")
         if not hasattr(model, "fit") or not (hasattr(model, "predict_proba") or hasattr(model, "decision_function")):
             raise InvalidTypeError(
                 "a model is the name of a family, tabular.Network(...), or a scikit-learn classifier with "
@@ -101,6 +103,14 @@ class UserModel(Family):
         """Whether the classifier encodes the table itself."""
         return isinstance(self.model, Pipeline)
 
+    def check(self, rows: TrainingRows) -> None:
+        """Refuse rows with weights if the classifier takes none."""
+        if rows.weight is not None and _weight_parameter(self.model) is None:
+            raise InvalidValueError(
+                f"the model {self.name!r} takes no sample_weight; fit without sample_weight and class_weight, or use "
+                "another model"
+            )
+
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Fit a clone of the classifier, with the weights of the rows if there are any."""
         deadline.check()
@@ -108,13 +118,7 @@ class UserModel(Family):
         _set_random_state(model, seed)
         weights: dict[str, Any] = {}
         if train.weight is not None:
-            parameter = _weight_parameter(model)
-            if parameter is None:
-                raise InvalidValueError(
-                    f"the model {self.name!r} takes no sample_weight; fit without sample_weight and class_weight, or "
-                    "use another model"
-                )
-            weights = {parameter: train.weight}
+            weights = {_weight_parameter(model) or "sample_weight": train.weight}
         model.fit(train.features.table if self.takes_table else train.x, train.y, **weights)
         return FittedUserModel(model, train.classes, self.takes_table)
 
