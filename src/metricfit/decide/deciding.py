@@ -256,7 +256,8 @@ class DecidingClassifier(ABC):
         return self._calibrated_logits(X) + self.shift_
 
     def _margins(self, X: Any) -> torch.Tensor:
-        return self.decision_.margins(self._logits(X))
+        logits = self._logits(X)  # says so if the model is not fitted
+        return self.decision_.margins(logits)
 
     def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
         """Return class numbers; of two classes, the positive one is 1."""
