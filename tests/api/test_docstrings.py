@@ -92,12 +92,13 @@ MEMBERS = _members()
 
 
 def _sections(doc):
-    """The names of a docstring's sections, with the entries of each."""
+    """The names of a docstring's sections, with the entries of each; an override may add entries to a section."""
     parts = SECTION.split(inspect.cleandoc(doc or ""))
-    return {
-        title: [name.strip() for entry in ENTRY.findall(body) for name in entry.split(",")]
-        for title, body in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    sections = {}
+    for title, body in zip(parts[1::2], parts[2::2], strict=True):
+        entries = [name.strip() for entry in ENTRY.findall(body) for name in entry.split(",")]
+        sections[title] = [*sections.get(title, []), *entries]
+    return sections
 
 
 def _described(doc):

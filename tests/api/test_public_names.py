@@ -22,8 +22,8 @@ NAMES = {
         Decision DecisionModule best_decision
     """,
     "metricfit.constraints": """
-        AugmentedLagrangian Constraint FunctionConstraint RankingConstraint RequirementConstraint augmented_term
-        equality_term next_multiplier
+        AugmentedLagrangian Constraint FunctionConstraint MeasuredConstraint RankingConstraint RequirementConstraint
+        augmented_term equality_term next_multiplier
     """,
     "metricfit.curves": """
         BestOffsets BestThreshold InfeasibleError InfeasibleWarning PrecisionRecallCurve RequirementValue RocCurve
@@ -42,11 +42,10 @@ NAMES = {
         WeightedCrossEntropyLoss backward_in_chunks
     """,
     "metricfit.metrics": """
-        Metric MetricFactory RankingMetric Requirement accuracy auroc average_precision averaged balanced_accuracy
-        confusion_matrix cost dice f1 fbeta fnr fowlkes_mallows fpr get_measure get_metric gmean informedness iou
-        jaccard kappa markedness mcc metric names npv p4
-        parse_requirement ppv precision ratio recall root selection_rate sensitivity share specificity tnr tpr tversky
-        youden
+        GroupGap Metric MetricFactory RankingMetric Requirement accuracy auroc average_precision averaged
+        balanced_accuracy confusion_matrix cost dice f1 fbeta fnr fowlkes_mallows fpr get_measure get_metric
+        gmean informedness iou jaccard kappa markedness mcc metric names npv p4 parse_requirement ppv
+        precision ratio recall root selection_rate sensitivity share specificity tnr tpr tversky youden
     """,
     "metricfit.models": """
         Blend PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins

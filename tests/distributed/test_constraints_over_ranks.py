@@ -12,6 +12,9 @@ CONSTRAINTS = {
     "positive": lambda: [RankingConstraint(size=2 * N)],
     "negative": lambda: [RankingConstraint(per="negative", size=2 * N, normalize=True)],
     "pair": lambda: [RankingConstraint(per="pair")],
+    "equality": lambda: ["recall == 0.3"],
+    "gap": lambda: ["recall.gap(2) <= 0.01"],  # the second shard has no positives
+    "held out": lambda: ["recall >= 0.9", "recall.gap(2) <= 0.01"],
     "function": lambda: [lambda logits, target: logits[target == 1].mean() + 2.0],  # the second shard has no positives
 }
 every = pytest.mark.parametrize("name", CONSTRAINTS)
@@ -37,16 +40,21 @@ def model():
 
 def train(network, name, batch_of):
     """Values, gradients and multipliers of some rounds."""
-    loss = AugmentedLagrangian(MetricLoss("precision"), CONSTRAINTS[name](), mu=0.7).double()
+    rows = "held_out" if name == "held out" else "train"
+    loss = AugmentedLagrangian(MetricLoss("precision"), CONSTRAINTS[name](), mu=0.7, update_on=rows).double()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     seen = []
     for at in range(ROUNDS):
         x, y, index = batch_of(at)
         optimizer.zero_grad()
-        value = loss(network(x), y, index=index)
+        group = {"group": index % 2} if loss.accepts.group else {}
+        value = loss(network(x), y, index=index, **group)
         value.backward()
         gradient = flat_gradient(network)
         optimizer.step()
+        if rows == "held_out":  # each rank passes its own share of other rows
+            x, y, index = batch_of(at + ROUNDS)
+            loss.observe_held_out(network(x).detach(), y, group=index % 2, sync=True)
         loss.update()
         multipliers = [given.clone() for given in loss.multipliers.values() if given is not None]
         seen.append((value.detach(), gradient, multipliers))

@@ -141,9 +141,15 @@ def test_text_reads_as_the_comparison_it_shows(text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("recall > 0.9", "compare with >= or <="),
-        ("recall == 0.9", "compare with >= or <="),
-        ("recall in 0.9", "compare with >= or <="),
+        ("recall > 0.9", "compare with >=, <= or =="),
+        ("recall != 0.9", "compare with >=, <= or =="),
+        ("recall in 0.9", "compare with >=, <= or =="),
+        ("recall == 0.9 + 0.1", "write a tolerance as in"),
+        ("recall == 0.9 +- -0.1", "must be finite and at least 0"),
+        ("recall.gap() <= 0.1", "cannot read the metric"),
+        ("recall.gap(1) <= 0.1", "at least two groups"),
+        ("recall.gap(['a', 'a']) <= 0.1", "each once"),
+        ("recall.pop(2) <= 0.1", "cannot read the metric"),
         ("0.8 <= recall <= 0.9", "write one bound"),
         ("recall >= 0.9 and f1 >= 0.5", "write one bound"),
         ("recall", "write one bound"),

@@ -1,7 +1,7 @@
 """Constraints on training, and the augmented Lagrangian that trains under them."""
 
 from metricfit.constraints.augmented_lagrangian import AugmentedLagrangian
-from metricfit.constraints.constraint import Constraint
+from metricfit.constraints.constraint import Constraint, MeasuredConstraint
 from metricfit.constraints.function import FunctionConstraint
 from metricfit.constraints.ranking_constraint import RankingConstraint
 from metricfit.constraints.requirement import RequirementConstraint
@@ -11,6 +11,7 @@ __all__ = [
     "AugmentedLagrangian",
     "Constraint",
     "FunctionConstraint",
+    "MeasuredConstraint",
     "RankingConstraint",
     "RequirementConstraint",
     "augmented_term",

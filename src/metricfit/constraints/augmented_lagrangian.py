@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.constraints.constraint import Constraint
+from metricfit.constraints.constraint import Constraint, MeasuredConstraint
 from metricfit.constraints.function import FunctionConstraint
+from metricfit.constraints.multiplier_optimizer import MakeMultiplierOptimizer, MultiplierOptimizer
 from metricfit.constraints.ranking_constraint import RankingConstraint
 from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.validation import is_false
-from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.calling import (
     LossArguments,
     accepted_arguments,
@@ -26,6 +28,8 @@ from metricfit.losses.calling import (
 from metricfit.metrics.metric import Metric, MetricFactory
 from metricfit.metrics.requirements import Requirement
 
+#: The rows whose violations move the multipliers.
+UpdateOn = Literal["train", "held_out"]
 ConstraintLike = str | Requirement | Constraint | Callable[[Tensor, Tensor], Tensor]
 
 
@@ -49,11 +53,18 @@ class AugmentedLagrangian(LateBuffers):
         rho: Factor by which mu grows when the observed value falls. ``fit`` observes minus the violation of the
             requirements on the validation set, or the monitored value if there are no requirements.
         mu_max: Maximum of mu.
+        lambda_max: Maximum absolute value of the multipliers; by default there is none.
+        update_on: The rows that move the multipliers. "train": the batches of training. "held_out": the rows that
+            ``observe_held_out`` gets, because a network can meet a requirement on the rows that it is trained on and
+            miss it on others (Cotter et al. 2019, "Training well-generalizing classifiers for fairness metrics and
+            other data-dependent constraints"). ``fit`` then passes the validation set after every epoch.
+        multiplier_optimizer: An optimiser for the multipliers, called as ``multiplier_optimizer(multipliers)``, such as
+            ``functools.partial(torch.optim.Adam, lr=0.05)``. By default :math:`\lambda + \mu g`.
 
     Raises:
-        TypeError: If the objective is not a module or contains an AugmentedLagrangian, or if a constraint is none of
-            the above.
-        ValueError: If there is no constraint, or mu, rho or mu_max is out of range.
+        TypeError: If the objective is not a module or contains an AugmentedLagrangian, if a constraint is none of
+            the above, or if a constraint such as RankingConstraint cannot have held-out rows or an optimiser.
+        ValueError: If there is no constraint, or mu, rho, mu_max, lambda_max or update_on is out of range.
 
     Example:
         >>> loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall >= 0.9"], mu=1.0)
@@ -77,6 +88,9 @@ class AugmentedLagrangian(LateBuffers):
         mu: float = 0.3,
         rho: float = 3.0,
         mu_max: float = 1e4,
+        lambda_max: float | None = None,
+        update_on: UpdateOn = "train",
+        multiplier_optimizer: MakeMultiplierOptimizer | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(objective, nn.Module):
@@ -90,12 +104,22 @@ class AugmentedLagrangian(LateBuffers):
             )
         if not 1.0 <= rho < math.inf:
             raise InvalidValueError(f"rho multiplies mu: it must be at least 1 and finite, got {rho}")
+        if lambda_max is not None and not 0.0 < lambda_max < math.inf:
+            raise InvalidValueError(f"lambda_max bounds the multipliers: above 0 and finite, or None; got {lambda_max}")
+        if update_on not in get_args(UpdateOn):
+            raise InvalidValueError(f"update_on must be 'train' or 'held_out', got {quote(update_on)}")
         self.objective = objective
         single = isinstance(constraints, (str, nn.Module)) or not isinstance(constraints, Iterable)
         self.constraints = nn.ModuleList(map(_as_constraint, [constraints] if single else constraints))  # type: ignore[arg-type]
         if not self.constraints:
             raise InvalidValueError("no constraint given; without one, use the objective alone")
-        self.rho, self.mu_max = float(rho), float(mu_max)
+        self.rho, self.mu_max, self.lambda_max, self.update_on = float(rho), float(mu_max), lambda_max, update_on
+        self.multiplier_optimizer = None if multiplier_optimizer is None else MultiplierOptimizer(multiplier_optimizer)
+        if update_on == "held_out" or multiplier_optimizer is not None:
+            _check_measured(self.constraints, update_on)
+        for constraint in self.constraints:
+            if isinstance(constraint, MeasuredConstraint):
+                constraint.held_out = update_on == "held_out"
         self.register_buffer("mu", torch.tensor(float(mu), dtype=torch.float64))
         self.register_buffer("observed", torch.tensor(-math.inf, dtype=torch.float64))
         self._objective_accepts = accepted_arguments(objective)
@@ -142,7 +166,8 @@ class AugmentedLagrangian(LateBuffers):
             )
         if group is not None and not self.accepts.group:
             raise InvalidValueError(
-                "group was passed, but no constraint is per group: RequirementConstraint(..., groups=k)"
+                "group was passed, but no constraint is per group: RequirementConstraint(..., groups=k), or a "
+                "requirement on a gap such as metrics.recall.gap(k) <= 0.05"
             )
         has_integers = isinstance(weight, Tensor) and not weight.is_floating_point()
         if has_integers and index is None and any(isinstance(part, RankingConstraint) for part in self.constraints):
@@ -184,13 +209,54 @@ class AugmentedLagrangian(LateBuffers):
 
     @torch.no_grad()
     def update(self) -> None:
-        """Update the multipliers from the batches of training since the last update.
+        """Update the multipliers from the batches of training, or the held-out rows, since the last update.
 
         An objective with an ``update()`` of its own is updated too.
+
+        Raises:
+            RuntimeError: If ``update_on="held_out"`` and ``observe_held_out`` was not called since the last update.
         """
         update_loss(self.objective)
+        if self.multiplier_optimizer is not None:
+            self.multiplier_optimizer.update(list(self.constraints))  # type: ignore[arg-type]
         for constraint in self.constraints:
-            constraint.update(self.mu)  # type: ignore[operator]
+            if self.multiplier_optimizer is None:
+                constraint.update(self.mu)  # type: ignore[operator]
+            if self.lambda_max is not None and constraint.multiplier is not None:
+                constraint.multiplier.clamp_(-self.lambda_max, self.lambda_max)  # type: ignore[operator]
+
+    @torch.no_grad()
+    def observe_held_out(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None = None,
+        *,
+        group: Tensor | None = None,
+        sync: bool = False,
+    ) -> None:
+        """Record the constraints' violations on held-out rows; the next ``update()`` moves the multipliers by them.
+
+        Call it once with all rows or several times with parts of them, in eval mode of the model.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per row.
+            group: The group numbers of the rows, for requirements per group and gaps between groups.
+            sync: Whether each rank of a distributed run passes its own share of the rows. By default every rank must
+                pass the same rows.
+
+        Raises:
+            RuntimeError: If the multipliers are updated on the batches of training.
+        """
+        if self.update_on != "held_out":
+            raise InvalidStateError(
+                "the multipliers of this AugmentedLagrangian are updated on the batches of training; make it with "
+                "update_on='held_out' to update them on held-out rows"
+            )
+        for constraint in self.constraints:
+            constraint.observe_held_out(logits, target, weight=weight, group=group, sync=sync)  # type: ignore[operator]
 
     @torch.no_grad()
     def observe(self, value: float | Tensor) -> None:
@@ -225,7 +291,23 @@ class AugmentedLagrangian(LateBuffers):
 
     def extra_repr(self) -> str:
         """Return the settings of the penalty."""
-        return f"mu={self.mu.item():g}, rho={self.rho:g}, mu_max={self.mu_max:g}"
+        bound = "" if self.lambda_max is None else f", lambda_max={self.lambda_max:g}"
+        rows = "" if self.update_on == "train" else f", update_on={self.update_on!r}"
+        return f"mu={self.mu.item():g}, rho={self.rho:g}, mu_max={self.mu_max:g}{bound}{rows}"
+
+
+def _check_measured(constraints: Iterable[nn.Module], update_on: str) -> None:
+    """Refuse constraints whose violation cannot be measured on other rows than those of training."""
+    setting = "update_on='held_out'" if update_on == "held_out" else "multiplier_optimizer"
+    for constraint in constraints:
+        if isinstance(constraint, RankingConstraint):
+            kept = "has no multipliers" if constraint.per == "pair" else "has one multiplier per training sample"
+            raise InvalidTypeError(f"{setting} does not go with a RankingConstraint, which {kept}; use requirements")
+        if not isinstance(constraint, MeasuredConstraint):
+            raise InvalidTypeError(
+                f"{setting} needs constraints that are measured on any rows; derive {type(constraint).__name__} from "
+                "constraints.MeasuredConstraint"
+            )
 
 
 def _as_constraint(constraint: ConstraintLike) -> Constraint:

@@ -8,14 +8,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.constraints.constraint import Constraint
-from metricfit.constraints.terms import augmented_term, next_multiplier
+from metricfit.constraints.constraint import MeasuredConstraint
+from metricfit.constraints.terms import augmented_term
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.numerics import ratio
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 
-class FunctionConstraint(Constraint):
+class FunctionConstraint(MeasuredConstraint):
     r"""The constraint ``g(logits, target) <= 0``; AugmentedLagrangian turns a callable into it.
 
     .. math:: \frac{\max(0, \lambda + \mu g)^2 - \lambda^2}{2\mu}
@@ -73,7 +73,16 @@ class FunctionConstraint(Constraint):
             TypeError: If the function does not return a floating-point tensor.
             ValueError: If the function returns one number per sample.
         """
-        if self.over_ranks:
+        violation, known = self._measure(logits, target, self.over_ranks)
+        multiplier = self.made("multiplier", violation)
+        if self.learns:
+            self._record(violation, known, counts=not self.held_out)
+        term = augmented_term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))
+        return torch.where(known, term, 0.0).sum()
+
+    def _measure(self, logits: Tensor, target: Tensor, over_ranks: bool) -> tuple[Tensor, Tensor]:
+        """Call the function; return its values, and whether they are numbers."""
+        if over_ranks:
             logits, target = gather_over_ranks(logits), gather_over_ranks(target)
         violation = self.function(logits, target)
         if not isinstance(violation, Tensor) or not violation.is_floating_point():
@@ -86,27 +95,57 @@ class FunctionConstraint(Constraint):
                 "on the batch: return a mean, a maximum or a share"
             )
         known = ~violation.detach().isnan()
-        violation = torch.where(known, violation, 0.0)
-        multiplier, total, times = (self.made(name, violation) for name in ("multiplier", "total", "times"))
-        if self.learns:
+        return torch.where(known, violation, 0.0), known
+
+    def _record(self, violation: Tensor, known: Tensor, *, counts: bool = True) -> None:
+        total, times = self.made("total", violation), self.made("times", violation)
+        if counts:
             total.add_(violation.detach())
             times.add_(known)
-        term = augmented_term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))
-        return torch.where(known, term, 0.0).sum()
 
-    def update(self, penalty: Tensor) -> None:
-        """Update the multipliers from the mean value since the last update.
+    def observe_held_out(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        *,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+        sync: bool = False,
+    ) -> None:
+        """Record the value of the function on held-out rows, for the next update.
 
         Args:
-            penalty: The penalty factor mu.
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per row; the function does not receive them.
+            group: The group numbers of the rows; the function does not receive them.
+            sync: Whether each rank of a distributed run passes its own share of the rows.
         """
-        if self.total is None or self.times is None or self.multiplier is None:
-            return
-        mean = ratio(self.total, self.times)
-        moved = next_multiplier(mean, self.multiplier, penalty.to(mean.dtype))
-        self.multiplier.copy_(torch.where(self.times > 0, moved, self.multiplier))
-        self.total.zero_()
-        self.times.zero_()
+        self._record(*self._measure(logits, target, sync))
+
+    def recorded(self) -> tuple[Tensor, Tensor] | None:
+        """Return the mean value since the last update.
+
+        Returns:
+            The mean, and whether there was a value; None before the first batch.
+        """
+        if self.total is None or self.times is None:
+            return None
+        return ratio(self.total, self.times), self.times > 0
+
+    def clear(self) -> None:
+        """Forget the values since the last update."""
+        if self.total is not None and self.times is not None:
+            self.total.zero_()
+            self.times.zero_()
+
+    def amount_recorded(self) -> Tensor | None:
+        """Return how much was recorded since the last update.
+
+        Returns:
+            A number that is 0 if there was nothing; None before the first batch.
+        """
+        return None if self.times is None else self.times.sum()
 
     @property
     def name(self) -> str:

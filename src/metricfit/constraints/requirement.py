@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from metricfit.constraints.constraint import Constraint
-from metricfit.constraints.terms import augmented_term, next_multiplier
+from metricfit.constraints.constraint import MeasuredConstraint
+from metricfit.constraints.terms import augmented_term, equality_term
 from metricfit.core.class_shares import TargetJudge, settle_task
 from metricfit.core.counts import Counts
 from metricfit.core.steps import Step, check_threshold
@@ -17,29 +17,34 @@ from metricfit.core.types import Average, Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.presence import has_samples
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 
-class RequirementConstraint(Constraint):
+class RequirementConstraint(MeasuredConstraint):
     r"""A requirement such as ``recall >= 0.9`` as a constraint; AugmentedLagrangian turns a Requirement into it.
 
     .. math:: \frac{\max(0, \lambda + \mu g)^2 - \lambda^2}{2\mu}, \qquad
         \lambda \leftarrow \max(0, \lambda + \mu g)
 
-    The violation g is bound - value for ``>=`` and value - bound for ``<=``. The term uses soft counts, the update hard
-    counts. Each class, and with ``groups`` each group, has its own multiplier; ``average`` first combines the classes
-    into one value. A class or group without the samples that the metric needs, such as positives for recall, adds
-    nothing and its multiplier does not change. With several classes, a user-defined metric is assumed to need positives
-    unless ``@metric(needs=...)`` says otherwise.
+    The violation g is bound - value for ``>=`` and value - bound for ``<=``. For ``==`` the term is
+    :math:`\lambda g + \mu g^2 / 2` with g = value - bound, and the multiplier may be negative. The term uses soft
+    counts, the update hard counts. Each class, and with ``groups`` each group, has its own multiplier; ``average``
+    first combines the classes into one value. A class or group without the samples that the metric needs, such as
+    positives for recall, adds nothing and its multiplier does not change. With several classes, a user-defined metric
+    is assumed to need positives unless ``@metric(needs=...)`` says otherwise.
 
     Args:
-        requirement: A Requirement, or text such as ``"recall >= 0.9"`` or ``"recall[2] >= 0.9"``.
+        requirement: A Requirement, or text such as ``"recall >= 0.9"``, ``"recall[2] >= 0.9"``, ``"recall == 0.9"`` or
+            ``"recall.gap(2) <= 0.05"``, the largest difference between two groups.
         step: The soft decision, as for MetricLoss.
         threshold: Where decisions will be made, one number.
         task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
         average: None for a requirement on every class, or "macro", "micro", "weighted".
         ignore_index: Samples with this target are ignored.
-        groups: Number of groups. Every group must meet the requirement; ``group`` of forward numbers them from 0.
+        groups: Number of groups. Every group must meet the requirement; ``group`` of forward numbers them from 0. A
+            requirement on a gap between groups has their number already.
         memory: RunningCounts for the soft counts, if batches are too small to measure the metric on.
         sync: In a distributed run, sum the counts over the ranks.
         validate: Check labels and logits for NaN and values out of range; by default in eager mode on the CPU.
@@ -85,6 +90,13 @@ class RequirementConstraint(Constraint):
             check_threshold(threshold)
         if groups is not None and (isinstance(groups, bool) or not isinstance(groups, int) or groups < 1):
             raise InvalidValueError(f"groups is the number of groups, at least 1; got {quote(groups)}")
+        if isinstance(self.requirement.metric, GroupGap):
+            if groups not in (None, self.requirement.metric.groups):
+                raise InvalidValueError(
+                    f"{self.requirement} is a difference between its {self.requirement.metric.groups} groups; leave "
+                    f"groups={groups} out"
+                )
+            groups = self.requirement.metric.groups
         check_average(self.requirement.metric, average)
         check_task(task)
         self.step, self.threshold, self.task, self.average = step, threshold, task, average
@@ -119,25 +131,68 @@ class RequirementConstraint(Constraint):
         self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
-        violation, measured = self._violation(counts)
+        value, measured = self._values(counts)
+        violation = self.requirement.deviation(value)
         multiplier = self.made("multiplier", violation)
-        if self.learns:
+        if self.learns and (self.seen is None or not self.held_out):
             hard = torch.stack(tuple(self._all_ranks(Counts.hard(logits, target, **settings))))
-            self.made("seen", hard).add_(hard)
-        return (measured * augmented_term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
+            seen = self.made("seen", hard)
+            if not self.held_out:
+                seen.add_(hard)
+        term = equality_term if self.is_equality else augmented_term
+        return (measured * term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
 
-    def update(self, penalty: Tensor) -> None:
-        """Update the multipliers from the hard violation since the last update.
+    @property
+    def is_equality(self) -> bool:
+        """Whether the metric should equal the bound."""
+        return self.requirement.is_equality
+
+    def observe_held_out(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        *,
+        weight: Tensor | None = None,
+        group: Tensor | None = None,
+        sync: bool = False,
+    ) -> None:
+        """Count hard decisions on held-out rows, for the next update.
 
         Args:
-            penalty: The penalty factor mu.
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per row.
+            group: The group numbers of the rows, for a requirement per group.
+            sync: Whether each rank of a distributed run passes its own share of the rows.
         """
-        if self.seen is None or self.multiplier is None:
-            return
-        violation, measured = self._violation(Counts(*self.seen, exclusive=self._exclusive))
-        moved = next_multiplier(violation.to(self.multiplier.dtype), self.multiplier, penalty.to(self.multiplier.dtype))
-        self.multiplier.copy_(torch.where(measured, moved, self.multiplier))
-        self.seen.zero_()
+        counts = Counts.hard(logits, target, **self._settings(logits, target, weight, group))
+        self._exclusive = counts.exclusive
+        hard = torch.stack(tuple(counts.sum_over_ranks() if sync else counts))
+        self.made("seen", hard).add_(hard)
+
+    def recorded(self) -> tuple[Tensor, Tensor] | None:
+        """Return the violations of the hard counts since the last update.
+
+        Returns:
+            The violations, and for each whether it was measured; None before the first batch.
+        """
+        if self.seen is None:
+            return None
+        value, measured = self._values(Counts(*self.seen, exclusive=self._exclusive))
+        return self.requirement.deviation(value), measured
+
+    def clear(self) -> None:
+        """Forget the counts since the last update."""
+        if self.seen is not None:
+            self.seen.zero_()
+
+    def amount_recorded(self) -> Tensor | None:
+        """Return how much was recorded since the last update.
+
+        Returns:
+            A number that is 0 if there was nothing; None before the first batch.
+        """
+        return None if self.seen is None else self.seen.sum()
 
     @torch.no_grad()
     def measure(
@@ -182,23 +237,14 @@ class RequirementConstraint(Constraint):
     def _all_ranks(self, counts: Counts) -> Counts:
         return counts.sum_over_ranks() if self.over_ranks else counts
 
-    def _violation(self, counts: Counts) -> tuple[Tensor, Tensor]:
-        """Return the violations, and whether there were samples to measure each one."""
-        value, measured = self._values(counts)
-        return self.requirement.excess(value), measured
-
     def _values(self, counts: Counts) -> tuple[Tensor, Tensor]:
         """Return the values of the metric, and whether there were samples to measure each one."""
         metric = self.requirement.metric
-        value = averaged(metric, counts, self.average, training=True)
-        present = counts.n > 0
-        for needed in metric.needs or ("positives",) * (metric.user_defined and counts.tp.shape[-1] > 1):
-            present = present & (getattr(counts, needed) > 0)
-        if metric.class_index is not None:
-            present = present[..., metric.class_index : metric.class_index + 1]
-        if present.shape != value.shape:
-            present = present.any(-1)
-        return value, present
+        if not isinstance(metric, GroupGap):
+            value = averaged(metric, counts, self.average, training=True)
+            return value, has_samples(metric, counts, value)
+        by_group = averaged(metric.metric, counts, self.average, training=True)
+        return metric.difference(by_group, counts), metric.has_two_groups(by_group, counts)
 
     def extra_repr(self) -> str:
         """Return the requirement as text."""

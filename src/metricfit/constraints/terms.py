@@ -47,11 +47,12 @@ def next_multiplier(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> T
 
 
 def equality_term(violation: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
-    r"""Compute the term of a constraint :math:`q = 0` on :math:`q \ge 0`, such as a sum of hinges.
+    r"""Compute the term of a constraint :math:`q = 0`.
 
     .. math:: \frac{\mu}{2} q^2 + \lambda q
 
-    Sangalli et al. 2021, Eq. 7.
+    Its derivative with respect to q is :math:`\lambda + \mu q`, the next multiplier. Sangalli et al. 2021, Eq. 7, use
+    it for sums of hinges, which are at least 0; for a q of any sign the multiplier may be negative.
 
     Args:
         violation: The violation q.

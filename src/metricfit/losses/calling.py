@@ -39,7 +39,8 @@ def accepted_arguments(loss: nn.Module) -> LossArguments:
 
     A loss that calls other losses says it itself, in an attribute ``accepts``. For any other loss the signature of
     ``forward`` decides. ``**kwargs`` counts as accepting ``weight`` alone, because ``fit`` passes ``index`` with every
-    batch and most losses with ``**kwargs`` have no use for it.
+    batch and most losses with ``**kwargs`` have no use for it. A loss whose settings decide whether it uses ``group``,
+    as MetricLoss does, says so in an attribute ``uses_groups``.
 
     Args:
         loss: The loss, possibly compiled.
@@ -62,7 +63,8 @@ def accepted_arguments(loss: nn.Module) -> LossArguments:
         return declared
     parameters = inspect.signature(loss.forward).parameters
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    return LossArguments("weight" in parameters or open_ended, "index" in parameters, "group" in parameters)
+    uses_groups = "group" in parameters and getattr(loss, "uses_groups", True) is True
+    return LossArguments("weight" in parameters or open_ended, "index" in parameters, uses_groups)
 
 
 def call_loss(

@@ -21,6 +21,7 @@ from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 
 
@@ -33,7 +34,8 @@ class MetricLoss(AdditiveLoss):
     Tsoi et al. 2022 with the Linear step, Han et al. 2024 (AnyLoss) with Sigmoid, soft Dice with Identity.
 
     Args:
-        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
+        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts. A gap between groups, such as
+            ``"recall.gap(2)"``, needs ``group`` in forward.
         step: The soft decision; by default Linear(0.1), for multiclass Linear(0.2).
         threshold: Where decisions will be made; by default 0.5, for multiclass "dynamic", the mean of the two largest
             probabilities of a sample. With several thresholds the loss is the mean over them.
@@ -87,6 +89,9 @@ class MetricLoss(AdditiveLoss):
             raise InvalidValueError(
                 "memory adds counts over batches, but with per_image=True every image is measured separately"
             )
+        self.uses_groups = isinstance(self.metric, GroupGap)
+        if per_image and self.uses_groups:
+            raise InvalidValueError(f"{self.metric.name} compares groups of rows, not images; leave per_image out")
         self.step = step
         self.memory = memory
         self.task = task
@@ -128,13 +133,16 @@ class MetricLoss(AdditiveLoss):
                 check_threshold(number)
         self.threshold = threshold
 
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
+    ) -> Tensor:
         """Compute the loss of a batch.
 
         Args:
             logits: The outputs of the model.
             target: The labels.
             weight: One weight per sample.
+            group: One group number per sample, for a gap between groups.
 
         Returns:
             The loss: a scalar, or with ``average=None`` one loss per class ``(c,)``.
@@ -142,7 +150,8 @@ class MetricLoss(AdditiveLoss):
         Raises:
             ValueError: If the shapes do not match, the task is ambiguous, or a checked value is out of range.
         """
-        loss = super().forward(logits, target, weight)
+        groups = {} if group is None else {"group": group}  # subclasses may define statistics without groups
+        loss = self.value(self.over_ranks(self.statistics(logits, target, weight, **groups)))
         checks_values = self.training and logits.numel() > 0 and looks_at_values(logits, self.validate)
         if checks_values and self._watch.due() and not self._lacks_a_class():
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
@@ -158,7 +167,9 @@ class MetricLoss(AdditiveLoss):
                 self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
         return loss
 
-    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Statistics:
+    def statistics(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
+    ) -> Statistics:
         """Compute the soft Counts of a batch.
 
         Statistics of several batches add, and ``value`` of the sum is the loss of all of them together:
@@ -168,10 +179,21 @@ class MetricLoss(AdditiveLoss):
             logits: The outputs of the model.
             target: The labels.
             weight: One weight per sample.
+            group: One group number per sample, for a gap between groups.
 
         Returns:
             Counts, or with ``per_image=True`` a tensor: the sum of the values of the images, and their number.
+
+        Raises:
+            ValueError: If ``group`` is missing for a gap between groups, or was passed for another metric.
         """
+        if (group is not None) != self.uses_groups:
+            remedy = (
+                "pass group=, one number per row"
+                if group is None
+                else f"{self.metric.name} has no groups, its gap {self.metric.name}.gap(k) has: leave group out"
+            )
+            raise InvalidValueError(f"MetricLoss({self.metric.name!r}): {remedy}")
         counts = count_soft(
             logits,
             target,
@@ -181,6 +203,8 @@ class MetricLoss(AdditiveLoss):
             weight=weight,
             ignore_index=self.ignore_index,
             per_image=self.per_image,
+            group=group,
+            groups=self.metric.groups if isinstance(self.metric, GroupGap) else None,
             validate=self.validate,
             judge=self._judge,
         )
@@ -214,7 +238,7 @@ class MetricLoss(AdditiveLoss):
             counts = statistics if self.memory is None else self.memory(statistics)
             value = averaged(self.metric, counts, self.average, training=True)
             self._inspect(counts, value)
-            if counts.tp.dim() > 1:  # several thresholds
+            if counts.tp.dim() > 1 + self.uses_groups:  # several thresholds
                 value = value.mean(0)
         else:
             value = ratio(statistics[0], statistics[1])

@@ -35,6 +35,7 @@ from metricfit.metrics.formulas import (
     tpr,
     tversky,
 )
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.matrix import confusion_matrix
 from metricfit.metrics.metric import Metric, MetricFactory, get_metric
 from metricfit.metrics.ranking import RankingMetric, auroc, average_precision, get_measure
@@ -42,6 +43,7 @@ from metricfit.metrics.registry import names
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 __all__ = [
+    "GroupGap",
     "Metric",
     "MetricFactory",
     "RankingMetric",

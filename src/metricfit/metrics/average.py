@@ -9,6 +9,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
 from metricfit.core.types import Average
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric
 
 AVERAGES: tuple[Average, ...] = ("macro", "micro", "weighted", None)
@@ -20,11 +21,11 @@ def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, trai
     The macro average has the same classes as in scikit-learn: those with a true or a predicted sample, and for
     multilabel counts all. In training every class has some soft prediction; classes without a true sample are then left
     out if the metric needs positives. The average does not change a binary metric, nor a metric of the whole confusion
-    matrix of exclusive classes.
+    matrix of exclusive classes. The average of a gap between groups is the gap of the groups' averages.
 
     Args:
         metric: The metric.
-        counts: Counts of shape ``(..., c)``.
+        counts: Counts of shape ``(..., c)``; for a gap ``(..., groups, c)``.
         average: "macro" is the mean over classes, "micro" the metric of the summed counts, "weighted" the mean weighted
             by true samples, None one value per class.
         training: Whether the counts are soft counts of a training batch.
@@ -41,6 +42,8 @@ def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, trai
         tensor(0.6667, dtype=torch.float64)
     """
     check_average(metric, average)
+    if isinstance(metric, GroupGap):
+        return metric.difference(averaged(metric.metric, counts, average, training=training), counts)
     classes = counts.tp.shape[-1]
     if metric.whole_matrix and counts.exclusive:
         value = metric(counts)

@@ -25,7 +25,7 @@ class RequirementValue(NamedTuple):
         value: The value of the requirement's metric there.
         met: Whether it meets the bound.
         reachable: The best value at any threshold, without the other requirements: the highest for a
-            bound with ``>=``, the lowest for one with ``<=``.
+            bound with ``>=``, the lowest for one with ``<=``, the nearest for one with ``==``.
 
     Example:
         >>> RequirementValue(value=0.8, met=False, reachable=0.8).met
@@ -139,14 +139,14 @@ def what_is_reachable(
     """
     if len(requirements) == 1:
         requirement = requirements[0]
-        extreme = "highest" if requirement.sense == ">=" else "lowest"
+        extreme = {">=": "highest", "<=": "lowest", "==": "nearest"}[requirement.sense]
         return (
             f"no threshold gives {requirement}; the {extreme} {requirement.metric.name} that is reachable is "
             f"{results[str(requirement)].reachable:.6g}, at threshold {threshold:.6g}"
         )
+    kinds = {">=": "as high as", "<=": "as low as", "==": "at nearest"}
     alone = " and ".join(
-        f"{item.metric.name} can be as {'high' if item.sense == '>=' else 'low'} as {results[str(item)].reachable:.6g}"
-        for item in requirements
+        f"{item.metric.name} can be {kinds[item.sense]} {results[str(item)].reachable:.6g}" for item in requirements
     )
     there = ", ".join(f"{item.metric.name} = {results[str(item)].value:.6g}" for item in requirements)
     return (

@@ -24,18 +24,19 @@ from metricfit.metrics.metric_parameters import (
     format_parameter,
 )
 from metricfit.metrics.pickling import call_factory, find_definition, name_in_module
-from metricfit.metrics.requirements import Requirement
+from metricfit.metrics.requirement_operators import RequirementOperators
 
 P = ParamSpec("P")
 Formula = Callable[..., Tensor]
 Bounds = tuple[float, float]
 
 
-class Metric:
+class Metric(RequirementOperators):
     """A formula over counts, with its direction and its bounds.
 
-    Metrics compare equal by name and parameters. ``metric >= bound`` and ``metric <= bound`` make a Requirement, and
-    ``metric[k]`` is the metric of class k alone. Use ``metrics.f1`` and the like, ``get_metric`` or ``@metric`` to get
+    Metrics compare equal by name and parameters. ``metric >= bound``, ``metric <= bound`` and ``metric.equals(bound)``
+    make a Requirement, ``metric[k]`` is the metric of class k alone, and ``metric.gap(groups)`` is the largest
+    difference between groups. Use ``metrics.f1`` and the like, ``get_metric`` or ``@metric`` to get
     one.
 
     Args:
@@ -160,18 +161,6 @@ class Metric:
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__, class_index=class_index)
         return copied
-
-    def __ge__(self, bound: float) -> Requirement:
-        return Requirement(self, ">=", bound)
-
-    def __le__(self, bound: float) -> Requirement:
-        return Requirement(self, "<=", bound)
-
-    def __gt__(self, bound: float) -> Requirement:
-        raise InvalidTypeError(f"write {self.name} >= {bound}: a requirement includes its bound")
-
-    def __lt__(self, bound: float) -> Requirement:
-        raise InvalidTypeError(f"write {self.name} <= {bound}: a requirement includes its bound")
 
     def _key(self) -> tuple[object, ...]:
         return self.name, self.formula if self.user_defined else None
@@ -347,4 +336,5 @@ def find_metric(parsed: parsing.ParsedMetric) -> Metric:
     else:
         metric = entry
     assert isinstance(metric, Metric)
-    return metric if parsed.index is None else metric[parsed.index]
+    metric = metric if parsed.index is None else metric[parsed.index]
+    return metric if parsed.groups is None else metric.gap(parsed.groups)

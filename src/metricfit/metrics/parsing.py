@@ -14,12 +14,13 @@ LONGEST = 100_000
 
 
 class ParsedMetric(NamedTuple):
-    """A metric as written: its name, its arguments and, after ``[k]``, its class."""
+    """A metric as written: its name, its arguments, after ``[k]`` its class, and the groups of ``.gap(groups)``."""
 
     name: str
     args: list[Any]
     kwargs: dict[str, Any]
     index: Any
+    groups: Any = None
 
 
 def parse_expression(text: str) -> ast.expr | None:
@@ -39,7 +40,7 @@ def parse_expression(text: str) -> ast.expr | None:
 
 
 def parse(text: str) -> ParsedMetric:
-    """Read ``name``, ``name(1, beta=2)`` or either with ``[k]``.
+    """Read ``name``, ``name(1, beta=2)``, either with ``[k]``, and any of these with ``.gap(groups)``.
 
     Raises:
         InvalidValueError: The text is none of these.
@@ -55,12 +56,16 @@ def parse(text: str) -> ParsedMetric:
 
 def parse_metric(node: ast.expr | None) -> ParsedMetric | None:
     """Read a metric from an expression; None if the expression is no metric."""
-    index = None
+    index, groups = None, None
     try:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "gap":
+            if len(node.args) != 1 or node.keywords:
+                return None
+            groups, node = literal_value(node.args[0]), node.func.value
         if isinstance(node, ast.Subscript):
             index, node = literal_value(node.slice), node.value
         if isinstance(node, ast.Name):
-            return ParsedMetric(node.id, [], {}, index)
+            return ParsedMetric(node.id, [], {}, index, groups)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             return None
         args = [literal_value(arg) for arg in node.args]
@@ -69,7 +74,7 @@ def parse_metric(node: ast.expr | None) -> ParsedMetric | None:
         return None
     if len(kwargs) < len(node.keywords):  # a parameter that is given twice, or **mapping
         return None
-    return ParsedMetric(node.func.id, args, kwargs, index)
+    return ParsedMetric(node.func.id, args, kwargs, index, groups)
 
 
 def literal_value(node: ast.expr) -> Any:

@@ -20,18 +20,27 @@ if TYPE_CHECKING:
     from metricfit.metrics.metric import Metric
 
 
+#: How far a metric may be from the bound of an equality, unless the user says otherwise.
+DEFAULT_TOLERANCE = 0.01
+
+
 @dataclass(frozen=True)
 class Requirement:
-    """The requirement that a metric is at least, or at most, a bound. Write ``metrics.recall >= 0.9`` to make one.
+    """The requirement that a metric is at least, at most, or equal to a bound.
+
+    Write ``metrics.recall >= 0.9`` or ``metrics.recall.equals(0.9)`` to make one.
 
     Args:
         metric: The metric.
-        sense: ">=" or "<=".
+        sense: ">=", "<=" or "==".
         bound: The bound, within the bounds of the metric.
+        tolerance: For "==" alone: how far from the bound the metric may be, because counts of finitely many rows
+            rarely give the bound itself. The default is 0.01.
 
     Raises:
-        InvalidTypeError: The bound is not a number.
-        InvalidValueError: The metric cannot reach the bound.
+        InvalidTypeError: The bound or the tolerance is not a number.
+        InvalidValueError: The metric cannot reach the bound, there is no such sense, or the tolerance is negative or
+            belongs to another sense.
 
     Example:
         >>> from metricfit import Counts, metrics
@@ -42,8 +51,10 @@ class Requirement:
     metric: Metric
     sense: str
     bound: float
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_tolerance()
         if isinstance(self.bound, bool) or not isinstance(self.bound, Real):
             raise InvalidTypeError(f"the bound of {self.metric.name} must be a number, got {quote(self.bound)}")
         bound = as_float(self.bound, f"the bound of {self.metric.name}")
@@ -55,6 +66,27 @@ class Requirement:
             percent = 2 <= self.bound <= 100 and low <= self.bound / 100 <= high
             hint = f"; did you mean {self.bound / 100:g}?" if percent else ""
             raise InvalidValueError(f"{self}: {self.metric.name} lies between {low:g} and {high:g}{hint}")
+
+    def _check_tolerance(self) -> None:
+        if self.sense not in (">=", "<=", "=="):
+            raise InvalidValueError(f"a requirement compares with >=, <= or ==, got {quote(self.sense)}")
+        if not self.is_equality:
+            if self.tolerance is not None:
+                raise InvalidValueError(f"only an equality has a tolerance; for {self.sense} move the bound instead")
+            return
+        tolerance = DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance
+        if isinstance(tolerance, bool) or not isinstance(tolerance, Real):
+            raise InvalidTypeError(f"the tolerance of {self.metric.name} must be a number, got {quote(tolerance)}")
+        if not 0 <= tolerance < math.inf:
+            raise InvalidValueError(
+                f"the tolerance of {self.metric.name} must be finite and at least 0, got {tolerance}"
+            )
+        object.__setattr__(self, "tolerance", float(tolerance))
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether the metric should equal the bound."""
+        return self.sense == "=="
 
     def violation(self, counts: Counts) -> Tensor:
         """Return how far the metric of these counts is beyond the bound.
@@ -68,13 +100,25 @@ class Requirement:
         return self.excess(self.metric(counts))
 
     def excess(self, value: Tensor) -> Tensor:
-        """Return how far a value of the metric is beyond the bound.
+        """Return how far a value of the metric is beyond the bound, for an equality beyond its tolerance.
 
         Args:
             value: Values of the metric, of any shape.
 
         Returns:
             Numbers of the same shape; at most 0 where the requirement holds.
+        """
+        deviation = self.deviation(value)
+        return deviation if self.tolerance is None else deviation.abs() - self.tolerance
+
+    def deviation(self, value: Tensor) -> Tensor:
+        """Return the constraint function g of the requirement, which training moves towards g <= 0 or g = 0.
+
+        Args:
+            value: Values of the metric, of any shape.
+
+        Returns:
+            Bound minus value for ">=", value minus bound for "<=" and "==". The tolerance of an equality plays no part.
         """
         return self.bound - value if self.sense == ">=" else value - self.bound
 
@@ -107,15 +151,17 @@ class Requirement:
         )
 
     def __str__(self) -> str:
-        return f"{self.metric.name} {self.sense} {format_number(self.bound)}"
+        tolerance = "" if self.tolerance in (None, DEFAULT_TOLERANCE) else f" +- {format_number(self.tolerance)}"
+        return f"{self.metric.name} {self.sense} {format_number(self.bound)}{tolerance}"
 
 
 def parse_requirement(requirement: str | Requirement) -> Requirement:
     """Read a requirement from text, without evaluating it.
 
     Args:
-        requirement: Text such as ``"recall >= 0.9"``, ``"recall[2] >= 0.9"`` or ``"0.1 >= fpr"``, or a Requirement,
-            which is returned as it is.
+        requirement: Text such as ``"recall >= 0.9"``, ``"recall[2] >= 0.9"``, ``"0.1 >= fpr"``,
+            ``"recall == 0.9"``, ``"recall == 0.9 +- 0.02"`` or ``"recall.gap(2) <= 0.05"``, or a Requirement, which is
+            returned as it is.
 
     Returns:
         The Requirement.
@@ -142,11 +188,16 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
             f"cannot read the requirement {quote(requirement)}; write one bound, such as 'recall >= 0.9'"
         )
     left, right = node.left, node.comparators[0]
-    sense = {ast.GtE: ">=", ast.LtE: "<="}.get(type(node.ops[0]))
+    sense = {ast.GtE: ">=", ast.LtE: "<=", ast.Eq: "=="}.get(type(node.ops[0]))
     if sense is None:
-        raise InvalidValueError(f"{quote(requirement)}: compare with >= or <=; a requirement includes its bound")
+        raise InvalidValueError(f"{quote(requirement)}: compare with >=, <= or ==; a requirement includes its bound")
     if _number(left) is not None:
-        left, right, sense = right, left, ">=" if sense == "<=" else "<="
+        left, right, sense = right, left, {"<=": ">=", ">=": "<=", "==": "=="}[sense]
+    tolerance: float | None = None
+    if sense == "==" and isinstance(right, ast.BinOp) and isinstance(right.op, ast.Add):
+        tolerance, right = _tolerance(right.right), right.left
+        if tolerance is None:
+            raise InvalidValueError(f"{quote(requirement)}: write a tolerance as in 'recall == 0.9 +- 0.02'")
     bound = _number(right)
     if bound is None:
         raise InvalidValueError(f"{quote(requirement)}: one side must be a number")
@@ -156,7 +207,12 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
             f"cannot read the metric of the requirement {quote(requirement)}; write a name, or a name with literal "
             "parameters, as in 'fbeta(beta=2) >= 0.5'"
         )
-    return Requirement(find_metric(parsed), sense, bound)
+    return Requirement(find_metric(parsed), sense, bound, tolerance)
+
+
+def _tolerance(node: ast.expr) -> float | None:
+    """Read the number after ``+-``, which Python parses as plus a negative number."""
+    return _number(node.operand) if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else None
 
 
 def _number(node: ast.expr) -> float | None:

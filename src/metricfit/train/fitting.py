@@ -76,7 +76,8 @@ def fit(
             the device as a whole and indexed there. A DataLoader is read to its end in every epoch, whatever length it
             announces; limit an endless stream, for example with ``itertools.islice``.
         objective: A loss, or stages of training, such as ``recipes.two_stage("f1")``.
-        validation: Validation data, of the same kinds as ``train``. With it, the best weights are kept.
+        validation: Validation data, of the same kinds as ``train``. With it, the best weights are kept, and
+            ``AugmentedLagrangian(update_on="held_out")`` moves its multipliers on it after every epoch.
         groups: One integer per training sample, for requirements per group, ``RequirementConstraint(groups=k)``, and
             for losses whose ``forward`` takes ``group=``. A Dataset or a DataLoader may return dictionaries with the
             keys "x", "y" and "group" instead.

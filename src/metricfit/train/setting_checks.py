@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from metricfit.errors import InvalidValueError
 from metricfit.losses.calling import accepted_arguments, refuse_multipliers
 from metricfit.train.engine.schedules import Schedule
-from metricfit.train.stage import MakeOptimizer, Stage
+from metricfit.train.stage import MakeOptimizer, Objective, Stage
 
 
 def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> None:
@@ -26,6 +26,11 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
         if not validated and (stage.patience is not None or not monitor.is_loss):
             setting = "patience" if stage.patience is not None else f"monitor={monitor.name!r}"
             raise InvalidValueError(f"{setting} needs a validation set: pass validation=(X, y)")
+        if not validated and Objective(stage.objective).updates_on_held_out:
+            raise InvalidValueError(
+                "update_on='held_out' moves the multipliers on the validation set: pass validation=(X, y), or make the "
+                "AugmentedLagrangian with update_on='train'"
+            )
         if not hasattr(stage.objective, "update"):
             name = type(stage.objective).__name__
             refuse_multipliers(stage.objective, name, "Make the AugmentedLagrangian the objective itself")

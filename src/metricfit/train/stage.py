@@ -193,6 +193,17 @@ class Objective:
         """Move the multipliers, at the end of an epoch."""
         update_loss(self.loss)
 
+    @property
+    def updates_on_held_out(self) -> bool:
+        """Whether multipliers move on the validation set."""
+        return isinstance(self.loss, AugmentedLagrangian) and self.loss.update_on == "held_out"
+
+    def observe_held_out(self, logits: Tensor, batch: Batch) -> None:
+        """Pass the outputs for the validation set to an augmented Lagrangian, before ``update``."""
+        assert isinstance(self.loss, AugmentedLagrangian)
+        logits, y = match_shapes(logits, batch.y)
+        self.loss.observe_held_out(logits, y, batch.weight, group=batch.group)
+
     def observe(self, value: Tensor) -> None:
         """Pass on a value after validation; higher is better."""
         observe_value(self.loss, value)

@@ -17,6 +17,7 @@ from metricfit.losses.adversarial.affine_metrics import affine_in_tp
 from metricfit.losses.adversarial.game import Game, solve
 from metricfit.losses.column_loss import ColumnLoss
 from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement
 
@@ -95,6 +96,12 @@ class AdversarialLoss(ColumnLoss):
             )
         self.metric: Metric = get_metric(metric)
         self.subject_to: tuple[Requirement, ...] = tuple(as_requirements(subject_to))
+        for rule in self.subject_to:
+            if rule.is_equality or isinstance(rule.metric, GroupGap):
+                raise InvalidValueError(
+                    f"the adversarial game takes bounds with >= and <= on one group, not {rule}; AugmentedLagrangian "
+                    "takes equalities and gaps between groups"
+                )
         self.one_class: float | None = None if one_class is None else float(one_class)
         self.tol: float = float(tol)
         self._tables: dict[int, list[tuple[Tensor, Tensor]]] = {}

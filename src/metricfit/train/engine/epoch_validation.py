@@ -181,5 +181,5 @@ def warn_about_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel:
 
 
 def _make_result(requirement: Requirement, value: Tensor, met: bool, rows: str, threshold: float) -> RequirementResult:
-    worst = math.nan if not value.numel() else float(value.min() if requirement.sense == ">=" else value.max())
+    worst = math.nan if not value.numel() else float(value.flatten()[requirement.excess(value).argmax()])
     return RequirementResult(str(requirement), worst, requirement.bound, met, rows, threshold)

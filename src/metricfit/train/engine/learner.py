@@ -112,6 +112,7 @@ class OneModel(Learner):
         self.model = fabric.setup(model)
         self.validation, self.accumulate, self.clip = validation, accumulate, clip
         self.best: dict[str, Tensor] | None = None
+        self.validation_outputs: tuple[Tensor, Batch] | None = None
         self.active = [0]
 
     def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
@@ -166,6 +167,9 @@ class OneModel(Learner):
 
     def end_epoch(self) -> None:
         """Update multipliers and the learning rate."""
+        if self.objective.updates_on_held_out:
+            self.validation_outputs = self._outputs_on_validation()
+            self.objective.observe_held_out(*self.validation_outputs)
         self.objective.update()
         self.schedule.epoch_ended()
 
@@ -204,18 +208,23 @@ class OneModel(Learner):
 
     def validate(self, monitor: Monitor) -> list[Validation]:
         """Compute the comparable loss in eval mode, the monitored value and the requirements."""
-        assert self.validation is not None
-        logits, batch = self.logits(self.validation)
-        if isinstance(self.validation, FromLoader) and not self.labels_checked:  # its labels are known only now
-            label_checks.check_target(logits, batch.y, [self.stage], "validation")
-            label_checks.check_validation([self.stage], logits, batch.y)
-            self.labels_checked = True
+        logits, batch = self.validation_outputs or self._outputs_on_validation()
+        self.validation_outputs = None  # they were computed with the present weights, at the end of the epoch
         loss = self.objective.loss.eval()
         with torch.no_grad():
             value = float(self.objective.comparable(logits, batch))
         loss.train()
         # Values that stop a run must be identical on all ranks.
         return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, batch))]
+
+    def _outputs_on_validation(self) -> tuple[Tensor, Batch]:
+        assert self.validation is not None
+        logits, batch = self.logits(self.validation)
+        if isinstance(self.validation, FromLoader) and not self.labels_checked:  # its labels are known only now
+            label_checks.check_target(logits, batch.y, [self.stage], "validation")
+            label_checks.check_validation([self.stage], logits, batch.y)
+            self.labels_checked = True
+        return logits, batch
 
     def observe(self, results: Sequence[Validation]) -> None:
         """Pass the result to the objective, and the monitored value to a ReduceLROnPlateau."""

@@ -59,6 +59,7 @@ class Population(Learner):
         self.final = clone_stack(self.stack.weights), clone_stack(self.stack.buffers)
         self.has_best = [False] * len(self.models)
         self.validation_batch: tuple[StackedBatch, bool] | None = None
+        self.validation_logits: Tensor | None = None
         self.objective_states: list[Stack | None] = [None] * len(self.models)
         self.graphs = StepGraphs(self._captured_step) if cuda_graphs and self.device.type == "cuda" else None
 
@@ -139,6 +140,11 @@ class Population(Learner):
     @torch.no_grad()
     def end_epoch(self) -> None:
         """Update multipliers and learning rates."""
+        if self.objective.objective.updates_on_held_out:
+            batch, shared = self._get_validation_batch()
+            assert batch.index is not None
+            self.validation_logits = self.stack.evaluate(self.data.x, batch.index, shared)
+            self.objective.observe_held_out(self.validation_logits, replace(batch, index=None))
         self.objective.update()
         if self.schedule.epoch_ended():
             self._reset_graphs()
@@ -156,7 +162,10 @@ class Population(Learner):
         """Validate each active member on its own validation samples."""
         batch, shared = self._get_validation_batch()
         assert batch.index is not None
-        logits = self.stack.evaluate(self.data.x, batch.index, shared)
+        logits = self.validation_logits
+        if logits is None:
+            logits = self.stack.evaluate(self.data.x, batch.index, shared)
+        self.validation_logits = None  # they were computed with the present weights, at the end of the epoch
         losses = self.objective.comparable(logits, replace(batch, index=None)).tolist()
         parts: list[Any] = [logits, batch.y, batch.weight, batch.group]
         if logits.shape[1] <= SAMPLES_FOR_CPU:

@@ -13,6 +13,7 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.loss import _Loss as TorchLoss
 
 from metricfit.constraints import AugmentedLagrangian, FunctionConstraint
+from metricfit.errors import InvalidValueError
 from metricfit.losses.calling import OPTIONAL_ARGUMENTS, accepted_arguments
 from metricfit.losses.combine import Mix
 from metricfit.train.data.batches import Batch
@@ -44,6 +45,11 @@ class StackedObjective:
         self.device = device
         self.loss = copy.deepcopy(loss).to(device).train()
         self.objective = Objective(self.loss)
+        if getattr(self.loss, "multiplier_optimizer", None) is not None:
+            raise InvalidValueError(
+                "members trained together cannot have a multiplier_optimizer, whose state is not stacked; leave it "
+                "out, or train them one by one with fit"
+            )
         self.methods = _Methods(self.loss)
         self.ignores_zero_weights = ignores_zero_weights(self.loss)
         self.state: Stack | None = None
@@ -100,6 +106,11 @@ class StackedObjective:
         """Move each member's multipliers, at the end of an epoch."""
         if self.state and hasattr(self.loss, "update"):
             self._call_for_all(self.state, "update")
+
+    def observe_held_out(self, logits: Tensor, batch: StackedBatch) -> None:
+        """Record each member's violations on its validation samples, before ``update``."""
+        if self.state:
+            self._compute_losses(self.state, "observe_held_out", logits, self.weigh_padding(batch))
 
     def observe(self, values: Sequence[float]) -> None:
         """Pass each member's value to its objective after validation; higher is better."""
@@ -201,4 +212,5 @@ class _Methods(nn.Module):
         self.loss = loss
 
     def forward(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self.loss, method)(*args, **kwargs)
+        value = getattr(self.loss, method)(*args, **kwargs)
+        return torch.zeros(()) if value is None else value  # vmap needs a tensor

@@ -1,0 +1,154 @@
+"""GroupGap: the largest difference of a metric between two groups of samples."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.metrics.metric import Metric
+from metricfit.metrics.presence import has_samples
+
+#: More names than this are taken for one entry per row, and a message shows no more of them.
+SHOWN_GROUPS = 20
+
+
+class GroupGap(Metric):
+    r"""The largest difference of a metric between two groups, :math:`\max_g M_g - \min_g M_g`. Lower is better.
+
+    ``metrics.recall.gap(groups)`` makes one. It is called on counts with an axis of groups before the class axis,
+    ``(..., groups, c)``, and gives one value per class, ``(..., c)``. Groups without the samples that the metric needs,
+    such as positives for recall, are left out; with fewer than two groups left, the value is 0.
+
+    Args:
+        metric: The metric that is compared between groups.
+        groups: The number of groups, or their names in the order of the group numbers.
+
+    Raises:
+        InvalidTypeError: ``metric`` is a gap already, or ``groups`` is neither a number nor a list of names.
+        InvalidValueError: There are fewer than two groups, or two of the same name.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> gap = GroupGap(metrics.recall, 2)
+        >>> gap, gap.minimize, gap.bounds
+        (recall.gap(2), True, (0.0, 1.0))
+    """
+
+    def __init__(self, metric: Metric, groups: int | Sequence[object]) -> None:
+        if isinstance(metric, GroupGap):
+            raise InvalidTypeError(f"{metric.name} is a difference between groups already")
+        low, high = metric.bounds
+        super().__init__(
+            metric.base_name,
+            metric.formula,
+            parameters=metric.parameters,
+            minimize=True,
+            bounds=(0.0, math.inf if math.isinf(high - low) else high - low),
+            needs=metric.needs,
+            whole_matrix=metric.whole_matrix,
+            user_defined=metric.user_defined,
+            class_index=metric.class_index,
+        )
+        self.metric = metric
+        self.group_names = _check_names(metric, groups)
+        self.groups = len(self.group_names) if self.group_names is not None else _check_number(metric, groups)
+        self.__doc__ = f"Largest difference between groups of {metric.name}: {metric.summary}"
+
+    @property
+    def name(self) -> str:
+        """The name that ``get_metric`` takes."""
+        return f"{self.metric.name}.gap({self.groups if self.group_names is None else list(self.group_names)!r})"
+
+    def __call__(self, counts: Counts) -> Tensor:
+        """Compute the largest difference.
+
+        Args:
+            counts: Counts of shape ``(..., groups, c)``.
+
+        Returns:
+            One value per class, ``(..., c)``; for a metric of the whole confusion matrix of several classes ``(...)``.
+
+        Raises:
+            InvalidTypeError: ``counts`` is something else.
+            InvalidValueError: The counts have no axis of groups, or another number of groups.
+        """
+        self._check_counts(counts)
+        return self.difference(self.metric(counts), counts)
+
+    def difference(self, value: Tensor, counts: Counts) -> Tensor:
+        """Return the largest difference of values of the groups.
+
+        Args:
+            value: The metric's values, ``(..., groups, c)``, or ``(..., groups)`` after an average over the classes.
+            counts: The counts that they were computed from.
+
+        Returns:
+            The differences, without the axis of groups.
+        """
+        self._check_counts(counts)
+        present, axis = has_samples(self.metric, counts, value), -2 if value.dim() == counts.tp.dim() else -1
+        largest = torch.where(present, value, -math.inf).amax(axis)
+        smallest = torch.where(present, value, math.inf).amin(axis)
+        return torch.where(self.has_two_groups(value, counts), largest - smallest, 0.0)
+
+    def has_two_groups(self, value: Tensor, counts: Counts) -> Tensor:
+        """Return whether at least two groups had samples to measure the metric.
+
+        Args:
+            value: As in ``difference``.
+            counts: As in ``difference``.
+
+        Returns:
+            Booleans, without the axis of groups.
+        """
+        return has_samples(self.metric, counts, value).sum(-2 if value.dim() == counts.tp.dim() else -1) > 1
+
+    def _check_counts(self, counts: Counts) -> None:
+        if isinstance(counts, Counts) and (counts.tp.dim() < 2 or counts.tp.shape[-2] != self.groups):
+            raise InvalidValueError(
+                f"{self.name} needs counts of shape (..., {self.groups}, c), one row per group; got "
+                f"{tuple(counts.tp.shape)}. Pass the group number of each row as group="
+            )
+
+    def __getitem__(self, index: int) -> Metric:
+        return GroupGap(self.metric[index], self._groups)
+
+    @property
+    def _groups(self) -> int | list[object]:
+        return self.groups if self.group_names is None else list(self.group_names)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return operator.methodcaller("gap", self._groups), (self.metric,)
+
+
+def _check_number(metric: Metric, groups: object) -> int:
+    if isinstance(groups, bool) or not isinstance(groups, int):
+        raise InvalidTypeError(
+            f"{metric.name}.gap takes the number of groups or a list of their names, got {quote(groups)}; pass the "
+            "group of each row as group= or groups= where the metric is measured"
+        )
+    if groups < 2:
+        raise InvalidValueError(f"{metric.name}.gap needs at least two groups, got {groups}")
+    return groups
+
+
+def _check_names(metric: Metric, groups: object) -> tuple[object, ...] | None:
+    """Return the names of the groups, or None if their number was passed."""
+    if not isinstance(groups, (list, tuple)):
+        return None
+    for name in groups:
+        if isinstance(name, bool) or not isinstance(name, (str, int)):
+            raise InvalidTypeError(f"the names of groups are texts or integers, got {quote(name)}")
+    if len(set(groups)) < max(2, len(groups)):
+        what = f"{len(groups)} entries" if len(groups) > SHOWN_GROUPS else quote(groups)
+        raise InvalidValueError(
+            f"{metric.name}.gap needs the names of at least two groups, each once, got {what}; pass the group of each "
+            "row as group= or groups= where the metric is measured"
+        )
+    return tuple(groups)

@@ -1,0 +1,199 @@
+"""Multipliers that move on held-out rows, within a bound, or by an optimiser, against naive twins."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from metricfit import AugmentedLagrangian, Counts, RankingConstraint, metrics
+from metricfit.constraints import Constraint, RequirementConstraint
+
+
+def rows(seed, n=80):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n, generator=generator, dtype=torch.float64)
+    return logits, torch.randint(2, (n,), generator=generator), torch.randint(2, (n,), generator=generator)
+
+
+def held_out_loss(requirement="recall >= 0.95", **settings):
+    settings = {"mu": 0.5, "update_on": "held_out", **settings}
+    return AugmentedLagrangian(nn.BCEWithLogitsLoss(), requirement, **settings)
+
+
+def call(loss, seed):
+    logits, target, _ = rows(seed)
+    return loss(logits, target.double())
+
+
+def test_multipliers_follow_the_held_out_counts_alone():
+    loss, multiplier = held_out_loss(), torch.zeros(1, dtype=torch.float64)
+    for seed in range(4):
+        call(loss, seed)
+        parts = [rows(100 + seed), rows(200 + seed)]
+        for logits, target, _ in parts:
+            loss.observe_held_out(logits, target)
+        loss.update()
+        together = Counts.hard(torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]))
+        multiplier = (multiplier + 0.5 * (0.95 - metrics.recall(together))).clamp(min=0)
+        torch.testing.assert_close(loss.multipliers["recall >= 0.95"], multiplier)
+    assert multiplier.item() > 0.1
+
+
+def test_groups_weights_and_functions_of_held_out_rows():
+    def mean_logit(logits, target):
+        return logits.mean() + 1.0
+
+    loss = held_out_loss([RequirementConstraint("recall >= 0.95", groups=2), mean_logit])
+    logits, target, group = rows(0)
+    weight = torch.linspace(0.1, 2.0, len(logits), dtype=torch.float64)
+    loss(logits, target.double(), group=group)
+    other, other_target, other_group = rows(1)
+    loss.observe_held_out(other, other_target, weight, group=other_group)
+    loss.update()
+    per_group, of_function = loss.multipliers.values()
+    counts = Counts.hard(other, other_target, weight=weight, group=other_group, groups=2)
+    torch.testing.assert_close(per_group, (0.5 * (0.95 - metrics.recall(counts))).clamp(min=0))
+    torch.testing.assert_close(of_function, 0.5 * (other.mean() + 1.0))
+
+
+def test_forgetting_the_held_out_rows_is_an_error():
+    loss = held_out_loss()
+    loss.update()  # before the first batch there is nothing to move
+    call(loss, 0)
+    with pytest.raises(RuntimeError, match=r"call observe_held_out\(logits, target\) before update"):
+        loss.update()
+    plain = held_out_loss(update_on="train")
+    with pytest.raises(RuntimeError, match="make it with update_on='held_out'"):
+        plain.observe_held_out(*rows(0)[:2])
+
+
+@pytest.mark.parametrize("settings", [{"update_on": "held_out"}, {"multiplier_optimizer": torch.optim.SGD}])
+def test_constraints_that_cannot_be_measured_on_other_rows_are_refused(settings):
+    for constraint, message in [
+        (RankingConstraint(size=9), "one multiplier per training sample"),
+        (RankingConstraint(per="pair"), "has no multipliers"),
+        (_OwnConstraint(), "derive _OwnConstraint from constraints.MeasuredConstraint"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            AugmentedLagrangian(nn.BCEWithLogitsLoss(), constraint, **settings)
+
+
+class _OwnConstraint(Constraint):
+    multiplier = None
+
+    def forward(self, logits, target, penalty, *, index=None, weight=None, group=None):
+        return logits.sum() * 0
+
+    def update(self, penalty):
+        pass
+
+
+def test_wrong_settings_are_refused():
+    for settings, error, message in [
+        ({"update_on": "validation"}, ValueError, "'train' or 'held_out'"),
+        ({"lambda_max": 0.0}, ValueError, "above 0 and finite"),
+        ({"lambda_max": float("inf")}, ValueError, "above 0 and finite"),
+        ({"multiplier_optimizer": "adam"}, TypeError, "is called as multiplier_optimizer"),
+    ]:
+        with pytest.raises(error, match=message):
+            held_out_loss(**settings)
+    loss = held_out_loss(update_on="train", multiplier_optimizer=lambda multipliers: None)
+    call(loss, 0)
+    with pytest.raises(TypeError, match="must return a torch optimiser"):
+        loss.update()
+
+
+@pytest.mark.parametrize("requirement", ["recall >= 0.95", "recall == 0.95", "recall == 0.05"])
+def test_lambda_max_bounds_multipliers_of_either_sign(requirement):
+    bounded = held_out_loss(requirement, update_on="train", lambda_max=0.3)
+    free = held_out_loss(requirement, update_on="train")
+    for seed in range(6):
+        for loss in (bounded, free):
+            call(loss, seed)
+            loss.update()
+    (found,), (unbounded,) = bounded.multipliers.values(), free.multipliers.values()
+    assert unbounded.abs().item() > 0.3
+    assert found.item() == pytest.approx(0.3 * unbounded.sign().item())
+
+
+def test_a_ranking_constraint_is_bounded_too():
+    logits, target, _ = rows(0)
+    loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), RankingConstraint(size=80), mu=10.0, lambda_max=0.5)
+    for _ in range(3):
+        loss(logits, target.double())
+        loss.update()
+    (multipliers,) = loss.multipliers.values()
+    assert multipliers.max().item() == 0.5
+
+
+def test_plain_gradient_ascent_is_the_usual_update():
+    usual = held_out_loss(["recall >= 0.95", "fpr <= 0.01"], update_on="train")
+    ascent = held_out_loss(
+        ["recall >= 0.95", "fpr <= 0.01"], update_on="train", multiplier_optimizer=partial(torch.optim.SGD, lr=0.5)
+    )
+    for seed in range(5):
+        for loss in (usual, ascent):
+            call(loss, seed)
+            loss.update()
+    for name, multiplier in usual.multipliers.items():
+        assert multiplier.item() > 0
+        torch.testing.assert_close(ascent.multipliers[name], multiplier)
+
+
+def test_adam_moves_multipliers_as_a_loop_by_hand_does():
+    loss = held_out_loss(multiplier_optimizer=partial(torch.optim.Adam, lr=0.1))
+    by_hand = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    adam = torch.optim.Adam([by_hand], lr=0.1)
+    for seed in range(5):
+        call(loss, seed)
+        logits, target, _ = rows(50 + seed)
+        loss.observe_held_out(logits, target)
+        loss.update()
+        by_hand.grad = -(0.95 - metrics.recall(Counts.hard(logits, target)))
+        adam.step()
+        with torch.no_grad():
+            by_hand.clamp_(min=0)
+        torch.testing.assert_close(loss.multipliers["recall >= 0.95"], by_hand.detach())
+
+
+def test_an_unmeasured_constraint_does_not_move_by_momentum():
+    loss = held_out_loss(update_on="train", multiplier_optimizer=partial(torch.optim.SGD, lr=0.5, momentum=0.9))
+    call(loss, 0)
+    loss.update()
+    before = loss.multipliers["recall >= 0.95"].clone()
+    loss(torch.randn(5, dtype=torch.float64), torch.zeros(5, dtype=torch.float64))  # no positives
+    loss.update()
+    assert torch.equal(loss.multipliers["recall >= 0.95"], before)
+
+
+@pytest.mark.parametrize("optimizer", [None, partial(torch.optim.Adam, lr=0.1)])
+@pytest.mark.parametrize("way", ["state_dict", "deepcopy", "moved"])
+def test_a_saved_loss_continues_to_the_bit(optimizer, way):
+    def run(loss, seeds):
+        for seed in seeds:
+            call(loss, seed)
+            loss.observe_held_out(*rows(50 + seed)[:2])
+            loss.update()
+        return loss
+
+    settings = {"multiplier_optimizer": optimizer, "lambda_max": 10.0}
+    whole = run(held_out_loss(**settings), range(6))
+    half = run(held_out_loss(**settings), range(3))
+    call(half, 3)
+    half.observe_held_out(*rows(53)[:2])  # saved between the held-out rows and the update
+    if way == "state_dict":
+        continued = held_out_loss(**settings)
+        continued.load_state_dict(half.state_dict())
+    elif way == "deepcopy":
+        continued = copy.deepcopy(half)
+    else:
+        continued = half.to(torch.float32).to(torch.float64) if optimizer is None else half.to("cpu")
+    continued.update()
+    run(continued, range(4, 6))
+    (expected,), (found,) = whole.multipliers.values(), continued.multipliers.values()
+    if way == "moved":  # through float32
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    else:
+        assert torch.equal(found, expected)
