@@ -11,6 +11,7 @@ from torch import Tensor
 
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
+from metricfit.decide.certified import Guarantee, what_can_be_promised
 from metricfit.decide.decision import Decision
 from metricfit.decide.decisions import choose_decision
 from metricfit.decide.held_out import collect_held_out
@@ -33,6 +34,7 @@ def best_decision(
     weight: Array | None = None,
     groups: Any = None,
     calibrate: bool = True,
+    confidence: float | None = None,
     seed: int = 0,
 ) -> Decision:
     """Choose how logits become decisions, for a metric: a threshold for two classes, offsets for several.
@@ -54,7 +56,11 @@ def best_decision(
         weight: One weight per row.
         groups: One group per row, for rows that are not independent; the bootstrap draws whole groups.
         calibrate: Whether to calibrate the logits for the plug-in rule. False if they are calibrated already.
-        seed: The seed of the bootstrap and of the search for offsets.
+        confidence: The probability, such as 0.95, with which all requirements must hold on new rows, if the rows are
+            independent draws and were not used to fit the model. By default the requirements are met on these rows
+            alone. The requirements must be on recall, fnr, specificity, fpr, precision, npv, accuracy or
+            selection_rate.
+        seed: The seed of the bootstrap, and of the rows that choose the order of tests for a confidence.
 
     Returns:
         The decision about logits as they were given, with the calibration if there is one, so that its
@@ -62,8 +68,9 @@ def best_decision(
         new rows.
 
     Raises:
-        InvalidValueError: The arrays do not fit each other, there is no such rule or average, or requirements are given
-            for several classes.
+        InvalidValueError: The arrays do not fit each other, there is no such rule or average, requirements are given
+            for several classes, or a confidence together with weights, groups or a requirement without exact bounds.
+        InfeasibleError: There are too few rows for the confidence; the message says how many are needed.
         InvalidTypeError: An argument has the wrong type.
 
     Example:
@@ -72,6 +79,10 @@ def best_decision(
         >>> decision = best_decision(z, y, "f1")
         >>> round(decision.threshold, 6), decision.decide(z).tolist()
         (-0.5, [0, 0, 0, 0, 1, 1, 1, 1])
+        >>> z, y = torch.linspace(-3, 3, 200), (torch.arange(200) % 8 + torch.arange(200) // 25 > 7).long()
+        >>> decision = best_decision(z, y, "precision", subject_to="recall >= 0.9", confidence=0.95)
+        >>> decision.confidence, round(decision.requirements["recall >= 0.9"].value, 3)
+        (0.95, 0.966)
     """
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
     if average not in ("macro", "micro", "weighted"):
@@ -82,12 +93,21 @@ def best_decision(
         calibration = fit_calibration(z, y, w)
         z = calibration(z)
     held_out = collect_held_out(z, y, w, None if groups is None else np.asarray(groups))
-    decision = choose_decision(held_out, chosen, subject_to=requirements, average=average, seed=seed, rule=rule)
-    decision = decision if calibration is None else _about_raw_logits(decision, calibration)
+    decision = choose_decision(
+        held_out, chosen, subject_to=requirements, average=average, seed=seed, rule=rule, confidence=confidence
+    )
+    raw = decision if calibration is None else _about_raw_logits(decision, calibration)
     if decision.not_reachable is None:
-        return decision
+        return raw
     assert decision.threshold is not None
-    return replace(decision, not_reachable=what_is_reachable(requirements, decision.requirements, decision.threshold))
+    assert raw.threshold is not None
+    if confidence is None:
+        reachable = what_is_reachable(requirements, raw.requirements, raw.threshold)
+    else:
+        guarantee = Guarantee(confidence, seed)
+        scores = z.squeeze(1)
+        reachable = what_can_be_promised(scores, y, chosen, requirements, guarantee, decision.threshold, raw.threshold)
+    return replace(raw, not_reachable=reachable)
 
 
 def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:

@@ -34,6 +34,8 @@ class Decision:
         thresholds: For several labels, one threshold of logits per label.
         calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already or if
             the decision was chosen without a calibration.
+        confidence: The probability with which the requirements hold on new rows (``decide.certified``); None if they
+            are met on the held-out rows alone, or not at all.
 
     Raises:
         InvalidValueError: None of the three is given, or more than one.
@@ -54,6 +56,7 @@ class Decision:
     corrected_interval: tuple[float, float] | None = None
     thresholds: Tensor | None = None
     calibration: Calibration | None = None
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.threshold, self.offsets, self.thresholds)) != 1:

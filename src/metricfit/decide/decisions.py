@@ -15,7 +15,9 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.bounds import check_confidence
 from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.certified import Guarantee, check_exact, check_guarantee, what_can_be_promised
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offset_search import improve_offsets, offset_problem, search_offsets
@@ -50,6 +52,7 @@ def choose_decision(
     rule: Rule = "empirical",
     refit: Refit | None = None,
     resamples: int | None = None,
+    confidence: float | None = None,
 ) -> Decision:
     """Choose the decision for a metric on held-out rows, under requirements if there are any.
 
@@ -67,19 +70,26 @@ def choose_decision(
             fit it again and return the calibrated logits of all rows. By default the logits are calibrated again for
             the plug-in rule, and left as they are for the empirical rule.
         resamples: Number of resamples for the corrected value; by default a number that takes about a second.
+        confidence: The probability with which all requirements must hold on new rows (``decide.certified``); None to
+            meet them on the held-out rows alone.
 
     Returns:
         The decision.
 
     Raises:
-        InvalidValueError: There is no such rule, or requirements are given for several classes.
+        InvalidValueError: There is no such rule, requirements are given for several classes, or a confidence for
+            requirements or rows that have no exact bounds.
+        InfeasibleError: There are too few rows for this confidence.
     """
     kind = check_rule(rule)
     if refit is None:
         refit = partial(_calibrate_again, held_out) if kind == "plugin" else partial(_keep, held_out)
-    decision = choose_without_intervals(held_out, metric, subject_to=subject_to, average=average, rule=kind)
+    guarantee = None if confidence is None else _checked_guarantee(held_out, list(subject_to), confidence, seed)
+    decision = choose_without_intervals(
+        held_out, metric, subject_to=subject_to, average=average, rule=kind, guarantee=guarantee
+    )
     if decision.offsets is None:
-        return _judge_threshold(decision, held_out, metric, list(subject_to), seed, kind, refit, resamples)
+        return _judge_threshold(decision, held_out, metric, list(subject_to), seed, kind, refit, resamples, guarantee)
     return _judge_offsets(decision.offsets, decision.value, held_out, metric, average, seed, kind, refit, resamples)
 
 
@@ -90,6 +100,7 @@ def choose_without_intervals(
     subject_to: Sequence[Requirement],
     average: ScalarAverage,
     rule: Rule = "plugin",
+    guarantee: Guarantee | None = None,
 ) -> Decision:
     """Choose the same decision as ``choose_decision``, which has the same arguments, in a fraction of the time.
 
@@ -100,14 +111,20 @@ def choose_without_intervals(
     if held_out.logits.shape[1] == 1:
         requirements = list(subject_to)
         scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
-        chosen = choose_threshold(scores, y, weight, metric, requirements, rule=kind)
+        chosen = choose_threshold(scores, y, weight, metric, requirements, rule=kind, guarantee=guarantee)
         # The search uses logits, because probabilities round to 0 or 1; messages show probabilities.
         at = to_probability(chosen.threshold)
+        not_reachable = None
+        if not chosen.feasible and guarantee is None:
+            not_reachable = what_is_reachable(requirements, chosen.requirements, at)
+        elif not chosen.feasible and guarantee is not None:
+            not_reachable = what_can_be_promised(scores, y, metric, requirements, guarantee, chosen.threshold, at)
         return Decision(
             chosen.value,
             threshold=chosen.threshold,
             requirements=chosen.requirements,
-            not_reachable=None if chosen.feasible else what_is_reachable(requirements, chosen.requirements, at),
+            not_reachable=not_reachable,
+            confidence=guarantee.confidence if guarantee is not None and chosen.feasible else None,
         )
     check_requirements_fit(held_out.logits.shape[1], subject_to)
     logits, y, weight = held_out.logits.double(), held_out.y, held_out.weight
@@ -139,6 +156,16 @@ def check_class_index(classes: int, metric: Metric) -> None:
         metric(Counts(ones, ones, ones, ones))
 
 
+def _checked_guarantee(held_out: HeldOut, requirements: list[Requirement], confidence: float, seed: int) -> Guarantee:
+    guarantee = Guarantee(check_confidence(confidence), seed)
+    if held_out.logits.shape[1] == 1:
+        check_guarantee(requirements, held_out.y, guarantee.confidence)
+        check_exact(held_out, requirements)
+    elif not requirements:
+        raise InvalidValueError("confidence= is for the requirements of two classes; leave it out")
+    return guarantee
+
+
 def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:
     return fit_calibration(held_out.logits, held_out.y, weight)(held_out.logits)
 
@@ -156,6 +183,7 @@ def _judge_threshold(
     rule: Rule,
     refit: Refit,
     resamples: int | None,
+    guarantee: Guarantee | None,
 ) -> Decision:
     """Return the decision with its intervals and its corrected value."""
     scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
@@ -166,7 +194,9 @@ def _judge_threshold(
 
     def fit_decision(weight: Tensor) -> Tensor:
         logits = refit(weight).squeeze(1)
-        decided = logits >= choose_threshold(logits, y, weight, metric, requirements, rule=rule).threshold
+        times = weight if held_out.weight is None else weight / held_out.weight
+        chosen = choose_threshold(logits, y, weight, metric, requirements, rule=rule, guarantee=guarantee, times=times)
+        decided = logits >= chosen.threshold
         thresholds.append(_threshold_of_share(falling, int(decided.sum())))
         return decided.long()
 
@@ -185,7 +215,7 @@ def _judge_threshold(
     )
     interval: tuple[float, float] | None = None
     drawn = None
-    if feasible and rule == "empirical":
+    if feasible and rule == "empirical" and guarantee is None:
         with suppress(InfeasibleError):  # the rows meet the requirements, but none of the resamples does
             drawn = resample(subject_to=requirements)
             interval = drawn.threshold_interval

@@ -38,7 +38,7 @@ def sweep(
 ) -> Sweep:
     """Return the counts ``(m + 1, 1)`` at infinity and at each of the m distinct scores, falling."""
     s, y, w = checked(scores, target, weight)
-    swept = _sum_by_threshold(s, y.to(exact_dtype(s.device)), w)
+    swept = sum_by_threshold(s, y.to(exact_dtype(s.device)), w)
     positives, negatives = float(swept.counts.tp[-1]), float(swept.counts.fp[-1])
     if both_classes_for and (positives == 0 or negatives == 0):
         only = "positives" if negatives == 0 else "negatives"
@@ -67,11 +67,20 @@ def expected_sweep(logits: Array, weight: Array | None) -> Sweep:
     """
     scores = column(logits, "logits")
     z, _, w = checked(scores, torch.zeros(len(scores)), weight)
-    return _sum_by_threshold(z, torch.sigmoid(z.to(exact_dtype(z.device))), w)
+    return sum_by_threshold(z, torch.sigmoid(z.to(exact_dtype(z.device))), w)
 
 
-def _sum_by_threshold(scores: Tensor, share: Tensor, weight: Tensor | None) -> Sweep:
-    """Sum the positive share of each row, and the rest of the row, above each threshold."""
+def sum_by_threshold(scores: Tensor, share: Tensor, weight: Tensor | None) -> Sweep:
+    """Sum the positive share of each row, and the rest of the row, above each threshold.
+
+    Args:
+        scores: One score per sample.
+        share: The share of each sample that is positive: its label, or its probability.
+        weight: One weight per sample, or None. The scores of samples of weight 0 are thresholds too.
+
+    Returns:
+        Infinity and the distinct scores, falling, and the counts ``(m + 1, 1)`` at each.
+    """
     exact = share.dtype
     falling, order = torch.sort(scores, descending=True)
     y, w = share[order], None if weight is None else weight[order]
