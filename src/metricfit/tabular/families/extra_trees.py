@@ -25,8 +25,9 @@ from metricfit.tabular.families.model_state import Expected, ModelState
 from metricfit.tabular.families.row_parts import predict_in_parts
 
 TREES_AT_A_TIME = 10
-#: Trees per fold. Above 20,000 rows fewer trees suffice, and they are larger.
-TREES, TREES_OF_MANY_ROWS, MANY_ROWS = 100, 50, 20_000
+#: Trees per fold. Trees of large tables are large, and fewer of them suffice.
+TREES, TREES_OF_MANY_VALUES, TREES_OF_MANY_ROWS = 200, 100, 50
+MANY_VALUES, MANY_ROWS = 250_000, 20_000
 #: Leaves hold at least one row, and one more for each of this many rows: full trees of large tables would be huge.
 ROWS_PER_LEAF_ROW = 10_000
 MOST_FOLDS = 1000
@@ -81,7 +82,8 @@ class ExtraTrees(Family):
     """Forests of trees with random cuts: fully grown on small tables, with larger leaves on large ones.
 
     Args:
-        trees: Trees per fold; None for 100, and 50 above 20,000 rows.
+        trees: Trees per fold; None for 200, for 100 above 250,000 values (rows times columns) and for 50 above 20,000
+            rows.
     """
 
     name = "extra_trees"
@@ -91,7 +93,7 @@ class ExtraTrees(Family):
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Grow the forest, ten trees at a time."""
-        trees = self.trees or (TREES if len(train) <= MANY_ROWS else TREES_OF_MANY_ROWS)
+        trees = self.trees or _usual_number_of_trees(train)
         forest = ExtraTreesClassifier(
             max_features=0.5,
             min_samples_leaf=1 + len(train) // ROWS_PER_LEAF_ROW,
@@ -115,3 +117,9 @@ class ExtraTrees(Family):
             forests[0].classes,
             sum(forest.folds for forest in forests),
         )
+
+
+def _usual_number_of_trees(train: TrainingRows) -> int:
+    if len(train) > MANY_ROWS:
+        return TREES_OF_MANY_ROWS
+    return TREES if train.x.size <= MANY_VALUES else TREES_OF_MANY_VALUES
