@@ -124,3 +124,17 @@ def test_what_is_refused(arguments, message):
     settings = {"logits": torch.arange(4.0), "target": torch.tensor([0, 1, 0, 1]), "metric": "f1", **arguments}
     with pytest.raises(ValueError, match=message):
         best_decision(settings.pop("logits"), settings.pop("target"), settings.pop("metric"), **settings)
+
+
+@pytest.mark.parametrize("rule", ["plugin", "empirical"])
+@pytest.mark.parametrize("subject_to", [None, "recall >= 0.5"])
+def test_separated_classes_leave_the_threshold_and_the_value_uncertain(rule, subject_to):
+    """No resample has an error, and every threshold from -2 to 2 makes the same decisions."""
+    z = torch.cat([torch.linspace(-4, -2, 60), torch.linspace(2, 4, 10)])
+    decision = best_decision(z, (z > 0).long(), "f1", rule=rule, subject_to=subject_to)
+    assert decision.value == 1.0
+    assert decision.interval[0] <= -1.99
+    assert decision.interval[1] >= 1.99
+    for low, high in (decision.value_interval, decision.corrected_interval):
+        assert 0.6 < low < 0.95
+        assert decision.corrected_value <= high <= 1.0

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from metricfit import Counts, metrics
-from metricfit.decide.optimism import corrected_value, draw_multiplicities
+from metricfit.decide.optimism import corrected_value, draw_multiplicities, interval_of_decisions
 from metricfit.decide.rules import choose_threshold
+from metricfit.stats import bootstrap
 
 
 def noise(n, positives, seed):
@@ -95,3 +97,35 @@ def test_one_group_per_class_cannot_be_resampled():
     y = torch.tensor([0, 0, 1, 1])
     with pytest.raises(ValueError, match="one group per class"):
         list(draw_multiplicities(y, np.array(["a", "a", "b", "b"]), 2, 0))
+
+
+@pytest.mark.parametrize("right", [2, 20, 200])
+def test_the_interval_of_right_decisions_is_that_of_the_beta_distribution(right):
+    y = (torch.arange(3 * right) < right).long()
+    low, high = interval_of_decisions(y, y, metrics.recall)
+    assert low == pytest.approx(stats.beta(right + 0.5, 0.5).ppf(0.025), rel=0.05)
+    assert high == 1.0
+
+
+def test_the_interval_of_decisions_with_errors_is_about_that_of_the_bootstrap():
+    z, y = noise(400, 100, seed=2)
+    decided = (z + 2 * y >= 1).long()
+    low, high = interval_of_decisions(decided, y, metrics.f1)
+    drawn = bootstrap(decided.double().numpy(), y.numpy(), metrics.f1, threshold=0.5, resamples=1000).interval
+    assert (low, high) == pytest.approx((drawn.low, drawn.high), abs=0.02)
+
+
+def test_groups_and_weights_widen_the_interval_of_decisions():
+    y = torch.arange(200) % 2
+    low, _ = interval_of_decisions(y, y, metrics.f1)
+    in_pairs, _ = interval_of_decisions(y, y, metrics.f1, groups=np.arange(200) // 4)
+    unequal, _ = interval_of_decisions(y, y, metrics.f1, weight=torch.logspace(-3, 0, 200, dtype=torch.float64))
+    assert max(in_pairs, unequal) < low
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rows_without_an_error_are_not_certain(classes):
+    y = torch.arange(30 * classes) % classes
+    found = corrected_value(lambda _: y, y, metrics.f1, classes=classes)
+    assert found.value == found.interval[1] == 1.0
+    assert 0.85 < found.interval[0] < 0.99

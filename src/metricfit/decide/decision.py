@@ -22,7 +22,8 @@ class Decision:
     Attributes:
         value: The value of the metric on the held-out rows, on which the decision was chosen.
         threshold: The threshold of logits, for two classes.
-        interval: The bootstrap interval of the threshold; None for several classes.
+        interval: The bootstrap interval of the threshold, extended to all thresholds that make the same decisions on
+            the held-out rows; None for several classes.
         value_interval: The bootstrap interval of the value.
         offsets: For several classes, the offsets that are added to logits before the argmax.
         requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.

@@ -21,7 +21,7 @@ from metricfit.decide.certified import Guarantee, check_exact, check_guarantee, 
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offset_search import improve_offsets, offset_problem, search_offsets
-from metricfit.decide.optimism import FEWEST, corrected_value
+from metricfit.decide.optimism import FEWEST, corrected_value, interval_of_decisions
 from metricfit.decide.rules import Rule, check_rule, choose_threshold
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError, what_is_reachable
@@ -226,12 +226,16 @@ def _judge_threshold(
     if requirements:  # resamples that no threshold suits decide far from here, so their optimism is not this decision's
         at_threshold = resample(threshold=threshold).interval
         estimate, ends = decision.value, (at_threshold.low, at_threshold.high)
-    if interval is not None:  # the ends may be scores, but the threshold lies between two scores
-        interval = min(interval[0], threshold), max(interval[1], threshold)
+    value_ends = (drawn.interval.low, drawn.interval.high)
+    if not value_ends[0] < value_ends[1] or not ends[0] < ends[1]:
+        by_counts = interval_of_decisions(
+            decision.decide(scores), y, metric, weight=weight, groups=held_out.groups, seed=seed
+        )
+        value_ends, ends = (pair if pair[0] < pair[1] else by_counts for pair in (value_ends, ends))
     return replace(
         decision,
-        interval=interval,
-        value_interval=(drawn.interval.low, drawn.interval.high),
+        interval=None if interval is None else _with_equal_thresholds(interval, scores, threshold),
+        value_interval=value_ends,
         corrected_value=estimate,
         corrected_interval=ends,
     )
@@ -267,6 +271,14 @@ def _judge_offsets(
         seed=seed,
     )
     return Decision(value, offsets=offsets, corrected_value=corrected.value, corrected_interval=corrected.interval)
+
+
+def _with_equal_thresholds(interval: tuple[float, float], scores: Tensor, threshold: float) -> tuple[float, float]:
+    """Extend an interval to all thresholds that make the same decisions: those between the two scores next to it."""
+    below, above = scores[scores < threshold], scores[scores >= threshold]
+    lowest = float(below.max()) if len(below) else threshold
+    highest = float(above.min()) if len(above) else threshold
+    return min(interval[0], lowest), max(interval[1], highest)
 
 
 def _threshold_of_share(falling: NDArray[np.float64], positives: int) -> float:
