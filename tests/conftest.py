@@ -12,6 +12,8 @@ PARAMETERISED = {
     "fbeta": [metrics.fbeta(beta=2), metrics.fbeta(beta=0.5)],
     "tversky": [metrics.tversky(0.3, 0.7)],
     "cost": [metrics.cost(fp=1, fn=10)],
+    "cost_matrix": [metrics.cost_matrix([[0, 1], [10, 0]])],
+    "weighted_kappa": [metrics.weighted_kappa(power=1), metrics.weighted_kappa(power=2)],
 }
 EVERY_METRIC = [
     each for name in metrics.names() for each in PARAMETERISED.get(name) or [metrics.get_metric(name)]
@@ -149,6 +151,8 @@ def naive_metric(metric, tp, fp, fn, tn):
         "fowlkes_mallows": lambda: (p * r) ** 0.5,
         "p4": lambda: harmonic(p, r, s, v),
         "cost": lambda: _over(given["fp"] * fp + given["fn"] * fn, n),
+        "cost_matrix": lambda: _over(given["costs"][0][1] * fp + given["costs"][1][0] * fn, n),
+        "weighted_kappa": kappa,
     }
     return values[metric.base_name]()
 

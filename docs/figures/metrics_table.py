@@ -7,6 +7,12 @@ from page import fill
 from metricfit.metrics import Metric, registry
 
 PAGE, MARK = "concepts/metrics.md", "metrics"
+#: Bounds that depend on the parameters, in words.
+BOUNDS = {
+    "cost": "0 to the larger cost",
+    "cost_matrix": "the lowest to the highest cost, and 0",
+    "weighted_kappa": "-1 to 1 (to power 2)",
+}
 
 
 def metrics_table() -> str:
@@ -20,7 +26,7 @@ def metrics_table() -> str:
             ", ".join(f"`{written}`" for written in (called, *registry.aliases(name))),
             entry.summary.rstrip(".").removesuffix("; lower is better"),
             "lower" if settings["minimize"] else "higher",
-            "0 to the larger cost" if callable(entry.bounds) else "{:g} to {:g}".format(*entry.bounds),
+            BOUNDS.get(name) or "{:g} to {:g}".format(*entry.bounds),
             ", ".join(sorted(settings["needs"], reverse=True)) or "-",
         ]
         lines.append("| " + " | ".join(cells) + " |")

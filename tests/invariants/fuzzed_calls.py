@@ -24,7 +24,7 @@ from metricfit.constraints import RequirementConstraint
 
 OURS = getattr(metricfit, "MetricfitError", ValueError)
 
-METRICS = [name for name in metrics.names() if name not in ("fbeta", "tversky", "cost")] + [
+METRICS = [name for name in metrics.names() if name not in ("fbeta", "tversky", "cost", "cost_matrix")] + [
     "fbeta(beta=2)",
     "fbeta(beta=10)",
     "fbeta(beta=0)",
@@ -34,6 +34,8 @@ METRICS = [name for name in metrics.names() if name not in ("fbeta", "tversky", 
     "tversky(0, 1e20)",
     "cost(fp=1, fn=10)",
     "cost(fp=1e6, fn=0)",
+    "cost_matrix",
+    "weighted_kappa(power=0.5)",
 ]
 THRESHOLDS = [1e-300, 1e-40, 1e-8, 1e-5, 0.1, 0.3, 0.5, 0.7, 0.9, 1 - 1e-5, 1 - 1e-8, 1 - 2**-53]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float32, torch.float64]
@@ -216,8 +218,19 @@ def make_threshold(rng, exclusive):
     return torch.tensor(rng.choice(THRESHOLDS[2:-2]))
 
 
+def choose_metric(rng, names, task, exclusive, shape):
+    """Return a metric that the task has; only exclusive classes have a confusion matrix, and costs of their number."""
+    name = rng.choice(names)
+    if task == "multilabel" and name.startswith(("cost_matrix", "weighted_kappa")):
+        name = "kappa"
+    if name == "cost_matrix":
+        classes = shape[1] if exclusive else 2
+        return metrics.cost_matrix([[rng.choice([0, 1, 1e6]) for _ in range(classes)] for _ in range(classes)])
+    return metrics.get_metric(name)
+
+
 def make_metric_loss(rng, task, exclusive, shape):
-    metric = metrics.get_metric(rng.choice(METRICS))
+    metric = choose_metric(rng, METRICS, task, exclusive, shape)
     if not metric.whole_matrix and not (exclusive or task == "multilabel") and rng.random() < 0.05:
         metric = metric[0]
     per_image = len(shape) == 4 and rng.random() < 0.3
@@ -259,7 +272,7 @@ def make_mean_loss(rng, exclusive, binary):
     return rng.choice(made)()
 
 
-def make_constraint(rng, exclusive, n, shape):
+def make_constraint(rng, task, exclusive, n, shape):
     names = [name for name in METRICS if "cost" not in name]
     kind = rng.choice(["requirement", "requirement", "settings", "ranking", "function"])
     if kind == "function":
@@ -269,7 +282,8 @@ def make_constraint(rng, exclusive, n, shape):
         columns = None if len(shape) == 1 or shape[1] == 1 else rng.choice([0, [0, 1]])
         size = None if per == "pair" else max(n, 1) * math.prod(shape[2:])
         return RankingConstraint(rng.choice([0.0, 1.0]), per, size, rng.random() < 0.5, classes=columns)
-    text = f"{rng.choice(names)} {rng.choice(['>=', '<='])} {rng.choice([0.0, 0.5, 0.9, 1.0])}"
+    metric = choose_metric(rng, names, task, exclusive, shape)
+    text = f"{metric.name} {rng.choice(['>=', '<='])} {rng.choice([0.0, 0.5, 0.9, 1.0])}"
     if kind == "requirement":
         return text
     threshold = rng.choice([None, *THRESHOLDS])
@@ -288,7 +302,7 @@ def make_loss(rng, task, exclusive, n, shape):
         if other.average is None:
             other.average = "macro"
         return losses.Mix((mean, 1.0), (other, rng.choice([-1.0, 0.0, 0.5])))
-    constraints = [make_constraint(rng, exclusive, n, shape) for _ in range(rng.choice([1, 2]))]
+    constraints = [make_constraint(rng, task, exclusive, n, shape) for _ in range(rng.choice([1, 2]))]
     return AugmentedLagrangian(mean, constraints, mu=rng.choice([0.3, 100.0]))
 
 

@@ -19,6 +19,10 @@ def recall_of_both(y, d, **weight):
     return (sk.recall_score(y, d, **ZERO, **weight) + sk.recall_score(y, d, pos_label=0, **ZERO, **weight)) / 2
 
 
+def weighted_kappa(target, decision, **settings):
+    return sk.cohen_kappa_score(target, decision, labels=[0, 1], replace_undefined_by=0.0, **settings)
+
+
 SCIKIT = {
     "f1": lambda y, d, **w: sk.f1_score(y, d, **ZERO, **w),
     "fbeta(beta=2)": lambda y, d, **w: sk.fbeta_score(y, d, beta=2, **ZERO, **w),
@@ -35,6 +39,8 @@ SCIKIT = {
     "balanced_accuracy": recall_of_both,
     "mcc": sk.matthews_corrcoef,
     "kappa": lambda y, d, **w: sk.cohen_kappa_score(y, d, labels=[0, 1], replace_undefined_by=0.0, **w),
+    "weighted_kappa(power=1)": lambda y, d, **w: weighted_kappa(y, d, weights="linear", **w),
+    "weighted_kappa(power=2)": lambda y, d, **w: weighted_kappa(y, d, weights="quadratic", **w),
 }
 
 
@@ -55,7 +61,7 @@ def expected_of(metric, naive, target, decision, weight=None):
 
 
 def test_every_metric_of_scikit_learn_is_compared_with_it():
-    own = {"tversky", "gmean", "informedness", "markedness", "fowlkes_mallows", "p4", "cost"}
+    own = {"tversky", "gmean", "informedness", "markedness", "fowlkes_mallows", "p4", "cost", "cost_matrix"}
     assert {metrics.get_metric(name).base_name for name in SCIKIT} == set(metrics.names()) - own
 
 

@@ -15,9 +15,10 @@ from metricfit.losses import AdversarialLoss, Mix, WeightedBCELoss
 from metricfit.losses.adversarial import game as games
 from metricfit.losses.adversarial.affine_metrics import affine_in_tp
 
-WITH_PARAMETERS = ["fbeta(beta=2)", "tversky(alpha=0.3,beta=0.7)", "cost(fp=1,fn=10)"]
+WITH_PARAMETERS = ["fbeta(beta=2)", "tversky(alpha=0.3,beta=0.7)", "cost(fp=1,fn=10)", "cost_matrix([[0,1],[10,0]])"]
+FACTORIES = {"fbeta", "tversky", "cost", "cost_matrix"}
 BENT_NAMES = {"gmean", "jaccard", "p4"}
-AFFINE = [name for name in metrics.names() if name not in {"fbeta", "tversky", "cost", *BENT_NAMES}] + WITH_PARAMETERS
+AFFINE = [name for name in metrics.names() if name not in {*FACTORIES, *BENT_NAMES}] + WITH_PARAMETERS
 BENT = [*sorted(BENT_NAMES), "tversky(alpha=0.3,beta=0.3)"]
 
 

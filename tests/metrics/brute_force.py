@@ -4,8 +4,14 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-INSTANCES = {"fbeta": "fbeta(beta=2)", "tversky": "tversky(alpha=0.25, beta=0.75)", "cost": "cost(fp=1, fn=10)"}
-MINIMIZED = {"fpr", "fnr", "selection_rate", "cost"}
+INSTANCES = {
+    "fbeta": "fbeta(beta=2)",
+    "tversky": "tversky(alpha=0.25, beta=0.75)",
+    "cost": "cost(fp=1, fn=10)",
+    "cost_matrix": "cost_matrix(costs=[[0, 1], [10, 0]])",
+    "weighted_kappa": "weighted_kappa(power=2)",
+}
+MINIMIZED = {"fpr", "fnr", "selection_rate", "cost", "cost_matrix"}
 SQUARED = {"gmean", "mcc", "fowlkes_mallows"}  # their exact keys are signed squares of the values
 
 
@@ -51,6 +57,7 @@ EXACT = {
     "p4": lambda t: over(4 * t.tp * t.tn, 4 * t.tp * t.tn + (t.tp + t.tn) * (t.fp + t.fn)),
     "cost": lambda t: over(t.fp + 10 * t.fn, sum(t)),
 }
+EXACT |= {"cost_matrix": EXACT["cost"], "weighted_kappa": EXACT["kappa"]}
 
 
 def value(name, key):

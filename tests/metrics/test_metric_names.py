@@ -104,7 +104,7 @@ def test_names_are_those_of_the_design():
         *("f1", "accuracy", "precision", "recall", "specificity", "fpr", "fnr", "npv", "jaccard", "gmean"),
         "selection_rate",
         *("balanced_accuracy", "mcc", "kappa", "informedness", "markedness", "fowlkes_mallows", "p4"),
-        *("fbeta", "tversky", "cost"),
+        *("fbeta", "tversky", "cost", "cost_matrix", "weighted_kappa"),
     }
 
 

@@ -59,7 +59,8 @@ def test_copies_and_pickles_are_equal_and_work(given, again):
         *(given.minimize, given.bounds, given.needs),
         given.whole_matrix,
     )
-    torch.testing.assert_close(other(THREE), given(THREE))
+    counts = Counts(tp=3, fp=1, fn=2, tn=4) if given.needs_matrix else THREE
+    torch.testing.assert_close(other(counts), given(counts))
 
 
 def test_a_parameter_beyond_64_bits_reads_back_and_works():
@@ -144,4 +145,4 @@ def test_bounds_and_direction():
     assert metrics.f1.bounds == (0.0, 1.0)
     assert metrics.cost(fp=1, fn=10).bounds == (0.0, 10)
     assert metrics.cost(fp=[1, 30], fn=10).bounds == (0.0, 30)
-    assert [m.base_name for m in ALL if m.minimize] == ["fpr", "fnr", "selection_rate", "cost"]
+    assert [m.base_name for m in ALL if m.minimize] == ["fpr", "fnr", "selection_rate", "cost", "cost_matrix"]

@@ -34,7 +34,9 @@ def brute_force(s, y, w, t):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_every_metric_at_any_threshold_is_the_textbook_one(naive, weighted):
     s, y, w = sample(300, weighted=weighted)
-    found = page(s, y, w, metric="cost(fp=1, fn=10)", requirements=["tversky(alpha=0.3, beta=0.7) >= 0.1"])
+    with_parameters = ["tversky(alpha=0.3, beta=0.7) >= 0.1", "cost_matrix([[0, 1], [10, 0]]) <= 9"]
+    required = [*with_parameters, "weighted_kappa(power=2) >= -0.9"]
+    found = page(s, y, w, metric="cost(fp=1, fn=10)", requirements=required)
     assert set(metrics.names()) <= {get_metric(name).base_name for name in found.metrics}
     assert found.complete
     for t in [0, 1, 0.5, 0.4, *np.random.default_rng(1).random(40), *s[:10]]:

@@ -10,6 +10,8 @@ from torch import Tensor
 from metricfit.constraints.constraint import MeasuredConstraint
 from metricfit.constraints.terms import augmented_term, equality_term
 from metricfit.core.class_shares import TargetJudge, settle_task
+from metricfit.core.confusion import unstack
+from metricfit.core.counting import count_hard, count_soft
 from metricfit.core.counts import Counts
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.tasks import check_task
@@ -127,7 +129,7 @@ class RequirementConstraint(MeasuredConstraint):
             What the constraint adds to the objective, a scalar.
         """
         settings = self._settings(logits, target, weight, group)
-        counts = self._all_ranks(Counts.soft(logits, target, step=self.step, **settings))
+        counts = self._all_ranks(count_soft(logits, target, step=self.step, **settings))
         self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
@@ -135,7 +137,7 @@ class RequirementConstraint(MeasuredConstraint):
         violation = self.requirement.deviation(value)
         multiplier = self.made("multiplier", violation)
         if self.learns and (self.seen is None or not self.held_out):
-            hard = torch.stack(tuple(self._all_ranks(Counts.hard(logits, target, **settings))))
+            hard = torch.stack(self._all_ranks(count_hard(logits, target, **settings)).tensors)
             seen = self.made("seen", hard)
             if not self.held_out:
                 seen.add_(hard)
@@ -165,9 +167,9 @@ class RequirementConstraint(MeasuredConstraint):
             group: The group numbers of the rows, for a requirement per group.
             sync: Whether each rank of a distributed run passes its own share of the rows.
         """
-        counts = Counts.hard(logits, target, **self._settings(logits, target, weight, group))
+        counts = count_hard(logits, target, **self._settings(logits, target, weight, group))
         self._exclusive = counts.exclusive
-        hard = torch.stack(tuple(counts.sum_over_ranks() if sync else counts))
+        hard = torch.stack((counts.sum_over_ranks() if sync else counts).tensors)
         self.made("seen", hard).add_(hard)
 
     def recorded(self) -> tuple[Tensor, Tensor] | None:
@@ -178,7 +180,7 @@ class RequirementConstraint(MeasuredConstraint):
         """
         if self.seen is None:
             return None
-        value, measured = self._values(Counts(*self.seen, exclusive=self._exclusive))
+        value, measured = self._values(unstack(self.seen, exclusive=self._exclusive))
         return self.requirement.deviation(value), measured
 
     def clear(self) -> None:
@@ -210,7 +212,7 @@ class RequirementConstraint(MeasuredConstraint):
             One value per class and group, without those that have no samples to measure the metric on, and the
             violations of the same shape ``(k,)``, 0 where the requirement holds.
         """
-        counts = Counts.hard(logits, target, **self._settings(logits, target, weight, group))
+        counts = count_hard(logits, target, **self._settings(logits, target, weight, group))
         value, measured = self._values(counts)
         violation = self.requirement.excess(value)
         violation = torch.where(self.requirement.forgives(violation), 0.0, violation)
@@ -232,6 +234,7 @@ class RequirementConstraint(MeasuredConstraint):
             "group": None if self.groups is None else group,
             "groups": self.groups,
             "validate": self.validate,
+            "matrix": self.requirement.metric.needs_matrix,
         }
 
     def _all_ranks(self, counts: Counts) -> Counts:

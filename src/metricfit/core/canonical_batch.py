@@ -100,18 +100,38 @@ class Classes:
             return sum_decisions(decided, exact.target, exact.weight, self.layout)
         return exact._count_labels()
 
-    def _count_labels(self) -> Tensor:
-        """Count each sample in its class, without an array of size samples times classes."""
-        axis = self.layout.class_axis
-        classes, dtype = self.logits.shape[axis], exact_dtype(self.logits.device)
-        chosen, true = self.logits.argmax(axis), self.target
+    def soft_matrix(self, step: Step, threshold: float | Tensor | None) -> Tensor:
+        """Return the soft confusion matrix at one threshold, of which ``soft`` returns the diagonal and the margins."""
+        return self.confusion(decisions(self.logits, step, threshold, self.layout))
+
+    def hard_matrix(self) -> Tensor:
+        """Return the confusion matrix of the decisions argmax."""
+        exact = self.exact()
+        if exact.target.is_floating_point():
+            return exact.confusion(exact.decided())
+        classes, chosen, weight, rows, row = exact._labelled()
+        place = ((row * classes + exact.target) * classes + chosen).reshape(-1)
+        matrices = weight.new_zeros(rows * classes * classes).index_add(0, place, weight.reshape(-1))
+        kept = self.group is not None or _keeps_images(self.layout)
+        return matrices.reshape((rows, classes, classes) if kept else (classes, classes))
+
+    def _labelled(self) -> tuple[int, Tensor, Tensor, int, Tensor]:
+        """Return the number of classes, decisions and weights, the number of groups or images, and that of a sample."""
+        axis, true = self.layout.class_axis, self.target
+        classes, chosen = self.logits.shape[axis], self.logits.argmax(axis)
+        dtype = exact_dtype(self.logits.device)
         weight = torch.ones_like(true, dtype=dtype) if self.weight is None else self.weight
         if self.group is not None:
-            rows, row = self.groups, self.group.reshape(true.shape)
-        elif _keeps_images(self.layout):
-            rows, row = true.shape[0], torch.arange(true.shape[0], device=true.device).unsqueeze(1).expand(true.shape)
-        else:
-            rows, row = 1, torch.zeros_like(true)
+            return classes, chosen, weight, self.groups, self.group.reshape(true.shape)
+        if _keeps_images(self.layout):
+            image = torch.arange(true.shape[0], device=true.device).unsqueeze(1).expand(true.shape)
+            return classes, chosen, weight, true.shape[0], image
+        return classes, chosen, weight, 1, torch.zeros_like(true)
+
+    def _count_labels(self) -> Tensor:
+        """Count each sample in its class, without an array of size samples times classes."""
+        true, dtype = self.target, exact_dtype(self.logits.device)
+        classes, chosen, weight, rows, row = self._labelled()
         right = chosen == true
         empty = torch.zeros(rows * classes, dtype=dtype, device=true.device)
         tp, fn, fp = (
@@ -137,13 +157,23 @@ class Classes:
         return replace(self, target=target.detach(), weight=weight)
 
     def confusion(self, decided: Tensor) -> Tensor:
-        """Return the c x c confusion matrix: row i, column j holds the samples of class i that were decided to be j."""
+        """Return the c x c confusion matrix: row i, column j holds the samples of class i that were decided to be j.
+
+        Counts per image or per group add a leading axis.
+        """
         axis = self.layout.class_axis
         target = self._shares(decided)
         if self.weight is not None:
             target = target * self.weight.unsqueeze(axis)
-        rows, columns = (shares.movedim(axis, -1).flatten(0, -2) for shares in (target, decided))
-        return rows.T @ columns
+        rows, columns = target.movedim(axis, -1), decided.movedim(axis, -1)
+        if _keeps_images(self.layout):
+            return rows.transpose(-1, -2) @ columns
+        rows, columns = rows.flatten(0, -2), columns.flatten(0, -2)
+        if self.group is None:
+            return rows.T @ columns
+        member = self.group.unsqueeze(-1) == torch.arange(self.groups, device=rows.device)
+        by_group = (member.unsqueeze(-1) * rows.unsqueeze(-2)).flatten(1)
+        return (by_group.T @ columns).reshape(self.groups, rows.shape[-1], columns.shape[-1])
 
     def _shares(self, decided: Tensor) -> Tensor:
         if self.target.is_floating_point():

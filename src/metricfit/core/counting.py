@@ -8,8 +8,9 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from metricfit.core.canonical_batch import Batch, Columns
+from metricfit.core.canonical_batch import Batch, Classes, Columns
 from metricfit.core.class_shares import TargetJudge
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, exact_dtype, full_precision
 from metricfit.core.steps import Step, check_threshold
@@ -33,10 +34,12 @@ def count_soft(
     groups: int | None = None,
     validate: bool | None = None,
     judge: TargetJudge | None = None,
+    matrix: bool = False,
 ) -> Counts:
     """Count soft decisions, differentiably.
 
-    The arguments are those of ``Counts.soft``, and ``judge``: what a loss has seen of its targets so far.
+    The arguments are those of ``Counts.soft``, ``judge``: what a loss has seen of its targets so far, and ``matrix``:
+    whether counts of exclusive classes must hold the whole confusion matrix. Binary counts are a matrix as they are.
     """
     batch = canonical(
         logits,
@@ -53,6 +56,8 @@ def count_soft(
     step = batch.default_step if step is None else step
     thresholds = _read_thresholds(threshold, batch, soft=True)
     with full_precision(batch.logits.device):
+        if matrix and isinstance(batch, Classes):
+            return _count_soft_matrix(batch, step, thresholds, validate)
         if isinstance(thresholds, list):
             stacked = torch.stack([batch.soft(step, number) for number in thresholds], dim=1)
         else:
@@ -60,6 +65,18 @@ def count_soft(
     if looks_at_values(batch.logits, validate):
         check_finite(stacked.detach(), batch.logits)
     return Counts(*stacked, exclusive=batch.exclusive)
+
+
+def _count_soft_matrix(
+    batch: Classes, step: Step, thresholds: float | Tensor | list[float | Tensor] | None, validate: bool | None
+) -> ConfusionMatrix:
+    if isinstance(thresholds, list):
+        matrix = torch.stack([batch.soft_matrix(step, number) for number in thresholds])
+    else:
+        matrix = batch.soft_matrix(step, thresholds)
+    if looks_at_values(batch.logits, validate):
+        check_finite(matrix.detach(), batch.logits)
+    return ConfusionMatrix(matrix)
 
 
 def count_hard(
@@ -74,8 +91,12 @@ def count_hard(
     group: Tensor | None = None,
     groups: int | None = None,
     validate: bool | None = None,
+    matrix: bool = False,
 ) -> Counts:
-    """Count hard decisions, exactly and without gradient. The arguments are those of ``Counts.hard``."""
+    """Count hard decisions, exactly and without gradient.
+
+    The arguments are those of ``Counts.hard``, and ``matrix`` as in ``count_soft``.
+    """
     batch = canonical(
         logits.detach() if isinstance(logits, Tensor) else logits,
         target,
@@ -93,16 +114,29 @@ def count_hard(
     thresholds = _read_thresholds(threshold, batch, soft=False)
     with full_precision(batch.logits.device):
         if isinstance(thresholds, list):
-            stacked = torch.stack([batch.hard(number) for number in thresholds], dim=1)
-        else:
-            stacked = batch.hard(thresholds)
-    return Counts(*stacked, exclusive=batch.exclusive)
+            return Counts.stack([count_batch(batch, number, matrix=matrix) for number in thresholds])
+        return count_batch(batch, thresholds, matrix=matrix)
+
+
+def count_batch(batch: Batch, threshold: float | Tensor | None, *, matrix: bool = False) -> Counts:
+    """Count the hard decisions of a batch in its final shape at one threshold; ``matrix`` as in ``count_soft``."""
+    if matrix and isinstance(batch, Classes):
+        return ConfusionMatrix(batch.hard_matrix())
+    return Counts(*batch.hard(threshold), exclusive=batch.exclusive)
 
 
 def count_labels(
-    predicted: Tensor, target: Tensor, *, num_classes: int | None = None, weight: Tensor | None = None
+    predicted: Tensor,
+    target: Tensor,
+    *,
+    num_classes: int | None = None,
+    weight: Tensor | None = None,
+    matrix: bool = False,
 ) -> Counts:
-    """Count labels against labels. The arguments are those of ``Counts.from_labels``."""
+    """Count labels against labels.
+
+    The arguments are those of ``Counts.from_labels``, and ``matrix`` as in ``count_soft``.
+    """
     predicted, target = torch.as_tensor(predicted), torch.as_tensor(target)
     if predicted.dim() > 1 and predicted.shape[1:].numel() != 1:
         raise InvalidValueError(
@@ -121,6 +155,9 @@ def count_labels(
     _check_range(predicted, "predicted", classes, num_classes is None)
     _check_range(target, "target", classes, num_classes is None)
     predicted, target = predicted.long(), target.long()
+    if matrix and num_classes is not None:
+        empty = torch.zeros(classes * classes, dtype=exact, device=target.device)
+        return ConfusionMatrix(empty.index_add_(0, target * classes + predicted, weights).reshape(classes, classes))
     right = predicted == target
     tp, fn, fp = (
         torch.zeros(classes, dtype=exact, device=target.device).index_add_(0, index, weights * chosen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,8 @@ import torch
 from torch import Tensor
 
 from metricfit.core.distributed import sum_over_ranks
-from metricfit.core.numerics import exact_dtype
 from metricfit.core.types import Task, Thresholds
-from metricfit.core.validation import is_false
+from metricfit.core.validation import can_be_exclusive
 from metricfit.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -27,8 +25,8 @@ class Counts:
     The last axis is the class axis; a binary problem has one class, its positive one. Counts add: the counts of two
     batches are the sum of theirs, and ``sum(list_of_counts)`` is the sum of many.
 
-    Two Counts are equal if their four tensors hold the same numbers and ``exclusive`` is the same; the type and the
-    device of the tensors do not matter. Counts cannot be hashed, because their tensors can change in place.
+    Two Counts are equal if their tensors hold the same numbers and ``exclusive`` is the same; the type and the device
+    of the tensors do not matter. Counts cannot be hashed, because their tensors can change in place.
 
     Args:
         tp: True positives; numbers and sequences become float64 tensors.
@@ -37,8 +35,8 @@ class Counts:
         tn: True negatives.
         exclusive: Whether the classes exclude each other (multiclass), as opposed to several yes-or-no questions about
             each sample (multilabel). ``Counts.soft``, ``Counts.hard`` and all methods set it. If it is left out, it
-            follows from the numbers: exclusive classes have ``positives`` and ``predicted`` that each add up to ``n``
-            over the classes. (Under vmap and torch.compile, which hide the numbers, it is then True.)
+            follows from the numbers, which add up to ``n`` over exclusive classes; under vmap and torch.compile, which
+            hide the numbers, it is True.
 
     Raises:
         InvalidValueError: The four tensors differ in shape.
@@ -67,7 +65,7 @@ class Counts:
             raise InvalidValueError(f"tp, fp, fn and tn must have one shape, got {', '.join(map(str, sorted(shapes)))}")
         one_class = self.tp.dim() == 0 or self.tp.shape[-1] == 1
         if one_class or self.exclusive is None:
-            object.__setattr__(self, "exclusive", one_class or _can_be_exclusive(self))
+            object.__setattr__(self, "exclusive", one_class or can_be_exclusive(self.positives, self.predicted, self.n))
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self.tp, self.fp, self.fn, self.tn))
@@ -75,20 +73,36 @@ class Counts:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Counts):
             return NotImplemented
-        if self.tp.shape != other.tp.shape or self.exclusive != other.exclusive:
-            return False
-        return all(bool((a == b.to(a.device)).all()) for a, b in zip(self, other, strict=True))
+        alike = type(self) is type(other) and self.tp.shape == other.tp.shape and self.exclusive == other.exclusive
+        return alike and all(bool((a == b.to(a.device)).all()) for a, b in zip(self.tensors, other.tensors))  # noqa: B905
 
     def __add__(self, other: Counts) -> Counts:
         if not isinstance(other, Counts):
             return NotImplemented
-        if self.tp.shape != other.tp.shape:
-            raise InvalidValueError(f"counts of shapes {tuple(self.tp.shape)} and {tuple(other.tp.shape)} do not add")
-        sums = (left + right for left, right in zip(self, other, strict=True))
-        return Counts(*sums, exclusive=self.exclusive and other.exclusive)
+        shapes = [tuple(counts.tensors[0].shape) for counts in (self, other)]
+        if shapes[0] != shapes[1]:
+            raise InvalidValueError(f"counts of shapes {shapes[0]} and {shapes[1]} do not add")
+        sums = (left + right for left, right in zip(self.tensors, other.tensors, strict=True))
+        return (other if self.exclusive else self).with_tensors(sums)
 
     def __radd__(self, other: int) -> Counts:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # sum() starts from 0
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that add up over batches and processes: tp, fp, fn and tn."""
+        return self.tp, self.fp, self.fn, self.tn
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> Counts:
+        """Make counts of the same kind from other tensors.
+
+        Args:
+            tensors: The new tensors, in the order of ``tensors``.
+
+        Returns:
+            The new counts.
+        """
+        return Counts(*tensors, exclusive=self.exclusive)
 
     @classmethod
     def stack(cls, counts: Iterable[Counts], dim: int = 0) -> Counts:
@@ -108,17 +122,17 @@ class Counts:
             >>> Counts.stack([Counts(tp=3, fp=1, fn=2, tn=4), Counts(tp=1, fp=0, fn=0, tn=9)]).tp.shape
             torch.Size([2, 1])
         """
-        parts = list(counts)
-        if not parts:
+        if not (parts := list(counts)):
             raise InvalidValueError("no counts to stack")
         axes = parts[0].tp.dim()
         if not -axes - 1 <= dim < axes or dim == -1:
             raise InvalidValueError(f"dim must be from 0 to {axes - 1}, before the class axis, got {dim}")
-        cells = (torch.stack(cell, dim) for cell in zip(*parts, strict=True))
-        return cls(*cells, exclusive=all(part.exclusive for part in parts))
+        columns = zip(*(part.tensors for part in parts), strict=True)
+        joined = (torch.stack(column, dim % (axes + 1)) for column in columns)
+        return next((part for part in parts if not part.exclusive), parts[0]).with_tensors(joined)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Counts:
-        """Apply a function to each of the four tensors.
+        """Apply a function to each tensor.
 
         Args:
             function: A function of a tensor, such as ``torch.detach``. It must keep the class axis last.
@@ -130,7 +144,7 @@ class Counts:
             >>> Counts(tp=3, fp=1, fn=2, tn=4).map(torch.neg).tp
             tensor([-3.], dtype=torch.float64)
         """
-        return Counts(*(function(cell) for cell in self), exclusive=self.exclusive)
+        return self.with_tensors(function(tensor) for tensor in self.tensors)
 
     def to(self, *args: Any, **kwargs: Any) -> Counts:
         """Move the counts to another device or another type.
@@ -156,7 +170,7 @@ class Counts:
         Returns:
             The sum; outside a distributed run the counts themselves.
         """
-        return Counts(*sum_over_ranks(torch.stack(tuple(self))), exclusive=self.exclusive)
+        return self.with_tensors(sum_over_ranks(torch.stack(self.tensors)))
 
     @property
     def positives(self) -> Tensor:
@@ -196,8 +210,7 @@ class Counts:
     ) -> Counts:
         """Count soft decisions, differentiably: a sample counts for a class by ``step(probability, threshold)``.
 
-        Binary and multilabel probabilities are sigmoids. Multiclass probabilities are a softmax, and the soft decisions
-        of each sample are divided by their sum.
+        Binary and multilabel probabilities are sigmoids, multiclass ones a softmax, with soft decisions that sum to 1.
 
         Args:
             logits: Outputs of the model: ``(n,)`` or ``(n, 1)`` for binary, else ``(n, c, ...)``, c classes or labels.
@@ -226,7 +239,7 @@ class Counts:
             >>> Counts.soft(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).tp
             tensor([0.9523])
         """
-        # Imported here, because counting needs Counts, and Counts as a value needs no kernels.
+        # Imported here: counting needs Counts, and Counts as a value needs no kernels.
         from metricfit.core.counting import count_soft
 
         return count_soft(
@@ -261,9 +274,9 @@ class Counts:
         """Count hard decisions, exactly and without gradient.
 
         Binary and multilabel decisions are ``sigmoid(logit) >= threshold``, compared in float32 for a threshold that
-        float32 can hold and in float64 for any other, so that a threshold chosen by ``curves.best_threshold`` on
-        ``logits.sigmoid()``, of any floating type, gives the value that it was chosen for. A multiclass decision is the
-        argmax, the first of equal ones, for any threshold.
+        float32 can hold and in float64 for any other: a threshold that ``curves.best_threshold`` chose on
+        ``logits.sigmoid()`` gives the value that it was chosen for. A multiclass decision is the argmax, the first of
+        equal ones.
 
         Args:
             logits: As in ``soft``.
@@ -335,16 +348,3 @@ class Counts:
         from metricfit.core.counting import count_labels
 
         return count_labels(predicted, target, num_classes=num_classes, weight=weight)
-
-
-def _can_be_exclusive(counts: Counts) -> bool:
-    """Return whether the classes can be exclusive: positives and predictions each add up to n over the classes."""
-    if torch.compiler.is_compiling():
-        return True
-    exact = exact_dtype(counts.tp.device)
-    positives, predicted, n = (part.detach().to(exact) for part in (counts.positives, counts.predicted, counts.n))
-    rounding = math.sqrt(torch.finfo(counts.tp.dtype).eps) if counts.tp.is_floating_point() else 0.0
-    total = n.amax(-1, keepdim=True)
-    differences = (n - total, positives.sum(-1, keepdim=True) - total, predicted.sum(-1, keepdim=True) - total)
-    agree = torch.stack([(difference.abs() <= rounding * total).all() for difference in differences]).all()
-    return not is_false(agree)

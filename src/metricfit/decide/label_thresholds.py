@@ -61,6 +61,8 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
 
 def _metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
     """Return the metric for the counts ``(..., 1)`` of one label, with this label's values of parameters per class."""
+    if metric.needs_matrix:
+        return metric
     parameters = {}
     for key, value in metric.parameters.items():
         if isinstance(value, tuple) and len(value) != labels:

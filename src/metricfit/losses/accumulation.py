@@ -86,7 +86,7 @@ def backward_in_chunks(model: Callable[[Any], Tensor], loss: nn.Module, chunks: 
 
 
 def _tensors(statistics: Statistics) -> tuple[Tensor, ...]:
-    return tuple(statistics) if isinstance(statistics, Counts) else (statistics,)
+    return statistics.tensors if isinstance(statistics, Counts) else (statistics,)
 
 
 def _as_leaves(statistics: Statistics) -> Statistics:

@@ -53,11 +53,11 @@ class RunningCounts(LateBuffers):
         """
         if not (self.training and torch.is_grad_enabled()):
             return counts
-        current = torch.stack(tuple(counts))
+        current = torch.stack(counts.tensors)
         total = self.made("total", current)
         remembered = self.decay * total.to(current.dtype) + current
         total.copy_(remembered.detach())
-        return Counts(*remembered, exclusive=counts.exclusive)
+        return counts.with_tensors(remembered)
 
     def extra_repr(self) -> str:
         """Return the argument of the constructor."""

@@ -207,6 +207,7 @@ class MetricLoss(AdditiveLoss):
             groups=self.metric.groups if isinstance(self.metric, GroupGap) else None,
             validate=self.validate,
             judge=self._judge,
+            matrix=self.metric.needs_matrix,
         )
         if not self.per_image:
             return counts

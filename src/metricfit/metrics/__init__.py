@@ -36,7 +36,8 @@ from metricfit.metrics.formulas import (
     tversky,
 )
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.matrix import confusion_matrix
+from metricfit.metrics.matrix import confusion_matrix, cost_matrix, weighted_kappa
+from metricfit.metrics.matrix_metric import MatrixMetric, MatrixMetricFactory, matrix_metric
 from metricfit.metrics.metric import Metric, MetricFactory, get_metric
 from metricfit.metrics.ranking import RankingMetric, auroc, average_precision, get_measure
 from metricfit.metrics.registry import names
@@ -44,6 +45,8 @@ from metricfit.metrics.requirements import Requirement, parse_requirement
 
 __all__ = [
     "GroupGap",
+    "MatrixMetric",
+    "MatrixMetricFactory",
     "Metric",
     "MetricFactory",
     "RankingMetric",
@@ -55,6 +58,7 @@ __all__ = [
     "balanced_accuracy",
     "confusion_matrix",
     "cost",
+    "cost_matrix",
     "dice",
     "f1",
     "fbeta",
@@ -69,6 +73,7 @@ __all__ = [
     "jaccard",
     "kappa",
     "markedness",
+    "matrix_metric",
     "mcc",
     "metric",
     "names",
@@ -87,5 +92,6 @@ __all__ = [
     "tnr",
     "tpr",
     "tversky",
+    "weighted_kappa",
     "youden",
 ]

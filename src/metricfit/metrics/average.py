@@ -72,5 +72,9 @@ def check_average(metric: Metric, average: str | None) -> None:
         raise InvalidValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}")
     if average == "micro" and metric.class_index is not None:
         raise InvalidValueError(f"{metric.name} is of one class, which average='micro' sums with the others")
-    if average == "micro" and any(isinstance(value, tuple) for value in metric.parameters.values()):
+    if (
+        average == "micro"
+        and not metric.whole_matrix
+        and any(isinstance(value, tuple) for value in metric.parameters.values())
+    ):
         raise InvalidValueError(f"{metric.name} has a parameter per class, which average='micro' has no classes for")

@@ -1,17 +1,28 @@
-"""The whole confusion matrix of a multiclass problem."""
+"""The whole confusion matrix of a multiclass problem, and the metrics of it: costs of each error, weighted kappa."""
 
 from __future__ import annotations
 
-from typing import Literal
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec
 
+import torch
 from torch import Tensor
+from torch.nn.functional import threshold as cut_off
 
 from metricfit.core.canonical_batch import Classes
-from metricfit.core.kernels.classes import decisions
-from metricfit.core.numerics import full_precision
+from metricfit.core.numerics import SMALLEST_DIVISOR, full_precision, ratio
 from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics import registry
+from metricfit.metrics.agreement import BOTH
+from metricfit.metrics.matrix_metric import MatrixMetricFactory
+from metricfit.metrics.metric import Bounds, Formula, Metric
+from metricfit.metrics.metric_parameters import check_square
+
+P = ParamSpec("P")
 
 
 def confusion_matrix(
@@ -38,7 +49,8 @@ def confusion_matrix(
 
     Returns:
         A matrix ``(c, c)``: row i, column j holds the samples of class i that are predicted to be of class j. The
-        diagonal and the margins are those of ``Counts.hard`` or ``Counts.soft``.
+        diagonal and the margins are those of ``Counts.hard`` or ``Counts.soft``. Metrics of the whole matrix, such as
+        ``metrics.weighted_kappa(power=2)``, are called on it.
 
     Raises:
         InvalidValueError: Shapes, labels, weights or the threshold do not fit.
@@ -55,5 +67,111 @@ def confusion_matrix(
     fixed = None if isinstance(threshold, str) else threshold
     with full_precision(batch.logits.device):
         if soft:
-            return batch.confusion(decisions(batch.logits, step or batch.default_step, fixed, batch.layout))
-        return batch.exact().confusion(batch.decided())
+            return batch.soft_matrix(step or batch.default_step, fixed)
+        return batch.hard_matrix()
+
+
+def _builtin_factory(
+    formula: Formula, *, minimize: bool, bounds: Callable[..., Bounds], needs: tuple[str, ...] = ()
+) -> Callable[[Callable[P, None]], MatrixMetricFactory[P]]:
+    """Make a factory of this library from a formula; the decorated function has its signature and documentation."""
+
+    def build(signature: Callable[P, None]) -> MatrixMetricFactory[P]:
+        entry: MatrixMetricFactory[P] = MatrixMetricFactory(
+            signature.__name__, formula, bounds, minimize=minimize, needs=frozenset(needs), user_defined=False
+        )
+        entry.__doc__ = inspect.cleandoc(signature.__doc__ or "")
+        parameters = inspect.signature(signature, eval_str=True)
+        entry.__signature__ = parameters.replace(return_annotation=Metric)
+        registry.add_builtin(entry.name, entry)
+        return entry
+
+    return build
+
+
+def _cost_matrix(matrix: Tensor, costs: Tensor) -> Tensor:
+    return ratio((matrix * costs).sum((-2, -1)), matrix.sum((-2, -1)))
+
+
+def _bounds_of_cost(costs: Any) -> Bounds:
+    numbers = [number for row in check_square("cost_matrix", "costs", costs) for number in row]
+    return min(0.0, *numbers), max(0.0, *numbers)  # 0 is the value without samples
+
+
+@_builtin_factory(_cost_matrix, minimize=True, bounds=_bounds_of_cost)
+def cost_matrix(costs: Any) -> None:
+    """sum_ij costs_ij matrix_ij / n, the mean cost of a decision; lower is better.
+
+    ``costs[i][j]`` is the cost of predicting class j for a sample of class i. The diagonal is usually 0, and negative
+    costs are gains. Classes are in the order of their numbers; for ``MetricClassifier`` that is the order of
+    ``classes_``, and of two classes the positive one is the second. Costs of 1 off the diagonal give 1 - accuracy.
+
+    Args:
+        costs: A square matrix with one row per true class and one column per predicted class.
+
+    Returns:
+        The metric. Its value is 0 for a matrix without samples.
+
+    Raises:
+        InvalidTypeError: The costs are not a matrix of numbers.
+        InvalidValueError: The matrix is not square, or a cost is not finite or above 1e20 in size.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> matrix = torch.tensor([[6.0, 2.0], [1.0, 1.0]])
+        >>> metrics.cost_matrix([[0, 1], [10, 0]])(matrix)
+        tensor(1.2000)
+    """
+
+
+def _weighted_kappa(matrix: Tensor, power: float) -> Tensor:
+    """Return the kappa as sum_ij d_ij (r_i c_j - n m_ij) / sum_ij d_ij r_i c_j, for row sums r and column sums c.
+
+    The difference is formed from what lies outside of row i and column j, so that it is exactly 0 where all decisions
+    are the same. The matrix is divided by a power of 2 near its sum, so that products of counts neither overflow nor
+    vanish, and whole numbers stay exact.
+    """
+    n, least = matrix.detach().sum((-2, -1), keepdim=True), SMALLEST_DIVISOR[matrix.dtype]
+    empty = n < least
+    scale = torch.exp2(-torch.log2(n.masked_fill(empty, 1.0)).round()).masked_fill(empty, 0.0)
+    cells = cut_off(matrix, least, 0.0) * scale
+    rows, columns = cells.sum(-1, keepdim=True), cells.sum(-2, keepdim=True)
+    rest_of_row, rest_of_column = rows - cells, columns - cells
+    outside = (columns.sum(-1, keepdim=True) - columns) - rest_of_row
+    place = torch.arange(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    distance = ((place[:, None] - place).abs() / (len(place) - 1)) ** power
+    beyond_chance = rest_of_row * rest_of_column - cells * outside
+    return ratio((beyond_chance * distance).sum((-2, -1)), (rows * columns * distance).sum((-2, -1)))
+
+
+def _bounds_of_kappa(power: Any) -> Bounds:
+    """Return the bounds; up to power 2, distances are squared distances of a Hilbert space, and -1 is a bound."""
+    if isinstance(power, tuple) or not power > 0:
+        raise InvalidValueError(f"weighted_kappa: power must be one number above 0, such as 1 or 2; got {quote(power)}")
+    return -1.0 if power <= 2 else -math.inf, 1.0
+
+
+@_builtin_factory(_weighted_kappa, minimize=False, bounds=_bounds_of_kappa, needs=BOTH)
+def weighted_kappa(power: float = 2) -> None:
+    """1 - sum_ij |i-j|^power matrix_ij / sum_ij |i-j|^power expected_ij, Cohen's kappa for ordered classes.
+
+    ``expected`` is the matrix that decisions independent of the truth with the same margins would have. An error costs
+    more the further the predicted class is from the true one, so that the order of the class numbers matters. Cohen
+    1968. The value is 1 for perfect decisions and about 0 for decisions by chance. Two classes have Cohen's kappa.
+
+    Args:
+        power: 1 for linear and 2 for quadratic weights, or any other number above 0.
+
+    Returns:
+        The metric. Its value is 0 where all samples are of one class and predicted to be of that class.
+
+    Raises:
+        InvalidTypeError: The power is not a number.
+        InvalidValueError: The power is not above 0.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> matrix = torch.tensor([[5.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 2.0, 7.0]])
+        >>> metrics.weighted_kappa(power=1)(matrix)
+        tensor(0.7253)
+    """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec
@@ -23,7 +22,7 @@ from metricfit.metrics.metric_parameters import (
     first_paragraph,
     format_parameter,
 )
-from metricfit.metrics.pickling import call_factory, find_definition, name_in_module
+from metricfit.metrics.pickling import name_in_module, reduce_by_name
 from metricfit.metrics.requirement_operators import RequirementOperators
 
 P = ParamSpec("P")
@@ -60,6 +59,8 @@ class Metric(RequirementOperators):
 
     #: Whether it is measured on scores (``metrics.auroc``) instead of on counts of decisions.
     is_ranking: ClassVar[bool] = False
+    #: Whether the counts of several exclusive classes must hold the whole confusion matrix.
+    needs_matrix: ClassVar[bool] = False
     if not TYPE_CHECKING:  # type checkers report earlier names as unknown
         own = RenamedAttribute("user_defined")
 
@@ -177,14 +178,7 @@ class Metric(RequirementOperators):
     def __reduce__(self) -> str | tuple[object, ...]:
         if type(self) is not Metric:  # a subclass may compute something else than the metric of that name
             return super().__reduce__()
-        if not self.user_defined:
-            return get_metric, (self.name,)
-        if self.class_index is not None:
-            all_classes = self._with_class_index(None)
-            return operator.getitem, (find_definition(all_classes) or all_classes, self.class_index)
-        if self.parameters:
-            return call_factory, (registry.find(self.base_name), self.parameters)
-        return name_in_module(self) or super().__reduce__()
+        return reduce_by_name(self) or super().__reduce__()
 
 
 class MetricFactory(Generic[P]):
@@ -206,6 +200,8 @@ class MetricFactory(Generic[P]):
         >>> metrics.fbeta(beta=2)
         fbeta(beta=2)
     """
+
+    metric_class: ClassVar[type[Metric]] = Metric
 
     def __init__(self, name: str, formula: Formula, bounds: Bounds | Callable[..., Bounds], **settings: Any) -> None:
         self.name = name
@@ -237,12 +233,15 @@ class MetricFactory(Generic[P]):
         except TypeError as error:
             raise InvalidTypeError(f"{self!r}: {shorten(error)}") from None
         bound.apply_defaults()
-        parameters = check_parameters(self.name, bound.arguments, user_defined=self.settings["user_defined"])
+        parameters = self._check_parameters(bound.arguments)
         bounds = self.bounds(**parameters) if callable(self.bounds) else self.bounds
-        metric = Metric(self.name, self.formula, parameters=parameters, bounds=bounds, **self.settings)
+        metric = self.metric_class(self.name, self.formula, parameters=parameters, bounds=bounds, **self.settings)
         if self.__doc__:
             metric.__doc__ = self.__doc__
         return metric
+
+    def _check_parameters(self, values: Mapping[str, object]) -> dict[str, Any]:
+        return check_parameters(self.name, values, user_defined=self.settings["user_defined"])
 
     def __reduce__(self) -> str | tuple[object, ...]:
         if not self.settings["user_defined"]:

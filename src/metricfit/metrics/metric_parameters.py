@@ -14,6 +14,8 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 #: One number, or one number per class.
 Parameter = float | tuple[float, ...]
+#: A square matrix with one row and one column per class.
+Square = tuple[tuple[float, ...], ...]
 
 #: The largest parameter of a metric of this library, so that its products with counts are finite in float32.
 LARGEST_PARAMETER = 1e20
@@ -53,6 +55,36 @@ def _check_number(metric: str, key: str, value: object, user_defined: bool) -> f
     raise InvalidValueError(f"{metric}: {key} must be {'finite' if user_defined else positive}, got {value}")
 
 
+def check_square(metric: str, key: str, value: object) -> Square:
+    """Convert a square matrix to tuples of floats.
+
+    Args:
+        metric: The name of the metric, for messages.
+        key: Name of the parameter.
+        value: A list of lists, an array or a tensor, of at least two rows; the numbers can be negative.
+
+    Raises:
+        InvalidTypeError: The value is something else.
+        InvalidValueError: The matrix is not square, or a number is not finite or too large.
+    """
+    rows = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in rows):
+        raise InvalidTypeError(
+            f"{metric}: {key} must be a matrix, one row per true class, such as [[0, 1], [10, 0]]; got {quote(value)}"
+        )
+    if len(rows) < 2 or any(len(row) != len(rows) for row in rows):
+        lengths = ", ".join(str(len(row)) for row in rows[:10])
+        raise InvalidValueError(
+            f"{metric}: {key} must be square, one row and one column per class; got {len(rows)} rows, of length "
+            f"{lengths or 0}"
+        )
+    square = tuple(tuple(_check_number(metric, key, number, True) for number in row) for row in rows)
+    largest = max(abs(number) for row in square for number in row)
+    if largest > LARGEST_PARAMETER:
+        raise InvalidValueError(f"{metric}: {key} must be at most {LARGEST_PARAMETER:g} in size, got {largest:g}")
+    return square
+
+
 def expand_parameter(metric: object, key: str, value: Parameter, cell: Tensor) -> float | Tensor:
     """Make a tensor of a parameter with one number per class; a single number is returned as it is.
 
@@ -75,9 +107,9 @@ def expand_parameter(metric: object, key: str, value: Parameter, cell: Tensor) -
     return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU
 
 
-def format_parameter(value: Parameter) -> str:
+def format_parameter(value: Parameter | Square) -> str:
     """Write a parameter as it is read back."""
-    return "[" + ", ".join(map(format_number, value)) + "]" if isinstance(value, tuple) else format_number(value)
+    return "[" + ", ".join(map(format_parameter, value)) + "]" if isinstance(value, tuple) else format_number(value)
 
 
 def format_number(number: float) -> str:

@@ -78,13 +78,19 @@ def parse_metric(node: ast.expr | None) -> ParsedMetric | None:
 
 
 def literal_value(node: ast.expr) -> Any:
-    """Evaluate a literal: a constant, ``inf``, either of them with a sign, or a list of these.
+    """Evaluate a literal: a constant, ``inf``, either of them with a sign, a list of these, or a list of such lists.
 
-    `ast.literal_eval` also evaluates nested literals, and fails with a RecursionError on thousands of signs.
+    `ast.literal_eval` also evaluates other literals, and fails with a RecursionError on thousands of signs.
 
     Raises:
         ValueError: The expression is something else.
     """
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [_number_or_list(item) for item in node.elts]
+    return _number_or_constant(node)
+
+
+def _number_or_list(node: ast.expr) -> Any:
     if isinstance(node, (ast.List, ast.Tuple)):
         return [_number_or_constant(item) for item in node.elts]
     return _number_or_constant(node)

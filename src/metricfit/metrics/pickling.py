@@ -1,14 +1,31 @@
-"""Pickling of user-defined metrics: by the name that their module holds them under."""
+"""Pickling of metrics: by their names, and user-defined ones by the name that their module holds them under."""
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from metricfit.metrics import registry
+
 if TYPE_CHECKING:
     from metricfit.metrics.metric import Metric, MetricFactory
     from metricfit.metrics.metric_parameters import Parameter
+
+
+def reduce_by_name(metric: Metric) -> str | tuple[object, ...] | None:
+    """Return what ``__reduce__`` returns for a metric that is found again by its name; None if it is not."""
+    from metricfit.metrics.metric import get_metric
+
+    if not metric.user_defined:
+        return get_metric, (metric.name,)
+    if metric.class_index is not None:
+        all_classes = metric._with_class_index(None)
+        return operator.getitem, (find_definition(all_classes) or all_classes, metric.class_index)
+    if metric.parameters:
+        return call_factory, (registry.find(metric.base_name), metric.parameters)
+    return name_in_module(metric)
 
 
 def name_in_module(entry: Metric | MetricFactory[...]) -> str | None:

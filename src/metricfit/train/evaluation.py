@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
-from metricfit.core.counts import Counts
+from metricfit.core.counting import count_batch
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
@@ -167,7 +167,8 @@ def evaluate(
     decided = [request for request in requests if request.metric is not None and not request.own_threshold]
     tuned_for = decided[0] if decided and isinstance(decision, str) else None
     shared_threshold = _choose_threshold(samples, decision, None if tuned_for is None else tuned_for.metric, average)
-    counts = _count(samples, shared_threshold)
+    matrix = any(request.metric is not None and request.metric.needs_matrix for request in requests)
+    counts = count_batch(samples, _per_label(shared_threshold), matrix=matrix)
     values: dict[str, float] = {}
     best_thresholds: dict[str, Threshold] = {}
     for request in requests:
@@ -177,7 +178,8 @@ def evaluate(
         assert request.metric is not None
         if request.own_threshold:
             best_thresholds[request.name] = best = _choose_threshold(samples, BEST, request.metric, average)
-            values[request.name] = float(averaged(request.metric, _count(samples, best), average))
+            counts_at_best = count_batch(samples, _per_label(best), matrix=matrix)
+            values[request.name] = float(averaged(request.metric, counts_at_best, average))
         else:
             values[request.name] = float(averaged(request.metric, counts, average))
     tuned_name = None if tuned_for is None else tuned_for.name
@@ -298,10 +300,9 @@ def _choose_threshold(
     return 0.5 if threshold is None else threshold
 
 
-def _count(samples: Columns | Classes, threshold: Threshold) -> Counts:
-    """Count the decisions at a threshold, or at one threshold per label."""
-    per_label = threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
-    return Counts(*samples.hard(per_label), exclusive=samples.exclusive)
+def _per_label(threshold: Threshold) -> Threshold:
+    """Return a threshold, or one per label, in the shape in which it is compared with the logits ``(labels, n)``."""
+    return threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
 
 
 def _measure_ranking(ranking: RankingMetric, samples: Columns | Classes) -> float:

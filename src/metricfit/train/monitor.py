@@ -13,7 +13,7 @@ from metricfit._moved import renamed_parameters
 from metricfit.core.canonical_batch import Batch as SettledBatch
 from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_shares import TargetJudge
-from metricfit.core.counts import Counts
+from metricfit.core.counting import count_batch
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import ScalarAverage, Task
@@ -175,7 +175,8 @@ class Monitor:
         if self.threshold == "best":
             return self._measure_at_best(*self._get_one_output(samples))
         exclusive = isinstance(samples, Classes)  # the class with the largest logit is chosen, without a threshold
-        counts = Counts(*samples.hard(float(self.threshold)), exclusive=samples.exclusive)
+        matrix = any(m.needs_matrix for m in (self._metric, *(each.metric for each in self.requirements)))
+        counts = count_batch(samples, float(self.threshold), matrix=matrix)
         value = averaged(self._metric, counts, self.average).item()
         feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
         violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from metricfit.core.counts import Counts
+from metricfit.core.counting import count_hard
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.data.batches import Batch
 from metricfit.train.monitor import Measured, Monitor
@@ -126,13 +126,14 @@ def measure_requirements(
     logits, y = match_shapes(logits, batch.y)
     results = []
     if monitor.requirements:
-        counts = Counts.hard(
+        counts = count_hard(
             logits,
             y,
             task=monitor.task,
             threshold=None if math.isnan(threshold) else threshold,
             weight=batch.weight,
             ignore_index=monitor.ignore_index,
+            matrix=any(requirement.metric.needs_matrix for requirement in monitor.requirements),
         )
         for requirement in monitor.requirements:
             value = requirement.metric(counts)
