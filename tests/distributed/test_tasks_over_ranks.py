@@ -16,6 +16,8 @@ LOSSES = {
     "binary msfe mix": lambda memory: Mix((MSFELoss(sync=True), 1.0), (MetricLoss("mcc", memory=memory), 0.5)),
     "multiclass": lambda memory: MetricLoss("f1", memory=memory),
     "multiclass kappa": lambda memory: MetricLoss("kappa", memory=memory, step=steps.Sigmoid(10)),
+    "multiclass matrix": lambda memory: MetricLoss("weighted_kappa(power=2)", memory=memory),
+    "multiclass costs": lambda memory: MetricLoss("cost_matrix([[0, 1, 4], [2, 0, 1], [9, 3, 0]])", memory=memory),
     "multiclass weighted": lambda memory: MetricLoss("jaccard", memory=memory, average="weighted"),
     "multiclass mix": lambda memory: Mix((MetricLoss("accuracy"), 1.0), (MetricLoss("f1", memory=memory), 0.5)),
     "multilabel": lambda memory: MetricLoss("f1", memory=memory, task="multilabel"),

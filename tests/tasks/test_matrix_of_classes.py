@@ -10,7 +10,18 @@ import task_twins as twins
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from metricfit import Counts, MetricLoss, RunningCounts, evaluate, get_metric, losses, metrics, steps
+from metricfit import (
+    AugmentedLagrangian,
+    Counts,
+    MetricLoss,
+    RunningCounts,
+    evaluate,
+    get_metric,
+    losses,
+    metrics,
+    parse_requirement,
+    steps,
+)
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counting import count_hard, count_labels, count_soft
 
@@ -281,3 +292,32 @@ def test_counts_without_the_matrix_are_refused():
         metrics.weighted_kappa(power=2)(counts)
     with pytest.raises(ValueError, match="costs is for 2 classes, but the confusion matrix has 3"):
         MetricLoss(metrics.cost_matrix([[0, 1], [1, 0]]))(torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    "text", ["weighted_kappa(power=2) >= 0.9", "cost_matrix(costs=[[0,1,4],[1,0,1],[4,1,0]]) <= 0.1"]
+)
+def test_a_requirement_on_the_matrix_moves_its_multiplier(text):
+    given = twins.make("multiclass", 40, 3)
+    loss = AugmentedLagrangian(losses.WeightedCrossEntropyLoss(), [text], mu=0.5)
+    x = given.logits.requires_grad_()
+    loss(x, given.target).backward()
+    assert x.grad.isfinite().all()
+    loss.update()
+    requirement = parse_requirement(text)
+    violation = float(requirement.violation(ConfusionMatrix(metrics.confusion_matrix(x, given.target))))
+    assert violation > 0
+    (multiplier,) = (value for name, value in loss.state_dict().items() if name.endswith("multiplier"))
+    assert float(multiplier) == pytest.approx(0.5 * violation)
+
+
+def test_a_gap_between_groups_uses_the_matrices_of_the_groups():
+    given = twins.make("multiclass", 40, 3)
+    group = torch.arange(40) % 2
+    gap = metrics.weighted_kappa(power=2).gap(2)
+    counts = count_hard(given.logits, given.target, group=group, groups=2, matrix=gap.needs_matrix)
+    values = [
+        sk.cohen_kappa_score(given.target[group == k], given.logits[group == k].argmax(1), weights="quadratic")
+        for k in range(2)
+    ]
+    assert gap(counts).item() == pytest.approx(abs(values[0] - values[1]))

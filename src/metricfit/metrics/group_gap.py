@@ -56,6 +56,7 @@ class GroupGap(Metric):
             class_index=metric.class_index,
         )
         self.metric = metric
+        self.needs_matrix = metric.needs_matrix
         self.group_names = _check_names(metric, groups)
         self.groups = len(self.group_names) if self.group_names is not None else _check_number(metric, groups)
         self.__doc__ = f"Largest difference between groups of {metric.name}: {metric.summary}"

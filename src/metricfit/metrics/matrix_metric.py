@@ -41,7 +41,7 @@ class MatrixMetric(Metric):
         tensor(0.8239)
     """
 
-    needs_matrix: ClassVar[bool] = True
+    needs_matrix: bool = True
 
     def __init__(self, name: str, formula: Formula, **settings: Any) -> None:
         super().__init__(name, formula, **{**settings, "whole_matrix": True})

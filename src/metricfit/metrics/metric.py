@@ -60,7 +60,7 @@ class Metric(RequirementOperators):
     #: Whether it is measured on scores (``metrics.auroc``) instead of on counts of decisions.
     is_ranking: ClassVar[bool] = False
     #: Whether the counts of several exclusive classes must hold the whole confusion matrix.
-    needs_matrix: ClassVar[bool] = False
+    needs_matrix: bool = False
     if not TYPE_CHECKING:  # type checkers report earlier names as unknown
         own = RenamedAttribute("user_defined")
 
