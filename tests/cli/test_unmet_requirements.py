@@ -38,7 +38,8 @@ def test_fit_keeps_the_model_and_its_exit_code_is_3(data, tmp_path):
     assert set(model.predict(frame[["a", "b"]])) <= {"yes", "no"}
     printed = " ".join(found.output.split())
     for text, result in model.requirements_.items():
-        assert f"Requirement {text}: {'met' if result.met else 'NOT met'} ({result.value:.4g})." in printed
+        state = "met on held-out rows only" if result.met else "NOT met"
+        assert f"Requirement {text}: {state} ({result.value:.4g})." in printed
     assert "no threshold gives precision >= 0.999 and recall >= 0.999 together; each alone, precision can be" in printed
     assert ".rethreshold(subject_to='...')" in printed
     page = (tmp_path / "m" / "report.html").read_text(encoding="utf-8")
@@ -61,7 +62,31 @@ def test_a_requirement_that_is_met_ends_with_0(data, tmp_path):
     met = ("--subject-to", "recall >= 0.3")
     found = call("fit", data[0], "--target", "y", "--out", tmp_path / "m", "--metric", "precision", *met, *SMALL)
     assert found.exit_code == 0, found.output
-    assert "Requirement recall >= 0.3: met (" in found.stdout
+    assert "Requirement recall >= 0.3: met on held-out rows only (" in found.stdout
+
+
+def test_a_confidence_is_printed_with_the_requirement(data, tmp_path):
+    asked = ("--subject-to", "recall >= 0.3", "--confidence", "0.9")
+    found = call("fit", data[0], "--target", "y", "--out", tmp_path / "m", "--metric", "precision", *asked, *SMALL)
+    assert found.exit_code == 0, found.output
+    assert "Requirement recall >= 0.3: guaranteed at 90 % confidence (" in found.stdout
+    assert "Guaranteed on new rows at 90 % confidence" in (tmp_path / "m" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["--confidence", "0.9"], "--confidence is about requirements"),
+        (["--confidence", "90", "--subject-to", "recall >= 0.3"], "did you mean 0.9?"),
+        (["--confidence", "0.9", "--subject-to", "f1 >= 0.3"], "f1 >= 0.3 cannot be guaranteed"),
+        (["--confidence", "0.9", "--subject-to", "recall >= 0.99"], "needs at least 230 positives"),
+    ],
+)
+def test_a_confidence_that_cannot_be_had_is_refused(data, tmp_path, asked, message):
+    found = call("fit", data[0], "--target", "y", "--out", tmp_path / "m", *asked, *SMALL)
+    assert found.exit_code not in (0, 3)
+    assert message in " ".join(found.output.split())
+    assert not (tmp_path / "m").exists()
 
 
 def test_compare_marks_the_rows_and_its_exit_code_is_3_if_no_method_meets_them(data, tmp_path):

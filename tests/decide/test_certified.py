@@ -217,9 +217,9 @@ def test_what_voids_the_bounds_is_refused():
 def test_other_class_shares_leave_rates_within_a_class_certified():
     z, y = sample(9)
     shifted = collect_held_out(z[:, None], y, None, None).with_class_shares(torch.tensor([0.9, 0.1]))
-    check_exact(shifted, required("recall >= 0.8", "fpr <= 0.3"))
+    check_exact(required("recall >= 0.8", "fpr <= 0.3"), y, shifted.weight, None)
     with pytest.raises(InvalidValueError, match="where only the class shares change"):
-        check_exact(shifted, required("precision >= 0.8"))
+        check_exact(required("precision >= 0.8"), y, shifted.weight, None)
     weight = torch.where(y == 1, 0.2, 3.0).double()
     weighted = best_decision(
         z, y, "precision", subject_to="recall >= 0.8", confidence=0.9, weight=weight, rule="empirical"

@@ -16,6 +16,7 @@ from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message, relay_messages
 from metricfit.data.labels import check_classes, quote_label, split_target
 from metricfit.data.table_files import TableWarning, read_table
+from metricfit.decide.bounds import check_confidence, rate_of
 from metricfit.decide.positive_class import choose_positive_class
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
@@ -26,11 +27,16 @@ FEW_ROWS = 10
 FEWEST_OF_IDENTIFIERS = 30
 
 
-def check_metric_options(metric: str, subject_to: list[str] | None) -> None:
-    """Check the metric and the requirements, before the table is read."""
+def check_metric_options(metric: str, subject_to: list[str] | None, confidence: float | None = None) -> None:
+    """Check the metric, the requirements and the confidence, before the table is read."""
     get_metric(metric)
-    for requirement in subject_to or ():
-        parse_requirement(requirement)
+    requirements = [parse_requirement(requirement) for requirement in subject_to or ()]
+    if confidence is not None:
+        check_confidence(confidence)
+        if not requirements:
+            raise UserError("--confidence is about requirements; give --subject-to, such as 'recall >= 0.9'.")
+        for requirement in requirements:
+            rate_of(requirement)
 
 
 @contextmanager

@@ -24,9 +24,10 @@ from metricfit.cli.command_rows import (
 from metricfit.cli.exit_codes import NOT_MET, UserError
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_message, print_result, status
+from metricfit.decide.bounds import format_percent
 from metricfit.errors import quote
 from metricfit.metrics import get_metric
-from metricfit.metrics.feasibility import InfeasibleWarning
+from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
 from metricfit.tabular import MetricClassifier
@@ -40,6 +41,7 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="A new folder for the model and its report.")],
     metric: options.MetricName = "f1",
     subject_to: options.Requirements = None,
+    confidence: options.Confidence = None,
     positive: options.Positive = None,
     group: options.Group = None,
     method: Annotated[
@@ -63,7 +65,7 @@ def fit(
     epochs: options.MovedEpochs = None,
 ) -> None:
     """Train a classifier for a metric, choose its threshold, and write the model and a report."""
-    check_metric_options(metric, subject_to)
+    check_metric_options(metric, subject_to, confidence)
     families = _families_named(models)
     if method is not None and families != "auto":
         raise UserError("--method and --models both choose the models; give one of them.")
@@ -79,6 +81,7 @@ def fit(
     model: MetricClassifier = make_classifier(
         metric=metric,
         subject_to=subject_to or None,
+        confidence=confidence,
         members=folds,
         time_budget=time_budget,
         n_jobs=jobs,
@@ -127,6 +130,7 @@ def _result(model: MetricClassifier, counts: pd.Series, out: Path) -> dict[str, 
         "positive": model.pos_label_,
         "classes": {str(label): int(rows) for label, rows in counts.items()},
         "requirements_met": model.requirements_met_,
+        "confidence": model.confidence_,
         "requirements": {text: result._asdict() for text, result in model.requirements_.items()},
     }
 
@@ -141,11 +145,17 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
     )
     if model.threshold_ is not None:
         lines.append(f"Threshold {model.threshold_:.4g}{_interval(model.threshold_interval_)}.")
-    lines += [
-        f"Requirement {text}: {'met' if result.met else 'NOT met'} ({result.value:.4g})."
-        for text, result in model.requirements_.items()
-    ]
+    lines += [f"Requirement {text}: {_state(model, result)}." for text, result in model.requirements_.items()]
     return [*lines, f"Model: {out / 'model'}", f"Report: {out / 'report.html'}"]
+
+
+def _state(model: MetricClassifier, result: RequirementValue) -> str:
+    """Say what is known about a requirement."""
+    if model.confidence_ is not None:
+        return f"guaranteed at {format_percent(model.confidence_)} confidence ({result.value:.4g} on held-out rows)"
+    if model.confidence is not None and not result.met:
+        return f"NOT guaranteed ({result.value:.4g} on held-out rows)"
+    return f"{'met on held-out rows only' if result.met else 'NOT met'} ({result.value:.4g})"
 
 
 def _table_of_models(model: MetricClassifier) -> Table:

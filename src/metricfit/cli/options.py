@@ -18,6 +18,14 @@ Requirements = Annotated[
     list[str] | None,
     typer.Option("--subject-to", help="A requirement on the decisions, such as 'recall >= 0.9'; may be repeated."),
 ]
+Confidence = Annotated[
+    float | None,
+    typer.Option(
+        "--confidence",
+        help="The probability, such as 0.95, with which all requirements must hold on new rows. By default they are "
+        "met on held-out rows only.",
+    ),
+]
 Positive = Annotated[
     str | None,
     typer.Option(

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from metricfit.core.counts import Counts
 from metricfit.decide.bounds import (
     WITHIN_A_CLASS,
     Floats,
+    check_confidence,
     check_enough_rows,
     easiest_end,
     exact_bound,
@@ -50,7 +51,6 @@ from metricfit.decide.bounds import (
     rate_of,
 )
 from metricfit.decide.chosen_path import choose_path
-from metricfit.decide.held_out import HeldOut
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
@@ -135,33 +135,81 @@ def check_guarantee(requirements: Sequence[Requirement], y: Tensor, confidence: 
         check_enough_rows(requirement, positives, len(y) - positives, level, share=share)
 
 
-def check_exact(held_out: HeldOut, requirements: Sequence[Requirement]) -> None:
+def check_exact(
+    requirements: Sequence[Requirement], y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None
+) -> None:
     """Raise an error if the rows are not independent draws that count once each.
 
     Weights that are the same within each class leave the rates within a class as they are, so that these may be
     required still (``rethreshold(prevalence=...)``).
 
+    Args:
+        requirements: The requirements.
+        y: Class numbers 0 and 1.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None.
+
     Raises:
         InvalidValueError: The rows have groups or weights that void the exact bounds.
     """
-    if held_out.groups is not None:
+    if groups is not None:
         raise InvalidValueError(
             "rows in groups are not independent, which voids the exact bounds of confidence=: pass one row per group "
             "and no groups, or leave confidence out"
         )
-    weight = held_out.weight
     if weight is None:
         return
-    by_class = [weight[held_out.y == label] for label in (0, 1)]
-    constant = all(len(part) == 0 or float(part.max()) <= float(part.min()) * (1 + 1e-9) for part in by_class)
-    equal = constant and bool((weight.max() <= weight.min() * (1 + 1e-9)).item())
-    if equal or (constant and all(item.metric.base_name in WITHIN_A_CLASS for item in requirements)):
+    constant = _is_constant(weight[y == 0]) and _is_constant(weight[y == 1])
+    within = all(requirement.metric.base_name in WITHIN_A_CLASS for requirement in requirements)
+    if _is_constant(weight) or (constant and within):
         return
     allowed = " (where only the class shares change, recall, fnr, specificity and fpr may be required)" * constant
     raise InvalidValueError(
         "weights void the exact bounds of confidence=, because weighted counts are not binomial: pass rows that count "
         f"once each, or leave confidence out{allowed}"
     )
+
+
+def _is_constant(weight: Tensor) -> bool:
+    return len(weight) == 0 or float(weight.max()) <= float(weight.min()) * (1 + 1e-9)
+
+
+def checked_guarantee(
+    requirements: Sequence[Requirement],
+    y: Tensor,
+    confidence: Any,
+    *,
+    weight: Tensor | None = None,
+    groups: NDArray[Any] | None = None,
+    seed: int = 0,
+) -> Guarantee:
+    """Check, before any scores are known, that a confidence is possible for these requirements and rows.
+
+    Args:
+        requirements: The requirements.
+        y: Class numbers 0 and 1.
+        confidence: The probability with which all must hold.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None.
+        seed: The seed of the guarantee.
+
+    Returns:
+        The guarantee to ask for.
+
+    Raises:
+        InfeasibleError: There are too few rows; the message says how many are needed.
+        InvalidValueError: There is no requirement, one on a metric without an exact bound, or rows without one.
+        InvalidTypeError: The confidence is no number.
+
+    Example:
+        >>> from metricfit.metrics import parse_requirement
+        >>> checked_guarantee([parse_requirement("fpr <= 0.1")], torch.zeros(50), 0.95).confidence
+        0.95
+    """
+    guarantee = Guarantee(check_confidence(confidence), seed)
+    check_exact(requirements, y, weight, groups)
+    check_guarantee(requirements, y, guarantee.confidence)
+    return guarantee
 
 
 def certify_thresholds(

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.bounds import check_confidence
 from metricfit.decide.decision import Decision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve
 from metricfit.decide.decisions import Refit, check_requirements_fit, choose_decision, to_probability
@@ -57,13 +58,16 @@ class DecidingClassifier(ABC):
         value_interval_: 95 % bootstrap interval of the value.
         requirements_: For each requirement, as text: its value on held-out rows, whether that meets the bound, and the
             best value that any threshold reaches.
-        requirements_met_: Whether all requirements are met on held-out rows; True if there are none.
+        requirements_met_: Whether all requirements are met on held-out rows; True if there are none. With
+            ``confidence``, whether they are certified.
+        confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
     """
 
     metric: str | Metric | Formula
     subject_to: Requirements | None
     decision: Rule
     average: ScalarAverage
+    confidence: float | None = None
     classes_: NDArray[Any]
     pos_label_: Any
     held_out_: HeldOut
@@ -81,6 +85,7 @@ class DecidingClassifier(ABC):
         *,
         metric: str | Metric | Formula | None = None,
         subject_to: Requirements | None = "unchanged",
+        confidence: float | str | None = "unchanged",
     ) -> Self:
         """Choose the decision again, for another class balance, metric or requirements; nothing is trained.
 
@@ -93,6 +98,8 @@ class DecidingClassifier(ABC):
             metric: A metric that replaces the model's ``metric``. By default it stays. What was trained for the old
                 metric stays as it is.
             subject_to: Requirements that replace the model's ``subject_to``; None removes them. By default they stay.
+            confidence: The probability with which the requirements must hold on new rows; None to meet them on the
+                held-out rows alone. By default it stays; it goes where the requirements are removed.
 
         Returns:
             The model itself. If no threshold meets the requirements, it decides at the threshold with the smallest
@@ -115,6 +122,10 @@ class DecidingClassifier(ABC):
             if subject_to != "unchanged":
                 check_requirements_fit(len(self.classes_), as_requirements(subject_to))
                 self.subject_to = subject_to
+                if not as_requirements(subject_to) and confidence == "unchanged":
+                    self.confidence = None
+            if confidence != "unchanged":
+                self.confidence = None if confidence is None else check_confidence(confidence)
             held_out, shift = self.held_out_, torch.zeros_like(self.shift_)
             if prevalence is not None:
                 shares = shares_of(prevalence, self.classes_[self._order])
@@ -228,6 +239,7 @@ class DecidingClassifier(ABC):
             refit=refit,
             resamples=resamples,
             seed=self._seed,
+            confidence=self.confidence,
         )
         self._show_decision()
         if self.decision_.not_reachable is not None:
@@ -245,6 +257,7 @@ class DecidingClassifier(ABC):
         self.value_, self.value_interval_ = decision.corrected_value, decision.corrected_interval
         self.requirements_ = dict(decision.requirements)
         self.requirements_met_ = all(result.met for result in decision.requirements.values())
+        self.confidence_ = decision.confidence
         self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
         self.threshold_ = None if decision.threshold is None else to_probability(decision.threshold)
         ends = decision.interval

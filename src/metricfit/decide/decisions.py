@@ -15,9 +15,9 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.bounds import check_confidence
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.certified import Guarantee, check_exact, check_guarantee, what_can_be_promised
+from metricfit.decide.certified import Guarantee, checked_guarantee, what_can_be_promised
+from metricfit.decide.certified_choice import choose_certified
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offset_search import improve_offsets, offset_problem, search_offsets
@@ -84,7 +84,7 @@ def choose_decision(
     kind = check_rule(rule)
     if refit is None:
         refit = partial(_calibrate_again, held_out) if kind == "plugin" else partial(_keep, held_out)
-    guarantee = None if confidence is None else _checked_guarantee(held_out, list(subject_to), confidence, seed)
+    guarantee = None if confidence is None else _make_guarantee(held_out, list(subject_to), confidence, seed)
     decision = choose_without_intervals(
         held_out, metric, subject_to=subject_to, average=average, rule=kind, guarantee=guarantee
     )
@@ -111,7 +111,8 @@ def choose_without_intervals(
     if held_out.logits.shape[1] == 1:
         requirements = list(subject_to)
         scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
-        chosen = choose_threshold(scores, y, weight, metric, requirements, rule=kind, guarantee=guarantee)
+        choose = choose_threshold if guarantee is None else partial(choose_certified, guarantee=guarantee)
+        chosen = choose(scores, y, weight, metric, requirements, rule=kind)
         # The search uses logits, because probabilities round to 0 or 1; messages show probabilities.
         at = to_probability(chosen.threshold)
         not_reachable = None
@@ -156,14 +157,11 @@ def check_class_index(classes: int, metric: Metric) -> None:
         metric(Counts(ones, ones, ones, ones))
 
 
-def _checked_guarantee(held_out: HeldOut, requirements: list[Requirement], confidence: float, seed: int) -> Guarantee:
-    guarantee = Guarantee(check_confidence(confidence), seed)
-    if held_out.logits.shape[1] == 1:
-        check_guarantee(requirements, held_out.y, guarantee.confidence)
-        check_exact(held_out, requirements)
-    elif not requirements:
+def _make_guarantee(held_out: HeldOut, requirements: list[Requirement], confidence: float, seed: int) -> Guarantee:
+    if held_out.logits.shape[1] > 1 and not requirements:
         raise InvalidValueError("confidence= is for the requirements of two classes; leave it out")
-    return guarantee
+    y, weight, groups = held_out.y, held_out.weight, held_out.groups
+    return checked_guarantee(requirements, y, confidence, weight=weight, groups=groups, seed=seed)
 
 
 def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:
@@ -194,8 +192,11 @@ def _judge_threshold(
 
     def fit_decision(weight: Tensor) -> Tensor:
         logits = refit(weight).squeeze(1)
-        times = weight if held_out.weight is None else weight / held_out.weight
-        chosen = choose_threshold(logits, y, weight, metric, requirements, rule=rule, guarantee=guarantee, times=times)
+        choose = choose_threshold
+        if guarantee is not None:
+            times = weight if held_out.weight is None else weight / held_out.weight
+            choose = partial(choose_certified, guarantee=guarantee, times=times)
+        chosen = choose(logits, y, weight, metric, requirements, rule=rule)
         decided = logits >= chosen.threshold
         thresholds.append(_threshold_of_share(falling, int(decided.sum())))
         return decided.long()

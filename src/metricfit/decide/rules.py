@@ -5,9 +5,6 @@
 - *auto*: plugin. In our comparison on tables it beat empirical in 26 of 30 cases, by 0.005 to 0.02. For several classes
   it was better in 11 of 12 simulated settings (3 and 6 classes, 200 to 2,000 rows; F1, MCC and G-mean), by 0.005 on
   average.
-
-With a guarantee (``decide.certified``), the threshold is the best, by either rule, of those whose requirements hold on
-new rows with the probability that was asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from typing import Literal
 
 from torch import Tensor
 
-from metricfit.decide.certified import Guarantee, certify_thresholds
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import best_of_allowed, best_or_nearest, judge_requirements
 from metricfit.metrics.feasibility import ChosenThreshold, allowed_thresholds
@@ -48,8 +44,6 @@ def choose_threshold(
     requirements: Sequence[Requirement] = (),
     *,
     rule: Rule,
-    guarantee: Guarantee | None = None,
-    times: Tensor | None = None,
 ) -> ChosenThreshold:
     """Choose the threshold of calibrated logits for a metric, under requirements if there are any.
 
@@ -72,12 +66,9 @@ def choose_threshold(
         metric: A metric of counts.
         requirements: The requirements.
         rule: "plugin", "empirical" or "auto".
-        guarantee: With which probability the requirements must hold on new rows; None to meet them on these rows.
-        times: For a guarantee, how often each row counts, in a bootstrap; by default once.
 
     Returns:
-        The threshold; the value and the requirements there, both on the labels. With a guarantee, requirements are met
-        if they are certified.
+        The threshold; the value and the requirements there, both on the labels.
 
     Raises:
         InvalidValueError: There is no such rule, or the rows cannot be used.
@@ -89,12 +80,10 @@ def choose_threshold(
         >>> [choose_threshold(z, y, None, f1, rule=rule).threshold for rule in ("plugin", "empirical")]
         [0.0, -2.5]
     """
-    if guarantee is not None:
-        return _choose_certified(logits, y, weight, metric, requirements, check_rule(rule), guarantee, times)
     observed = sweep(logits, y, weight)
     if check_rule(rule) == "empirical":
         chosen = best_or_nearest(observed, metric, requirements)
-        return chosen._replace(threshold=_middle(logits, chosen.threshold))
+        return chosen._replace(threshold=middle_of(logits, chosen.threshold))
     expected = expected_sweep(logits, weight)
     allowed, feasible = allowed_thresholds(observed.counts, requirements)
     if feasible and requirements:
@@ -103,45 +92,19 @@ def choose_threshold(
         allowed = on_both if as_expected.feasible and bool(on_both.any()) else allowed
     threshold = best_of_allowed(expected, metric, allowed).threshold
     return ChosenThreshold(
-        _middle(logits, threshold),
-        _value_at(observed, metric, threshold),
+        middle_of(logits, threshold),
+        value_at(observed, metric, threshold),
         feasible,
         judge_requirements(requirements, observed, threshold),
     )
 
 
-def _choose_certified(
-    logits: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
-    metric: Metric,
-    requirements: Sequence[Requirement],
-    rule: Rule,
-    guarantee: Guarantee,
-    times: Tensor | None,
-) -> ChosenThreshold:
-    """Choose among the certified thresholds, or if there are none, among those that come nearest."""
-    if weight is not None and not bool(weight.all()):  # rows of weight 0 are no thresholds
-        there = weight > 0
-        logits, y, weight, times = logits[there], y[there], weight[there], None if times is None else times[there]
-    observed = sweep(logits, y, weight)
-    certified = certify_thresholds(logits, y, metric, requirements, guarantee, times)
-    judged_by = observed if rule == "empirical" else expected_sweep(logits, weight)
-    threshold = best_of_allowed(judged_by, metric, certified.allowed).threshold
-    at = int((observed.thresholds == threshold).int().argmax())
-    results = judge_requirements(requirements, observed, threshold)
-    for requirement, p in zip(requirements, certified.p[:, at], strict=True):
-        result = results[str(requirement)]
-        results[str(requirement)] = result._replace(met=certified.feasible or bool(p <= certified.level))
-    value = _value_at(observed, metric, threshold)
-    return ChosenThreshold(_middle(logits, threshold), value, certified.feasible, results)
-
-
-def _value_at(observed: Sweep, metric: Metric, threshold: float) -> float:
+def value_at(observed: Sweep, metric: Metric, threshold: float) -> float:
+    """Return the metric at one of the thresholds of a sweep."""
     return float(one_class(metric, observed.counts)[observed.thresholds == threshold])
 
 
-def _middle(scores: Tensor, threshold: float) -> float:
+def middle_of(scores: Tensor, threshold: float) -> float:
     """Return the middle between the threshold and the next lower score; 1 beyond the last score if there is none."""
     if math.isinf(threshold):
         return float(scores.max()) + 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from metricfit.core.counts import Counts
+from metricfit.decide.bounds import format_percent
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import RequirementValue
@@ -28,7 +29,13 @@ def verdict_of_fit(model: MetricClassifier) -> str:
         )
     elif model.requirements_:
         met = "; ".join(f"{text} ({formatting.value(result.value)})" for text, result in model.requirements_.items())
-        sentences.append(f"Met on these rows: {met}. A requirement that is met with little room may fail on new rows.")
+        if model.confidence_ is not None:
+            sentences.append(f"Guaranteed on new rows at {format_percent(model.confidence_)} confidence: {met} here.")
+        else:
+            sentences.append(
+                f"Met on held-out rows only: {met}. A requirement that is met with little room may fail on new rows; "
+                "confidence=0.95 chooses a threshold that holds there too."
+            )
     sentences.append("The command metricfit compare shows whether a simpler method does as well.")
     return " ".join(sentences)
 

@@ -38,6 +38,10 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         subject_to: Requirements such as ``"recall >= 0.95"``, for two classes. If no threshold meets them, the model
             decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable;
             ``rethreshold(subject_to=...)`` chooses again.
+        confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
+            on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few rows
+            for that, ``fit`` raises an InfeasibleError before anything is trained. None meets them on the out-of-fold
+            rows alone, and then about half of all models miss the bound on new rows.
         models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Otherwise a
             list of these names, "auto", "boosting_metric", "network", ``tabular.Network(...)``, scikit-learn
             classifiers, or (name, model) pairs. A Pipeline gets the table as it was passed; other classifiers get
@@ -72,7 +76,9 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         curve_: The metric and the counts at every threshold, out of fold; None for several classes.
         requirements_: For each requirement, as text: its value out of fold, whether that meets the bound, and the best
             value that any threshold reaches.
-        requirements_met_: Whether all requirements are met out of fold; True if there are none.
+        requirements_met_: Whether all requirements are met out of fold, or with ``confidence`` certified; True if there
+            are none.
+        confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken.
         value_: The metric to expect on new rows: its value out of fold, less the optimism of choosing weights and
             decision on the same rows. For several classes and after ``rethreshold`` the optimism is that of the
@@ -95,6 +101,7 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         metric: str | Metric | Formula = "f1",
         *,
         subject_to: Requirements | None = None,
+        confidence: float | None = None,
         models: Any = "auto",
         decision: Literal["auto", "plugin", "empirical"] = "auto",
         members: int | None = None,
@@ -110,6 +117,7 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
     ) -> None:
         self.metric = metric
         self.subject_to = subject_to
+        self.confidence = confidence
         self.models = models
         self.decision = decision
         self.members = members

@@ -49,7 +49,7 @@ def check_description(description: Any, known_parameters: Iterable[str]) -> None
     if not all(map(_is_model_row, description["models"])):
         raise ModelFileError(f"model.json: models must describe families, got {quote(description['models'])}")
     _finite_number("decision.value", description["decision"].get("value"))
-    for name in ("threshold", "corrected_value"):
+    for name in ("threshold", "corrected_value", "confidence"):
         if description["decision"].get(name) is not None:
             _finite_number(f"decision.{name}", description["decision"][name])
     for name in ("interval", "value_interval", "corrected_interval"):

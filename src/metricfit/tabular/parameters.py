@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from metricfit.decide.bounds import check_confidence
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.average import AVERAGES
 from metricfit.metrics.requirements import Requirement
@@ -55,6 +56,8 @@ def check_parameters(model: MetricClassifier) -> None:
         _check_device(model.device)
     if model.subject_to is not None:
         _check_requirements(model.subject_to)
+    if model.confidence is not None:
+        check_confidence(model.confidence)
 
 
 def threads_of(n_jobs: int | None) -> int:

@@ -179,6 +179,7 @@ def _description(model: MetricClassifier, arrays: dict[str, Tensor], files: dict
             "corrected_interval": _ends(decision.corrected_interval),
             "requirements": to_json_value(decision.requirements),
             "not_reachable": decision.not_reachable,
+            "confidence": decision.confidence,
         },
         "seed": model._seed,
         "history": to_json_value(model.history_),
@@ -262,6 +263,7 @@ def _restored_decision(decision: dict[str, Any], offsets: Tensor | None) -> Deci
         decision.get("not_reachable"),
         decision["corrected_value"],
         _restored_ends(decision["corrected_interval"]),
+        confidence=decision.get("confidence"),
     )
 
 

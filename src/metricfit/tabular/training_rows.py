@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
+from metricfit.decide.certified import checked_guarantee
 from metricfit.decide.decisions import check_class_index, check_requirements_fit
 from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.row_checks import checked_groups, checked_labels, checked_weights
@@ -69,6 +70,10 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
     check_class_index(len(model.classes_), metric)
     model.pos_label_ = choose_positive_class(labels, model.pos_label)
     model._order = order_of(model.classes_, model.pos_label_)
+    numbers = model._numbers_of(labels)
+    if model.confidence is not None:  # too few rows are reported before anything is trained
+        weights = None if weight is None else torch.from_numpy(weight)
+        checked_guarantee(requirements, numbers, model.confidence, weight=weights, groups=group)
     model.encoder_ = TableEncoder()
     encoded = model.encoder_.fit(table)
     in_training = _training_weights(labels, model.classes_, model.class_weight, weight)
@@ -76,7 +81,7 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
         in_training = in_training.double() / in_training.double().mean()
     rows = TrainingRows(
         Features(encoded, table),
-        model._numbers_of(labels).numpy(),
+        numbers.numpy(),
         None if in_training is None else in_training.numpy(),
         len(model.classes_),
     )

@@ -1,0 +1,110 @@
+"""MetricClassifier with requirements that must hold on new rows."""
+
+import json
+
+import numpy as np
+import pytest
+
+from metricfit import MetricClassifier
+from metricfit.errors import InvalidValueError, ModelFileError
+from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning
+from metricfit.report.findings import verdict_of_fit
+
+SETTINGS = {"models": ["linear"], "random_state": 0, "n_jobs": 1}
+
+
+def table(n=500, seed=0, separation=1.5):
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < 0.25
+    X = rng.normal(size=(n, 4))
+    X[:, 0] += separation * y
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MetricClassifier("precision", subject_to="recall >= 0.8", confidence=0.95, **SETTINGS).fit(*table())
+
+
+def test_a_confidence_asks_for_more_than_the_rows_alone(model):
+    plain = MetricClassifier("precision", subject_to="recall >= 0.8", **SETTINGS).fit(*table())
+    assert model.confidence_ == 0.95
+    assert plain.confidence_ is None
+    assert model.requirements_met_
+    assert model.threshold_ < plain.threshold_
+    assert model.requirements_["recall >= 0.8"].value > plain.requirements_["recall >= 0.8"].value
+
+
+def test_the_report_says_what_is_guaranteed(model):
+    assert "Guaranteed on new rows at 95 % confidence: recall >= 0.8 (" in verdict_of_fit(model)
+    plain = MetricClassifier("precision", subject_to="recall >= 0.8", **SETTINGS).fit(*table())
+    assert "Met on held-out rows only: recall >= 0.8 (" in verdict_of_fit(plain)
+
+
+def test_it_is_saved_and_loaded(model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = MetricClassifier.load(tmp_path / "model")
+    assert loaded.confidence == loaded.confidence_ == 0.95
+    assert loaded.threshold_ == model.threshold_
+
+
+def test_a_damaged_confidence_is_refused(model, tmp_path):
+    from metricfit.tabular.description_checks import check_description
+
+    model.save(tmp_path / "model")
+    description = json.loads((tmp_path / "model" / "model.json").read_text())
+    description["decision"]["confidence"] = "high"
+    with pytest.raises(ModelFileError, match="confidence"):
+        check_description(description, description["parameters"])
+
+
+def test_rethreshold_changes_and_removes_it(model):
+    copy = MetricClassifier("precision", subject_to="recall >= 0.8", confidence=0.95, **SETTINGS).fit(*table())
+    first = copy.threshold_
+    assert copy.rethreshold(confidence=None).confidence_ is None
+    assert copy.threshold_ > first
+    assert copy.rethreshold(confidence=0.8).confidence_ == 0.8
+    assert copy.rethreshold(prevalence=0.1).confidence_ == 0.8  # recall does not depend on the class shares
+    assert copy.rethreshold(subject_to=None).confidence is None
+    with pytest.raises(InvalidValueError, match="confidence= is about requirements"):
+        copy.rethreshold(confidence=0.9)
+    assert copy.confidence is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"subject_to": "recall >= 0.99"}, r"needs at least 299 positives; there are \d+; the highest recall"),
+        ({"subject_to": "f1 >= 0.5"}, "f1 >= 0.5 cannot be guaranteed: .* recall, fnr"),
+        ({}, "give subject_to="),
+        ({"subject_to": "recall >= 0.8", "confidence": 95}, "did you mean 0.95"),
+    ],
+)
+def test_what_cannot_be_guaranteed_is_refused_before_training(settings, message, monkeypatch):
+    monkeypatch.setattr("metricfit.tabular.classifier.fit_ensemble", lambda *_: pytest.fail("it was trained"))
+    with pytest.raises(ValueError, match=message):
+        MetricClassifier(**({"confidence": 0.95} | settings), **SETTINGS).fit(*table())
+
+
+def test_weights_and_groups_are_refused_before_training(monkeypatch):
+    monkeypatch.setattr("metricfit.tabular.classifier.fit_ensemble", lambda *_: pytest.fail("it was trained"))
+    X, y = table()
+    model = MetricClassifier(subject_to="recall >= 0.8", confidence=0.9, **SETTINGS)
+    with pytest.raises(InvalidValueError, match="weights void"):
+        model.fit(X, y, sample_weight=np.linspace(1, 2, len(y)))
+    with pytest.raises(InvalidValueError, match="one row per group"):
+        model.fit(X, y, groups=np.arange(len(y)) // 2)
+
+
+def test_a_precision_that_the_model_cannot_promise_is_a_warning():
+    model = MetricClassifier("recall", subject_to="precision >= 0.9", confidence=0.95, **SETTINGS)
+    with pytest.warns(InfeasibleWarning, match="no threshold can be promised to give precision >= 0.9 at 95 %"):
+        model.fit(*table(separation=0.3))
+    assert not model.requirements_met_
+    assert model.confidence_ is None
+
+
+def test_too_few_rows_are_an_infeasible_error():
+    X, y = table(60)
+    with pytest.raises(InfeasibleError, match="can be promised, with no miss among them, is"):
+        MetricClassifier(subject_to="recall >= 0.95", confidence=0.95, **SETTINGS).fit(X, y)
