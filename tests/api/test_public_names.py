@@ -16,7 +16,7 @@ NAMES = {
         metrics parse_requirement stats steps tabular train
     """,
     "metricfit.boosting": """
-        eval_metric objective prior_logits
+        MetricBoostingClassifier eval_metric objective prior_logits
     """,
     "metricfit.decide": """
         Decision DecisionModule best_decision

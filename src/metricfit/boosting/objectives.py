@@ -45,7 +45,7 @@ def objective(
     the metric need not be.
 
     Start at the prior (``prior_logits``), and apply the sigmoid or the softmax to what the trees predict:
-    libraries leave both out beside an objective that is a function.
+    libraries leave both out beside an objective that is a function. ``MetricBoostingClassifier`` does all of this.
 
     Args:
         metric: A metric, its name or a function of Counts.
@@ -133,12 +133,37 @@ class Objective:
         """
         return self._derivatives(read_rows(first, second, sample_weight, self.library))
 
+    def loss(self, first: Any, second: Any, sample_weight: Any = None) -> float:
+        """Return the loss per row: the mean cross-entropy plus ``strength`` times the metric's loss.
+
+        Args:
+            first: The raw scores, or the labels if ``second`` is the scores.
+            second: A Dataset of LightGBM, a DMatrix of XGBoost, or the raw scores.
+            sample_weight: Weights of the rows, if ``second`` is the scores.
+
+        Returns:
+            The loss, whose gradient times the number of rows (with weights, the sum of weights) is that of a call.
+
+        Raises:
+            InvalidTypeError: If the rows are those of another library.
+            InvalidValueError: If the labels are not class numbers, or scores, labels and weights do not fit.
+        """
+        rows = read_rows(first, second, sample_weight, self.library)
+        z, y, w = _tensors(rows)
+        if z.dim() == 1:
+            losses = torch.nn.functional.binary_cross_entropy_with_logits(z, y.to(z), reduction="none")
+        else:
+            losses = torch.nn.functional.cross_entropy(z, y, reduction="none")
+        cross_entropy = losses.mean() if w is None else (w * losses).sum() / w.sum()
+        metric_loss = self._binary if z.dim() == 1 else self._multiclass
+        with torch.no_grad():
+            return float(cross_entropy + self.strength * metric_loss(z, y, w))
+
     def __repr__(self) -> str:
         return f"objective({self.metric.name!r}, {self.library!r}, strength={self.strength})"
 
     def _derivatives(self, rows: LibraryRows) -> tuple[Floats, Floats]:
-        z, y = torch.from_numpy(rows.scores), torch.from_numpy(rows.label)
-        w = None if rows.weight is None else torch.from_numpy(rows.weight)
+        z, y, w = _tensors(rows)
         probability, target = _probability_and_target(z, y)
         gradient, hessian = probability - target, probability * (1 - probability)
         total = float(len(y))
@@ -155,6 +180,11 @@ class Objective:
             logits = z.clone().requires_grad_()
             (gradient,) = torch.autograd.grad(metric_loss(logits, y, w), logits)
         return gradient
+
+
+def _tensors(rows: LibraryRows) -> tuple[Tensor, Tensor, Tensor | None]:
+    weight = None if rows.weight is None else torch.from_numpy(rows.weight)
+    return torch.from_numpy(rows.scores), torch.from_numpy(rows.label), weight
 
 
 def _probability_and_target(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
