@@ -19,7 +19,7 @@ NAMES = {
         MetricBoostingClassifier eval_metric objective prior_logits
     """,
     "metricfit.decide": """
-        Decision DecisionModule best_decision
+        Decision DecisionModule GroupThresholds best_decision best_group_thresholds
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint MeasuredConstraint RankingConstraint RequirementConstraint

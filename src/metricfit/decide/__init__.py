@@ -12,6 +12,7 @@
 - ``decision_module``: a torch model together with its decision.
 - ``decisions``: the choice of a decision, with bootstrap intervals and requirements.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
+- ``group_thresholds``: the best thresholds of several groups of rows.
 - ``label_thresholds``: the best thresholds of several labels.
 - ``decision_curve``: the counts and the value of the metric at every threshold.
 - ``deciding``: what estimators share: predict by a decision, and choose it anew for another metric, requirement or
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from metricfit._extras import explain_missing
 from metricfit.decide.decision import Decision
 from metricfit.decide.decision_module import DecisionModule
+from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresholds
 
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 #: Loaded when first used, because the bootstrap needs scipy, and the rest needs torch alone.
 _LATER = {"best_decision": "metricfit.decide.best"}
 
-__all__ = ["Decision", "DecisionModule", "best_decision"]
+__all__ = ["Decision", "DecisionModule", "GroupThresholds", "best_decision", "best_group_thresholds"]
 
 
 def __getattr__(name: str) -> Any:
