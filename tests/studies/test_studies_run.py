@@ -170,3 +170,28 @@ def test_methods_are_judged_from_the_logits_of_a_cell(study, tmp_path):
     assert judged["values"]["f1"]["default"] == 1.0
     assert judged["values"]["f1"]["without extra_trees"] < 0.8
     assert "boosting_metric" not in judged["values"]["f1"]
+
+
+def test_group_floors_measures_every_method_and_fills_its_page(study, tmp_path, monkeypatch):
+    floors = study("group_floors")
+
+    def part(seed, n=300):
+        generator = torch.Generator().manual_seed(seed)
+        y, group = torch.randint(2, (n,), generator=generator), torch.arange(n) % 2
+        return floors.Part(torch.randn(n, 4, generator=generator) + y[:, None], y, group)
+
+    monkeypatch.setattr(floors, "make_cell", lambda *key: floors.Cell(part(0), part(1), part(2), 2, 0))
+    monkeypatch.setattr(floors, "GROUPINGS", {"sex": ("Female", "Male")})
+    monkeypatch.setattr(importlib.import_module("group_floors_page"), "GROUPINGS", {"sex": ("Female", "Male")})
+    cells, results = tmp_path / "cells", tmp_path / "group_floors.json"
+    settings = ["--folder", str(cells), "--results", str(results), "--out", str(tmp_path)]
+    floors.main(["--data", "nowhere", "--splits", "1", "--sizes", "300", "--quick", *settings])
+    floors.main(["--collect", *settings])
+    measured = json.loads(results.read_text(encoding="utf-8"))["300"]["sex"]["0"]
+    assert len(measured["floor"]) == 7
+    assert min(measured["floor"]["thresholds per group"]["validation"]["recalls"]) >= 0.85
+    gap = measured["parity"]["thresholds per group"]["validation"]["recalls"]
+    assert abs(gap[0] - gap[1]) <= 0.05 + 1e-5
+    floors.main(settings)
+    assert "| 300 | multipliers on held-out rows |" in (tmp_path / "group-floors.md").read_text(encoding="utf-8")
+    assert (tmp_path / "img" / "group-floors.svg").exists()
