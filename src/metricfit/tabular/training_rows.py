@@ -47,8 +47,23 @@ class PreparedRows:
     seed: int
 
 
-def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, groups: Any) -> PreparedRows:
+def prepare_rows(
+    model: MetricClassifier,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    encoded: tuple[TableEncoder, NDArray[np.float32]] | None = None,
+) -> PreparedRows:
     """Check what was passed to ``fit``, and set the model's classes and encoder.
+
+    Args:
+        model: The classifier.
+        X: The table.
+        y: The labels.
+        sample_weight: One weight per row, or None.
+        groups: One group per row, or None.
+        encoded: An encoder that was fitted to all these rows, and the rows as numbers; None to fit one.
 
     Returns:
         The rows as numbers, with weights, groups and the seed.
@@ -74,13 +89,15 @@ def prepare_rows(model: MetricClassifier, X: Any, y: Any, sample_weight: Any, gr
     if model.confidence is not None:  # too few rows are reported before anything is trained
         weights = None if weight is None else torch.from_numpy(weight)
         checked_guarantee(requirements, numbers, model.confidence, weight=weights, groups=group)
-    model.encoder_ = TableEncoder()
-    encoded = model.encoder_.fit(table)
+    if encoded is None:
+        encoder = TableEncoder()
+        encoded = encoder, encoder.fit(table)
+    model.encoder_, features = encoded
     in_training = _training_weights(labels, model.classes_, model.class_weight, weight)
     if in_training is not None:  # penalties and limits of the families are for weights of 1 on average
         in_training = in_training.double() / in_training.double().mean()
     rows = TrainingRows(
-        Features(encoded, table),
+        Features(features, table),
         numbers.numpy(),
         None if in_training is None else in_training.numpy(),
         len(model.classes_),

@@ -13,11 +13,13 @@ from sklearn.metrics import f1_score
 from metricfit.data import folds
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics import get_metric
+from metricfit.tabular.compare import fold_encoding
 from metricfit.tabular.compare import methods as module
 from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE, UNTUNED, classifier_of, methods
 from metricfit.tabular.compare.standings import interval_of_mean
+from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.families import DEFAULT as DEFAULT_FAMILIES
 
 SINGLE = ["logistic regression", "small boosted trees", "boosted trees on the metric", "extra trees", "support vectors"]
@@ -66,6 +68,22 @@ def test_methods_share_their_models(fitted):
     compare(X, y, "f1", methods=SINGLE, folds=2)
     names = [name for name, _, _ in fitted]
     assert sorted(names) == sorted([*DEFAULT_FAMILIES, "boosting_metric"] * 2)
+
+
+def test_every_fold_is_encoded_once(monkeypatch):
+    tables = []
+    fit = TableEncoder.fit
+
+    def record(encoder, X):
+        tables.append(X)
+        return fit(encoder, X)
+
+    monkeypatch.setattr(TableEncoder, "fit", record)
+    X, y = make_table()
+    compare(X, y, "f1", methods=["logistic regression"], folds=3)
+    assert len(tables) == 3
+    assert len({tuple(table.index) for table in tables}) == 3
+    assert not fold_encoding._latest
 
 
 def test_a_second_metric_trains_only_what_depends_on_it(tmp_path, fitted):

@@ -25,6 +25,7 @@ from metricfit.runs.runner import Watch
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison_row import ComparisonRow
+from metricfit.tabular.compare.fold_encoding import forget_encoded_fold
 from metricfit.tabular.compare.fold_results import FoldResults, judge_folds
 from metricfit.tabular.compare.methods import UNTUNED, choose_methods, classifier_of
 from metricfit.tabular.compare.standings import standings
@@ -230,7 +231,10 @@ def compare(
     trainings = list(dict.fromkeys(training for method in compared for training in trainings_of(method)))
     cells = task.cells(name, trainings)
     with _cell_folder(folder) as place:
-        reports = run(cells, task.train, place, jobs=jobs, backend=backend, prepare=load_training, watch=progress)
+        try:
+            reports = run(cells, task.train, place, jobs=jobs, backend=backend, prepare=load_training, watch=progress)
+        finally:
+            forget_encoded_fold()
     trained = {(cell.training, cell.fold): read_training(cell, reports[cell.name]) for cell in cells}
     results: FoldResults = judge_folds(task, compared, trained, len(classes))
     rows = standings(results.by_row, get_metric(metric_name), required=bool(requirements))

@@ -147,16 +147,13 @@ def classifier_of(name: str, metric: Any, **parameters: Any) -> MetricClassifier
         The classifier.
 
     Raises:
-        InvalidValueError: There is no such method, or it needs requirements and there are none.
+        InvalidValueError: There is no such method.
 
     Example:
         >>> classifier_of("support vectors", "f1").models
         ['kernel']
     """
-    method = _find(name, METHODS)
-    if name in FOR_REQUIREMENTS and not parameters.get("subject_to"):
-        raise InvalidValueError(f"the method {quote(name)} needs a requirement, such as subject_to='recall >= 0.9'")
-    return method.classifier(metric, **parameters)
+    return _find(name, METHODS).classifier(metric, **parameters)
 
 
 def _find(name: str, known: Sequence[Method]) -> Method:

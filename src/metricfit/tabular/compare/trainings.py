@@ -23,9 +23,10 @@ from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.runs.cells import Cell
 from metricfit.tabular.classifier import MetricClassifier
+from metricfit.tabular.compare.fold_encoding import encode_fold
 from metricfit.tabular.compare.methods import Method
 from metricfit.tabular.ensemble_fit import families_of, splits_of
-from metricfit.tabular.families.family import Deadline, Features, Floats, Integers, Splits
+from metricfit.tabular.families.family import Deadline, Floats, Integers, Splits
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.out_of_fold import LeftOut, fit_family
 from metricfit.tabular.training_rows import prepare_rows
@@ -146,8 +147,11 @@ class TrainingTask:
             random_state=self.seed,
         )
         groups = None if self.groups is None else self.groups[training_rows]
+        training, test = self.X.iloc[training_rows], self.X.iloc[test_rows]
+        fold = encode_fold((cell.spec["data"], len(self.splits), self.seed, cell.fold), training, test)
         start = time.perf_counter()
-        prepared = prepare_rows(model, self.X.iloc[training_rows], self.y[training_rows], None, groups)
+        encoded = fold.encoder, fold.training
+        prepared = prepare_rows(model, training, self.y[training_rows], None, groups, encoded)
         result = fit_family(
             families_of(model)[0],
             prepared.rows,
@@ -156,15 +160,13 @@ class TrainingTask:
             jobs=self.jobs,
             deadline=Deadline.after(None if cell.training.model == ALWAYS else self.time_budget),
         )
-        seconds = time.perf_counter() - start
+        seconds = fold.seconds + time.perf_counter() - start
         if isinstance(result, LeftOut):
             return {"left_out": result.reason}
-        test = self.X.iloc[test_rows]
-        logits = result.model.logits(Features(model.encoder_.transform(test), test))
         return {
             "training_seconds": seconds,
             "out_of_fold": pack_array(result.logits),
-            "test": pack_array(logits),
+            "test": pack_array(result.model.logits(fold.test)),
         }
 
     def _cell(self, name: str, spec: Mapping[str, Any], training: Training, fold: int) -> TrainingCell:
