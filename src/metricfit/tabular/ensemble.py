@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.decisions import Refit
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.tabular.families.family import Features, FittedModel
+from metricfit.tabular.families.family import Features, FittedModel, Integers, ModelOfFolds
 from metricfit.tabular.out_of_fold import FamilyResult, LeftOut
 from metricfit.tabular.selection import Selection
 
@@ -72,6 +73,33 @@ class Ensemble:
             for member in self.members
         ]
         return self.calibration(torch.stack(parts).sum(0))
+
+    @property
+    def folds(self) -> int:
+        """The number of folds whose models are still known; 1 if all families keep the mean of the folds alone."""
+        models = [member.model for member in self.members]
+        return max((model.folds for model in models if isinstance(model, ModelOfFolds)), default=1)
+
+    def logits_of_folds(self, features: Features, folds: Integers) -> Tensor:
+        """Return calibrated logits, of each row by the models of one fold.
+
+        They are distributed as the logits of held-out rows are. The mean over folds is not: its noise is smaller.
+        A family that keeps the mean of the folds' coefficients alone takes part with that.
+
+        Args:
+            features: The rows.
+            folds: For each row the number of the fold.
+        """
+        logits = torch.empty(len(features), len(self.calibration.bias), dtype=torch.float64)
+        for fold in np.unique(folds).tolist():
+            rows = np.flatnonzero(folds == fold)
+            members = tuple(replace(member, model=_of_fold(member.model, fold)) for member in self.members)
+            logits[rows] = Ensemble(members, self.calibration).logits(features.take(rows))
+        return logits
+
+
+def _of_fold(model: FittedModel, fold: int) -> FittedModel:
+    return model.of_fold(fold) if isinstance(model, ModelOfFolds) and fold < model.folds else model
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class BoostedTrees:
         left: What follows each split on the left.
         right: What follows each split on the right.
         value: The value of each leaf.
+        trees_of_folds: The number of trees of each fold; their sum is the number of trees.
     """
 
     start: Floats
@@ -46,6 +47,31 @@ class BoostedTrees:
     left: Integers
     right: Integers
     value: Floats
+    trees_of_folds: Integers
+
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+        return len(self.trees_of_folds)
+
+    def of_fold(self, fold: int) -> BoostedTrees:
+        """Return the trees of one fold, with the mean start of all folds."""
+        last = int(self.trees_of_folds[: fold + 1].sum())
+        trees = slice(last - int(self.trees_of_folds[fold]), last)
+        in_fold = np.zeros(len(self.leaves), dtype=bool)
+        in_fold[trees] = True
+        splits, leaves = np.repeat(in_fold, self.leaves - 1), np.repeat(in_fold, self.leaves)
+        return BoostedTrees(
+            self.start,
+            self.columns,
+            self.leaves[trees],
+            self.feature[splits],
+            self.threshold[splits],
+            self.left[splits],
+            self.right[splits],
+            self.value[leaves] * self.folds,
+            self.trees_of_folds[fold : fold + 1],
+        )
 
     @classmethod
     def from_lightgbm(cls, booster: lightgbm.Booster, start: Floats) -> BoostedTrees:
@@ -78,6 +104,7 @@ class BoostedTrees:
             left.astype(np.int64),
             right.astype(np.int64),
             value,
+            np.array([len(leaves)], dtype=np.int64),
         )
 
     @classmethod
@@ -161,7 +188,7 @@ class BoostedTrees:
 
     def state(self) -> ModelState:
         """Return the trees as arrays."""
-        narrow = {name: getattr(self, name).astype(np.int32) for name in ("leaves", "feature", "left", "right")}
+        narrow = {name: getattr(self, name).astype(np.int32) for name in _INTEGERS}
         kept = {name: getattr(self, name) for name in ("start", "threshold", "value")}
         return ModelState("boosted_trees", arrays=kept | narrow)
 
@@ -183,7 +210,10 @@ class BoostedTrees:
             state.indices("left", splits, -(2**31), 2**31),
             state.indices("right", splits, -(2**31), 2**31),
             state.array("value", "f", (int(leaves.sum()),)).astype(np.float64),
+            state.indices("trees_of_folds", None, 0, len(leaves) + 1),
         )
+        if model.trees_of_folds.sum() != len(leaves) or (model.trees_of_folds % expected.outputs).any():
+            raise ModelFileError(f"{state.kind}: the trees of the folds are not {len(leaves)} in all")
         if len(leaves) % expected.outputs:
             raise ModelFileError(f"{state.kind}: {len(leaves)} trees for {expected.outputs} logits")
         model._check_children(state.kind)
@@ -207,6 +237,7 @@ class BoostedTrees:
             raise ModelFileError(f"{kind}: a split or leaf is reached in two ways")
 
 
+_INTEGERS = ("leaves", "feature", "left", "right", "trees_of_folds")
 _LIGHTGBM_NAMES = ("split_feature", "threshold", "left_child", "right_child", "leaf_value")
 
 

@@ -49,6 +49,12 @@ class Forests:
     classes: int
     folds: int
 
+    def of_fold(self, fold: int) -> Forests:
+        """Return the trees of one fold; all folds have equally many."""
+        trees = len(self.trees) // self.folds
+        part = slice(fold * trees, (fold + 1) * trees)
+        return Forests(self.trees[part], self.known[part], self.classes, folds=1)
+
     def logits(self, features: Features) -> Floats:
         """Return the logits of the mean vote; half a vote for every class keeps them finite."""
         votes = predict_in_parts(self._votes, features.encoded) / self.folds + 0.5

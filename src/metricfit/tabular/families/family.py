@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +124,23 @@ class FittedModel(Protocol):
         ...
 
 
+@runtime_checkable
+class ModelOfFolds(Protocol):
+    """A model whose logits are the mean over folds, and which still knows the model of each fold.
+
+    Models that keep the mean of the folds' coefficients alone are not of this kind.
+    """
+
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+        ...
+
+    def of_fold(self, fold: int) -> FittedModel:
+        """Return the model of one fold."""
+        ...
+
+
 class Family(ABC):
     """A kind of model that can be fitted on a fold.
 
@@ -223,6 +240,15 @@ class MeanOfFolds:
     """The mean of several models' logits."""
 
     models: tuple[FittedModel, ...]
+
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+        return len(self.models)
+
+    def of_fold(self, fold: int) -> FittedModel:
+        """Return the model of one fold."""
+        return self.models[fold]
 
     def logits(self, features: Features) -> Floats:
         """Return the mean of the models' logits."""

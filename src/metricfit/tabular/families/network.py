@@ -122,6 +122,15 @@ class NetworkModel:
         """One row per member and epoch."""
         return [{"member": number, **row} for number, rows in enumerate(self.histories) for row in rows]
 
+    @property
+    def folds(self) -> int:
+        """The number of folds; each has one member."""
+        return len(self.members)
+
+    def of_fold(self, fold: int) -> NetworkModel:
+        """Return the network of one fold."""
+        return NetworkModel(self.architecture, self.members[fold : fold + 1], self.histories[fold : fold + 1])
+
     @torch.no_grad()
     def logits(self, features: Features) -> Floats:
         """Return the mean of the members' logits, in double precision and for some rows at a time.
