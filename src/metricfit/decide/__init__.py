@@ -17,7 +17,8 @@
 - ``decision_curve``: the counts and the value of the metric at every threshold.
 - ``deciding``: what estimators share: predict by a decision, and choose it anew for another metric, requirement or
   class balance. ``positive_class``, ``row_checks`` and ``rollback`` hold the checks and rules that go with it.
-- ``prior_shift``: the class balance of new rows without labels; ``drift`` tests whether it explains their scores.
+- ``prior_shift``: the class balance of new rows without labels; ``drift`` tests whether it explains their scores, and
+  ``class_balance`` is what estimators know of it.
 
 Tune decisions on data that the model was not trained on.
 """

@@ -7,9 +7,8 @@ for intervals.
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -20,11 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.bounds import check_confidence
+from metricfit.decide.class_balance import ClassBalance
 from metricfit.decide.decision import Decision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve
 from metricfit.decide.decisions import Refit, check_requirements_fit, choose_decision, to_probability
+from metricfit.decide.drift import DriftWarning
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.positive_class import shares_of
 from metricfit.decide.rollback import unchanged_if_it_fails
 from metricfit.decide.row_checks import checked_labels, checked_weights
 from metricfit.decide.rules import Rule
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class DecidingClassifier(ABC):
+class DecidingClassifier(ClassBalance):
     """A classifier that chooses its decision for a metric on held-out rows, and can choose it anew without training.
 
     A subclass has the parameters ``metric``, ``subject_to``, ``decision`` and ``average``. Its ``fit`` sets
@@ -49,6 +49,9 @@ class DecidingClassifier(ABC):
         pos_label_: The positive class of two; None for several classes.
         held_out_: The rows on which decisions are chosen, with the class balance of training.
         shift_: What is added to calibrated logits for another class balance; 0 for that of training.
+        prevalence_: The class balance that the model decides for.
+        prevalence_interval_: Its 95 % bootstrap interval, if it was estimated from new rows.
+        drift_: Whether another class balance explains the scores of these rows.
         decision_: The decision about calibrated logits plus ``shift_``.
         threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
             classes.
@@ -68,21 +71,13 @@ class DecidingClassifier(ABC):
     decision: Rule
     average: ScalarAverage
     confidence: float | None = None
-    classes_: NDArray[Any]
     pos_label_: Any
-    held_out_: HeldOut
-    #: For each class number its index in ``classes_``; the positive class of two has number 1.
-    _order: NDArray[np.int64]
-    _seed: int
-
-    @abstractmethod
-    def _calibrated_logits(self, X: Any) -> torch.Tensor:
-        """Return logits ``(n, 1)`` or ``(n, c)`` in the order of class numbers, for the class balance of training."""
 
     def rethreshold(
         self,
-        prevalence: float | Mapping[Any, float] | None = None,
+        prevalence: float | Mapping[Any, float] | Literal["estimate"] | None = None,
         *,
+        X: Any = None,
         metric: str | Metric | Formula | None = None,
         subject_to: Requirements | None = "unchanged",
         confidence: float | str | None = "unchanged",
@@ -94,7 +89,10 @@ class DecidingClassifier(ABC):
 
         Args:
             prevalence: The share of the positive class, or of each class by its label. None means the balance of the
-                training rows.
+                training rows. "estimate" estimates the shares from new rows without labels, ``X``; ``prevalence_`` and
+                ``prevalence_interval_`` are the result, and ``drift_`` says whether another balance explains their
+                scores.
+            X: New rows with the columns of ``fit``, for ``prevalence="estimate"``.
             metric: A metric that replaces the model's ``metric``. By default it stays. What was trained for the old
                 metric stays as it is.
             subject_to: Requirements that replace the model's ``subject_to``; None removes them. By default they stay.
@@ -103,7 +101,12 @@ class DecidingClassifier(ABC):
 
         Returns:
             The model itself. If no threshold meets the requirements, it decides at the threshold with the smallest
-            violation, and an InfeasibleWarning says what is reachable, as in ``fit``.
+            violation, and an InfeasibleWarning says what is reachable, as in ``fit``. A DriftWarning says if the
+            scores of ``X`` changed in a way that another class balance does not explain.
+
+        Raises:
+            ValueError: If a share is not between 0 and 1, a requirement cannot be used, or ``X`` is missing or has
+                other columns.
 
         Example:
             >>> from metricfit import MetricClassifier
@@ -126,12 +129,11 @@ class DecidingClassifier(ABC):
                     self.confidence = None
             if confidence != "unchanged":
                 self.confidence = None if confidence is None else check_confidence(confidence)
-            held_out, shift = self.held_out_, torch.zeros_like(self.shift_)
-            if prevalence is not None:
-                shares = shares_of(prevalence, self.classes_[self._order])
-                held_out = self.held_out_.with_class_shares(torch.from_numpy(shares))
-                shift = (held_out.logits - self.held_out_.logits)[0]
+            held_out, shift, estimate = self._rows_at_balance(prevalence, X)
             self._decide(held_out, shift)
+            self.prior_shift_ = estimate
+        if estimate is not None and estimate.drift.found:
+            warnings.warn(str(estimate.drift), DriftWarning, stacklevel=2)
         return self
 
     @property
@@ -229,7 +231,8 @@ class DecidingClassifier(ABC):
         self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None, resamples: int | None = None
     ) -> None:
         """Choose the decision on these rows, and show it in the public attributes."""
-        self.shift_: torch.Tensor = shift
+        self.prior_shift_ = None
+        self.shift_ = shift
         self.decision_: Decision = choose_decision(
             held_out,
             get_metric(self.metric),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
@@ -84,6 +85,9 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
             decision on the same rows. For several classes and after ``rethreshold`` the optimism is that of the
             decision alone; under requirements none is subtracted.
         value_interval_: 95 % bootstrap interval of the value.
+        prevalence_: The class balance that the model decides for: the share of the positive class, or of each class by
+            its label. ``rethreshold(prevalence="estimate", X=new_rows)`` estimates that of rows without labels, with
+            ``prevalence_interval_``, and ``drift_`` says whether another balance explains their scores.
         history_: One row per member and epoch of the network; empty without a network.
 
     Example:
@@ -194,8 +198,16 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         return model
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
+        return self.ensemble_.logits(self._features(X))
+
+    def _logits_as_held_out(self, X: Any) -> torch.Tensor:
+        features = self._features(X)
+        folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))
+        return self.ensemble_.logits_of_folds(features, folds)
+
+    def _features(self, X: Any) -> Features:
         table = inputs.checked_table(self, X, reset=False)
-        return self.ensemble_.logits(Features(self.encoder_.transform(table), table))
+        return Features(self.encoder_.transform(table), table)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
