@@ -253,6 +253,10 @@ def _restore(
 
 
 def _restored_decision(decision: dict[str, Any], offsets: Tensor | None) -> Decision:
+    if (decision["threshold"] is None) == (offsets is None):
+        raise ModelFileError(
+            f"decision: threshold {decision['threshold']} and {'no' if offsets is None else 'also'} offsets"
+        )
     return Decision(
         decision["value"],
         decision["threshold"],
