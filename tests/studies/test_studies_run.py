@@ -48,6 +48,23 @@ def test_study_fills_its_page(study, tmp_path, name, page, pictures):
     assert len(list((tmp_path / "img").glob("*.svg"))) == pictures
 
 
+def test_the_study_of_few_rows_keeps_its_samples_and_fills_its_page(study, tmp_path, monkeypatch):
+    few_rows = study("few_rows")
+    monkeypatch.setattr(few_rows, "NEW_ROWS", 2000)
+    monkeypatch.setattr(few_rows, "RESAMPLES", 3)
+    monkeypatch.setattr(few_rows, "SIZES_OF_REQUIREMENTS", ((300, 30),))
+    arguments = ["--quick", "--out", str(tmp_path), "--folder", str(tmp_path / "samples")]
+    few_rows.main([*arguments, "--no-page"])
+    samples = (tmp_path / "samples" / "samples.jsonl").read_text()
+    assert len(samples.splitlines()) == len(few_rows.all_cells(True))
+    few_rows.main([*arguments, "--jobs", "0"])
+    assert (tmp_path / "samples" / "samples.jsonl").read_text() == samples
+    page = (tmp_path / "few-rows.md").read_text(encoding="utf-8")
+    assert page.count("\n| --- | ") == 3
+    results = json.loads((tmp_path / "studies" / "results" / "few_rows.json").read_text(encoding="utf-8"))
+    assert set(results["value"]) == {"model", "plugin", "empirical"}
+
+
 def test_a_population_trains_like_its_members_in_a_row(study):
     common, memory = study("common"), study("memory")
     problems = [common.problem(seed, (500, 200, 200), 0.05, 3.0) for seed in range(3)]
