@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 from metricfit import AugmentedLagrangian, Counts, metrics
 from metricfit.constraints import RequirementConstraint
 from metricfit.losses import WeightedBCELoss
-from metricfit.train import fit, fit_folds, fit_population
+from metricfit.train import Monitor, fit, fit_folds, fit_population
 
 SETTINGS = {"epochs": 3, "batch_size": 100, "lr": 0.05, "progress": False}
 
@@ -138,3 +138,43 @@ def test_groups_that_nothing_uses_are_refused():
     x, y, group = data()
     with pytest.raises(ValueError, match="no objective uses them"):
         fit(network(), (x, y), WeightedBCELoss(), groups=group, **SETTINGS)
+
+
+def test_named_groups_are_those_of_their_numbers():
+    x, y, group = data()
+    names = ["west", "east"]
+    labels = [names[number] for number in group]
+    named = AugmentedLagrangian(WeightedBCELoss(), RequirementConstraint("recall >= 0.8", groups=names), mu=1.0)
+    by_number = fit(network(), (x, y), objective(), groups=group, **SETTINGS)
+    by_name = fit(network(), (x, y), named, groups=labels, **SETTINGS)
+    assert torch.equal(weights(by_name.model), weights(by_number.model))
+    several = fit_population(
+        [network(0), network(1)], (x, y), named, groups=labels, validation=(x, y), validation_groups=labels, **SETTINGS
+    )
+    assert len(several) == 2
+    with pytest.raises(ValueError, match="groups are texts: pass integers, or name the groups"):
+        fit(network(), (x, y), objective(), groups=labels, **SETTINGS)
+    with pytest.raises(ValueError, match="not one of the groups"):
+        fit(network(), (x, y), named, groups=["north", *labels[1:]], **SETTINGS)
+    with pytest.raises(ValueError, match="list of their names, each once"):
+        RequirementConstraint("recall >= 0.8", groups=["west", "west"])
+
+
+def test_a_gap_is_trained_and_reported():
+    x, y, group = data()
+    held_x, held_y, held_group = data(1)
+    gap = AugmentedLagrangian(WeightedBCELoss(), "recall.gap(2) <= 0.1", mu=2.0, update_on="held_out")
+    settings = {**SETTINGS, "epochs": 60, "validation": (held_x, held_y)}
+    result = fit(network(), (x, y), gap, groups=group, validation_groups=held_group, **settings)
+    first, second = recall_of_groups(result.model, held_x, held_y, held_group)
+    (outcome,) = result.requirements
+    assert outcome.met
+    assert outcome.value == pytest.approx(abs(first - second))
+    plain = fit(network(), (x, y), WeightedBCELoss(), **settings)
+    first, second = recall_of_groups(plain.model, held_x, held_y, held_group)
+    assert abs(first - second) > 0.1
+
+
+def test_a_monitor_refuses_gaps():
+    with pytest.raises(ValueError, match="make the gap a constraint"):
+        Monitor("f1", subject_to="recall.gap(2) <= 0.1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -45,8 +46,8 @@ class RequirementConstraint(MeasuredConstraint):
         task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
         average: None for a requirement on every class, or "macro", "micro", "weighted".
         ignore_index: Samples with this target are ignored.
-        groups: Number of groups. Every group must meet the requirement; ``group`` of forward numbers them from 0. A
-            requirement on a gap between groups has their number already.
+        groups: Number of groups, or their names. Every group must meet the requirement; ``group`` of forward numbers
+            them from 0. A requirement on a gap between groups has its groups already.
         memory: RunningCounts for the soft counts, if batches are too small to measure the metric on.
         sync: In a distributed run, sum the counts over the ranks.
         validate: Check labels and logits for NaN and values out of range; by default in eager mode on the CPU.
@@ -77,7 +78,7 @@ class RequirementConstraint(MeasuredConstraint):
         task: Task | None = None,
         average: Average = None,
         ignore_index: int | None = None,
-        groups: int | None = None,
+        groups: int | Sequence[str | int] | None = None,
         memory: RunningCounts | None = None,
         sync: bool = True,
         validate: bool | None = None,
@@ -90,15 +91,20 @@ class RequirementConstraint(MeasuredConstraint):
             raise InvalidTypeError(f"a requirement is kept at one threshold, a number; got {quote(threshold)}")
         if threshold is not None:
             check_threshold(threshold)
-        if groups is not None and (isinstance(groups, bool) or not isinstance(groups, int) or groups < 1):
-            raise InvalidValueError(f"groups is the number of groups, at least 1; got {quote(groups)}")
-        if isinstance(self.requirement.metric, GroupGap):
-            if groups not in (None, self.requirement.metric.groups):
+        self.group_names: tuple[object, ...] | None = None
+        metric = self.requirement.metric
+        if isinstance(metric, GroupGap):
+            if groups not in (None, metric.groups):
                 raise InvalidValueError(
-                    f"{self.requirement} is a difference between its {self.requirement.metric.groups} groups; leave "
-                    f"groups={groups} out"
+                    f"{self.requirement} is a difference between its {metric.groups} groups; leave groups={groups} out"
                 )
-            groups = self.requirement.metric.groups
+            groups, self.group_names = metric.groups, metric.group_names
+        elif isinstance(groups, (list, tuple)) and groups and len(set(groups)) == len(groups):
+            self.group_names, groups = tuple(groups), len(groups)
+        if groups is not None and (isinstance(groups, bool) or not isinstance(groups, int) or groups < 1):
+            raise InvalidValueError(
+                f"groups is the number of groups, at least 1, or a list of their names, each once; got {quote(groups)}"
+            )
         check_average(self.requirement.metric, average)
         check_task(task)
         self.step, self.threshold, self.task, self.average = step, threshold, task, average

@@ -11,32 +11,24 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Classes, Columns
-from metricfit.core.class_shares import TargetJudge
-from metricfit.core.counting import count_batch
-from metricfit.core.tasks import canonical, check_task
+from metricfit.core.tasks import check_task
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
 from metricfit.decide.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
-from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.metric import Formula, Metric
-from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
-from metricfit.metrics.registry import rankings
+from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.metric import Metric
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import Source, as_source, get_weight_dtype
+from metricfit.train.group_values import EvaluatedRows, read_groups
+from metricfit.train.requested_metrics import BEST, Measure, Threshold, measure, parse_requests
 from metricfit.train.stage import find_tasks, match_shapes
 
 if TYPE_CHECKING:
     from metricfit.train.result import FitResult
 
-BEST = "best"
 SHOWN_THRESHOLDS = 4
-Threshold = float | Tensor
-
-
-#: A metric of decisions or a measure of scores: the object, its name, or a function of Counts.
-Measure = str | Metric | RankingMetric | Formula
 
 
 @dataclass(frozen=True)
@@ -52,6 +44,7 @@ class Evaluation:
         best_thresholds: For metrics asked for as ``"best f1"``, which are measured at a threshold of their own, that
             threshold.
         tuned_for: The name of the metric that ``threshold="best"`` was chosen for, or None.
+        by_group: The values of each group of rows, by the group's label; empty without ``groups``.
 
     Example:
         >>> result = evaluate(nn.Identity(), (torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 0])), "f1")
@@ -65,6 +58,7 @@ class Evaluation:
     threshold: Threshold
     best_thresholds: dict[str, Threshold] = field(default_factory=dict)
     tuned_for: str | None = None
+    by_group: dict[Any, dict[str, float]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a metric.
@@ -94,22 +88,13 @@ class Evaluation:
         return f"Evaluation({', '.join(parts)}; {setting}{chosen})"
 
 
-@dataclass(frozen=True)
-class _Request:
-    """A requested metric of decisions, or a ranking such as "auroc"."""
-
-    name: str
-    metric: Metric | None
-    own_threshold: bool
-    ranking: RankingMetric | None = None
-
-
 @torch.no_grad()
 def evaluate(
     model: nn.Module | FitResult,
     data: Any,
     metrics: Measure | Sequence[Measure] = "f1",
     *,
+    groups: Any = None,
     threshold: float | str | Sequence[float] | Tensor | None = None,
     average: ScalarAverage = "macro",
     task: Task | None = None,
@@ -123,7 +108,10 @@ def evaluate(
         model: A module that gives logits, or a FitResult; it is run where its weights are.
         data: ``(X, y)``, ``(X, y, weight)``, a Dataset or a DataLoader.
         metrics: One or several metrics, names of metrics or functions of Counts; also "auroc" and "average_precision",
-            and "best f1" for a metric at its own best threshold on the data.
+            "best f1" for a metric at its own best threshold on the data, and gaps between groups, "recall.gap(2)".
+        groups: The group of each row, integers or texts; all metrics are then also measured in each group, at the same
+            threshold, and are in ``by_group`` of the result. Let a DataLoader return dictionaries with the keys "x",
+            "y" and "group" instead.
         threshold: The threshold of binary and multilabel decisions: a number, one number per label, or "best". "best"
             is chosen on the data for the first metric of decisions, and all values are measured at this one decision.
             For several labels it is one threshold per label under the averages "macro" and "weighted", and one for all
@@ -148,7 +136,7 @@ def evaluate(
         >>> evaluate(nn.Identity(), (x, torch.tensor([1, 0, 1])), ["f1", "auroc"])
         Evaluation(f1=1, auroc=1; n=3, threshold=0.5)
     """
-    requests = _parse_requests(metrics, average)
+    requests = parse_requests(metrics, average)
     check_task(task)
     decision = _check_threshold(threshold)
     if not isinstance(model, nn.Module):
@@ -158,61 +146,39 @@ def evaluate(
         if not isinstance(model, nn.Module):
             raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
     source = as_source(data, "data", workers).with_dtype(get_weight_dtype(model))
-    outputs, labels, weight = _compute_outputs(model, source, batch_size)
+    outputs, labels, weight, loaded_groups = _compute_outputs(model, source, batch_size)
     check_nan_logits(outputs)
     logits, target = match_shapes(outputs, labels)
-    samples = canonical(
-        logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=True, judge=TargetJudge()
-    )
+    rows = EvaluatedRows(logits, target, weight, ignore_index, task)
+    samples = rows.settle()
+    gaps = [request.metric for request in requests if isinstance(request.metric, GroupGap)]
+    group_labels = read_groups(groups, loaded_groups, source, len(labels), gaps)
     decided = [request for request in requests if request.metric is not None and not request.own_threshold]
     tuned_for = decided[0] if decided and isinstance(decision, str) else None
+    if tuned_for is not None and isinstance(tuned_for.metric, GroupGap):
+        raise InvalidValueError(
+            f"threshold='best' is chosen for the first metric, and {tuned_for.name} has no best threshold: it is 0 if "
+            "nothing is positive; name another metric first"
+        )
     shared_threshold = _choose_threshold(samples, decision, None if tuned_for is None else tuned_for.metric, average)
-    matrix = any(request.metric is not None and request.metric.needs_matrix for request in requests)
-    counts = count_batch(samples, _per_label(shared_threshold), matrix=matrix)
-    values: dict[str, float] = {}
-    best_thresholds: dict[str, Threshold] = {}
-    for request in requests:
-        if request.ranking is not None:
-            values[request.name] = _measure_ranking(request.ranking, samples)
-            continue
-        assert request.metric is not None
-        if request.own_threshold:
-            best_thresholds[request.name] = best = _choose_threshold(samples, BEST, request.metric, average)
-            counts_at_best = count_batch(samples, _per_label(best), matrix=matrix)
-            values[request.name] = float(averaged(request.metric, counts_at_best, average))
-        else:
-            values[request.name] = float(averaged(request.metric, counts, average))
+    best_thresholds = {
+        request.name: _choose_threshold(samples, BEST, request.metric, average)
+        for request in requests
+        if request.own_threshold
+    }
+    thresholds = {request.name: best_thresholds.get(request.name, shared_threshold) for request in requests}
+    whole = [request for request in requests if not isinstance(request.metric, GroupGap)]
+    values = measure(samples, whole, thresholds, average)
+    by_group: dict[Any, dict[str, float]] = {}
+    if group_labels is not None:
+        grouped = rows.settle(groups=group_labels) if gaps else samples
+        of_gaps = [request for request in requests if request not in whole]
+        values |= measure(grouped, of_gaps, thresholds, average)
+        values = {request.name: values[request.name] for request in requests}
+        for name, members in rows.settle_groups(group_labels, samples):
+            by_group[name] = measure(members, whole, thresholds, average, one_class=math.nan)
     tuned_name = None if tuned_for is None else tuned_for.name
-    return Evaluation(values, outputs, labels, shared_threshold, best_thresholds, tuned_name)
-
-
-def _parse_requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> list[_Request]:
-    several = [metrics] if isinstance(metrics, (str, Metric, RankingMetric)) or callable(metrics) else list(metrics)
-    if not several:
-        raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
-    if average is None:
-        raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
-    return [_parse_request(metric, average) for metric in several]
-
-
-def _parse_request(metric: Measure, average: ScalarAverage) -> _Request:
-    text = metric.strip() if isinstance(metric, str) else ""
-    if text == "loss":
-        raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
-    own_threshold = text.startswith(f"{BEST} ")
-    if own_threshold:
-        metric = text.removeprefix(f"{BEST} ").strip()
-    if (ranking := get_ranking(metric)) is not None:
-        if own_threshold:
-            raise InvalidValueError(f"{ranking.name} needs no threshold: ask for {ranking.name!r}")
-        return _Request(ranking.name, None, False, ranking)
-    try:
-        formula = get_measure(metric)
-    except ValueError as error:
-        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {' and '.join(rankings())}") from None
-    assert isinstance(formula, Metric)
-    check_average(formula, average)
-    return _Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold)
+    return Evaluation(values, outputs, labels, shared_threshold, best_thresholds, tuned_name, by_group)
 
 
 def _check_threshold(threshold: Any) -> Threshold | str | None:
@@ -245,13 +211,15 @@ def _get_task(result: Any) -> Task | None:
     return tasks.pop() if len(tasks) == 1 else None
 
 
-def _compute_outputs(model: nn.Module, data: Source, batch_size: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the logits, labels and weights of all samples on the CPU, because metrics need them together."""
+def _compute_outputs(
+    model: nn.Module, data: Source, batch_size: int
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Return logits, labels, weights and groups of all samples on the CPU, because metrics need them together."""
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     was_training = model.training
     model.eval()
-    logits, labels, weights = [], [], []
+    logits, labels, weights, groups = [], [], [], []
     try:
         for batch in _batches(data, batch_size, device):
             outputs = model(batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x)
@@ -266,13 +234,17 @@ def _compute_outputs(model: nn.Module, data: Source, batch_size: int) -> tuple[T
             labels.append(batch.y.cpu())
             if batch.weight is not None:
                 weights.append(batch.weight.cpu())
+            if batch.group is not None:
+                groups.append(batch.group.cpu())
     finally:
         model.train(was_training)
     if not logits:
         raise InvalidValueError("the DataLoader gives no batches, so there is nothing to evaluate")
-    if weights and len(weights) != len(labels):
-        raise InvalidValueError(f"{len(weights)} of {len(labels)} batches have weights; give them to all or to none")
-    return torch.cat(logits), torch.cat(labels), torch.cat(weights) if weights else None
+    for name, parts in (("weights", weights), ("groups", groups)):
+        if parts and len(parts) != len(labels):
+            raise InvalidValueError(f"{len(parts)} of {len(labels)} batches have {name}; give them to all or to none")
+    weight, group = (torch.cat(parts) if parts else None for parts in (weights, groups))
+    return torch.cat(logits), torch.cat(labels), weight, group
 
 
 def _batches(data: Source, batch_size: int, device: torch.device) -> Iterator[Batch]:
@@ -298,21 +270,6 @@ def _choose_threshold(
     if isinstance(threshold, str):
         return math.nan if metric is None else best_label_thresholds(samples, metric, average)
     return 0.5 if threshold is None else threshold
-
-
-def _per_label(threshold: Threshold) -> Threshold:
-    """Return a threshold, or one per label, in the shape in which it is compared with the logits ``(labels, n)``."""
-    return threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
-
-
-def _measure_ranking(ranking: RankingMetric, samples: Columns | Classes) -> float:
-    if isinstance(samples, Classes) or samples.logits.shape[0] > 1:
-        raise InvalidValueError(
-            f"{ranking.name} is measured on one output; for several, call curves.{ranking.name} on each column of the "
-            "logits that evaluate returns"
-        )
-    weight = None if samples.weight is None else samples.weight[0]
-    return ranking.measure(samples.logits[0], samples.target[0], weight)
 
 
 def _format_threshold(threshold: Threshold) -> str:

@@ -78,10 +78,11 @@ def fit(
         objective: A loss, or stages of training, such as ``recipes.two_stage("f1")``.
         validation: Validation data, of the same kinds as ``train``. With it, the best weights are kept, and
             ``AugmentedLagrangian(update_on="held_out")`` moves its multipliers on it after every epoch.
-        groups: One integer per training sample, for requirements per group, ``RequirementConstraint(groups=k)``, and
-            for losses whose ``forward`` takes ``group=``. A Dataset or a DataLoader may return dictionaries with the
-            keys "x", "y" and "group" instead.
-        validation_groups: One integer per validation sample.
+        groups: One integer per training sample, for requirements per group, ``RequirementConstraint(groups=k)``, for
+            gaps, ``metrics.recall.gap(k) <= 0.05``, and for losses whose ``forward`` takes ``group=``. Labels are
+            allowed where the requirement names its groups, ``groups=["women", "men"]``. A Dataset or a DataLoader may
+            return dictionaries with the keys "x", "y" and "group" instead.
+        validation_groups: One integer or label per validation sample.
         epochs: Maximum number of epochs of each stage that does not set its own. The same holds for lr, optimizer,
             scheduler, scheduler_step, monitor and patience.
         batch_size: Samples per optimiser step, over all processes together. All batches have nearly the same size.

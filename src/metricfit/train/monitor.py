@@ -22,6 +22,7 @@ from metricfit.decide.probability_thresholds import probability_sweep
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.curves import InfeasibleError, best_of_sweep
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
@@ -93,6 +94,12 @@ class Monitor:
         elif isinstance(requirements, (str, Requirement)):
             requirements = (requirements,)
         object.__setattr__(self, "requirements", tuple(map(parse_requirement, requirements)))
+        for watched in (metric, *(requirement.metric for requirement in self.requirements)):
+            if isinstance(watched, GroupGap):
+                raise InvalidValueError(
+                    f"a monitor measures all rows together, not {watched.name}; make the gap a constraint of the "
+                    "AugmentedLagrangian: epochs that meet its requirements are better than those that do not"
+                )
 
     @property
     def is_loss(self) -> bool:

@@ -16,7 +16,7 @@ from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
 from metricfit.train.data.class_weight import ClassWeight
-from metricfit.train.data.groups import with_groups
+from metricfit.train.data.groups import number_named_groups, with_groups
 from metricfit.train.data.order import Order
 from metricfit.train.data.samples import InMemory, as_source, as_tensor, get_weight_dtype
 from metricfit.train.engine.driver import RunSettings
@@ -141,7 +141,11 @@ def fit_population(
     stage_rates = [rates if stage.lr is None else [stage.lr] * len(models) for stage in stages]
     stages = [stage.filled(lr=max(rates)) for stage in stages]
     samples, trained, held_out = _read_samples(train, splits, validation, len(models))
-    groups = _join_groups(groups, validation_groups, validation is not None)
+    groups = _join_groups(
+        number_named_groups(groups, stages, "groups"),
+        number_named_groups(validation_groups, stages, "validation_groups"),
+        validation is not None,
+    )
     samples = _in_memory(with_groups(samples, groups, stages, "train", "groups"))
     setting_checks.check_numbers(1, clip)
     setting_checks.check_stages(stages, held_out is not None, samples.weight is not None or class_weight is not None)

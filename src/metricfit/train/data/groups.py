@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metricfit.core.group_labels import number_groups
 from metricfit.errors import InvalidValueError
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import InMemory, Source, as_tensor
@@ -19,8 +20,8 @@ def with_groups(data: Source, groups: Any, stages: Sequence[Stage], name: str, a
 
     Args:
         data: The samples.
-        groups: One integer per sample, from 0 on, or None. A Dataset or a DataLoader may return dictionaries with the
-            key "group" instead.
+        groups: One integer per sample, from 0 on, or one of the requirement's group names per sample, or None. A
+            Dataset or a DataLoader may return dictionaries with the key "group" instead.
         stages: The stages; if there are groups, one of them must use groups.
         name: The name of the samples in messages: "train" or "validation".
         argument: The name of the groups in messages: "groups" or "validation_groups".
@@ -47,7 +48,32 @@ def with_groups(data: Source, groups: Any, stages: Sequence[Stage], name: str, a
         raise InvalidValueError(
             f"{argument} are for (X, y) and a Dataset; let the DataLoader return dictionaries with 'group'"
         )
-    return data.with_group(_check_groups(groups, len(data), _count_groups(objectives), argument))
+    numbers = number_named_groups(groups, stages, argument)
+    return data.with_group(_check_groups(numbers, len(data), _count_groups(objectives), argument))
+
+
+def number_named_groups(groups: Any, stages: Sequence[Stage], argument: str) -> Any:
+    """Return group numbers for labels that are texts; anything else is returned unchanged.
+
+    Args:
+        groups: One label or number per sample.
+        stages: The stages; their requirements may name the groups.
+        argument: The name of the groups in messages.
+
+    Raises:
+        ValueError: No requirement names the groups, or a label is not among the names.
+    """
+    labels = groups.tolist() if hasattr(groups, "tolist") else groups
+    if not (isinstance(labels, (list, tuple)) and any(isinstance(label, str) for label in labels)):
+        return groups
+    requirements = [item for stage in stages for item in Objective(stage.objective).requirements()]
+    names = next((item.group_names for item in requirements if item.group_names is not None), None)
+    if names is None:
+        raise InvalidValueError(
+            f"{argument} are texts: pass integers, or name the groups in the order of their numbers, as in "
+            "RequirementConstraint(..., groups=['women', 'men']) or metrics.recall.gap(['women', 'men'])"
+        )
+    return number_groups(labels, len(labels), argument, names).numbers
 
 
 def _count_groups(objectives: Sequence[Objective]) -> int | None:

@@ -1,0 +1,111 @@
+"""What ``evaluate`` measures: metrics of decisions, each at a threshold, and measures of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from metricfit.core.canonical_batch import Classes, Columns
+from metricfit.core.counting import count_batch
+from metricfit.core.counts import Counts
+from metricfit.core.types import ScalarAverage
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.metric import Formula, Metric
+from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
+from metricfit.metrics.registry import rankings
+
+BEST = "best"
+Threshold = float | Tensor
+
+#: A metric of decisions or a measure of scores: the object, its name, or a function of Counts.
+Measure = str | Metric | RankingMetric | Formula
+
+
+@dataclass(frozen=True)
+class Request:
+    """A requested metric of decisions, or a ranking such as "auroc"."""
+
+    name: str
+    metric: Metric | None
+    own_threshold: bool
+    ranking: RankingMetric | None = None
+
+
+def parse_requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> list[Request]:
+    """Read the metrics that ``evaluate`` was asked for.
+
+    Raises:
+        ValueError: There are none, one is unknown, or it does not go with the average.
+    """
+    several = [metrics] if isinstance(metrics, (str, Metric, RankingMetric)) or callable(metrics) else list(metrics)
+    if not several:
+        raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
+    if average is None:
+        raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
+    return [_parse_request(metric, average) for metric in several]
+
+
+def _parse_request(metric: Measure, average: ScalarAverage) -> Request:
+    text = metric.strip() if isinstance(metric, str) else ""
+    if text == "loss":
+        raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
+    own_threshold = text.startswith(f"{BEST} ")
+    if own_threshold:
+        metric = text.removeprefix(f"{BEST} ").strip()
+    if (ranking := get_ranking(metric)) is not None:
+        if own_threshold:
+            raise InvalidValueError(f"{ranking.name} needs no threshold: ask for {ranking.name!r}")
+        return Request(ranking.name, None, False, ranking)
+    try:
+        formula = get_measure(metric)
+    except ValueError as error:
+        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {' and '.join(rankings())}") from None
+    assert isinstance(formula, Metric)
+    if own_threshold and isinstance(formula, GroupGap):
+        raise InvalidValueError(f"{formula.name} is 0 if nothing is positive, so it has no best threshold of its own")
+    check_average(formula, average)
+    return Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold)
+
+
+def measure(
+    samples: Columns | Classes,
+    requests: Sequence[Request],
+    thresholds: Mapping[str, Threshold],
+    average: ScalarAverage,
+    one_class: float | None = None,
+) -> dict[str, float]:
+    """Measure metrics, each at its threshold; ``one_class`` is the value of a ranking of samples of one class."""
+    matrix = any(request.metric is not None and request.metric.needs_matrix for request in requests)
+    counts: dict[int, Counts] = {}  # most metrics share one threshold
+    values = {}
+    for request in requests:
+        if request.metric is not None:
+            threshold = thresholds[request.name]
+            if id(threshold) not in counts:
+                counts[id(threshold)] = count_batch(samples, _per_label(threshold), matrix=matrix)
+            values[request.name] = float(averaged(request.metric, counts[id(threshold)], average))
+        elif one_class is not None and bool((samples.target == samples.target.flatten()[0]).all()):
+            values[request.name] = one_class
+        else:
+            assert request.ranking is not None
+            values[request.name] = _measure_ranking(request.ranking, samples)
+    return values
+
+
+def _per_label(threshold: Threshold) -> Threshold:
+    """Return a threshold, or one per label, in the shape in which it is compared with the logits ``(labels, n)``."""
+    return threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
+
+
+def _measure_ranking(ranking: RankingMetric, samples: Columns | Classes) -> float:
+    if isinstance(samples, Classes) or samples.logits.shape[0] > 1:
+        raise InvalidValueError(
+            f"{ranking.name} is measured on one output; for several, call curves.{ranking.name} on each column of the "
+            "logits that evaluate returns"
+        )
+    weight = None if samples.weight is None else samples.weight[0]
+    return ranking.measure(samples.logits[0], samples.target[0], weight)
