@@ -1,7 +1,7 @@
 """Boosted trees trained for a metric, and stopped on it, beside log-loss, class weights and focal loss.
 
     python docs/studies/boosting.py --data ../shared/data --jobs 16   # fit; finished cells are kept in runs/boosting
-    python docs/studies/boosting.py --gather                          # put the cells into results/boosting.json
+    python docs/studies/boosting.py --gather                          # complete splits into results/boosting.json
     python docs/studies/boosting.py                                   # write the page's tables
 
 The nineteen tables and the 80/20 splits of tables.py. Each way of training is fitted on five folds; a fold's model
@@ -261,15 +261,22 @@ def fit(data: Path, folder: Path, cell: tuple[str, str, int]) -> str:
 
 
 def gather(folder: Path) -> None:
-    """Put finished cells into one file: library, table, split."""
-    results: dict[str, Any] = {}
-    for library in LIBRARIES:
-        for name in STUDY:
-            for split in range(SPLITS):
-                path = folder / f"{library}-{name}-{split}.json"
-                if path.exists():
-                    cell = json.loads(path.read_text(encoding="utf-8"))
-                    results.setdefault(library, {}).setdefault(name, {})[str(split)] = cell
+    """Put finished cells into one file: library, table, split. Splits that lack a cell of any table are left out."""
+    found = {tuple(path.stem.split("-")): path for path in sorted(folder.glob("*-*-*.json"))}
+    libraries = [library for library in LIBRARIES if any(library == cell[0] for cell in found)]
+    names = [name for name in STUDY if any(name == cell[1] for cell in found)]
+    complete = [
+        split
+        for split in map(str, range(SPLITS))
+        if all((library, name, split) in found for library in libraries for name in names)
+    ]
+    results = {
+        library: {
+            name: {split: json.loads(found[library, name, split].read_text(encoding="utf-8")) for split in complete}
+            for name in names
+        }
+        for library in libraries
+    }
     RESULTS.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
 
 

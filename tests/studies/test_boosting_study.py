@@ -71,9 +71,20 @@ def test_the_study_runs_and_its_tables_are_made(study, monkeypatch, tmp_path):
         for name in names:
             assert study.fit(tmp_path, tmp_path, (library, name, 0)).endswith(" s")
             assert study.fit(tmp_path, tmp_path, (library, name, 0)).endswith("kept")
+    (tmp_path / f"xgboost-{names[0]}-1.json").write_text("{}", encoding="utf-8")  # a split that is not complete
     study.gather(tmp_path)
     found = json.loads(results.read_text(encoding="utf-8"))
     assert list(found["xgboost"]) == list(names)
+    assert {tuple(splits) for tables in found.values() for splits in tables.values()} == {("0",)}
     made = importlib.import_module("boosting_page").parts(found)
     assert sorted(made) == ["lightgbm f1", "lightgbm mcc", "seconds", "stopping", "tables", "xgboost f1", "xgboost mcc"]
     assert all("| --- |" in text for text in made.values())
+
+
+def test_the_page_shows_the_stored_results(study):
+    page_module, common = importlib.import_module("boosting_page"), importlib.import_module("common")
+    results = json.loads(study.RESULTS.read_text(encoding="utf-8"))
+    page = page_module.PAGE.read_text(encoding="utf-8")
+    assert common.fill(page, page_module.parts(results)) == page, "run: python docs/studies/boosting.py"
+    splits = {tuple(splits) for tables in results.values() for splits in tables.values()}
+    assert splits == {("0", "1", "2", "3")}  # as the page says

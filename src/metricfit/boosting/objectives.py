@@ -44,8 +44,9 @@ def objective(
     number of rows is the sum of weights. The second derivative is that of the cross-entropy, which is positive; that of
     the metric need not be.
 
-    Start at the prior (``prior_logits``), and apply the sigmoid or the softmax to what the trees predict:
-    libraries leave both out beside an objective that is a function. ``MetricBoostingClassifier`` does all of this.
+    Start at the prior (``prior_logits``), and apply the sigmoid or the softmax to what the trees predict: beside an
+    objective that is a function, libraries leave out the start, and most of them the sigmoid.
+    ``MetricBoostingClassifier`` does both.
 
     Args:
         metric: A metric, its name or a function of Counts.

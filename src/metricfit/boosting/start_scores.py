@@ -19,7 +19,7 @@ def prior_logits(
 ) -> NDArray[np.float64]:
     """Return the logits of the classes' shares, where boosting for a metric should start.
 
-    The counts of a metric say little while all probabilities are 0.5, which is where libraries start beside an
+    The counts of a metric say little while all probabilities are 0.5, which is about where libraries start beside an
     objective that is a function. With ``rows``, the result is the ``init_score`` of LightGBM and the ``base_margin`` of
     XGBoost.
 
