@@ -15,13 +15,14 @@ from metricfit.metrics.curves import best_threshold
 
 if TYPE_CHECKING:
     from metricfit import stats, tabular, train
-    from metricfit.tabular import MetricClassifier
+    from metricfit.tabular import MetricClassifier, TunedDecisionClassifier
     from metricfit.tabular.compare.comparison import compare
     from metricfit.train import evaluate, fit
 
 #: Loaded when first used, because they need packages that the rest does not.
 _LATER = {
     "MetricClassifier": "metricfit.tabular",
+    "TunedDecisionClassifier": "metricfit.tabular",
     "compare": "metricfit.tabular.compare.comparison",
     "evaluate": "metricfit.train",
     "fit": "metricfit.train",
@@ -42,6 +43,7 @@ __all__ = [
     "RankingConstraint",
     "RunningCounts",
     "SurrogateFBetaLoss",
+    "TunedDecisionClassifier",
     "__version__",
     "best_threshold",
     "compare",

@@ -12,7 +12,8 @@ import metricfit
 NAMES = {
     "metricfit": """
         AugmentedLagrangian Counts MetricClassifier MetricLoss MetricfitError RankingConstraint RunningCounts
-        SurrogateFBetaLoss __version__ best_threshold compare constraints curves evaluate fit get_metric losses metric
+        SurrogateFBetaLoss TunedDecisionClassifier __version__ best_threshold compare constraints curves evaluate fit
+        get_metric losses metric
         metrics parse_requirement stats steps tabular train
     """,
     "metricfit.boosting": """
@@ -33,7 +34,7 @@ NAMES = {
         Preparation STUDY Table fetch folds load names split
     """,
     "metricfit.tabular": """
-        Comparison ComparisonRow MetricClassifier Network
+        Comparison ComparisonRow MetricClassifier Network TunedDecisionClassifier
     """,
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss

@@ -13,7 +13,10 @@ Task = Literal["binary", "multiclass", "multilabel"]
 #: How the values of several classes become one number.
 ScalarAverage = Literal["macro", "micro", "weighted"]
 
-#: The same, or None, which keeps one value per class.
+#: The same for several labels, or the mean over the samples of the metric of each sample's labels.
+LabelAverage = Literal["macro", "micro", "weighted", "samples"]
+
+#: As for several classes, or None, which keeps one value per class.
 Average = ScalarAverage | None
 
 #: Where decisions are made: a probability, several of them, or for multiclass "dynamic"; None is the default.

@@ -1,7 +1,7 @@
 """What every estimator of this package does once it has calibrated logits of held-out rows: decide, and decide anew.
 
-This module and ``row_checks`` are the only ones of ``decide`` that need scikit-learn; the rest needs torch, and scipy
-for intervals.
+This module, ``row_checks`` and ``estimator_scores`` are the only ones of ``decide`` that need scikit-learn; the rest
+needs torch, and scipy for intervals.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.counts import Counts
-from metricfit.core.types import ScalarAverage
+from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.bounds import check_confidence
 from metricfit.decide.class_balance import ClassBalance
 from metricfit.decide.decision import Decision
-from metricfit.decide.decision_curve import DecisionCurve, decision_curve
+from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
 from metricfit.decide.decisions import Refit, check_requirements_fit, choose_decision, to_probability
 from metricfit.decide.drift import DriftWarning
 from metricfit.decide.held_out import HeldOut
+from metricfit.decide.label_decisions import choose_label_decision
+from metricfit.decide.label_search import label_value
 from metricfit.decide.rollback import unchanged_if_it_fails
-from metricfit.decide.row_checks import checked_labels, checked_weights
+from metricfit.decide.row_checks import checked_label_matrix, checked_labels, checked_weights
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
@@ -55,7 +57,8 @@ class DecidingClassifier(ClassBalance):
         decision_: The decision about calibrated logits plus ``shift_``.
         threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
             classes.
-        threshold_interval_: 95 % bootstrap interval of the threshold.
+        thresholds_: For several labels, one threshold of the probability per label; otherwise None.
+        threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken.
         value_: The metric to expect on new rows.
         value_interval_: 95 % bootstrap interval of the value.
@@ -69,9 +72,14 @@ class DecidingClassifier(ClassBalance):
     metric: str | Metric | Formula
     subject_to: Requirements | None
     decision: Rule
-    average: ScalarAverage
+    average: LabelAverage
     confidence: float | None = None
     pos_label_: Any
+
+    @property
+    def _has_labels(self) -> bool:
+        """Whether rows have several independent labels, and not one of several classes."""
+        return self.held_out_.y.dim() == 2
 
     def rethreshold(
         self,
@@ -123,12 +131,19 @@ class DecidingClassifier(ClassBalance):
                 get_metric(metric)
                 self.metric = metric
             if subject_to != "unchanged":
-                check_requirements_fit(len(self.classes_), as_requirements(subject_to))
+                requirements = as_requirements(subject_to)
+                if self._has_labels and requirements:
+                    raise InvalidValueError("subject_to is for two classes; fit one model per label under requirements")
+                check_requirements_fit(len(self.classes_), requirements)
                 self.subject_to = subject_to
                 if not as_requirements(subject_to) and confidence == "unchanged":
                     self.confidence = None
             if confidence != "unchanged":
+                if self._has_labels and confidence is not None:
+                    raise InvalidValueError("confidence is for requirements of two classes")
                 self.confidence = None if confidence is None else check_confidence(confidence)
+            if prevalence is not None and self._has_labels:
+                raise InvalidValueError("prevalence is for classes; a model of several labels decides as trained")
             held_out, shift, estimate = self._rows_at_balance(prevalence, X)
             self._decide(held_out, shift)
             self.prior_shift_ = estimate
@@ -137,8 +152,10 @@ class DecidingClassifier(ClassBalance):
         return self
 
     @property
-    def curve_(self) -> DecisionCurve | None:
+    def curve_(self) -> DecisionCurve | list[DecisionCurve] | None:
         """The metric and the counts of the held-out rows at every threshold; None for several classes.
+
+        For several labels a list with one curve per label.
 
         Example:
             >>> from metricfit import MetricClassifier
@@ -148,6 +165,8 @@ class DecidingClassifier(ClassBalance):
             True
         """
         check_is_fitted(self, "decision_")
+        if self._has_labels:
+            return label_curves(self.held_out_, get_metric(self.metric))
         if self.held_out_.logits.shape[1] > 1:
             return None
         return decision_curve(self.held_out_.with_logits_shifted(self.shift_), get_metric(self.metric))
@@ -160,10 +179,10 @@ class DecidingClassifier(ClassBalance):
 
         Returns:
             For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
-            added, so that the largest decides.
+            added, so that the largest decides; for labels ``(n, c)``, positive where a label is predicted.
         """
         margins: NDArray[np.float64] = self._margins(X).numpy()
-        if len(self.classes_) > 2:
+        if margins.ndim == 2:
             return margins
         return margins if self._order[1] == 1 else -margins
 
@@ -174,9 +193,11 @@ class DecidingClassifier(ClassBalance):
             X: Rows with the columns of ``fit``.
 
         Returns:
-            One of ``classes_`` per row.
+            One of ``classes_`` per row; for several labels 0 and 1, ``(n, c)``.
         """
         margins = self._margins(X)
+        if self._has_labels:
+            return np.asarray((margins >= 0).long().numpy())
         number = (margins >= 0).long() if len(self.classes_) == 2 else margins.argmax(1)
         labels: NDArray[Any] = self.classes_[self._order[number.numpy()]]
         return labels
@@ -188,9 +209,11 @@ class DecidingClassifier(ClassBalance):
             X: Rows with the columns of ``fit``.
 
         Returns:
-            One row per row of ``X``, with a column for each of ``classes_``.
+            One row per row of ``X``, with a column for each of ``classes_`` or each label.
         """
         logits = self._logits(X)
+        if self._has_labels:
+            return np.asarray(torch.sigmoid(logits).numpy())
         if len(self.classes_) == 2:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
         probabilities = np.empty(logits.shape)
@@ -211,8 +234,24 @@ class DecidingClassifier(ClassBalance):
         Raises:
             ValueError: If ``y`` holds labels that were not there in ``fit``.
         """
-        metric = get_metric(self.metric)
-        predicted, labels = self.predict(X), checked_labels(self, y)
+        metric, predicted = get_metric(self.metric), self.predict(X)
+        if self._has_labels:
+            value = self._label_score(metric, predicted, y, sample_weight)
+        else:
+            value = self._class_score(metric, predicted, y, sample_weight)
+        return -value if metric.minimize else value
+
+    def _label_score(self, metric: Metric, predicted: NDArray[Any], y: Any, sample_weight: Any) -> float:
+        labels = checked_label_matrix(y)
+        check_consistent_length(predicted, labels)
+        if labels.shape != predicted.shape:
+            raise InvalidValueError(f"y has {labels.shape[1]} labels, the model {predicted.shape[1]}")
+        weight = checked_weights(sample_weight, labels)
+        parts = torch.from_numpy(predicted), torch.from_numpy(labels)
+        return label_value(*parts, None if weight is None else torch.from_numpy(weight), metric, self.average)
+
+    def _class_score(self, metric: Metric, predicted: NDArray[Any], y: Any, sample_weight: Any) -> float:
+        labels = checked_labels(self, y)
         check_consistent_length(predicted, labels)
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
@@ -224,8 +263,7 @@ class DecidingClassifier(ClassBalance):
             num_classes=None if len(self.classes_) == 2 else len(self.classes_),
             weight=None if weight is None else torch.from_numpy(weight),
         )
-        value = float(averaged(metric, counts, self.average))
-        return -value if metric.minimize else value
+        return float(averaged(metric, counts, _average_of_classes(self.average)))
 
     def _decide(
         self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None, resamples: int | None = None
@@ -233,17 +271,23 @@ class DecidingClassifier(ClassBalance):
         """Choose the decision on these rows, and show it in the public attributes."""
         self.prior_shift_ = None
         self.shift_ = shift
-        self.decision_: Decision = choose_decision(
-            held_out,
-            get_metric(self.metric),
-            subject_to=as_requirements(self.subject_to),
-            average=self.average,
-            rule=self.decision,
-            refit=refit,
-            resamples=resamples,
-            seed=self._seed,
-            confidence=self.confidence,
-        )
+        metric, requirements = get_metric(self.metric), as_requirements(self.subject_to)
+        if self._has_labels:
+            self.decision_: Decision = choose_label_decision(
+                held_out, metric, average=self.average, rule=self.decision, seed=self._seed
+            )
+        else:
+            self.decision_ = choose_decision(
+                held_out,
+                metric,
+                subject_to=requirements,
+                average=_average_of_classes(self.average),
+                rule=self.decision,
+                refit=refit,
+                resamples=resamples,
+                seed=self._seed,
+                confidence=self.confidence,
+            )
         self._show_decision()
         if self.decision_.not_reachable is not None:
             warnings.warn(
@@ -263,8 +307,11 @@ class DecidingClassifier(ClassBalance):
         self.confidence_ = decision.confidence
         self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
         self.threshold_ = None if decision.threshold is None else to_probability(decision.threshold)
+        self.thresholds_ = None if decision.thresholds is None else torch.sigmoid(decision.thresholds).numpy()
         ends = decision.interval
-        self.threshold_interval_ = None if ends is None else (to_probability(ends[0]), to_probability(ends[1]))
+        self.threshold_interval_: Any = None if ends is None else tuple(map(to_probability, ends))
+        if decision.label_intervals is not None:
+            self.threshold_interval_ = torch.sigmoid(decision.label_intervals).numpy()
 
     def _logits(self, X: Any) -> torch.Tensor:
         """Return calibrated logits for the current class balance."""
@@ -278,3 +325,11 @@ class DecidingClassifier(ClassBalance):
     def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
         """Return class numbers; of two classes, the positive one is 1."""
         return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])
+
+
+def _average_of_classes(average: LabelAverage) -> ScalarAverage:
+    if average == "samples":
+        raise InvalidValueError(
+            "average='samples' is for several labels; of classes use 'macro', 'micro' or 'weighted'"
+        )
+    return average

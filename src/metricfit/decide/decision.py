@@ -33,6 +33,7 @@ class Decision:
             the held-out rows.
         corrected_interval: The bootstrap interval of the corrected value.
         thresholds: For several labels, one threshold of logits per label.
+        label_intervals: For several labels, the bootstrap intervals of the thresholds, ``(c, 2)``.
         calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already or if
             the decision was chosen without a calibration.
         confidence: The probability with which the requirements hold on new rows (``decide.certified``); None if they
@@ -58,6 +59,7 @@ class Decision:
     thresholds: Tensor | None = None
     calibration: Calibration | None = None
     confidence: float | None = None
+    label_intervals: Tensor | None = None
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.threshold, self.offsets, self.thresholds)) != 1:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
 from metricfit.decide.held_out import HeldOut
+from metricfit.decide.label_thresholds import metric_of_label
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.sweep import one_class, sweep
 
@@ -75,7 +77,28 @@ def decision_curve(held_out: HeldOut, metric: Metric) -> DecisionCurve:
     Returns:
         The curve, from infinity on.
     """
-    swept = sweep(held_out.logits.squeeze(1).double(), held_out.y, held_out.weight)
+    return _curve(held_out.logits.squeeze(1), held_out.y, held_out.weight, metric)
+
+
+def label_curves(held_out: HeldOut, metric: Metric) -> list[DecisionCurve]:
+    """Compute one curve per label of held-out rows with several labels.
+
+    Args:
+        held_out: Calibrated logits and labels ``(n, c)``, with weights.
+        metric: The metric.
+
+    Returns:
+        The curves, each from infinity on, with the value of the metric of that label alone.
+    """
+    labels = held_out.y.shape[1]
+    return [
+        _curve(held_out.logits[:, label], held_out.y[:, label], held_out.weight, metric_of_label(metric, label, labels))
+        for label in range(labels)
+    ]
+
+
+def _curve(logits: Tensor, y: Tensor, weight: Tensor | None, metric: Metric) -> DecisionCurve:
+    swept = sweep(logits.double(), y, weight)
     counts = swept.counts
     threshold = torch.sigmoid(swept.thresholds)
     threshold[0] = torch.inf

@@ -16,10 +16,10 @@ class HeldOut:
 
     Attributes:
         logits: Logits ``(n, 1)`` or ``(n, c)``.
-        y: Class numbers ``(n,)``.
+        y: Class numbers ``(n,)``; for several labels 0 and 1, ``(n, c)``.
         weight: One weight per row, or None.
         groups: The group of each row, or None; the bootstrap draws whole groups.
-        shares: The share of each class in these rows.
+        shares: The share of each class, or of the rows where each label is there, in these rows.
     """
 
     logits: Tensor
@@ -86,6 +86,22 @@ def collect_held_out(logits: Tensor, y: Tensor, weight: Tensor | None, groups: N
         None if groups is None else groups[held_out.numpy()],
         shares / shares.sum(),
     )
+
+
+def collect_label_rows(logits: Tensor, y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None) -> HeldOut:
+    """Collect held-out rows with several labels.
+
+    Args:
+        logits: Calibrated logits ``(n, c)``.
+        y: Labels 0 and 1 ``(n, c)``.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None.
+
+    Returns:
+        The rows; their shares are those of the rows where each label is there.
+    """
+    w = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
+    return HeldOut(logits, y, weight, groups, w @ y.double() / w.sum())
 
 
 def logit_shift(change: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
     count = labels.logits.shape[0]
     if count == 1 or average == "micro":
         weight = None if labels.weight is None else labels.weight.reshape(-1)
-        pooled_metric = metric if count > 1 else _metric_of_label(metric, 0, 1)
+        pooled_metric = metric if count > 1 else metric_of_label(metric, 0, 1)
         return best_probability_threshold(
             labels.logits.reshape(-1), labels.target.reshape(-1), pooled_metric, weight=weight
         ).threshold
@@ -53,13 +53,13 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
         weight = None if labels.weight is None else labels.weight[label]
         if weight is not None and not bool((weight > 0).any()):
             continue
-        label_metric = _metric_of_label(metric, label, count)
+        label_metric = metric_of_label(metric, label, count)
         best = best_probability_threshold(labels.logits[label], labels.target[label], label_metric, weight=weight)
         thresholds[label] = best.threshold
     return thresholds
 
 
-def _metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
+def metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
     """Return the metric for the counts ``(..., 1)`` of one label, with this label's values of parameters per class."""
     if metric.needs_matrix:
         return metric

@@ -20,6 +20,8 @@ def classes_of(labels: NDArray[Any]) -> NDArray[Any]:
         classes: NDArray[Any] = np.unique(labels)
     except TypeError:
         raise InvalidValueError("the labels in y are of several types that have no order: make them all text") from None
+    if not len(labels):
+        raise InvalidValueError("y has no rows")
     if len(classes) < 2:
         raise InvalidValueError(
             f"all rows are of one class, {quote(classes.tolist()[0])}: there is nothing to tell apart"

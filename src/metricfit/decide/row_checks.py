@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
 from metricfit.errors import InvalidValueError
@@ -26,6 +26,20 @@ def checked_labels(estimator: object, y: Any) -> NDArray[Any]:
     _check_label_types(y, labels)
     check_classification_targets(labels)
     return labels
+
+
+def has_several_labels(y: Any) -> bool:
+    """Return whether y is a matrix of 0 and 1 with one column per label."""
+    matrix = y if hasattr(y, "toarray") else np.asarray(y)
+    return matrix.ndim == 2 and matrix.shape[1] > 1 and type_of_target(y, input_name="y") == "multilabel-indicator"
+
+
+def checked_label_matrix(y: Any) -> NDArray[np.int64]:
+    """Return labels 0 and 1, one column per label; a sparse matrix becomes an array."""
+    matrix = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+    if matrix.ndim != 2 or matrix.shape[1] < 2 or not np.isin(matrix, (0, 1)).all():
+        raise InvalidValueError("several labels are a matrix of 0 and 1 with one column per label, at least two")
+    return matrix.astype(np.int64)
 
 
 def checked_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:

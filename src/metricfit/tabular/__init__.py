@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from metricfit.tabular.compare.comparison import Comparison
     from metricfit.tabular.compare.comparison_row import ComparisonRow
     from metricfit.tabular.families.network import Network
+    from metricfit.tabular.tuned import TunedDecisionClassifier
 
-__all__ = ["Comparison", "ComparisonRow", "MetricClassifier", "Network"]
+__all__ = ["Comparison", "ComparisonRow", "MetricClassifier", "Network", "TunedDecisionClassifier"]
 
 #: Loaded when first used: rows of a comparison need none of the packages that training needs.
 _MODULES = {
@@ -19,6 +20,7 @@ _MODULES = {
     "ComparisonRow": "compare.comparison_row",
     "MetricClassifier": "classifier",
     "Network": "families.network",
+    "TunedDecisionClassifier": "tuned",
 }
 _EXTRA = ("numpy", "scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 

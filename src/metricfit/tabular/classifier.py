@@ -97,6 +97,7 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         (dtype('bool'), (200, 2))
     """
 
+    average: ScalarAverage
     plan = RenamedAttribute("models_")
 
     @renamed_parameters(**MOVED_TO_NETWORK)

@@ -43,17 +43,22 @@ def check_parameters(model: MetricClassifier) -> None:
         check_whole("members", model.members, 2, "folds, each held out by one model of every family")
     if model.time_budget is not None:
         check_positive("time_budget", model.time_budget, "seconds of training, or None for no limit")
+    check_decision_parameters(model, tuple(average for average in AVERAGES if average is not None))
+    if model.device is not None:
+        _check_device(model.device)
+
+
+def check_decision_parameters(model: Any, averages: tuple[str, ...]) -> None:
+    """Raise a TypeError or a ValueError for ``n_jobs``, ``decision``, ``average`` or ``subject_to``."""
     if model.n_jobs is not None:
         _check_jobs(model.n_jobs)
     if model.decision not in DECISIONS:
         raise InvalidValueError(f"decision is one of {', '.join(map(repr, DECISIONS))}; got {quote(model.decision)}")
-    if model.average is None or model.average not in AVERAGES:
-        named = ", ".join(repr(average) for average in AVERAGES if average is not None)
+    if model.average not in averages:
+        named = ", ".join(map(repr, averages))
         raise InvalidValueError(
             f"average is one of {named}: one value is needed to choose by; got {quote(model.average)}"
         )
-    if model.device is not None:
-        _check_device(model.device)
     if model.subject_to is not None:
         _check_requirements(model.subject_to)
     if model.confidence is not None:

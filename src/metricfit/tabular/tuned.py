@@ -1,0 +1,299 @@
+"""TunedDecisionClassifier: any classifier of scikit-learn, with decisions chosen for a metric."""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.validation import check_is_fitted
+
+from metricfit.core.types import LabelAverage
+from metricfit.decide.calibration import Calibration, fit_calibration
+from metricfit.decide.certified import checked_guarantee
+from metricfit.decide.deciding import DecidingClassifier
+from metricfit.decide.decisions import check_requirements_fit
+from metricfit.decide.estimator_scores import (
+    check_has_scores,
+    class_scores,
+    label_scores,
+    smallest_probability,
+    to_logits,
+)
+from metricfit.decide.held_out import collect_held_out, collect_label_rows
+from metricfit.decide.label_decisions import LabelCalibration, fit_label_calibration
+from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.decide.rollback import unchanged_if_it_fails
+from metricfit.decide.row_checks import (
+    checked_groups,
+    checked_label_matrix,
+    checked_labels,
+    checked_weights,
+    has_several_labels,
+)
+from metricfit.decide.rules import Rule
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.tabular.held_out_scores import (
+    HeldOutScores,
+    ScoresOf,
+    fit_and_score_folds,
+    fit_parameters_of,
+    rows_of,
+    splits_of,
+)
+from metricfit.tabular.parameters import check_decision_parameters
+
+PREFIT = "prefit"
+AVERAGES = ("macro", "micro", "weighted", "samples")
+
+
+class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Any classifier of scikit-learn, with the decisions that are best for the metric it is judged by.
+
+    The classifier is fitted on the folds of ``cv``. Its scores of the rows that each fold holds out are calibrated, and
+    the decision is chosen on them: a threshold for two classes, offsets for several, one threshold per label for
+    several labels. Then it is fitted on all rows.
+
+    Args:
+        estimator: A classifier with ``predict_proba`` or ``decision_function``: LightGBM, a Pipeline, a foundation
+            model.
+        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
+        subject_to: Requirements such as ``"recall >= 0.95"``, for two classes. If no threshold meets them, the model
+            decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable.
+        confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
+            on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few rows
+            for that, ``fit`` raises an InfeasibleError before anything is trained. None meets them on the held-out
+            rows alone, and then about half of all models miss the bound on new rows.
+        decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
+            threshold on the held-out rows) or "auto", which is "plugin".
+        cv: The number of shuffled stratified folds, at most the number of rows of a class; a splitter of scikit-learn;
+            or "prefit" for an estimator that is fitted already. ``fit`` then only chooses the decision, on rows that
+            the estimator was not trained on.
+        average: Average over several classes or labels: "macro", "micro" or "weighted"; for labels also "samples", the
+            mean over the rows of the metric of each row's labels.
+        pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the class
+            with fewer rows (the later in sorted order if both have equally many), which is logged.
+        n_jobs: Number of folds that are fitted at a time; -1 for one per core.
+        random_state: Seed of the folds and of the bootstrap. The estimator has its own.
+
+    Attributes:
+        estimator_: The estimator, fitted on all rows; with ``cv="prefit"`` the one that was passed.
+        classes_: The labels, sorted; for several labels, their column numbers.
+        pos_label_: The positive class of two; otherwise None.
+        threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
+            classes.
+        thresholds_: For several labels, one threshold of the probability per label; otherwise None.
+        threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
+        offsets_: For several classes, what is added to the log-probabilities before the largest is taken.
+        value_: The metric to expect on new rows: its value on held-out rows, less the optimism of calibrating and
+            deciding on the same rows; under requirements none is subtracted.
+        value_interval_: 95 % bootstrap interval of the value.
+        curve_: The metric and the counts of the held-out rows at every threshold; for several labels a list with one
+            curve per label, and None for several classes.
+        requirements_: For each requirement, as text: its value on held-out rows, whether that meets the bound, and the
+            best value that any threshold reaches.
+        requirements_met_: Whether all requirements are met on held-out rows, or with ``confidence`` certified; True if
+            there are none.
+        confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X = np.random.default_rng(0).normal(size=(200, 3))
+        >>> model = TunedDecisionClassifier(LogisticRegression(), "f1", random_state=0).fit(X, X[:, 0] > 1)
+        >>> bool(((model.predict_proba(X)[:, 1] >= model.threshold_) == model.predict(X)).all())
+        True
+        >>> model.rethreshold(metric="precision", subject_to="recall >= 0.9").requirements_met_
+        True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        metric: str | Metric | Formula = "f1",
+        *,
+        subject_to: Requirements | None = None,
+        decision: Rule = "auto",
+        confidence: float | None = None,
+        cv: Any = 5,
+        average: LabelAverage = "macro",
+        pos_label: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.metric = metric
+        self.subject_to = subject_to
+        self.decision = decision
+        self.confidence = confidence
+        self.cv = cv
+        self.average = average
+        self.pos_label = pos_label
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **fit_params: Any
+    ) -> TunedDecisionClassifier:
+        """Fit the estimator out of fold, choose the decision, and fit the estimator on all rows.
+
+        Args:
+            X: Rows, in any form that the estimator takes.
+            y: One label per row, or a matrix of 0 and 1 with one column per label.
+            sample_weight: One weight per row, used to choose the decision, and in training if the estimator takes
+                weights.
+            groups: One group per row. Rows of one group are held out together.
+            fit_params: What else the estimator's ``fit`` takes. Values with one entry per row are split like the rows.
+
+        Returns:
+            The model itself. If ``fit`` fails, the model stays as it was.
+
+        Raises:
+            TypeError: If the estimator has no scores.
+            ValueError: If a parameter, the rows or the labels cannot be used.
+        """
+        with unchanged_if_it_fails(self):
+            check_has_scores(self.estimator)
+            check_decision_parameters(self, AVERAGES)
+            get_metric(self.metric)
+            target = self._checked_target(y)
+            X, target = indexable(X if hasattr(X, "shape") or not hasattr(X, "__array__") else np.asarray(X), target)
+            weight, group = checked_weights(sample_weight, target), checked_groups(groups, target)
+            if weight is not None and not weight.all():  # rows of weight 0 count as absent
+                X, target, weight, group, fit_params = self._rows_with_weight(X, target, weight, group, fit_params)
+            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._set_classes(target)
+            self._check_guarantee(target, weight, group)
+            held_out = self._held_out_scores(X, target, weight, group, fit_params)
+            self._calibrate(held_out, target, weight, group)
+            for name in ("n_features_in_", "feature_names_in_"):
+                if hasattr(self.estimator_, name):
+                    setattr(self, name, getattr(self.estimator_, name))
+            self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
+        return self
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return which metadata ``fit`` takes, and which it passes on to the estimator.
+
+        Returns:
+            The routing, as scikit-learn describes it.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def _checked_target(self, y: Any) -> NDArray[Any]:
+        """Return one label per row, or a matrix of 0 and 1 with one column per label."""
+        if y is not None and has_several_labels(y):
+            target: NDArray[Any] = checked_label_matrix(y)
+            if self.pos_label is not None:
+                raise InvalidValueError("pos_label is for two classes; of several labels, 1 means that one is there")
+            if as_requirements(self.subject_to) or self.confidence is not None:
+                raise InvalidValueError("subject_to is for two classes; fit one model per label under requirements")
+            return target
+        if self.average == "samples":
+            raise InvalidValueError("average='samples' is for several labels, a matrix y of 0 and 1")
+        return checked_labels(self, y)
+
+    def _rows_with_weight(
+        self, X: Any, target: NDArray[Any], weight: Any, group: Any, fit_params: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        if not (self.cv is None or isinstance(self.cv, (str, Integral))):
+            raise InvalidValueError("rows of weight 0 count as absent, and cv= counts all rows: pass the others alone")
+        kept = np.flatnonzero(weight)
+        parts = rows_of(fit_params, kept, len(target))
+        return _safe_indexing(X, kept), target[kept], weight[kept], None if group is None else group[kept], parts
+
+    def _set_classes(self, target: NDArray[Any]) -> None:
+        """Set the classes and their order; with a fitted estimator, its classes."""
+        if target.ndim == 2:
+            self.classes_, self.pos_label_ = np.arange(target.shape[1]), None
+        else:
+            self.classes_, self.pos_label_ = classes_of(target), choose_positive_class(target, self.pos_label)
+            check_requirements_fit(len(self.classes_), as_requirements(self.subject_to))
+        self._order = order_of(self.classes_, self.pos_label_)
+
+    def _check_guarantee(self, target: NDArray[Any], weight: Any, group: Any) -> None:
+        """Report too few rows for the confidence before anything is trained."""
+        if self.confidence is not None:
+            weights = None if weight is None else torch.from_numpy(weight)
+            requirements, numbers = as_requirements(self.subject_to), self._numbers_of(target)
+            checked_guarantee(requirements, numbers, self.confidence, weight=weights, groups=group)
+
+    def _held_out_scores(
+        self, X: Any, target: NDArray[Any], weight: Any, group: Any, fit_params: dict[str, Any]
+    ) -> HeldOutScores:
+        """Set ``estimator_``, and return scores of rows that it, or its clone in a fold, was not trained on."""
+        scores_of = self._scores_of(target)
+        if isinstance(self.cv, str):
+            if self.cv != PREFIT:
+                raise InvalidValueError(f"cv is a number of folds, 'prefit' or a splitter; got {quote(self.cv)}")
+            check_is_fitted(self.estimator)
+            self.estimator_ = self.estimator
+            self._check_knows(target)
+            return HeldOutScores(scores_of(self.estimator_, X), np.arange(len(target)))
+        if _routing_enabled():
+            routed = process_routing(self, "fit", sample_weight=weight, **fit_params)
+            parameters = dict(routed.estimator.fit)
+        else:
+            parameters = fit_params | fit_parameters_of(self.estimator, weight)
+        splits = splits_of(self.cv, X, target, group, self._seed)
+        held_out = fit_and_score_folds(self.estimator, X, target, splits, parameters, scores_of, self.n_jobs)
+        self.estimator_ = clone(self.estimator).fit(X, target, **parameters)
+        return held_out
+
+    def _scores_of(self, target: NDArray[Any]) -> ScoresOf:
+        if target.ndim == 2:
+            return partial(label_scores, labels=target.shape[1])
+        return partial(class_scores, classes=self.classes_[self._order])
+
+    def _check_knows(self, target: NDArray[Any]) -> None:
+        """Refuse labels that a fitted estimator does not know, and rows without one of its classes."""
+        if target.ndim == 2:
+            return
+        known, given = set(np.asarray(self.estimator_.classes_).tolist()), set(self.classes_.tolist())
+        for labels, what in ((given - known, "labels that the estimator does not know"), (known - given, "no rows of")):
+            if labels:
+                names = ", ".join(quote(label) for label in sorted(labels, key=str)[:5])
+                raise InvalidValueError(f"cv='prefit': y has {what}: {names}. Pass rows with the estimator's classes")
+
+    def _calibrate(self, held_out: HeldOutScores, target: NDArray[Any], weight: Any, group: Any) -> None:
+        """Fit the calibration, and keep the held-out rows."""
+        self.smallest_probability_ = smallest_probability(held_out.scores)
+        labels = target.ndim == 2
+        logits, rows = to_logits(held_out.scores, self.smallest_probability_, labels=labels), held_out.rows
+        y = torch.from_numpy(target) if labels else self._numbers_of(target)
+        w = None if weight is None else torch.from_numpy(weight[rows])
+        if held_out.repeated and group is None:
+            group = np.arange(len(target))  # scores of one row are not independent
+        groups = None if group is None else group[rows]
+        if labels:
+            self.calibration_: Calibration | LabelCalibration = fit_label_calibration(logits, y[rows], w)
+            self.held_out_ = collect_label_rows(self.calibration_(logits), y[rows], w, groups)
+        else:
+            self.calibration_ = fit_calibration(logits, y[rows], w)
+            self.held_out_ = collect_held_out(self.calibration_(logits), y[rows], w, groups)
+
+    def _calibrated_logits(self, X: Any) -> torch.Tensor:
+        labels = self._has_labels
+        scores = (
+            label_scores(self.estimator_, X, len(self.classes_))
+            if labels
+            else class_scores(self.estimator_, X, self.classes_[self._order])
+        )
+        return self.calibration_(to_logits(scores, self.smallest_probability_, labels=labels))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        of_estimator = get_tags(self.estimator)
+        tags.input_tags = of_estimator.input_tags
+        tags.classifier_tags.multi_label = bool(
+            of_estimator.classifier_tags is not None and of_estimator.classifier_tags.multi_label
+        )
+        return tags
