@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ class Case(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the case's files."""
-        return f"{self.population}-{self.rows}-{'-'.join(self.requirements)}".replace(" ", "")
+        return re.sub(r"[^a-z0-9.]+", "-", f"{self.population} {self.rows} {' '.join(self.requirements)}")
 
 
 #: Simulated populations: the share of positives, and the shift of their scores.
@@ -185,7 +186,7 @@ def measure(case: Case, data: Path | None, draws: int, folder: Path) -> None:
             found.setdefault(name, []).append(judged(case, threshold, population))
         if draw % PEER_EVERY == 0:
             cells = [[float(cell.squeeze()) for cell in population(logit)] for logit in GRID]
-            for key, value in (("scores", scores), ("y", y), ("counts", cells)):
+            for key, value in (("scores", scores.astype(np.float32)), ("y", y), ("counts", cells)):
                 kept[key].append(np.asarray(value))
     np.savez_compressed(folder / f"{case.name}.npz", **{key: np.stack(values) for key, values in kept.items()})
     path.write_text(json.dumps({"case": case._asdict(), "methods": found}))
@@ -223,6 +224,8 @@ def summary(results: list[Any]) -> dict[str, float]:
 
 def collect(folder: Path) -> None:
     """Summarise all cases of a folder in the results."""
+    from guarantees_out_of_fold import gather
+
     results: dict[str, Any] = {"confidence": CONFIDENCE, "cases": [], "cross_validated": []}
     for case in CASES:
         path = folder / f"{case.name}.json"
@@ -230,8 +233,7 @@ def collect(folder: Path) -> None:
             found = json.loads(path.read_text())
             summaries = {name: summary(values) for name, values in (found["methods"] | peers(case, folder)).items()}
             results["cases"].append(case._asdict() | {"methods": summaries})
-    for path in sorted(folder.glob("cross-validated-*.json")):
-        results["cross_validated"].append(json.loads(path.read_text()))
+    results["cross_validated"] = gather(folder)
     RESULTS.write_text(json.dumps(_rounded(results), indent=1) + "\n")
 
 

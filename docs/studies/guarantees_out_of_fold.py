@@ -133,18 +133,16 @@ def judge_estimators(data: Path, folder: Path, draws: int, jobs: int) -> None:
     """Judge all draws of all tables, and gather them per table."""
     cells = [(name, draw) for draw in range(draws) for name in TABLES]
     Parallel(jobs)(delayed(judge_draw)(name, data, draw, folder) for name, draw in cells)
-    gather(folder)
 
 
-def gather(folder: Path) -> None:
-    """Summarise the draws that are there."""
+def gather(folder: Path) -> list[dict[str, Any]]:
+    """Summarise the draws that are there, one table after the other."""
     from guarantees import summary
 
+    gathered = []
     for name, (size, _, cases) in TABLES.items():
         drawn = [json.loads(path.read_text()) for path in sorted(folder.glob(f"out-of-fold-{name}-*.json"))]
-        if drawn:
-            ways = {
-                way: [summary([draw[way][place] for draw in drawn]) for place in range(len(cases))] for way in drawn[0]
-            }
-            gathered = {"table": name, "rows": size, "cases": cases, "ways": ways}
-            (folder / f"cross-validated-{name}.json").write_text(json.dumps(gathered))
+        places = range(len(cases))
+        ways = {way: [summary([draw[way][place] for draw in drawn]) for place in places] for way in (drawn or [{}])[0]}
+        gathered.append({"table": name, "rows": size, "cases": cases, "ways": ways})
+    return gathered
