@@ -5,7 +5,8 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from metricfit import Counts, metrics
+from metricfit import metrics
+from metricfit.core.counting import count_labels
 from metricfit.curves import best_threshold
 from metricfit.decide import best_decision
 from metricfit.decide.calibration import fit_calibration
@@ -69,12 +70,12 @@ def test_offsets_are_about_the_logits_as_given(rule):
         assert decision.value >= best_decision(z, y, "f1").value - 1e-9
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "mcc", "kappa", "balanced_accuracy"])
+@pytest.mark.parametrize("metric", ["accuracy", "mcc", "kappa", "balanced_accuracy", "weighted_kappa(power=2)"])
 @pytest.mark.parametrize("rule", ["plugin", "empirical"])
 def test_metrics_of_the_whole_matrix(rule, metric):
     z, y = three_classes(n=80)
     decision = best_decision(z, y, metric, rule=rule)
-    expected = metrics.get_metric(metric)(Counts.from_labels(decision.decide(z), y, num_classes=3))
+    expected = metrics.get_metric(metric)(count_labels(decision.decide(z), y, num_classes=3, matrix=True))
     assert decision.value == pytest.approx(float(expected))
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from sklearn.metrics import f1_score
+from sklearn.metrics import cohen_kappa_score, f1_score
 
 from metricfit import Counts, metrics
 from metricfit.decide.offsets import best_offsets
@@ -21,7 +21,12 @@ METRICS = [
     "fnr",
     "gmean",
     "cost(fp=1, fn=5)",
+    "weighted_kappa(power=1)",
+    "weighted_kappa(power=2)",
+    "cost_matrix",
 ]
+#: Costs of any order, for two and for three classes.
+COSTS = {2: [[0, 1], [5, -1]], 3: [[0, 1, 4], [2, 0, 1], [9, 3, -1]]}
 
 
 def problem(seed, n=8, c=3, *, ties=False, weighted=False, absent=False):
@@ -36,8 +41,26 @@ def problem(seed, n=8, c=3, *, ties=False, weighted=False, absent=False):
 
 def value_at(logits, target, weight, offsets, metric, average="macro"):
     decided = (logits.double() + offsets).argmax(1)
+    if metric == "cost_matrix" or str(metric).startswith("weighted_kappa"):
+        return matrix_value(decided, target, weight, metric, logits.shape[1])
     counts = Counts.from_labels(decided, target, num_classes=logits.shape[1], weight=weight)
     return averaged(metrics.get_metric(metric), counts, average).item()
+
+
+def matrix_value(decided, target, weight, metric, classes):
+    """By scikit-learn, and for costs the mean over the rows."""
+    if metric == "cost_matrix":
+        costs = torch.tensor(COSTS[classes], dtype=torch.float64)[target, decided]
+        weight = torch.ones_like(costs) if weight is None else weight
+        return ((costs * weight).sum() / weight.sum()).item()
+    kind = "linear" if "1" in metric else "quadratic"
+    settings = {"weights": kind, "labels": range(classes), "replace_undefined_by": 0.0, "sample_weight": weight}
+    return cohen_kappa_score(target, decided, **settings)
+
+
+def of_classes(metric, classes):
+    """The metric itself; costs depend on the number of classes."""
+    return metrics.cost_matrix(COSTS[classes]) if metric == "cost_matrix" else metrics.get_metric(metric)
 
 
 def best_of_one_coordinate(logits, target, weight, offsets, k, metric, average="macro"):
@@ -52,7 +75,7 @@ def best_of_one_coordinate(logits, target, weight, offsets, k, metric, average="
         moved = offsets.clone()
         moved[k] += change
         values.append(value_at(logits, target, weight, moved, metric, average))
-    return (min if metrics.get_metric(metric).minimize else max)(values)
+    return (min if of_classes(metric, z.shape[1]).minimize else max)(values)
 
 
 SETTINGS = [{}, {"ties": True}, {"weighted": True}, {"weighted": True, "absent": True}, {"ties": True, "absent": True}]
@@ -61,10 +84,10 @@ SETTINGS = [{}, {"ties": True}, {"weighted": True}, {"weighted": True, "absent":
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("metric", METRICS)
 def test_value_is_that_of_the_decisions_and_no_single_offset_betters_it(metric, settings):
-    sign = -1 if metrics.get_metric(metric).minimize else 1
+    sign = -1 if of_classes(metric, 3).minimize else 1
     for seed in range(3):
         logits, target, weight = problem(seed, **settings)
-        found = best_offsets(logits, target, metric, weight=weight, rounds=50)
+        found = best_offsets(logits, target, of_classes(metric, 3), weight=weight, rounds=50)
         assert found.value == pytest.approx(value_at(logits, target, weight, found.offsets, metric), abs=1e-9), seed
         plain = value_at(logits, target, weight, torch.zeros(3).double(), metric)
         assert sign * found.value >= sign * plain - 1e-9, seed
@@ -89,8 +112,8 @@ def test_one_coordinate_is_brute_force(metric):
     """The first round's first coordinate, told by one round on two classes, where there is no other."""
     for seed in range(8):
         logits, target, _ = problem(seed, n=7, c=2)
-        found = best_offsets(logits, target, metric)
-        sign = -1 if metrics.get_metric(metric).minimize else 1
+        found = best_offsets(logits, target, of_classes(metric, 2))
+        sign = -1 if of_classes(metric, 2).minimize else 1
         best = best_of_one_coordinate(logits, target, None, torch.zeros(2).double(), 0, metric)
         plain = value_at(logits, target, None, torch.zeros(2).double(), metric)
         assert found.value == pytest.approx(sign * max(sign * best, sign * plain), abs=1e-12), seed

@@ -1,11 +1,13 @@
 """Offsets from several starts, on labels and on class probabilities, against a search over a grid of offsets."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
 from sklearn.metrics import cohen_kappa_score, f1_score, matthews_corrcoef
 
+from metricfit import metrics
 from metricfit.decide import offset_search
 from metricfit.decide.offsets import best_offsets
 
@@ -61,7 +63,12 @@ def test_expected_counts_against_a_grid(seed):
 
 @pytest.mark.parametrize(
     ("metric", "score"),
-    [("mcc", matthews_corrcoef), ("kappa", cohen_kappa_score)],
+    [
+        ("mcc", matthews_corrcoef),
+        ("kappa", cohen_kappa_score),
+        ("weighted_kappa(power=1)", partial(cohen_kappa_score, weights="linear")),
+        ("weighted_kappa(power=2)", partial(cohen_kappa_score, weights="quadratic")),
+    ],
 )
 def test_metrics_of_the_whole_matrix_against_a_grid(metric, score):
     logits, y = problem(5, n=60)
@@ -70,7 +77,39 @@ def test_metrics_of_the_whole_matrix_against_a_grid(metric, score):
     assert found.value >= best_of_grid(logits, lambda decided: score(y, decided)) - 1e-9
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "mcc", "kappa", "balanced_accuracy", "f1", "cost(fp=1, fn=5)"])
+COSTS = torch.tensor([[0.0, 1.0, 4.0], [2.0, 0.0, 1.0], [9.0, 3.0, 0.0]], dtype=torch.float64)
+
+
+def expected_cost(shares, weight, decided):
+    return float((weight * (shares * COSTS[:, decided].T).sum(1)).sum() / weight.sum())
+
+
+def expected_kappa(shares, weight, decided):
+    """The quadratic kappa of the expected matrix, cell by cell."""
+    matrix = torch.stack([(weight[:, None] * shares)[decided == k].sum(0) for k in range(3)], 1)
+    distance = (torch.arange(3)[:, None] - torch.arange(3)) ** 2
+    by_chance = torch.outer(matrix.sum(1), matrix.sum(0)) / matrix.sum()
+    return float(1 - (matrix * distance).sum() / (by_chance * distance).sum())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_expected_matrices_against_a_grid(seed):
+    logits, _ = problem(seed, n=60)
+    weight = torch.rand(60, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.1
+    shares = torch.softmax(1.5 * logits, 1)
+    for metric, expected, sign in (
+        (metrics.weighted_kappa(power=2), expected_kappa, 1),
+        (metrics.cost_matrix(COSTS), expected_cost, -1),
+    ):
+        found = best_offsets(logits, shares, metric, weight=weight)
+        assert found.value == pytest.approx(expected(shares, weight, (logits + found.offsets).argmax(1)))
+        grid = best_of_grid(logits, lambda decided, of=expected, sign=sign: sign * of(shares, weight, decided))
+        assert sign * found.value >= grid - 1e-9
+
+
+@pytest.mark.parametrize(
+    "metric", ["accuracy", "mcc", "kappa", "balanced_accuracy", "f1", "cost(fp=1, fn=5)", "weighted_kappa(power=2)"]
+)
 def test_shares_of_1_and_0_are_labels(metric):
     logits, y = problem(7, n=60)
     of_labels = best_offsets(logits, y, metric)

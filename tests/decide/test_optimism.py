@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from sklearn.metrics import cohen_kappa_score
 
 from metricfit import Counts, metrics
 from metricfit.decide.optimism import corrected_value, draw_multiplicities, interval_of_decisions
@@ -77,6 +78,9 @@ def test_several_classes_in_the_order_of_their_numbers():
     found = corrected_value(lambda _: decided, y, metrics.f1, classes=3, resamples=20)
     counts = Counts.from_labels(decided, y, num_classes=3)
     assert found.value == pytest.approx(float(metrics.f1(counts).mean()))
+    kappa = corrected_value(lambda _: decided, y, metrics.weighted_kappa(power=2), classes=3, resamples=20)
+    assert kappa.value == pytest.approx(cohen_kappa_score(y, decided, weights="quadratic"))
+    assert kappa.interval[0] < kappa.value < kappa.interval[1]
 
 
 def test_rows_of_one_class_and_whole_groups_are_drawn():

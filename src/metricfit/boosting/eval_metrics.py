@@ -17,6 +17,7 @@ from metricfit.boosting.library_rows import (
     is_rows_object,
     read_rows,
 )
+from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError, quote
@@ -106,19 +107,19 @@ class MetricValue:
             return self._value_of_classes(rows)
         if self.threshold is None:
             return best_threshold(rows.scores, rows.label, self.metric, weight=rows.weight).value
-        return float(self.metric(_count(rows, rows.scores >= self.threshold, None)))
+        return float(self.metric(self._count(rows, rows.scores >= self.threshold, None)))
 
     def _value_of_classes(self, rows: LibraryRows) -> float:
         if self.threshold is not None:
             raise InvalidValueError("threshold is for two classes: several are decided by their largest score")
-        counts = _count(rows, rows.scores.argmax(axis=1), rows.scores.shape[1])
+        counts = self._count(rows, rows.scores.argmax(axis=1), rows.scores.shape[1])
         return float(averaged(self.metric, counts, self.average))
 
-
-def _count(rows: LibraryRows, decided: NDArray[Any], classes: int | None) -> Counts:
-    weight = None if rows.weight is None else torch.from_numpy(rows.weight)
-    predicted, label = torch.from_numpy(decided.astype(np.int64)), torch.from_numpy(rows.label)
-    return Counts.from_labels(predicted, label, num_classes=classes, weight=weight)
+    def _count(self, rows: LibraryRows, decided: NDArray[Any], classes: int | None) -> Counts:
+        weight = None if rows.weight is None else torch.from_numpy(rows.weight)
+        predicted, label = torch.from_numpy(decided.astype(np.int64)), torch.from_numpy(rows.label)
+        matrix = self.metric.needs_matrix
+        return count_labels(predicted, label, num_classes=classes, weight=weight, matrix=matrix)
 
 
 class EvalMetric(MetricValue):

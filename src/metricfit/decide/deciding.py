@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit.core.counts import Counts
+from metricfit.core.counting import count_labels
 from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.bounds import check_confidence
 from metricfit.decide.class_balance import ClassBalance
@@ -257,11 +257,12 @@ class DecidingClassifier(ClassBalance):
         if len(unknown):
             raise InvalidValueError(f"y has labels that were not there in fit: {', '.join(map(str, unknown[:5]))}")
         weight = checked_weights(sample_weight, labels)
-        counts = Counts.from_labels(
+        counts = count_labels(
             self._numbers_of(predicted),
             self._numbers_of(labels),
             num_classes=None if len(self.classes_) == 2 else len(self.classes_),
             weight=None if weight is None else torch.from_numpy(weight),
+            matrix=metric.needs_matrix,
         )
         return float(averaged(metric, counts, _average_of_classes(self.average)))
 

@@ -25,6 +25,7 @@ from metricfit.decide.optimism import FEWEST, corrected_value, interval_of_decis
 from metricfit.decide.rules import Rule, check_rule, choose_threshold
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import InfeasibleError, what_is_reachable
+from metricfit.metrics.matrix_metric import MatrixMetric
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.stats import bootstrap
@@ -147,12 +148,15 @@ def check_requirements_fit(classes: int, requirements: Sequence[Requirement]) ->
 
 
 def check_class_index(classes: int, metric: Metric) -> None:
-    """Raise an error if a metric of one class, such as ``recall[2]``, is of a class that there is not.
+    """Raise an error if a metric is of one class that there is not, as ``recall[2]``, or has costs of other classes.
 
     Raises:
-        InvalidValueError: There is no such class; two classes have the counts of the positive one.
+        InvalidValueError: There is no such class; two classes have the counts of the positive one. Or the parameters
+            of a metric of the whole confusion matrix are for another number of classes.
     """
-    if metric.class_index is not None:
+    if isinstance(metric, MatrixMetric):
+        metric(torch.ones(max(2, classes), max(2, classes)))
+    elif metric.class_index is not None:
         ones = torch.ones(1 if classes == 2 else classes)
         metric(Counts(ones, ones, ones, ones))
 

@@ -3,7 +3,8 @@
 With the other offsets fixed, row i is assigned to class k as soon as the offset of k has grown by more than
 g_i = max_{j != k}(z_ij + o_j) - (z_ik + o_k). Sorting the g_i and summing in that order gives the counts for every
 choice of this one offset. Each row carries a share of each class: 1 and 0 for a true label, or the probabilities of a
-calibrated model, and the counts are then expected counts.
+calibrated model, and the counts are then expected counts. For a metric of the whole confusion matrix the sums are its
+cells.
 
 Coordinate ascent stops where no change of a single offset helps, which need not be the best place. So it runs from
 several starts, coarsely: on at most 8,192 rows, with about 256 candidates per offset and then all candidates next to
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.types import ScalarAverage
@@ -63,6 +65,8 @@ class OffsetProblem:
         self.given_shares, self.shares = shares, shares * weight[:, None]
         self.positives, self.n = self.shares.sum(0), weight.sum()
         self.classes = logits.shape[1]
+        #: Sums over the rows for each decided class: true positives and rows, or the rows of every true class.
+        self.sums = self.classes if metric.needs_matrix else 2
         self.sign = -1.0 if metric.minimize else 1.0
 
     def draw(self, rows: int, seed: int) -> OffsetProblem:
@@ -76,15 +80,36 @@ class OffsetProblem:
 
     def value(self, decided: Tensor) -> float:
         """Return the value of the metric for these decisions."""
-        zeros = torch.zeros_like(self.positives)
-        tp = zeros.index_add(0, decided, self.shares.gather(1, decided[:, None]).squeeze(1))
-        return float(self.values(tp, zeros.index_add(0, decided, self.weight)))
+        return float(self.values(self.total(decided, self.amounts(decided))))
 
-    def values(self, tp: Tensor, predicted: Tensor) -> Tensor:
-        """Return the metric of counts; differences of sums that are only rounding errors become 0."""
+    def amounts(self, decided: Tensor) -> Tensor:
+        """Return what each row adds to the sums of its decided class, ``(sums, n)``."""
+        if self.metric.needs_matrix:
+            return self.shares.T.contiguous()
+        return torch.stack([self.shares.gather(1, decided[:, None]).squeeze(1), self.weight])
+
+    def total(self, decided: Tensor, amounts: Tensor) -> Tensor:
+        """Add up the amounts of the rows that are decided for each class, ``(sums, c)``."""
+        return torch.stack([torch.bincount(decided, amount, minlength=self.classes) for amount in amounts])
+
+    def values(self, sums: Tensor) -> Tensor:
+        """Return the metric of sums ``(..., sums, c)``; differences that are only rounding errors become 0."""
+        if self.metric.needs_matrix:
+            return self.metric(ConfusionMatrix(self._without_rounding(sums)))
+        tp, predicted = sums.unbind(-2)
         cells = (tp, predicted - tp, self.positives - tp, self.n - predicted - self.positives + tp)
-        counts = Counts(*(torch.where(cell > ROUNDING * self.n, cell, 0.0) for cell in cells), exclusive=True)
+        counts = Counts(*map(self._without_rounding, cells), exclusive=True)
         return averaged(self.metric, counts, self.average)
+
+    def _without_rounding(self, cells: Tensor) -> Tensor:
+        return torch.where(cells > ROUNDING * self.n, cells, 0.0)
+
+    def fitting(self, counts: int) -> int:
+        """Return how many candidates have this number of counts, where a candidate has one count per class.
+
+        Candidates with a whole confusion matrix have c / 2 times as many.
+        """
+        return max(1, 2 * counts // (self.sums * self.classes))
 
 
 def offset_problem(
@@ -122,7 +147,7 @@ def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, se
     """
     dtype = torch.promote_types(problem.logits.dtype, torch.float32)
     zeros = problem.logits.new_zeros(problem.classes, dtype=dtype)
-    candidates = max(2, FINE_CANDIDATES_TIMES_CLASSES // problem.classes)
+    candidates = max(2, problem.fitting(FINE_CANDIDATES_TIMES_CLASSES))
     if starts == 1:
         return _ascend(problem, zeros, rounds, candidates)
     best = Found(zeros, problem.value(problem.logits.argmax(1)))
@@ -180,9 +205,9 @@ class _Line:
         z[:, k] = -torch.inf
         highest, other = z.max(1)
         gaps, order = torch.sort(highest - own)
-        self.other, self.weight = other[order], problem.weight[order]
-        self.gained = problem.shares[:, k][order]
-        self.lost = problem.shares.gather(1, other[:, None]).squeeze(1)[order]
+        self.other = other[order]
+        self.lost = problem.amounts(other)[:, order]
+        self.gained = self.lost if problem.metric.needs_matrix else problem.amounts(torch.full_like(other, k))[:, order]
         first_of_ties = torch.cat([gaps.new_ones(1, dtype=torch.bool), gaps[1:] != gaps[:-1]])
         self.gap_number = first_of_ties.cumsum(0) - 1  # ties have one number
         self.first_row = first_of_ties.nonzero().squeeze(1)
@@ -190,15 +215,14 @@ class _Line:
 
     def best_change(self, candidates: int) -> float:
         """Return the best change of the offset over about this number of candidates, and all next to the best."""
-        zeros = torch.zeros_like(self.problem.positives)
-        tp, predicted = zeros.index_add(0, self.other, self.lost), zeros.index_add(0, self.other, self.weight)
+        sums = self.problem.total(self.other, self.lost)
         distinct = len(self.gaps)
         stride = max(1, distinct // candidates)
-        best, number = self._best_of(tp, predicted, 0, distinct, stride)
+        best, number = self._best_of(sums, 0, distinct, stride)
         if stride > 1:
             first = max(0, number - stride)
-            tp, predicted = self._after(tp, predicted, 0, first)
-            refined, nearby = self._best_of(tp, predicted, first, min(distinct, number + stride), 1)
+            sums = sums + self._changes(0, first, first)[0] if first else sums
+            refined, nearby = self._best_of(sums, first, min(distinct, number + stride), 1)
             number = nearby if refined > best else number
         if number == 0:
             return float(self.gaps[0]) - 1.0
@@ -206,45 +230,35 @@ class _Line:
             return float(self.gaps[-1]) + 1.0
         return float(self.gaps[number - 1] + self.gaps[number]) / 2
 
-    def _best_of(self, tp: Tensor, predicted: Tensor, first: int, last: int, stride: int) -> tuple[float, int]:
+    def _best_of(self, sums: Tensor, first: int, last: int, stride: int) -> tuple[float, int]:
         """Return the best value, and the number of distinct gaps that are passed there, from ``first`` to ``last``.
 
         Args:
-            tp: True positives where ``first`` gaps are passed.
-            predicted: Predicted rows there.
+            sums: The sums where ``first`` gaps are passed.
             first: The lowest number of gaps.
             last: The highest number of gaps.
             stride: Every how many gaps there is a candidate.
         """
         problem = self.problem
-        best, number = float(problem.sign * problem.values(tp, predicted)), first
-        chunk = max(1, CANDIDATES_TIMES_CLASSES // problem.classes) * stride
+        best, number = float(problem.sign * problem.values(sums)), first
+        chunk = problem.fitting(CANDIDATES_TIMES_CLASSES) * stride
         for start in range(first, last, chunk):
             end = min(start + chunk, last)
-            all_tp, all_predicted = self._sums(start, end, stride)
-            all_tp, all_predicted = tp + all_tp.cumsum(0), predicted + all_predicted.cumsum(0)
-            values = problem.sign * problem.values(all_tp, all_predicted)
+            all_sums = sums + self._changes(start, end, stride).cumsum(0)
+            values = problem.sign * problem.values(all_sums)
             highest = int(values.argmax())
             if float(values[highest]) > best:
                 best, number = float(values[highest]), min(start + (highest + 1) * stride, end)
-            tp, predicted = all_tp[-1], all_predicted[-1]
+            sums = all_sums[-1]
         return best, number
 
-    def _after(self, tp: Tensor, predicted: Tensor, start: int, end: int) -> tuple[Tensor, Tensor]:
-        """Return the counts after the gaps from ``start`` to ``end`` are passed."""
-        if start == end:
-            return tp, predicted
-        tp_change, predicted_change = self._sums(start, end, end - start)
-        return tp + tp_change[0], predicted + predicted_change[0]
-
-    def _sums(self, start: int, end: int, stride: int) -> tuple[Tensor, Tensor]:
-        """Return how true positives and predicted rows change with every ``stride`` of the gaps, ``(m, c)`` each."""
+    def _changes(self, start: int, end: int, stride: int) -> Tensor:
+        """Return how the sums change with every ``stride`` of the gaps, ``(m, sums, c)``."""
         c, k = self.problem.classes, self.k
         rows = slice(int(self.first_row[start]), int(self.first_row[end]) if end < len(self.gaps) else None)
         block = (self.gap_number[rows] - start) // stride
         m = (end - start + stride - 1) // stride
         place, own_place = block * c + self.other[rows], block * c + k
         places = torch.cat([place, own_place])
-        tp = torch.bincount(places, torch.cat([-self.lost[rows], self.gained[rows]]), minlength=m * c)
-        predicted = torch.bincount(places, torch.cat([-self.weight[rows], self.weight[rows]]), minlength=m * c)
-        return tp.view(m, c), predicted.view(m, c)
+        amounts = torch.cat([-self.lost[:, rows], self.gained[:, rows]], 1)
+        return torch.stack([torch.bincount(places, amount, minlength=m * c).view(m, c) for amount in amounts], 1)

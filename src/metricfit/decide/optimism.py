@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
@@ -228,6 +229,8 @@ def _value_of_shares(decided: Tensor, y: Tensor, w: Tensor, metric: Metric, aver
 
 def _value_of_matrix(matrix: Tensor, metric: Metric, average: ScalarAverage) -> Tensor:
     """Return the metric of confusion matrices ``(..., c, c)`` with the true classes in rows."""
+    if metric.needs_matrix:
+        return metric(ConfusionMatrix(matrix))
     tp, predicted, positives = matrix.diagonal(dim1=-2, dim2=-1), matrix.sum(-2), matrix.sum(-1)
     if matrix.shape[-1] == 2:
         tp, predicted, positives = tp[..., 1:], predicted[..., 1:], positives[..., 1:]

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from metricfit import metrics, stats
+from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.metrics import averaged, get_metric, names
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
@@ -66,10 +67,11 @@ def decision_counts(model: MetricClassifier, X: Any, y: Any, threshold: float | 
         The counts, of the positive class alone if there are two classes.
     """
     if len(model.classes_) > 2:
-        return Counts.from_labels(
+        return count_labels(
             torch.from_numpy(class_numbers(model, model.predict(X))),
             torch.from_numpy(class_numbers(model, y)),
             num_classes=len(model.classes_),
+            matrix=True,
         )
     scores, labels = positive_scores(model, X), positive_labels(model, y)
     threshold = model.threshold_ if threshold is None else threshold
@@ -96,7 +98,8 @@ def metric_intervals(
         return {metric.name: None for metric in several}
     if len(model.classes_) > 2:
         predicted, truth = class_numbers(model, model.predict(X)), class_numbers(model, y)
-        resampled = resampled_counts(predicted, truth, len(model.classes_))
+        matrix = any(metric.needs_matrix for metric in several)
+        resampled = resampled_counts(predicted, truth, len(model.classes_), matrix=matrix)
         return {metric.name: percentile_interval(averaged(metric, resampled, model.average)) for metric in several}
     scores, labels = positive_scores(model, X), positive_labels(model, y)
     threshold = model.threshold_ if threshold is None else threshold

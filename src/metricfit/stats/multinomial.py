@@ -7,34 +7,44 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 
 RESAMPLES = 1000
 
 
-def resampled_counts(predicted: NDArray[np.int64], target: NDArray[np.int64], classes: int, seed: int = 0) -> Counts:
+def resampled_counts(
+    predicted: NDArray[np.int64], target: NDArray[np.int64], classes: int, seed: int = 0, *, matrix: bool = False
+) -> Counts:
     """Draw bootstrap resamples of decisions, stratified by the true class.
 
     Metrics of decisions depend on the confusion matrix alone, so resampling the rows of a class is drawing its row of
-    the matrix from a multinomial distribution. Memory is O(resamples x classes), one row of the matrix at a time.
+    the matrix from a multinomial distribution. Memory is O(resamples x classes), one row of the matrix at a time; with
+    ``matrix`` it is O(resamples x classes x classes).
 
     Args:
         predicted: Numbers of the predicted classes.
         target: Numbers of the true classes.
         classes: The number of classes.
         seed: Seed of the draws.
+        matrix: Whether the counts must hold the whole confusion matrix.
 
     Returns:
         The counts of the resamples, of shape ``(resamples, classes)``.
     """
     rng = np.random.default_rng(seed)
     tp, called = np.zeros((RESAMPLES, classes)), np.zeros((RESAMPLES, classes))
+    matrices = np.zeros((RESAMPLES, classes, classes) if matrix else 0)
     rows = np.bincount(target, minlength=classes)
     for label in np.flatnonzero(rows):
         shares = np.bincount(predicted[target == label], minlength=classes) / rows[label]
         drawn = rng.multinomial(rows[label], shares, size=RESAMPLES)
         tp[:, label] = drawn[:, label]
         called += drawn
+        if matrix:
+            matrices[:, label] = drawn
+    if matrix:
+        return ConfusionMatrix(torch.from_numpy(matrices))
     fp, fn = called - tp, rows - tp
     return Counts(*map(torch.from_numpy, (tp, fp, fn, rows.sum() - tp - fp - fn)))
 

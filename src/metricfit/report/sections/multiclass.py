@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.counts import Counts
+from metricfit.core.confusion import ConfusionMatrix
+from metricfit.core.counting import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
@@ -60,8 +61,9 @@ def multiclass(
     if truth.numel() == 0:
         raise InvalidValueError("no labels given")
     w = None if weight is None else torch.as_tensor(weight)
-    counts = Counts.from_labels(guess, truth, num_classes=len(classes), weight=w)
-    matrix = _matrix(guess.reshape(-1).long(), truth.reshape(-1).long(), w, len(classes))
+    counts = count_labels(guess, truth, num_classes=len(classes), weight=w, matrix=True)
+    assert isinstance(counts, ConfusionMatrix)
+    matrix = counts.matrix
     judged = get_metric(metric)
     columns = list(dict.fromkeys([*([] if judged.whole_matrix else [judged]), precision, recall, specificity, f1]))
     values = [column(counts).tolist() for column in columns]
@@ -77,13 +79,6 @@ def multiclass(
         "n": float(matrix.sum()),
     }
     return Section(title, "multiclass.html", context, lead)
-
-
-def _matrix(guess: Tensor, truth: Tensor, weight: Tensor | None, classes: int) -> Tensor:
-    """Count the samples of class i (row) that are called j (column)."""
-    ones = torch.ones(len(truth), dtype=torch.float64) if weight is None else weight.reshape(-1).double()
-    flat = torch.zeros(classes * classes, dtype=torch.float64).index_add_(0, truth * classes + guess, ones)
-    return flat.reshape(classes, classes)
 
 
 def _confusions(matrix: Tensor, classes: Sequence[str]) -> list[tuple[str, str, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.tabular.families.family import Integers
 
@@ -59,9 +60,8 @@ def expected_counts(y: Integers, shares: np.typing.NDArray[np.float64]) -> Count
     Returns:
         Counts of the positive class of two, or of every class.
     """
-    rows = np.bincount(y, minlength=len(shares)).astype(np.float64)
-    tp, predicted = shares * rows, shares * len(y)
-    cells = np.stack([tp, predicted - tp, rows - tp, len(y) - rows - predicted + tp])
+    matrix = np.outer(np.bincount(y, minlength=len(shares)), shares)
     if len(shares) == 2:
-        cells = cells[:, 1:]
-    return Counts(*torch.from_numpy(cells), exclusive=True)
+        (tn, fp), (fn, tp) = matrix.tolist()
+        return Counts(tp, fp, fn, tn)
+    return ConfusionMatrix(torch.from_numpy(matrix))

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.decisions import choose_without_intervals, to_probability
@@ -116,7 +117,12 @@ class Judge:
 
     def _judge(self, decided: Tensor, seconds: float, not_reachable: str | None = None) -> FoldResult:
         target = torch.from_numpy(self.test_y)
-        counts = Counts.from_labels(decided, target, num_classes=None if self.classes == 2 else self.classes)
+        counts = count_labels(
+            decided,
+            target,
+            num_classes=None if self.classes == 2 else self.classes,
+            matrix=self.metric.needs_matrix,
+        )
         return self._result(counts, seconds, not_reachable)
 
     def _result(self, counts: Counts, seconds: float = 0.0, not_reachable: str | None = None) -> FoldResult:
