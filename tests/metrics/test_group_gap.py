@@ -8,7 +8,17 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-from metricfit import Counts, MetricLoss, get_metric, metric, metrics, parse_requirement
+from metricfit import (
+    Counts,
+    MetricClassifier,
+    MetricLoss,
+    best_threshold,
+    get_metric,
+    metric,
+    metrics,
+    parse_requirement,
+)
+from metricfit.decide import best_decision
 from metricfit.losses import Mix, WeightedBCELoss
 from metricfit.losses.calling import accepted_arguments
 from metricfit.metrics import averaged
@@ -152,3 +162,16 @@ def test_a_loss_takes_groups_only_for_a_gap():
         MetricLoss("f1")(logits, target, group=group)
     with pytest.raises(ValueError, match="not images"):
         MetricLoss("recall.gap(3)", per_image=True)
+
+
+def test_one_decision_for_all_rows_refuses_gaps():
+    logits, target, _ = rows()
+    for choose in (best_threshold, best_decision):
+        with pytest.raises(ValueError, match="best_group_thresholds"):
+            choose(logits, target, "f1", subject_to="recall.gap(2) <= 0.1")
+        with pytest.raises(ValueError, match="is between groups"):
+            choose(logits, target, "recall.gap(2)")
+    with pytest.raises(ValueError, match="bounds a rate from one side"):
+        best_decision(logits, target, "f1", subject_to="recall == 0.5", confidence=0.9)
+    with pytest.raises(ValueError, match="best_group_thresholds"):
+        MetricClassifier("f1", subject_to="recall.gap(2) <= 0.1").fit(logits[:, None].numpy(), target.numpy())

@@ -104,7 +104,8 @@ def rate_of(requirement: Requirement) -> Rate:
     """Return the rate that a requirement bounds.
 
     Raises:
-        InvalidValueError: Its metric is no share of rows of one kind, so that it has no exact bound.
+        InvalidValueError: Its metric is no share of rows of one kind, so that it has no exact bound, or it is an
+            equality.
 
     Example:
         >>> from metricfit.metrics import parse_requirement
@@ -112,6 +113,11 @@ def rate_of(requirement: Requirement) -> Rate:
         'lowest'
     """
     metric = requirement.metric
+    if requirement.is_equality:
+        raise InvalidValueError(
+            f"{requirement} cannot be guaranteed: confidence= bounds a rate from one side. Write {metric.name} >= or "
+            f"{metric.name} <= a bound, or leave confidence out"
+        )
     if metric.user_defined or metric.parameters or metric.base_name not in RATES or metric.class_index not in (None, 0):
         raise InvalidValueError(
             f"{requirement} cannot be guaranteed: confidence= needs shares of rows of one kind, which have exact "

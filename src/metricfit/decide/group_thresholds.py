@@ -98,7 +98,7 @@ def best_group_thresholds(
         >>> best_group_thresholds(scores, target, list("aaaabbbb"), "accuracy", "recall >= 1").thresholds
         {'a': 0.6, 'b': 0.3}
     """
-    wanted, requirements = get_metric(metric), as_requirements(subject_to)
+    wanted, requirements = get_metric(metric), as_requirements(subject_to, gaps=True)
     if isinstance(wanted, GroupGap):
         raise InvalidValueError(f"{wanted.name} is 0 if nothing is positive; make it a requirement, and name a metric")
     values, labels = column(scores, "scores"), column(target, "target")

@@ -20,6 +20,7 @@ from metricfit.errors import InvalidValueError
 from metricfit.metrics.curve_points import PrecisionRecallCurve, RocCurve
 from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, allowed_thresholds, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.sweep import (
@@ -283,13 +284,30 @@ def _like(scores: Array, result: Tensor) -> Array:
     return result if isinstance(scores, Tensor) else result.numpy()
 
 
-def as_requirements(subject_to: Requirements | None) -> list[Requirement]:
-    """Parse one requirement, several or none, into a list."""
+def as_requirements(subject_to: Requirements | None, *, gaps: bool = False) -> list[Requirement]:
+    """Parse one requirement, several or none, into a list.
+
+    Args:
+        subject_to: The requirements.
+        gaps: Whether requirements on gaps between groups are allowed. Decisions for all rows together know no groups.
+
+    Returns:
+        The requirements.
+
+    Raises:
+        InvalidValueError: A requirement cannot be read, or is on a gap that is not allowed.
+    """
     if subject_to is None:
         return []
-    if isinstance(subject_to, (str, Requirement)):
-        return [parse_requirement(subject_to)]
-    return [parse_requirement(requirement) for requirement in subject_to]
+    several = [subject_to] if isinstance(subject_to, (str, Requirement)) else subject_to
+    requirements = [parse_requirement(requirement) for requirement in several]
+    for requirement in requirements:
+        if isinstance(requirement.metric, GroupGap) and not gaps:
+            raise InvalidValueError(
+                f"{requirement} is between groups, but one decision is made for all rows; "
+                "decide.best_group_thresholds(scores, target, group, metric, subject_to) chooses one per group"
+            )
+    return requirements
 
 
 def _fpr_where(counts: Counts, allowed: Tensor) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import exact_dtype
 from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 
@@ -157,6 +158,8 @@ def column(values: Array, name: str) -> Tensor:
 
 def one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:
     """Return the metric's values, or the requirement's violations, at every threshold of a binary sweep."""
+    if isinstance(formula, GroupGap):
+        raise InvalidValueError(f"{formula.name} is between groups, and has no value at one threshold for all rows")
     value = formula(counts) if isinstance(formula, Metric) else formula.violation(counts)
     if value.shape != counts.tp.shape:
         raise InvalidValueError(

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor, nn
 
 from metricfit.constraints import AugmentedLagrangian, Constraint
+from metricfit.constraints.augmented_lagrangian import UpdateOn
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.losses.combine import Mix
 from metricfit.losses.cross_entropy import WeightedBCELoss, WeightedCrossEntropyLoss
@@ -133,6 +134,7 @@ def constrained(
     objective: nn.Module | None = None,
     mu: float = 1.0,
     rho: float = 1.0,
+    update_on: UpdateOn = "train",
     lr: float | None = None,
     monitor: str | Metric | Monitor | None = None,
     task: Task | None = None,
@@ -152,6 +154,8 @@ def constrained(
         objective: The loss of the second stage; by default cross-entropy plus half the metric's loss.
         mu: The initial penalty of the augmented Lagrangian.
         rho: The factor of mu when the requirements are violated more than before.
+        update_on: The rows that move the multipliers: "train", or "held_out" for the validation set, as in
+            AugmentedLagrangian.
         lr: The learning rate of the second stage; by default that of ``fit``.
         monitor: The monitor of the second stage; by default that of ``fit``.
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings.
@@ -169,7 +173,7 @@ def constrained(
         ['bce', 'constrained']
     """
     loss = _mix_losses(metric, 0.5, task, average) if objective is None else objective
-    lagrangian = AugmentedLagrangian(loss, subject_to, mu=mu, rho=rho)
+    lagrangian = AugmentedLagrangian(loss, subject_to, mu=mu, rho=rho, update_on=update_on)
     return [
         *bce(task=task, **stage),
         Stage(lagrangian, lr=lr, monitor=monitor, name="constrained", **stage),

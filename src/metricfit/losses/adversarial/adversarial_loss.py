@@ -95,7 +95,7 @@ class AdversarialLoss(ColumnLoss):
                 f"one_class is the value of a batch of one class, a finite number or None, got {quote(one_class)}"
             )
         self.metric: Metric = get_metric(metric)
-        self.subject_to: tuple[Requirement, ...] = tuple(as_requirements(subject_to))
+        self.subject_to: tuple[Requirement, ...] = tuple(as_requirements(subject_to, gaps=True))
         for rule in self.subject_to:
             if rule.is_equality or isinstance(rule.metric, GroupGap):
                 raise InvalidValueError(
