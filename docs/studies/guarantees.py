@@ -224,6 +224,7 @@ def summary(results: list[Any]) -> dict[str, float]:
 
 def collect(folder: Path) -> None:
     """Summarise all cases of a folder in the results."""
+    from guarantees_mammography import gather_halves
     from guarantees_out_of_fold import gather
 
     results: dict[str, Any] = {"confidence": CONFIDENCE, "cases": [], "cross_validated": []}
@@ -233,7 +234,7 @@ def collect(folder: Path) -> None:
             found = json.loads(path.read_text())
             summaries = {name: summary(values) for name, values in (found["methods"] | peers(case, folder)).items()}
             results["cases"].append(case._asdict() | {"methods": summaries})
-    results["cross_validated"] = gather(folder)
+    results["cross_validated"], results["mammography"] = gather(folder), gather_halves(folder)
     RESULTS.write_text(json.dumps(_rounded(results), indent=1) + "\n")
 
 
@@ -261,8 +262,10 @@ def main(arguments: list[str] | None = None) -> None:
 
         Parallel(given.jobs)(delayed(measure)(case, given.data, given.number, given.draws) for case in CASES)
     if given.cross_validated:
+        from guarantees_mammography import judge_halves
         from guarantees_out_of_fold import judge_estimators
 
+        judge_halves(given.data, given.draws, given.jobs)
         judge_estimators(given.data, given.draws, given.number, given.jobs)
     if given.draws is not None and not given.measure and not given.cross_validated:
         collect(given.draws)
