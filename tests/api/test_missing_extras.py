@@ -19,6 +19,14 @@ DATA = [("metricfit.data", "import metricfit.data", "data", package) for package
 COMPARE = [
     ("metricfit.compare", "metricfit.compare", "cli", package) for package in ("joblib", "pandas", "scipy", "sklearn")
 ]
+BOOSTING = [
+    ("metricfit.boosting", "import metricfit.boosting", "boosting", "numpy"),
+    *(
+        (f"metricfit.boosting.{name}", f"from metricfit.boosting import {name}", "boosting", package)
+        for name in ("MetricBoostingClassifier",)
+        for package in ("scipy", "sklearn", "pandas")
+    ),
+]
 RUNS = [("metricfit.runs", "import metricfit.runs", "cli", "joblib")]
 
 
@@ -27,7 +35,7 @@ def run_without(package, code, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize(("part", "code", "extra", "package"), [*DATA, *COMPARE, *RUNS])
+@pytest.mark.parametrize(("part", "code", "extra", "package"), [*DATA, *COMPARE, *BOOSTING, *RUNS])
 def test_a_missing_package_is_explained(part, code, extra, package):
     ended = run_without(package, WITHOUT, code)
     assert ended.returncode == 0, ended.stderr

@@ -12,6 +12,7 @@ from scipy.special import expit, log_softmax, softmax
 from metricfit import MetricLoss
 from metricfit.boosting import objective
 from metricfit.errors import InvalidValueError
+from metricfit.metrics import cost_matrix
 from metricfit.steps import Annealed, Identity, Linear, RaisedCosine, Sigmoid
 
 BINARY = {
@@ -149,6 +150,23 @@ def test_gradient_is_that_of_metric_loss(table, step, shape):
     gradient, hessian = objective("fbeta(beta=2)", strength=0.7, step=step)(scores, rows_of(y, weight))
     np.testing.assert_allclose(gradient, logits.grad.numpy(), rtol=1e-9, atol=1e-12)
     assert (hessian > 0).all()
+
+
+def test_gradient_for_a_metric_of_the_whole_matrix(table):
+    _, _, weight = table
+    scores, y, costs = (
+        np.random.default_rng(1).normal(size=(24, 3)),
+        np.arange(24) % 3,
+        np.array([[0, 1, 5], [1, 0, 2], [9, 1, 0]]),
+    )
+
+    def loss(scores):
+        matrix = (weight[:, None] * np.eye(3)[y]).T @ softmax(scores, axis=1)
+        cross_entropy = -weight @ log_softmax(scores, axis=1)[np.arange(24), y]
+        return cross_entropy + 0.5 * (matrix * costs).sum()
+
+    gradient, _ = objective(cost_matrix(costs.tolist()))(y, scores, weight)
+    np.testing.assert_allclose(gradient, numerical_gradient(loss, scores), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("shape", [(24,), (24, 3)], ids=["two classes", "three classes"])

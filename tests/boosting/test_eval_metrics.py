@@ -6,7 +6,7 @@ import pickle
 import lightgbm
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, fbeta_score, matthews_corrcoef
+from sklearn.metrics import cohen_kappa_score, f1_score, fbeta_score, matthews_corrcoef
 
 from metricfit.boosting import eval_metric, objective, prior_logits
 from metricfit.errors import InvalidValueError
@@ -65,6 +65,8 @@ def test_a_fixed_threshold_and_several_classes():
     for average in ("macro", "micro", "weighted"):
         expected = fbeta_score(y, scores.argmax(1), beta=2, average=average, sample_weight=weight)
         assert eval_metric("fbeta(beta=2)", average=average)(y, scores, weight)[1] == pytest.approx(expected)
+    kappa = cohen_kappa_score(y, scores.argmax(1), weights="quadratic", sample_weight=weight)
+    assert eval_metric("weighted_kappa(power=2)")(y, scores, weight)[1] == pytest.approx(kappa)
     assert eval_metric("mcc")(y, scores)[1] == pytest.approx(matthews_corrcoef(y, scores.argmax(1)))
     with pytest.raises(InvalidValueError, match="threshold is for two classes"):
         eval_metric("f1", threshold=0.5)(y, scores)
