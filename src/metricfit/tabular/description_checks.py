@@ -10,20 +10,13 @@ import numpy as np
 
 from metricfit.errors import ModelFileError, quote
 
-SECTIONS: dict[str, type] = {
-    "parameters": dict,
-    "classes": dict,
-    "features": dict,
-    "ensemble": dict,
-    "models": list,
-    "table": dict,
-    "decision": dict,
-    "history": list,
-}
+#: Parts of every model, and of a MetricClassifier.
+SECTIONS: dict[str, type] = {"parameters": dict, "classes": dict, "features": dict, "decision": dict}
+SECTIONS_OF_ENSEMBLES: dict[str, type] = {"ensemble": dict, "models": list, "table": dict, "history": list}
 
 
 def check_description(description: Any, known_parameters: Iterable[str]) -> None:
-    """Refuse a description whose parts are missing, of a wrong type or out of range.
+    """Refuse a description of a MetricClassifier whose parts are missing, of a wrong type or out of range.
 
     Args:
         description: What model.json holds.
@@ -32,22 +25,36 @@ def check_description(description: Any, known_parameters: Iterable[str]) -> None
     Raises:
         ModelFileError: Something is wrong; the message names the part.
     """
-    if not isinstance(description, dict):
-        raise ModelFileError(f"model.json holds {quote(description)} in place of an object")
-    for name, kind in SECTIONS.items():
-        if not isinstance(description.get(name), kind):
-            raise ModelFileError(f"model.json: {name} is missing or of a wrong type: {quote(description.get(name))}")
+    check_decision_description(description, known_parameters)
+    _check_sections(description, SECTIONS_OF_ENSEMBLES)
+    _whole_number("features.number", description["features"].get("number"), 1)
+    _check_ensemble(description["ensemble"])
+    if not all(map(_is_model_row, description["models"])):
+        raise ModelFileError(f"model.json: models must describe families, got {quote(description['models'])}")
+    columns = description["table"].get("columns")
+    if columns is not None and not (isinstance(columns, list) and all(map(_is_column, columns))):
+        raise ModelFileError(f"model.json: table.columns must describe columns, got {quote(columns)}")
+
+
+def check_decision_description(description: Any, known_parameters: Iterable[str]) -> None:
+    """Refuse a description of any estimator that decides whose parts are missing, of a wrong type or out of range.
+
+    Args:
+        description: What model.json holds.
+        known_parameters: Names of the estimator's parameters.
+
+    Raises:
+        ModelFileError: Something is wrong; the message names the part.
+    """
+    _check_sections(description, SECTIONS)
     unknown = sorted(set(description["parameters"]) - set(known_parameters))
     if unknown:
         raise ModelFileError(
             f"model.json: parameters that this version does not have: {', '.join(map(quote, unknown[:3]))}"
         )
-    classes = description["classes"]
-    _whole_number("features.number", description["features"].get("number"), 1)
     _whole_number("seed", description.get("seed"), 0)
-    _check_ensemble(description["ensemble"])
-    if not all(map(_is_model_row, description["models"])):
-        raise ModelFileError(f"model.json: models must describe families, got {quote(description['models'])}")
+    if description["features"].get("number") is not None:
+        _whole_number("features.number", description["features"]["number"], 1)
     _finite_number("decision.value", description["decision"].get("value"))
     for name in ("threshold", "corrected_value", "confidence"):
         if description["decision"].get(name) is not None:
@@ -63,14 +70,19 @@ def check_description(description: Any, known_parameters: Iterable[str]) -> None
         raise ModelFileError(
             f"model.json: parameters.metric must have a name (text) and own (true or false), got {quote(metric)}"
         )
-    labels, names = classes.get("labels"), description["features"].get("names")
+    labels, names = description["classes"].get("labels"), description["features"].get("names")
     if not isinstance(labels, list) or not all(isinstance(label, (str, int, float)) for label in labels):
         raise ModelFileError(f"model.json: classes.labels must be a list of text or numbers, got {quote(labels)}")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ModelFileError(f"model.json: features.names must be a list of text, got {quote(names)}")
-    columns = description["table"].get("columns")
-    if columns is not None and not (isinstance(columns, list) and all(map(_is_column, columns))):
-        raise ModelFileError(f"model.json: table.columns must describe columns, got {quote(columns)}")
+
+
+def _check_sections(description: Any, sections: dict[str, type]) -> None:
+    if not isinstance(description, dict):
+        raise ModelFileError(f"model.json holds {quote(description)} in place of an object")
+    for name, kind in sections.items():
+        if not isinstance(description.get(name), kind):
+            raise ModelFileError(f"model.json: {name} is missing or of a wrong type: {quote(description.get(name))}")
 
 
 def label_type(name: Any, labels: list[Any]) -> np.dtype[Any]:
@@ -93,7 +105,7 @@ def label_type(name: Any, labels: list[Any]) -> np.dtype[Any]:
 
 def _check_ensemble(ensemble: dict[str, Any]) -> None:
     """Refuse an ensemble whose members have no names, weights and temperatures."""
-    _positive_number("ensemble.temperature", ensemble.get("temperature"))
+    check_positive_number("ensemble.temperature", ensemble.get("temperature"))
     members = ensemble.get("members")
     if not isinstance(members, list) or not members or not all(isinstance(member, dict) for member in members):
         raise ModelFileError(f"model.json: ensemble.members must describe models, got {quote(members)}")
@@ -101,7 +113,7 @@ def _check_ensemble(ensemble: dict[str, Any]) -> None:
         if not isinstance(member.get("name"), str):
             raise ModelFileError(f"model.json: member {place} has no name, got {quote(member.get('name'))}")
         for name in ("weight", "temperature"):
-            _positive_number(f"{name} of member {place}", member.get(name))
+            check_positive_number(f"{name} of member {place}", member.get(name))
 
 
 def _is_model_row(row: Any) -> bool:
@@ -139,7 +151,12 @@ def _finite_number(name: str, value: Any) -> None:
         raise ModelFileError(f"model.json: {name} must be a finite number, got {quote(value)}")
 
 
-def _positive_number(name: str, value: Any) -> None:
+def check_positive_number(name: str, value: Any) -> None:
+    """Refuse anything but a finite number above 0.
+
+    Raises:
+        ModelFileError: It is something else.
+    """
     _finite_number(name, value)
     if not value > 0:
         raise ModelFileError(f"model.json: {name} must be above 0, got {quote(value)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,30 +18,42 @@ if TYPE_CHECKING:
 
 def check_consistent(model: MetricClassifier) -> None:
     """Refuse a restored model whose parts do not fit together, with a reason: it would fail, or be wrong, later."""
-    faults = _faults(model)
-    if faults:
-        raise ModelFileError("; ".join(faults))
-
-
-def _faults(model: MetricClassifier) -> list[str]:
-    classes = len(model.classes_)
-    outputs = 1 if classes == 2 else classes
-    places = sorted(model._order.tolist())
     columns = model.encoder_.features
+    faults = decision_faults(model)
+    if model.n_features_in_ != columns:
+        faults.append(f"features: {model.n_features_in_}, of a table of {columns} columns")
+    try:
+        check_parameters(model)
+    except (ValueError, TypeError) as error:
+        faults.append(f"parameters: {shorten(error)}")
+    raise_faults(faults)
+
+
+def decision_faults(model: Any) -> list[str]:
+    """Return what is wrong with the classes, the held-out rows and the decision of a restored estimator."""
     held_out, decision = model.held_out_, model.decision_
-    rows = len(held_out.y)
+    classes, has_labels, rows = len(model.classes_), held_out.y.dim() == 2, len(held_out.y)
+    outputs = 1 if classes == 2 and not has_labels else classes
+    places, most = sorted(model._order.tolist()), 2 if has_labels else classes
     found = [
         ("classes", classes < 2, f"{classes} of at least 2"),
         ("classes", len(np.unique(model.classes_)) != classes, "a label stands there twice"),
         ("classes", places != list(range(classes)), f"their order is of {len(places)}, there are {classes}"),
-        ("features", model.n_features_in_ != columns, f"{model.n_features_in_}, of a table of {columns} columns"),
         ("features", _names_differ(model), "their names are more or fewer than their number"),
         ("class balance", len(model.shift_) != outputs, "another number of shifts than of outputs"),
         ("held-out rows", tuple(held_out.logits.shape) != (rows, outputs), "logits and labels of other shapes"),
+        (
+            "held-out rows",
+            has_labels and held_out.y.shape != held_out.logits.shape,
+            "logits and labels of other shapes",
+        ),
         ("held-out rows", len(held_out.shares) != classes, "another number of shares than of classes"),
-        ("held-out rows", not bool(((held_out.y >= 0) & (held_out.y < classes)).all()), "labels of other classes"),
+        ("held-out rows", not bool(((held_out.y >= 0) & (held_out.y < most)).all()), "labels of other classes"),
     ]
-    if classes == 2:
+    if has_labels:
+        thresholds = decision.thresholds
+        found.append(("decision", thresholds is None or len(thresholds) != classes, "not one threshold per label"))
+    elif classes == 2:
         threshold = decision.threshold
         found.append(("decision", threshold is None or not math.isfinite(threshold), f"threshold {threshold}"))
     else:
@@ -51,12 +63,21 @@ def _faults(model: MetricClassifier) -> list[str]:
     try:
         get_metric(model.metric)
         as_requirements(model.subject_to)
-        check_parameters(model)
     except (ValueError, TypeError) as error:
         faults.append(f"parameters: {shorten(error)}")
     return faults
 
 
-def _names_differ(model: MetricClassifier) -> bool:
+def raise_faults(faults: list[str]) -> None:
+    """Raise an error that names all faults, if there are any.
+
+    Raises:
+        ModelFileError: There are some.
+    """
+    if faults:
+        raise ModelFileError("; ".join(faults))
+
+
+def _names_differ(model: Any) -> bool:
     names = getattr(model, "feature_names_in_", None)
-    return names is not None and len(names) != model.n_features_in_
+    return names is not None and len(names) != getattr(model, "n_features_in_", None)

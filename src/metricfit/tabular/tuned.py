@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -41,6 +43,7 @@ from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.tabular import tuned_storage
 from metricfit.tabular.held_out_scores import (
     HeldOutScores,
     ScoresOf,
@@ -161,8 +164,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         """
         with unchanged_if_it_fails(self):
             check_has_scores(self.estimator)
-            check_decision_parameters(self, AVERAGES)
-            get_metric(self.metric)
+            self._check_parameters()
             target = self._checked_target(y)
             X, target = indexable(X if hasattr(X, "shape") or not hasattr(X, "__array__") else np.asarray(X), target)
             weight, group = checked_weights(sample_weight, target), checked_groups(groups, target)
@@ -179,6 +181,43 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
         return self
 
+    def save(self, path: str | os.PathLike[str], trusted: Sequence[str] | None = None) -> None:
+        """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
+
+        Args:
+            path: A folder that does not exist or has no files.
+            trusted: Names of types in the estimator, beside those that skops trusts; an error names them. LightGBM's
+                are among these.
+
+        Raises:
+            ValueError: If the estimator has types that are not trusted.
+        """
+        check_is_fitted(self, "decision_")
+        tuned_storage.save(self, path, trusted)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], trusted: Sequence[str] | None = None, **user_functions: Any
+    ) -> TunedDecisionClassifier:
+        """Load a model from a folder; nothing in the folder is executed.
+
+        Args:
+            path: The folder that ``save`` wrote.
+            trusted: Names of types in the estimator, beside those that skops trusts; an error names them. Trust them
+                only if you trust where the folder comes from.
+            user_functions: ``metric=``, if the saved model decided for a user-defined function; functions are not
+                stored in the folder.
+
+        Returns:
+            The fitted model.
+
+        Raises:
+            ValueError: If the folder is damaged or incomplete, or has types that are not trusted.
+        """
+        model = cls(None)
+        tuned_storage.load(model, path, trusted, user_functions)
+        return model
+
     def get_metadata_routing(self) -> MetadataRouter:
         """Return which metadata ``fit`` takes, and which it passes on to the estimator.
 
@@ -187,6 +226,10 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         """
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def _check_parameters(self) -> None:
+        check_decision_parameters(self, AVERAGES)
+        get_metric(self.metric)
 
     def _checked_target(self, y: Any) -> NDArray[Any]:
         """Return one label per row, or a matrix of 0 and 1 with one column per label."""

@@ -1,0 +1,138 @@
+"""A model as a folder: model.json, arrays.safetensors, files of skops and a manifest of hashes.
+
+Loading reads numbers and text. The user's own scikit-learn models are read by skops, which builds only types that it or
+the user trusts. The hashes show that a file was cut short or changed, unless the manifest was changed too; they are no
+signature, so everything is checked as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load as arrays_from
+from safetensors.torch import save as bytes_of
+from torch import Tensor
+
+from metricfit._files import hash_bytes, new_folder
+from metricfit._version import __version__
+from metricfit.errors import ModelFileError, quote, shorten
+from metricfit.tabular.families.model_state import MissingArgumentError
+from metricfit.tabular.families.scikit_learn_files import UntrustedTypeError, check_trusted
+
+FORMAT = 2
+MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"
+SKOPS_FILE = re.compile(r"[a-z0-9._-]{1,200}\.skops")
+#: The estimator of manifests that name none.
+FIRST = "MetricClassifier"
+
+#: Builds a model from what model.json holds, the arrays and all files.
+Restore = Callable[[Any, dict[str, Tensor], dict[str, bytes]], None]
+
+
+def write_folder(
+    path: str | os.PathLike[str],
+    estimator: str,
+    description: Mapping[str, Any],
+    arrays: Mapping[str, Tensor],
+    files: Mapping[str, bytes],
+    trusted: tuple[str, ...],
+) -> None:
+    """Write a model to a new or empty folder; a failure leaves nothing behind.
+
+    Args:
+        path: The folder.
+        estimator: The name of the model's class.
+        description: What JSON holds.
+        arrays: Arrays by name.
+        files: Files of skops by name.
+        trusted: Names of types that the user trusts.
+
+    Raises:
+        UntrustedTypeError: A file has types that nobody trusts.
+    """
+    for content in files.values():
+        check_trusted(content, trusted, "save")
+    contents = {
+        MODEL: json.dumps(description, allow_nan=False, indent=1).encode(),
+        ARRAYS: bytes_of({name: array.contiguous() for name, array in arrays.items()}),
+        **files,
+    }
+    hashes = {name: hash_bytes(content, length=64) for name, content in contents.items()}
+    manifest = {"format": FORMAT, "metricfit": __version__, "estimator": estimator, "sha256": hashes}
+    contents[MANIFEST] = json.dumps(manifest, indent=1).encode()
+    with new_folder(path) as unfinished:
+        for name, content in contents.items():
+            (unfinished / name).write_bytes(content)
+
+
+def read_folder(path: str | os.PathLike[str], estimator: str, trusted: tuple[str, ...], restore: Restore) -> None:
+    """Build a model from a folder.
+
+    Args:
+        path: The folder that `write_folder` wrote.
+        estimator: The name of the class that is expected.
+        trusted: Names of types that the user trusts.
+        restore: Builds the model.
+
+    Raises:
+        ModelFileError: The folder is damaged, or what it holds is no model that this version can use.
+        UntrustedTypeError: A model of the user has types that nobody trusts; nothing was built.
+        MissingArgumentError: A function of the user is needed.
+    """
+    folder = Path(path)
+    contents = _checked_contents(folder, estimator)
+    try:
+        for name, content in contents.items():
+            if name not in (MODEL, ARRAYS):
+                check_trusted(content, trusted, "load")
+        restore(json.loads(contents[MODEL]), arrays_from(contents[ARRAYS]), contents)
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"{folder} holds no whole model ({error}): save it again from the fitted one, or load it with the version "
+            "of metricfit that saved it"
+        ) from error
+    except (ImportError, MissingArgumentError, UntrustedTypeError):  # what the user can add
+        raise
+    except Exception as error:  # whatever else fails while it reads the folder is the folder's fault
+        raise ModelFileError(
+            f"{folder} holds no model of this version: {type(error).__name__}: {shorten(error)}"
+        ) from error
+
+
+def _checked_contents(folder: Path, estimator: str) -> dict[str, bytes]:
+    """Return the contents of the files that the manifest names, if they have the hashes that it states."""
+    if not (folder / MANIFEST).is_file():
+        raise ModelFileError(f"{folder} has no {MANIFEST}: it is no saved model, or one whose saving was cut short")
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        format_of, hashes = manifest["format"], manifest["sha256"]
+        saved = manifest.get("estimator", FIRST)
+        expected = {name: str(hashes[name]) for name in dict.fromkeys((MODEL, ARRAYS, *hashes))}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFileError(f"{folder / MANIFEST} cannot be read: {shorten(error)}") from error
+    if format_of == 1:
+        raise ModelFileError(
+            f"{folder} is a model of metricfit 0.1, which this version does not read: fit the model again, or load it "
+            "with metricfit 0.1"
+        )
+    if format_of != FORMAT:
+        raise ModelFileError(
+            f"{folder} is of format {quote(format_of)}, this version reads {FORMAT}: use the metricfit it names"
+        )
+    if saved != estimator:
+        raise ModelFileError(f"{folder} holds a {quote(saved)}, not a {estimator}: load it with metricfit.{saved}.load")
+    contents = {}
+    for name, wanted in expected.items():
+        if name not in (MODEL, ARRAYS) and not SKOPS_FILE.fullmatch(name):
+            raise ModelFileError(f"{folder / MANIFEST} names a file that is no part of a model: {quote(name)}")
+        if not (folder / name).is_file():
+            raise ModelFileError(f"{folder} lacks {name}; copy the folder again")
+        contents[name] = (folder / name).read_bytes()
+        if hash_bytes(contents[name], length=64) != wanted:
+            raise ModelFileError(f"{folder / name} is not what was saved: cut short or changed. Copy the folder again")
+    return contents

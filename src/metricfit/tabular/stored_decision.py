@@ -1,0 +1,153 @@
+"""What every estimator that decides has, as JSON and arrays: parameters, classes, held-out rows and the decision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metricfit._files import to_json_value
+from metricfit.decide.decision import Decision
+from metricfit.decide.held_out import HeldOut
+from metricfit.errors import InvalidTypeError, ModelFileError, quote
+from metricfit.metrics.feasibility import RequirementValue
+from metricfit.metrics.metric import get_metric
+from metricfit.tabular.description_checks import label_type
+from metricfit.tabular.families.model_state import MissingArgumentError
+
+
+def write_parameters(model: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator, those of the decision as JSON can hold them."""
+    parameters: dict[str, Any] = model.get_params(deep=False)
+    metric = get_metric(model.metric)
+    parameters["metric"] = {"name": metric.name, "own": metric.user_defined}
+    if model.subject_to is not None:
+        several = [model.subject_to] if not isinstance(model.subject_to, (list, tuple)) else model.subject_to
+        parameters["subject_to"] = [str(requirement) for requirement in several]
+    parameters["pos_label"] = plain_label(model.pos_label)
+    state = model.random_state
+    parameters["random_state"] = int(state) if isinstance(state, (int, np.integer)) else None
+    return parameters
+
+
+def read_metric(metric: Mapping[str, Any], user_functions: Mapping[str, Any]) -> Any:
+    """Return the stored metric, or the user's own function in its place.
+
+    Raises:
+        MissingArgumentError: The metric was a function of the user, which is not in the folder.
+    """
+    if metric["own"] and "metric" not in user_functions:
+        raise MissingArgumentError(
+            f"the metric {quote(metric['name'])} was the user's own function: load(path, metric=...)"
+        )
+    return user_functions.get("metric", metric["name"])
+
+
+def describe_decision(model: Any) -> dict[str, Any]:
+    """Return the classes, the features and the decision of a fitted estimator, as JSON holds them."""
+    decision = model.decision_
+    number, names = getattr(model, "n_features_in_", None), getattr(model, "feature_names_in_", None)
+    return {
+        "classes": {
+            "dtype": model.classes_.dtype.str,
+            "labels": [plain_label(label) for label in model.classes_.tolist()],
+        },
+        "features": {
+            "number": None if number is None else int(number),
+            "names": None if names is None else list(names),
+        },
+        "decision": {
+            "value": decision.value,
+            "corrected_value": decision.corrected_value,
+            "threshold": decision.threshold,
+            "interval": _ends(decision.interval),
+            "value_interval": _ends(decision.value_interval),
+            "corrected_interval": _ends(decision.corrected_interval),
+            "requirements": to_json_value(decision.requirements),
+            "not_reachable": decision.not_reachable,
+            "confidence": decision.confidence,
+        },
+        "seed": model._seed,
+    }
+
+
+def decision_arrays(model: Any) -> dict[str, Tensor]:
+    """Return the held-out rows and the arrays of the decision of a fitted estimator."""
+    held_out, decision = model.held_out_, model.decision_
+    arrays = {"shift": model.shift_, "order": torch.from_numpy(model._order)}
+    arrays |= {"held_out.logits": held_out.logits, "held_out.y": held_out.y, "held_out.shares": held_out.shares}
+    if held_out.weight is not None:
+        arrays["held_out.weight"] = held_out.weight
+    if held_out.groups is not None:
+        arrays["held_out.groups"] = torch.from_numpy(np.unique(held_out.groups, return_inverse=True)[1])
+    for name in ("offsets", "thresholds", "label_intervals"):
+        if getattr(decision, name) is not None:
+            arrays[name] = getattr(decision, name)
+    return arrays
+
+
+def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
+    """Set the classes, the features, the held-out rows and the decision of an estimator."""
+    labels = description["classes"]["labels"]
+    model.classes_ = np.array(labels, dtype=label_type(description["classes"]["dtype"], labels))
+    if description["features"]["number"] is not None:
+        model.n_features_in_ = int(description["features"]["number"])
+    if description["features"]["names"] is not None:
+        model.feature_names_in_ = np.array(description["features"]["names"], dtype=object)
+    model._order, model._seed = arrays["order"].numpy(), int(description["seed"])
+    groups = arrays.get("held_out.groups")
+    model.held_out_ = HeldOut(
+        arrays["held_out.logits"],
+        arrays["held_out.y"],
+        arrays.get("held_out.weight"),
+        None if groups is None else groups.numpy(),
+        arrays["held_out.shares"],
+    )
+    two_classes = len(model.classes_) == 2 and model.held_out_.y.dim() == 1
+    model.pos_label_ = model.classes_.tolist()[model._order[1]] if two_classes else None
+    model.shift_ = arrays["shift"]
+    model.decision_ = _restored_decision(description["decision"], arrays)
+
+
+def plain_label(label: Any) -> Any:
+    """Return a label as JSON has it.
+
+    Raises:
+        InvalidTypeError: It is neither text nor a number.
+    """
+    value = label.item() if isinstance(label, np.generic) else label
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise InvalidTypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
+
+
+def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Decision:
+    others = [name for name in ("offsets", "thresholds") if name in arrays]
+    if (decision["threshold"] is None) != (len(others) == 1):
+        raise ModelFileError(f"decision: threshold {decision['threshold']} and {' and '.join(others) or 'no offsets'}")
+    return Decision(
+        decision["value"],
+        decision["threshold"],
+        _restored_ends(decision["interval"]),
+        _restored_ends(decision["value_interval"]),
+        arrays.get("offsets"),
+        {text: RequirementValue(*result) for text, result in decision.get("requirements", {}).items()},
+        decision.get("not_reachable"),
+        decision["corrected_value"],
+        _restored_ends(decision["corrected_interval"]),
+        arrays.get("thresholds"),
+        confidence=decision.get("confidence"),
+        label_intervals=arrays.get("label_intervals"),
+    )
+
+
+def _ends(interval: tuple[float, float] | None) -> list[float | str] | None:
+    return None if interval is None else [str(each) if math.isinf(each) else each for each in interval]
+
+
+def _restored_ends(ends: list[Any] | None) -> tuple[float, float] | None:
+    return None if ends is None else (float(ends[0]), float(ends[1]))

@@ -1,0 +1,127 @@
+"""A fitted TunedDecisionClassifier as a folder, and back: JSON, arrays, and the estimator as a file of skops."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metricfit.decide.calibration import Calibration
+from metricfit.decide.estimator_scores import check_has_scores
+from metricfit.decide.label_decisions import LabelCalibration
+from metricfit.errors import ModelFileError, shorten
+from metricfit.metrics.metric import get_metric
+from metricfit.tabular.description_checks import check_decision_description, check_positive_number
+from metricfit.tabular.families.scikit_learn_files import model_from_bytes, model_to_bytes, trusted_types
+from metricfit.tabular.model_folder import read_folder, write_folder
+from metricfit.tabular.storage_checks import decision_faults, raise_faults
+from metricfit.tabular.stored_decision import (
+    decision_arrays,
+    describe_decision,
+    read_metric,
+    restore_decision,
+    write_parameters,
+)
+from metricfit.tabular.stored_parameters import read_parameter, write_parameter
+
+if TYPE_CHECKING:
+    from metricfit.tabular.tuned import TunedDecisionClassifier
+
+FITTED = "estimator.skops"
+#: In place of the parameter ``estimator``, if it is the fitted estimator itself.
+SAME = "fitted"
+
+
+def save(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: Any) -> None:
+    """Write a fitted model to a new or empty folder; a failure leaves nothing behind.
+
+    Args:
+        model: The fitted model.
+        path: The folder.
+        trusted: Names of types of the estimator, beside those that skops trusts.
+
+    Raises:
+        UntrustedTypeError: The estimator has other types.
+        InvalidTypeError: The estimator, a splitter or a label cannot be saved.
+    """
+    files = {FITTED: model_to_bytes(model.estimator_)}
+    parameters = write_parameters(model)
+    is_same = model.estimator is model.estimator_
+    parameters["estimator"] = SAME if is_same else write_parameter("estimator", model.estimator, files)
+    parameters["cv"] = write_parameter("cv", model.cv, files)
+    arrays = decision_arrays(model) | {
+        "calibration.temperature": torch.as_tensor(model.calibration_.temperature, dtype=torch.float64).reshape(-1),
+        "calibration.bias": model.calibration_.bias.double(),
+    }
+    description = {
+        "parameters": parameters,
+        "smallest_probability": model.smallest_probability_,
+        **describe_decision(model),
+    }
+    write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted))
+
+
+def load(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: Any, user_functions: Any) -> None:
+    """Fill an estimator from a folder.
+
+    Args:
+        model: The estimator, with its default parameters.
+        path: The folder that `save` wrote.
+        trusted: Names of types of the estimator, beside those that skops trusts.
+        user_functions: The user's own ``metric``, which is not in the folder.
+
+    Raises:
+        ModelFileError: The folder is damaged, or what it holds is no model that this version can use.
+        UntrustedTypeError: The estimator has types that nobody trusts; nothing was built.
+        MissingArgumentError: A function of the user is needed.
+    """
+    names = trusted_types(trusted)
+    if "metric" in user_functions:
+        get_metric(user_functions["metric"])  # a mistake in the argument is not the folder's fault
+
+    def restore(description: Any, arrays: dict[str, Tensor], files: dict[str, bytes]) -> None:
+        check_decision_description(description, model.get_params(deep=False))
+        check_positive_number("smallest_probability", description.get("smallest_probability"))
+        if FITTED not in files:
+            raise ModelFileError(f"{FITTED} is missing")
+        model.estimator_ = model_from_bytes(files[FITTED], names)
+        parameters = description["parameters"]
+        parameters["metric"] = read_metric(parameters["metric"], user_functions)
+        parameters["cv"] = read_parameter(parameters.get("cv"), files, trusted=names)
+        stored = parameters.get("estimator")
+        is_same = isinstance(stored, str) and stored == SAME
+        parameters["estimator"] = model.estimator_ if is_same else read_parameter(stored, files, trusted=names)
+        for name, value in parameters.items():  # set_params would look into the estimator
+            setattr(model, name, value)
+        restore_decision(model, description, arrays)
+        model.smallest_probability_ = float(description["smallest_probability"])
+        model.calibration_ = _calibration(model, arrays)
+        raise_faults([*decision_faults(model), *_estimator_faults(model)])
+        model._show_decision()
+
+    read_folder(path, type(model).__name__, names, restore)
+
+
+def _calibration(model: TunedDecisionClassifier, arrays: dict[str, Tensor]) -> Calibration | LabelCalibration:
+    outputs, has_labels = model.held_out_.logits.shape[1], model.held_out_.y.dim() == 2
+    temperature, bias = arrays["calibration.temperature"].double(), arrays["calibration.bias"].double()
+    fits = temperature.shape == (outputs if has_labels else 1,) and bias.shape == (outputs,)
+    if not fits or not bool((temperature > 0).all() & temperature.isfinite().all() & bias.isfinite().all()):
+        raise ModelFileError(f"calibration: there must be finite numbers for {outputs} outputs")
+    return LabelCalibration(temperature, bias) if has_labels else Calibration(float(temperature), bias)
+
+
+def _estimator_faults(model: TunedDecisionClassifier) -> list[str]:
+    try:
+        check_has_scores(model.estimator_)
+        model._check_parameters()
+    except (ValueError, TypeError) as error:
+        return [f"parameters: {shorten(error)}"]
+    if model.held_out_.y.dim() == 2:
+        return []
+    known = np.asarray(getattr(model.estimator_, "classes_", []))
+    fits = known.ndim == 1 and len(known) and np.isin(known, model.classes_).all()
+    return [] if fits else [f"estimator: a {type(model.estimator_).__name__} that knows no class of this model"]
