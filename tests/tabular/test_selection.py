@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import log_loss
 
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.curves import best_or_nearest
@@ -27,7 +28,8 @@ def test_the_quick_search_finds_what_the_sweep_finds(rows, metric, weighted):
     scores = logits.squeeze(1).round(decimals=1)  # with ties
     chosen = best_or_nearest(sweep(scores, y, weight), get_metric(metric), [])
     sign = -1 if get_metric(metric).minimize else 1
-    assert _best_of_all_thresholds(scores, y, weight, get_metric(metric)) == pytest.approx(sign * chosen.value)
+    found = _best_of_all_thresholds(torch.stack([-scores, scores]), y, weight, get_metric(metric))
+    assert float(found[1]) == pytest.approx(sign * chosen.value)
 
 
 def test_useful_families_get_the_weight(rows):
@@ -66,3 +68,17 @@ def test_of_infeasible_mixtures_the_one_that_violates_less_comes_first(rows):
     assert scores[0][0] > scores[1][0]
     assert scores[0][1] < scores[1][1]
     assert np.argmax(selection.weights_for_metric([coarse, good])) == 1
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_log_loss_is_that_of_scikit_learn(classes, weighted):
+    generator = torch.Generator().manual_seed(1)
+    y = torch.randint(classes, (60,), generator=generator)
+    logits = torch.randn(60, 1 if classes == 2 else classes, generator=generator, dtype=torch.float64)
+    weight = torch.linspace(0.5, 2, 60, dtype=torch.float64) if weighted else None
+    both = torch.cat([torch.zeros(60, 1), logits], dim=1) if classes == 2 else logits
+    wanted = log_loss(y, both.softmax(1), sample_weight=weight)
+    selection = Selection(y, weight, get_metric("f1"), "macro")
+    assert selection.log_loss(logits) == pytest.approx(wanted)
+    assert selection._log_losses(torch.stack([-logits, logits]))[1] == pytest.approx(wanted)

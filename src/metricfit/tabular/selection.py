@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import log_softmax, pad, softplus
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
@@ -26,8 +26,8 @@ STEPS_OF_SEVERAL_CLASSES = 10
 #: Rows on which offsets of several classes are searched while weights are chosen.
 ROWS_OF_SEVERAL_CLASSES = 3000
 
-#: The score of a mixture: numbers of which the first counts most; higher is better.
-Score = Callable[[Tensor], tuple[float, ...]]
+#: Scores of mixtures ``(k, n, c)``, each of which is numbers that are compared in this order; higher is better.
+Scores = Callable[[Tensor], Sequence[tuple[float, ...]]]
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,7 @@ class Selection:
 
     def log_loss(self, logits: Tensor) -> float:
         """Return the mean cross-entropy of calibrated logits."""
-        by_class = torch.cat([torch.zeros_like(logits), logits], dim=1) if logits.shape[1] == 1 else logits
-        losses = cross_entropy(by_class, self.y, reduction="none")
-        return float(losses.mean() if self.weight is None else (losses * self.weight).sum() / self.weight.sum())
+        return float(self._log_losses(logits[None]))
 
     def weights(self, logits: Sequence[Tensor]) -> Floats:
         """Choose the weight of each family; they sum to 1.
@@ -85,13 +83,13 @@ class Selection:
     def weights_for_metric(self, logits: Sequence[Tensor]) -> Floats:
         """Choose weights greedily for the metric at the best decision of each mixture."""
         if logits[0].shape[1] == 1:
-            return greedy(logits, self.score, STEPS)
+            return greedy(logits, self._scores, STEPS)
         part = self._part(ROWS_OF_SEVERAL_CLASSES)
-        return greedy([values[part] for values in logits], self._take(part).score, STEPS_OF_SEVERAL_CLASSES)
+        return greedy([values[part] for values in logits], self._take(part)._scores, STEPS_OF_SEVERAL_CLASSES)
 
     def weights_for_log_loss(self, logits: Sequence[Tensor]) -> Floats:
         """Choose weights greedily for the cross-entropy."""
-        return greedy(logits, lambda mixture: (-self.log_loss(mixture),), STEPS)
+        return greedy(logits, lambda mixtures: [(-loss,) for loss in self._log_losses(mixtures).tolist()], STEPS)
 
     def score(self, logits: Tensor) -> tuple[float, float]:
         """Return how good a mixture is at its best decision.
@@ -103,14 +101,28 @@ class Selection:
             The largest violation of a requirement there, negated and 0 if all are met, and the value, negated if lower
             is better. So a mixture that violates the requirements less is better, whatever its value is.
         """
-        if logits.shape[1] == 1 and not self.requirements:
-            return 0.0, _best_of_all_thresholds(logits.squeeze(1), self.y, self.weight, self.metric)
         if logits.shape[1] > 1:
             value, violation = self.value(logits), 0.0
         else:
             chosen = best_or_nearest(sweep(logits.squeeze(1), self.y, self.weight), self.metric, self.requirements)
             value, violation = chosen.value, 0.0 if chosen.feasible else self._violation(chosen)
         return -violation, -value if self.metric.minimize else value
+
+    def _scores(self, mixtures: Tensor) -> list[tuple[float, float]]:
+        """Return the score of each mixture ``(k, n, c)``; without requirements, those of two classes all at once."""
+        if mixtures.shape[2] > 1 or self.requirements:
+            return [self.score(logits) for logits in mixtures]
+        values = _best_of_all_thresholds(mixtures.squeeze(2), self.y, self.weight, self.metric)
+        return [(0.0, value) for value in values.tolist()]
+
+    def _log_losses(self, mixtures: Tensor) -> Tensor:
+        """Return the mean cross-entropy of each mixture ``(k, n, c)``."""
+        if mixtures.shape[2] == 1:
+            logits = mixtures.squeeze(2)
+            losses = softplus(logits) - logits * self.y
+        else:
+            losses = -log_softmax(mixtures, 2).gather(2, self.y[None, :, None].expand(len(mixtures), -1, 1)).squeeze(2)
+        return losses.mean(1) if self.weight is None else losses @ self.weight.to(losses) / self.weight.sum()
 
     def _violation(self, chosen: ChosenThreshold) -> float:
         """Return the largest violation at a threshold."""
@@ -130,29 +142,30 @@ class Selection:
         return Selection(self.y[part], weight, self.metric, self.average, self.requirements)
 
 
-def _best_of_all_thresholds(scores: Tensor, y: Tensor, weight: Tensor | None, metric: Metric) -> float:
-    """Return the best value over all thresholds, negated if lower is better.
+def _best_of_all_thresholds(scores: Tensor, y: Tensor, weight: Tensor | None, metric: Metric) -> Tensor:
+    """Return for each row of scores ``(k, n)`` the best value over all thresholds, negated if lower is better.
 
-    It is what ``best_or_nearest`` finds on a sweep, without the checks: the greedy selection needs it thousands of
-    times.
+    It is what ``best_or_nearest`` finds on a sweep, without the checks and for several scores at once: the greedy
+    selection needs it thousands of times.
     """
     falling, order = torch.sort(scores, descending=True)
     positive = y[order].double()
     row_weight = torch.ones_like(positive) if weight is None else weight[order]
-    tp = torch.nn.functional.pad((row_weight * positive).cumsum(0), (1, 0))
-    fp = torch.nn.functional.pad((row_weight * (1 - positive)).cumsum(0), (1, 0))
-    values = metric(Counts(*(count.unsqueeze(-1) for count in (tp, fp, tp[-1] - tp, fp[-1] - fp)))).squeeze(-1)
+    tp = pad((row_weight * positive).cumsum(1), (1, 0))
+    fp = pad((row_weight * (1 - positive)).cumsum(1), (1, 0))
+    cells = (tp, fp, tp[:, -1:] - tp, fp[:, -1:] - fp)
+    values = metric(Counts(*(cell.unsqueeze(-1) for cell in cells))).squeeze(-1)
     better = -values if metric.minimize else values
-    between_ties = torch.nn.functional.pad(falling[1:] == falling[:-1], (1, 1))
-    return float(better.masked_fill(between_ties, -torch.inf).max())
+    between_ties = pad(falling[:, 1:] == falling[:, :-1], (1, 1))
+    return better.masked_fill(between_ties, -torch.inf).amax(1)
 
 
-def greedy(logits: Sequence[Tensor], score: Score, steps: int) -> Floats:
+def greedy(logits: Sequence[Tensor], scores: Scores, steps: int) -> Floats:
     """Build a mixture step by step, each time with the family that gives the mean of logits the best score.
 
     Args:
         logits: The logits of each family.
-        score: The score of a mixture; higher is better, and the first of its numbers counts most.
+        scores: Returns the score of each of several mixtures; higher is better, and its first number counts most.
         steps: The number of steps. A family can be chosen in several steps.
 
     Returns:
@@ -160,14 +173,14 @@ def greedy(logits: Sequence[Tensor], score: Score, steps: int) -> Floats:
 
     Example:
         >>> good, bad = torch.tensor([[1.0]]), torch.tensor([[-1.0]])
-        >>> greedy([good, bad], lambda mixture: (float(mixture),), steps=4)
+        >>> greedy([good, bad], lambda mixtures: [(float(mixture),) for mixture in mixtures], steps=4)
         array([1., 0.])
     """
-    chosen = np.zeros(len(logits))
+    chosen, candidates = np.zeros(len(logits)), torch.stack(list(logits))
     total = torch.zeros_like(logits[0])
     for step in range(1, steps + 1):
-        scores = [score((total + candidate) / step) for candidate in logits]
-        best = scores.index(max(scores))
+        found = list(scores((total + candidates) / step))
+        best = found.index(max(found))
         chosen[best] += 1
-        total = total + logits[best]
+        total = total + candidates[best]
     return chosen / steps
