@@ -4,11 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest, norm
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from metricfit import metrics
 from metricfit.core.group_labels import number_groups
 from metricfit.decide import best_group_thresholds
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.feasibility import InfeasibleError
 
 SCORES = {"accuracy": accuracy_score, "f1": f1_score}
 
@@ -114,3 +117,43 @@ def test_groups_are_numbered_from_any_labels():
     ]:
         with pytest.raises(error, match=message):
             number_groups(labels, 2)
+
+
+def population(seed, n=400):
+    rng = np.random.default_rng((seed, 3))
+    target, group = (rng.random(n) < 0.4).astype(int), rng.integers(0, 2, n)
+    return rng.normal(size=n) + (1.0 + group) * target, target, group
+
+
+def test_a_floor_holds_in_all_groups_on_new_rows_as_often_as_asked_for():
+    runs, failures = 150, 0
+    for seed in range(runs):
+        found = best_group_thresholds(*population(seed), "precision", "recall >= 0.7", confidence=0.8)
+        recalls = [norm.sf(threshold - 1.0 - group) for group, threshold in found.thresholds.items()]
+        failures += min(recalls) < 0.7
+    assert 0.02 < failures / runs <= 0.2 + 2 * (0.16 / runs) ** 0.5
+
+
+def test_each_group_is_certified_at_the_root_of_the_confidence():
+    scores, target, group = population(0)
+    found = best_group_thresholds(scores, target, group, "precision", "recall >= 0.7", confidence=0.81)
+    for name, threshold in found.thresholds.items():
+        rows = group == name
+        alone = best_group_thresholds(
+            scores[rows], target[rows], np.zeros(rows.sum(), dtype=int), "recall", "recall >= 0.7", confidence=0.9
+        )
+        assert alone.thresholds[0] <= threshold
+        k, m = (target[rows] * (scores[rows] >= threshold)).sum(), target[rows].sum()
+        assert binomtest(int(k), int(m), 0.7, alternative="greater").pvalue <= 0.1
+
+
+def test_what_a_confidence_cannot_promise_for_groups_is_refused():
+    scores, target, group = population(0, 60)
+    with pytest.raises(InfeasibleError, match=r"group [01]: recall >= 0.95 at 97.\d+ % confidence needs at least 72"):
+        best_group_thresholds(scores, target, group, "f1", "recall >= 0.95", confidence=0.95)
+    with pytest.raises(InfeasibleError, match=r"no threshold of group 0 can be promised to give recall >= 0.6 and spe"):
+        best_group_thresholds(*population(0), "f1", ["recall >= 0.6", "specificity >= 0.95"], confidence=0.95)
+    with pytest.raises(InvalidValueError, match="no exact bound"):
+        best_group_thresholds(scores, target, group, "f1", metrics.recall.gap(2) <= 0.1, confidence=0.95)
+    with pytest.raises(InvalidValueError, match="weights void"):
+        best_group_thresholds(scores, target, group, "f1", "recall >= 0.5", weight=np.ones(60), confidence=0.95)

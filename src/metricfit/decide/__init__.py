@@ -4,7 +4,8 @@
 - ``calibration``: logits to calibrated logits, a temperature and a bias fitted on held-out rows.
 - ``rules``: the threshold of two classes, by expected counts (plug-in) or by labels (empirical), under requirements.
 - ``certified``: the thresholds whose requirements hold on new rows at a confidence; ``bounds`` has the exact tests of
-  rates, ``chosen_path`` the order of the tests where a rate is not monotone, ``certified_choice`` the best of them.
+  rates, ``chosen_path`` the order of the tests where a rate is not monotone, ``certified_choice`` the best of them,
+  ``certified_groups`` those of several groups.
 - ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``offset_search`` finds them.
 - ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
 - ``held_out``: the rows on which decisions are chosen.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from metricfit._extras import explain_missing
 from metricfit.core.counts import Counts
 from metricfit.core.group_labels import number_groups
 from metricfit.errors import InvalidValueError
@@ -68,6 +70,8 @@ def best_group_thresholds(
     subject_to: Requirements | None = None,
     *,
     weight: Array | None = None,
+    confidence: float | None = None,
+    seed: int = 0,
 ) -> GroupThresholds:
     """Choose one threshold per group, for the best value of a metric over all rows.
 
@@ -84,6 +88,10 @@ def best_group_thresholds(
         metric: A Metric, its name or a function of Counts.
         subject_to: One or several requirements, at most one of them on a gap.
         weight: One weight per row, at least 0; by default all are 1.
+        confidence: The probability with which all requirements must hold in all groups on new rows
+            (``decide.certified``); None to meet them on these rows alone. Not for gaps and weights, which have no exact
+            bounds.
+        seed: The seed of the rows that choose the order of tests for a confidence.
 
     Returns:
         The thresholds by group, and the value of the metric.
@@ -91,7 +99,7 @@ def best_group_thresholds(
     Raises:
         InfeasibleError: No thresholds meet the requirements; the message names the group and what it can reach.
         InvalidValueError: The arrays differ in length or hold values that are not allowed, or a requirement cannot be
-            used here.
+            used here, or not with a confidence.
 
     Example:
         >>> scores, target = [0.9, 0.6, 0.4, 0.1, 0.7, 0.5, 0.3, 0.2], [1, 1, 0, 0, 1, 0, 1, 0]
@@ -106,11 +114,15 @@ def best_group_thresholds(
     numbers, names = number_groups(group, len(values))
     gap = _find_gap(requirements, len(names))
     floors = [requirement for requirement in requirements if requirement is not gap]
+    certify = None if confidence is None else _certifier(confidence, len(names), gap, weights, seed)
     candidates = []
     for number, name in enumerate(names):
         rows = (numbers == number).to(values.device)
         part = sweep(values[rows], labels.to(values.device)[rows], None if weights is None else weights[rows])
-        met = _meets(floors, part.counts, name)
+        if certify is None:
+            met = _meets(floors, part.counts, name)
+        else:
+            met = certify(values[rows], labels.to(values.device)[rows], wanted, floors, name)
         candidates.append(_Candidates(part.thresholds[met], torch.stack(tuple(part.counts))[:, met]))
     chosen = _ascend(wanted, candidates) if gap is None else _within_gap(wanted, gap, candidates, names)
     thresholds = [float(part.thresholds[index]) for part, index in zip(candidates, chosen.indices, strict=True)]
@@ -157,6 +169,19 @@ def _meets(floors: Sequence[Requirement], counts: Counts, name: Any) -> Tensor:
                 f"{requirement.metric.name} is {nearest:.6g}"
             )
     return met
+
+
+def _certifier(
+    confidence: float, groups: int, gap: Requirement | None, weight: Tensor | None, seed: int
+) -> Callable[..., Tensor]:
+    """Return what finds the certified thresholds of a group."""
+    if gap is not None:
+        raise InvalidValueError(f"{gap} has no exact bound: require a rate in every group, or leave confidence out")
+    if weight is not None:
+        raise InvalidValueError("weights void the exact bounds of confidence=: leave weight or confidence out")
+    with explain_missing("confidence=", ("numpy", "scipy"), "metricfit[stats]"):
+        from metricfit.decide.certified_groups import certify_group
+    return partial(certify_group, confidence=confidence, groups=groups, seed=seed)
 
 
 def _ascend(metric: Metric, candidates: Sequence[_Candidates], allowed: Sequence[Tensor] | None = None) -> _Chosen:
