@@ -88,8 +88,18 @@ def test_scores_of_new_rows_come_from_models_of_folds_because_their_mean_would_l
     X, y = table(3300, (0.7, 0.3), seed=0)
     forest = RandomForestClassifier(10, random_state=0)
     model = MetricClassifier("f1", models=[forest], members=3, random_state=0).fit(X[:300], y[:300])
-    assert not detect_drift(model.held_out_, model._logits_as_held_out(X[300:])).found
+    assert not detect_drift(*model._comparable_rows(X[300:])).found
     assert detect_drift(model.held_out_, model._calibrated_logits(X[300:])).found
+
+
+def test_copies_of_a_row_are_not_taken_for_drift():
+    X, y = table(4000, (0.7, 0.3), seed=0)
+    X[y == 0] = np.where(np.arange((y == 0).sum())[:, None] % 2, X[y == 0], X[y == 0][0])  # a third of the rows
+    trees = RandomForestClassifier(10, min_samples_leaf=10, random_state=0)
+    model = MetricClassifier("f1", models=[trees], members=3, random_state=0).fit(X[:1000], y[:1000])
+    rows, logits = model._comparable_rows(X[1000:])
+    assert detect_drift(rows, logits).p_value > 0.1
+    assert detect_drift(model.held_out_, logits).p_value < 0.05  # as if copies were independent
 
 
 def test_a_saved_model_estimates_the_same(tmp_path):

@@ -37,12 +37,12 @@ class ClassBalance(ABC):
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         """Return logits ``(n, 1)`` or ``(n, c)`` in the order of class numbers, for the class balance of training."""
 
-    def _logits_as_held_out(self, X: Any) -> torch.Tensor:
-        """Return calibrated logits of new rows that are distributed as those of held-out rows of the same kind.
+    def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
+        """Return the held-out rows, and calibrated logits of new rows that are distributed as theirs without drift.
 
-        If the logits of held-out rows come from the models of folds, so do these, each from one of them.
+        If the logits of held-out rows come from the models of folds, so do those of new rows, each from one of them.
         """
-        return self._calibrated_logits(X)
+        return self.held_out_, self._calibrated_logits(X)
 
     def _rows_at_balance(
         self, prevalence: Prevalence | None, X: Any
@@ -72,7 +72,8 @@ class ClassBalance(ABC):
             )
         if not estimated:
             return None
-        return estimate_prior_shift(self.held_out_, self._logits_as_held_out(X), seed=self._seed)
+        held_out, logits = self._comparable_rows(X)
+        return estimate_prior_shift(held_out, logits, seed=self._seed)
 
     @property
     def prevalence_(self) -> float | dict[Any, float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -27,6 +28,16 @@ class HeldOut:
     weight: Tensor | None
     groups: NDArray[Any] | None
     shares: Tensor
+
+    def with_copies_as_groups(self) -> HeldOut:
+        """Return the rows with a group for each distinct row of logits, if they have no groups yet.
+
+        Copies of a row are held out by one fold, and its model decides the logits of them all, so they say no more
+        about the logits of other models than one row does.
+        """
+        if self.groups is not None:
+            return self
+        return replace(self, groups=np.unique(self.logits.numpy(), axis=0, return_inverse=True)[1].reshape(-1))
 
     def with_class_shares(self, shares: Tensor) -> HeldOut:
         """Return the rows as they would be if the classes had other shares (prior shift).

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit._moved import RenamedAttribute, renamed_parameters
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.deciding import DecidingClassifier
+from metricfit.decide.held_out import HeldOut
 from metricfit.decide.rollback import unchanged_if_it_fails
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
@@ -201,10 +202,10 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         return self.ensemble_.logits(self._features(X))
 
-    def _logits_as_held_out(self, X: Any) -> torch.Tensor:
+    def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
         features = self._features(X)
         folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))
-        return self.ensemble_.logits_of_folds(features, folds)
+        return self.held_out_.with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
 
     def _features(self, X: Any) -> Features:
         table = inputs.checked_table(self, X, reset=False)
