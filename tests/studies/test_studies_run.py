@@ -212,3 +212,17 @@ def test_group_floors_measures_every_method_and_fills_its_page(study, tmp_path, 
     floors.main(settings)
     assert "| 300 | multipliers on held-out rows |" in (tmp_path / "group-floors.md").read_text(encoding="utf-8")
     assert (tmp_path / "img" / "group-floors.svg").exists()
+
+
+def test_the_study_of_ordered_classes_keeps_its_cells_and_fills_its_page(study, tmp_path):
+    ordinal = study("ordinal")
+    folder = tmp_path / "cells"
+    folder.mkdir()
+    for seed in range(2):
+        ordinal.run(None, folder, True, ("progression", seed))
+    assert ordinal.run(None, folder, True, ("progression", 0)).endswith("kept")
+    ordinal.main(["--folder", str(folder), "--out", str(tmp_path)])
+    assert "| cross-entropy, argmax |" in (tmp_path / "ordinal.md").read_text(encoding="utf-8")
+    results = json.loads((tmp_path / "studies" / "results" / "ordinal.json").read_text(encoding="utf-8"))
+    assert len(results["progression"]["values"]["kappa loss, argmax"]) == 2
+    assert (tmp_path / "img" / "ordinal.svg").stat().st_size > 1000

@@ -24,6 +24,7 @@ from metricfit import (
 )
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counting import count_hard, count_labels, count_soft
+from metricfit.metrics import averaged
 
 COSTS = [[0, 1, 2, 5], [3, 0, 1, 2], [7, 2, -1, 1], [20, 9, 4, 0]]
 MATRIX_METRICS = [
@@ -146,6 +147,10 @@ def test_a_matrix_is_counts_of_each_class():
         torch.testing.assert_close(cell, expected)
     for name in ("f1", "mcc", "balanced_accuracy", "accuracy"):
         torch.testing.assert_close(get_metric(name)(counted), get_metric(name)(plain))
+    micro = averaged(metrics.f1, counted, "micro")
+    torch.testing.assert_close(micro, averaged(metrics.f1, plain, "micro"))
+    assert counted.to(torch.float32).matrix.dtype == torch.float32
+    torch.testing.assert_close(counted.map(torch.neg).fp, -plain.fp)
     doubled = counted + counted
     assert doubled == sum([counted, counted])
     assert doubled != counted
@@ -321,3 +326,23 @@ def test_a_gap_between_groups_uses_the_matrices_of_the_groups():
         for k in range(2)
     ]
     assert gap(counts).item() == pytest.approx(abs(values[0] - values[1]))
+
+
+def test_a_users_metric_of_counts_works_on_a_matrix():
+    own = metrics.get_metric(lambda c: c.tp / c.fp)
+    matrix = ConfusionMatrix(torch.tensor([[0.0, 1.0], [0.0, 2.0]]))
+    assert own(matrix).tolist() == [0.0, 2.0]  # 0 / 0 is 0
+
+
+def call_often(loss, batches, target):
+    for logits in batches:
+        loss(logits.clone().requires_grad_(), target)
+
+
+def test_a_loss_that_stalls_or_gives_up_a_class_says_so():
+    metric, target = metrics.weighted_kappa(power=2), torch.tensor([0, 1, 2, 3])
+    with pytest.warns(losses.StalledLossWarning, match="it started at"):
+        call_often(MetricLoss(metric), [torch.zeros(4, 4)] * 128, target)
+    without_class_3 = 20.0 * torch.tensor([[1.0, 0, 0, -1], [0, 1, 0, -1], [0, 0, 1, -1], [0, 0, 1, -1]])
+    with pytest.warns(losses.StalledLossWarning, match="class 3 of 4 is hardly ever predicted"):
+        call_often(MetricLoss(metric), [torch.zeros(4, 4)] * 10 + [without_class_3] * 118, target)

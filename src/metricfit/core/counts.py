@@ -132,7 +132,7 @@ class Counts:
         return next((part for part in parts if not part.exclusive), parts[0]).with_tensors(joined)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Counts:
-        """Apply a function to each tensor.
+        """Apply a function to each of the four counts; the result holds no confusion matrix.
 
         Args:
             function: A function of a tensor, such as ``torch.detach``. It must keep the class axis last.
@@ -144,7 +144,7 @@ class Counts:
             >>> Counts(tp=3, fp=1, fn=2, tn=4).map(torch.neg).tp
             tensor([-3.], dtype=torch.float64)
         """
-        return self.with_tensors(function(tensor) for tensor in self.tensors)
+        return Counts(*(function(cell) for cell in self), exclusive=self.exclusive)
 
     def to(self, *args: Any, **kwargs: Any) -> Counts:
         """Move the counts to another device or another type.
@@ -160,7 +160,7 @@ class Counts:
             >>> Counts(tp=3, fp=1, fn=2, tn=4).to(torch.float32).tp
             tensor([3.])
         """
-        return self.map(lambda cell: cell.to(*args, **kwargs))
+        return self.with_tensors(tensor.to(*args, **kwargs) for tensor in self.tensors)
 
     def sum_over_ranks(self) -> Counts:
         """Sum the counts of all processes of ``torch.distributed`` by one all-reduce.

@@ -92,7 +92,7 @@ def _tensors(statistics: Statistics) -> tuple[Tensor, ...]:
 def _as_leaves(statistics: Statistics) -> Statistics:
     """Return the statistics as leaves of a new graph, with respect to which the loss is differentiated."""
     if isinstance(statistics, Counts):
-        return statistics.map(lambda cell: cell.detach().requires_grad_())
+        return statistics.with_tensors(tensor.detach().requires_grad_() for tensor in statistics.tensors)
     return statistics.detach().requires_grad_()
 
 
