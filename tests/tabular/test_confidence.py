@@ -4,8 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from scipy.stats import binomtest
+from sklearn.linear_model import LogisticRegression
 
-from metricfit import MetricClassifier
+from metricfit import MetricClassifier, TunedDecisionClassifier
+from metricfit.decide import best_decision
 from metricfit.errors import InvalidValueError, ModelFileError
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning
 from metricfit.report.findings import verdict_of_fit
@@ -108,3 +112,21 @@ def test_too_few_rows_are_an_infeasible_error():
     X, y = table(60)
     with pytest.raises(InfeasibleError, match="can be promised, with no miss among them, is"):
         MetricClassifier(subject_to="recall >= 0.95", confidence=0.95, **SETTINGS).fit(X, y)
+
+
+def test_a_wrapped_model_is_certified_on_calibration_rows_apart(monkeypatch):
+    X, y = table(900)
+    fitted = LogisticRegression().fit(X[:400], y[:400])
+    wrapped = TunedDecisionClassifier(fitted, "precision", subject_to="recall >= 0.8", confidence=0.95, cv="prefit")
+    wrapped.fit(X[400:], y[400:])
+    assert wrapped.confidence_ == 0.95
+    logits = torch.as_tensor(fitted.decision_function(X[400:]))
+    direct = best_decision(logits, y[400:].astype(int), "precision", subject_to="recall >= 0.8", confidence=0.95)
+    decided = wrapped.predict(X[400:])
+    np.testing.assert_array_equal(decided, direct.decide(logits).numpy() == 1)
+    positives = int(y[400:].sum())
+    found = int((decided & y[400:]).sum())
+    assert binomtest(found, positives, 0.8, alternative="greater").pvalue <= 0.05
+    monkeypatch.setattr(LogisticRegression, "fit", lambda *_: pytest.fail("it was trained"))
+    with pytest.raises(InfeasibleError, match="needs at least 299 positives"):
+        TunedDecisionClassifier(LogisticRegression(), subject_to="recall >= 0.99", confidence=0.95).fit(X, y)
