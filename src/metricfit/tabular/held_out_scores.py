@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import _num_samples, has_fit_parameter
+from torch import Tensor
 
 from metricfit.decide.estimator_scores import Scores
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -34,10 +36,12 @@ class HeldOutScores:
     Attributes:
         scores: The scores.
         rows: The row that each score belongs to; a row that several folds hold out is there several times.
+        models: The classifier of each fold; none if one classifier has scored all rows.
     """
 
     scores: Scores
     rows: NDArray[np.int64]
+    models: tuple[Any, ...] = ()
 
     @property
     def repeated(self) -> bool:
@@ -94,16 +98,30 @@ def fit_and_score_folds(
     n_jobs: int | None,
 ) -> HeldOutScores:
     """Fit a clone per fold, and return its scores of the rows that the fold holds out."""
-    parts = Parallel(n_jobs=n_jobs)(
+    fitted = Parallel(n_jobs=n_jobs)(
         delayed(_fit_and_score)(clone(estimator), X, y, train, held_out, fit_parameters, scores_of)
         for train, held_out in splits
     )
+    models, parts = zip(*fitted, strict=True)
     if len({part.are_probabilities for part in parts}) > 1:
         raise InvalidValueError("the estimator gives probabilities in some folds and other scores in others")
     values = np.concatenate([part.values for part in parts])
-    return HeldOutScores(
-        Scores(values, parts[0].are_probabilities), np.concatenate([held_out for _, held_out in splits])
-    )
+    rows = np.concatenate([held_out for _, held_out in splits])
+    return HeldOutScores(Scores(values, parts[0].are_probabilities), rows, models)
+
+
+def score_by_folds(models: Sequence[Any], X: Any, logits_of: Callable[[Any, Any], Tensor], seed: int) -> Tensor:
+    """Return logits of new rows, each by the model of a fold that is drawn at random.
+
+    They are distributed as the logits of held-out rows are; those of a model of all rows are not.
+    """
+    folds = np.random.default_rng(seed).integers(len(models), size=_num_samples(X))
+    rows = [np.flatnonzero(folds == fold) for fold in range(len(models))]
+    used = [(model, part) for model, part in zip(models, rows, strict=True) if len(part)]
+    if not used:
+        return logits_of(models[0], X)
+    logits = torch.cat([logits_of(model, _safe_indexing(X, part)) for model, part in used])
+    return logits[torch.from_numpy(np.argsort(np.concatenate([part for _, part in used])))]
 
 
 def fit_parameters_of(estimator: Any, sample_weight: Any) -> dict[str, Any]:
@@ -126,9 +144,9 @@ def fit_parameters_of(estimator: Any, sample_weight: Any) -> dict[str, Any]:
 
 def _fit_and_score(
     model: Any, X: Any, y: NDArray[Any], train: Any, held_out: Any, parameters: dict[str, Any], scores_of: ScoresOf
-) -> Scores:
+) -> tuple[Any, Scores]:
     model.fit(_safe_indexing(X, train), y[train], **rows_of(parameters, train, len(y)))
-    return scores_of(model, _safe_indexing(X, held_out))
+    return model, scores_of(model, _safe_indexing(X, held_out))
 
 
 def rows_of(parameters: dict[str, Any], rows: NDArray[np.int64], number: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from metricfit.decide.estimator_scores import (
     smallest_probability,
     to_logits,
 )
-from metricfit.decide.held_out import collect_held_out, collect_label_rows
+from metricfit.decide.held_out import HeldOut, collect_held_out, collect_label_rows
 from metricfit.decide.label_decisions import LabelCalibration, fit_label_calibration
 from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.rollback import unchanged_if_it_fails
@@ -50,6 +50,7 @@ from metricfit.tabular.held_out_scores import (
     fit_and_score_folds,
     fit_parameters_of,
     rows_of,
+    score_by_folds,
     splits_of,
 )
 from metricfit.tabular.parameters import check_decision_parameters
@@ -89,6 +90,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
 
     Attributes:
         estimator_: The estimator, fitted on all rows; with ``cv="prefit"`` the one that was passed.
+        fold_estimators_: The estimators of the folds, which ``rethreshold(prevalence="estimate")`` needs; else empty.
         classes_: The labels, sorted; for several labels, their column numbers.
         pos_label_: The positive class of two; otherwise None.
         threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
@@ -280,6 +282,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
             self._check_knows(target)
+            self.fold_estimators_ = []
             return HeldOutScores(scores_of(self.estimator_, X), np.arange(len(target)))
         if _routing_enabled():
             routed = process_routing(self, "fit", sample_weight=weight, **fit_params)
@@ -288,7 +291,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             parameters = fit_params | fit_parameters_of(self.estimator, weight)
         splits = splits_of(self.cv, X, target, group, self._seed)
         held_out = fit_and_score_folds(self.estimator, X, target, splits, parameters, scores_of, self.n_jobs)
-        self.estimator_ = clone(self.estimator).fit(X, target, **parameters)
+        self.estimator_, self.fold_estimators_ = clone(self.estimator).fit(X, target, **parameters), [*held_out.models]
         return held_out
 
     def _scores_of(self, target: NDArray[Any]) -> ScoresOf:
@@ -324,13 +327,15 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             self.held_out_ = collect_held_out(self.calibration_(logits), y[rows], w, groups)
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
-        labels = self._has_labels
-        scores = (
-            label_scores(self.estimator_, X, len(self.classes_))
-            if labels
-            else class_scores(self.estimator_, X, self.classes_[self._order])
-        )
-        return self.calibration_(to_logits(scores, self.smallest_probability_, labels=labels))
+        return self._logits_by(self.estimator_, X)
+
+    def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
+        models = self.fold_estimators_ or [self.estimator_]
+        return self.held_out_, score_by_folds(models, X, self._logits_by, self._seed)
+
+    def _logits_by(self, model: Any, X: Any) -> torch.Tensor:
+        scores = self._scores_of(self.held_out_.y.numpy())(model, X)
+        return self.calibration_(to_logits(scores, self.smallest_probability_, labels=self._has_labels))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

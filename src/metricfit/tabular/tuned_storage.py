@@ -12,7 +12,7 @@ from torch import Tensor
 from metricfit.decide.calibration import Calibration
 from metricfit.decide.estimator_scores import check_has_scores
 from metricfit.decide.label_decisions import LabelCalibration
-from metricfit.errors import ModelFileError, shorten
+from metricfit.errors import ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_decision_description, check_positive_number
 from metricfit.tabular.families.scikit_learn_files import model_from_bytes, model_to_bytes, trusted_types
@@ -30,7 +30,7 @@ from metricfit.tabular.stored_parameters import read_parameter, write_parameter
 if TYPE_CHECKING:
     from metricfit.tabular.tuned import TunedDecisionClassifier
 
-FITTED = "estimator.skops"
+FITTED, FOLD = "estimator.skops", "fold-{}.skops"
 #: In place of the parameter ``estimator``, if it is the fitted estimator itself.
 SAME = "fitted"
 
@@ -48,6 +48,7 @@ def save(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
         InvalidTypeError: The estimator, a splitter or a label cannot be saved.
     """
     files = {FITTED: model_to_bytes(model.estimator_)}
+    files |= {FOLD.format(fold): model_to_bytes(each) for fold, each in enumerate(model.fold_estimators_)}
     parameters = write_parameters(model)
     is_same = model.estimator is model.estimator_
     parameters["estimator"] = SAME if is_same else write_parameter("estimator", model.estimator, files)
@@ -59,6 +60,7 @@ def save(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
     description = {
         "parameters": parameters,
         "smallest_probability": model.smallest_probability_,
+        "folds": len(model.fold_estimators_),
         **describe_decision(model),
     }
     write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted))
@@ -85,9 +87,15 @@ def load(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
     def restore(description: Any, arrays: dict[str, Tensor], files: dict[str, bytes]) -> None:
         check_decision_description(description, model.get_params(deep=False))
         check_positive_number("smallest_probability", description.get("smallest_probability"))
-        if FITTED not in files:
-            raise ModelFileError(f"{FITTED} is missing")
-        model.estimator_ = model_from_bytes(files[FITTED], names)
+        folds = description.get("folds")
+        if not isinstance(folds, int) or not 0 <= folds < len(files):
+            raise ModelFileError(f"folds: {quote(folds)} is no number of estimators in this folder")
+        estimators = []
+        for name in (FITTED, *map(FOLD.format, range(folds))):
+            if name not in files:
+                raise ModelFileError(f"{name} is missing")
+            estimators.append(model_from_bytes(files[name], names))
+        model.estimator_, *model.fold_estimators_ = estimators
         parameters = description["parameters"]
         parameters["metric"] = read_metric(parameters["metric"], user_functions)
         parameters["cv"] = read_parameter(parameters.get("cv"), files, trusted=names)
