@@ -92,12 +92,21 @@ def constrained():
 
 
 #: The objective, and what fit is told besides.
+def held_out_multipliers():
+    requirements = ["recall >= 0.99", "recall.gap(2) <= 0.01", "selection_rate == 0.3"]
+    return AugmentedLagrangian(WeightedBCELoss(), requirements, mu=0.5, update_on="held_out")
+
+
 CASES = {
     "bce": (WeightedBCELoss, {}),
     "f1 with memory": (lambda: MetricLoss("f1", memory=RunningCounts()), {}),
     "mix": (lambda: Mix((WeightedBCELoss(), 1.0), (MetricLoss("mcc"), 0.5)), {}),
     "pairs": (WMWLoss, {}),
     "constrained": (constrained, {"monitor": "f1"}),
+    "held-out multipliers": (
+        held_out_multipliers,
+        {"groups": torch.arange(N) % 2, "validation_groups": torch.arange(31) % 2},
+    ),
     "constraint by a function": (lambda: AugmentedLagrangian(WeightedBCELoss(), calm), {}),
     "torch's loss": (nn.BCEWithLogitsLoss, {}),
     "torch's loss in a mix": (

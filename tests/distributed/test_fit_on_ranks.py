@@ -64,6 +64,8 @@ def test_the_cases_have_the_properties_that_their_names_say(ranks):
     learned = found["constrained"]["learned"]
     assert learned["constraints.0.multiplier"].item() > 0
     assert (learned["constraints.1.multiplier"] > 0).sum() > 5
+    held_out = found["held-out multipliers"]["learned"]
+    assert all(held_out[f"constraints.{number}.multiplier"].item() for number in range(3))
     assert found["constraint by a function"]["learned"]["constraints.0.multiplier"].item() > 0
     assert fit_script.N % 2
     assert [row["train_loss"] for row in found["bce"]["rows"]] != [row["train_loss"] for row in found["mix"]["rows"]]
