@@ -5,12 +5,14 @@
     python docs/studies/group_floors.py                                   # write the page's tables and its picture
 
 A cell is a size, a grouping (sex; race as White, Black and all others) and a split: so many rows to train on, half as
-many to validate on, all others to test on. The network is d-64-64-1, AdamW 1e-3, batches of 256, at most 60 epochs per
-stage, patience 15. All networks of a cell start from one network that was trained with cross-entropy. Requirements:
-recall of at least 0.85 in every group ("floor"), or recalls of all groups within 0.05 ("parity"); both with the highest
-accuracy. fairlearn (any version with ThresholdOptimizer(tol=...); measured with 0.15.0) is left out if it is not
-installed. Its ThresholdOptimizer gets the network and the validation rows, its ExponentiatedGradient a logistic
-regression and the training and validation rows together; it has no floors.
+many to validate on, all others to test on. The network is d-64-64-1, trained with cross-entropy by AdamW 1e-3, batches
+of 256, at most 60 epochs, patience 15. Training under a requirement starts from it: AdamW 3e-3, batches of 1,024 (256
+rows have two positives of the smallest group), at most 100 epochs, patience 25; "last epoch" is a training of 100
+epochs that sees no validation rows. These settings were chosen on splits 0 and 1. Requirements: recall of at least 0.85
+in every group ("floor"), or recalls of all groups within 0.05 ("parity"); both with the highest accuracy. fairlearn
+(any version with ThresholdOptimizer(tol=...); measured with 0.15.0) is left out if it is not installed. Its
+ThresholdOptimizer gets the network and the validation rows, its ExponentiatedGradient a logistic regression and the
+training and validation rows together; it has no floors.
 """
 
 from __future__ import annotations
@@ -36,14 +38,16 @@ from torch import Tensor, nn
 
 from metricfit import AugmentedLagrangian, Counts, best_threshold, metrics
 from metricfit.constraints import RequirementConstraint
+from metricfit.constraints.augmented_lagrangian import UpdateOn
 from metricfit.curves import InfeasibleError
 from metricfit.decide import best_group_thresholds
 from metricfit.losses import WeightedBCELoss
 from metricfit.train import UnmetRequirementWarning, fit
 
-SIZES = (3_000, 10_000, 20_000)
-SPLITS, MU = 20, 1.0
+SIZES = (3_000, 10_000)
+SPLITS = 20
 SETTINGS = {"epochs": 60, "batch_size": 256, "lr": 1e-3, "patience": 15, "progress": False}
+CONSTRAINED = {"epochs": 100, "batch_size": 1024, "lr": 3e-3, "patience": 25, "progress": False}
 
 
 class Part(NamedTuple):
@@ -62,6 +66,24 @@ class Cell(NamedTuple):
     test: Part
     groups: int
     seed: int
+
+
+class Way(NamedTuple):
+    """A way to train under a requirement."""
+
+    update_on: UpdateOn
+    mu: float
+    validated: bool = True
+
+
+#: Without validation rows the last epoch counts; with them the best one that meets the requirement there.
+WAYS = {
+    "training counts, last epoch": Way("train", 1.0, validated=False),
+    "training counts, mu = 1": Way("train", 1.0),
+    "training counts, mu = 5": Way("train", 5.0),
+    "held-out counts, mu = 1": Way("held_out", 1.0),
+    "held-out counts, mu = 5": Way("held_out", 5.0),
+}
 
 
 def make_cell(folder: Path, size: int, grouping: str, split: int) -> Cell:
@@ -89,9 +111,12 @@ def probabilities(model: nn.Module, part: Part) -> Tensor:
 
 def train(cell: Cell, loss: nn.Module, settings: dict[str, Any], start: nn.Module | None = None) -> nn.Module:
     model = network(cell.train.x.shape[1], cell.seed) if start is None else copy.deepcopy(start)
-    rows = {"validation": cell.validation[:2]}
+    rows: dict[str, Any] = {}
+    if settings.get("patience"):
+        rows = {"validation": cell.validation[:2]}
     if isinstance(loss, AugmentedLagrangian):
-        rows |= {"groups": cell.train.group, "validation_groups": cell.validation.group}
+        rows |= {"groups": cell.train.group}
+        rows |= {"validation_groups": cell.validation.group} if "validation" in rows else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnmetRequirementWarning)
         return fit(model, cell.train[:2], loss, seed=cell.seed, **rows, **settings).model
@@ -103,9 +128,11 @@ def requirement(problem: str, groups: int) -> RequirementConstraint:
     return RequirementConstraint(metrics.recall.gap(groups) <= GAP)
 
 
-def constrained(cell: Cell, start: nn.Module, problem: str, update_on: str, settings: dict[str, Any]) -> nn.Module:
+def constrained(cell: Cell, start: nn.Module, problem: str, way: Way, quick: bool) -> nn.Module:
     rule = requirement(problem, cell.groups)
-    return train(cell, AugmentedLagrangian(WeightedBCELoss(), rule, mu=MU, update_on=update_on), settings, start)
+    lagrangian = AugmentedLagrangian(WeightedBCELoss(), rule, mu=way.mu, update_on=way.update_on)
+    settings = CONSTRAINED | ({} if way.validated else {"patience": None}) | ({"epochs": 2} if quick else {})
+    return train(cell, lagrangian, settings, start)
 
 
 def group_thresholds(cell: Cell, model: nn.Module, problem: str) -> Any:
@@ -221,15 +248,11 @@ def measure(folder: Path, data: Path, quick: bool, key: tuple[int, str, int]) ->
 
     for problem in PROBLEMS:
         add(problem, "cross-entropy at 0.5", lambda: at_half(start))
-        for rows in ("train", "held_out"):
-            model = constrained(cell, start, problem, rows, settings)
-            add(problem, f"multipliers on {rows} rows", partial(at_half, model))
-            add(
-                problem,
-                f"the same ({rows}), then thresholds per group",
-                partial(group_thresholds, cell, model, problem),
-            )
         add(problem, "thresholds per group", partial(group_thresholds, cell, start, problem))
+        for name, way in WAYS.items():
+            model = constrained(cell, start, problem, way, quick)
+            add(problem, name, partial(at_half, model))
+        add(problem, f"{name}, then thresholds per group", partial(group_thresholds, cell, model, problem))
     add("floor", "one threshold", partial(one_threshold, cell, start))
     if has_fairlearn:
         add("parity", "fairlearn ThresholdOptimizer", partial(threshold_optimizer, cell, start))

@@ -15,25 +15,22 @@ PROBLEMS = ("floor", "parity")
 FLOOR, GAP = 0.85, 0.05
 #: The rows of the picture, with colour and height.
 SHOWN = (("train", "#9a9a9a", 0.2), ("validation", "#d98c00", 0.0), ("test", "#1f5f99", -0.2))
+TRAINED = (
+    "training counts, last epoch",
+    "training counts, mu = 1",
+    "held-out counts, mu = 1",
+    "training counts, mu = 5",
+    "held-out counts, mu = 5",
+    "held-out counts, mu = 5, then thresholds per group",
+)
 METHODS = {
-    "floor": (
-        "cross-entropy at 0.5",
-        "one threshold",
-        "thresholds per group",
-        "multipliers on train rows",
-        "multipliers on held_out rows",
-        "the same (train), then thresholds per group",
-        "the same (held_out), then thresholds per group",
-    ),
+    "floor": ("cross-entropy at 0.5", "one threshold", "thresholds per group", *TRAINED),
     "parity": (
         "cross-entropy at 0.5",
         "thresholds per group",
-        "multipliers on train rows",
-        "multipliers on held_out rows",
-        "the same (train), then thresholds per group",
-        "the same (held_out), then thresholds per group",
         "fairlearn ThresholdOptimizer",
         "fairlearn ExponentiatedGradient",
+        *TRAINED,
     ),
 }
 
@@ -67,7 +64,7 @@ def method_table(results: dict[str, Any], problem: str, grouping: str) -> str:
             rows.append(
                 [
                     f"{int(size):,}",
-                    method.replace("held_out", "held-out"),
+                    method,
                     f"{statistics.fmean(worst(problem, cell, 'train') for cell in cells):.3f}",
                     f"{statistics.fmean(worst(problem, cell, 'validation') for cell in cells):.3f}",
                     f"**{statistics.fmean(values):.3f}**",
@@ -86,9 +83,9 @@ def draw(results: dict[str, Any], out: Path) -> None:
     import matplotlib.pyplot as plt
 
     size, grouping = next(iter(results)), "race" if "race" in next(iter(results.values())) else "sex"
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6))
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
     for axis, problem in zip(axes, PROBLEMS, strict=True):
-        methods = [method for method in METHODS[problem] if not method.startswith("the same")]
+        methods = METHODS[problem]
         for place, method in enumerate(methods):
             cells = cells_of(results, size, grouping, problem, method)
             for rows, colour, shift in (
@@ -100,7 +97,7 @@ def draw(results: dict[str, Any], out: Path) -> None:
                 label = rows if place == 0 else None
                 axis.scatter(values, [place + shift] * len(values), s=14, color=colour, alpha=0.7, label=label)
         axis.axvline(FLOOR if problem == "floor" else GAP, color="black", linewidth=0.8)
-        axis.set_yticks(range(len(methods)), [method.replace("held_out", "held-out") for method in methods])
+        axis.set_yticks(range(len(methods)), methods)
         axis.invert_yaxis()
         axis.set_xlabel("lowest recall of a group" if problem == "floor" else "largest gap between recalls of groups")
     axes[0].legend(loc="lower left", fontsize=8)
