@@ -1,18 +1,21 @@
-"""TunedDecisionClassifier: any classifier of scikit-learn, with decisions chosen for a metric."""
+"""TunedDecisionClassifier: any classifier of scikit-learn, with decisions chosen for a metric.
+
+Its decisions are those of ``decide.deciding``. It is in this package, above ``decide``, because it is saved and loaded
+with the files and checks of MetricClassifier, and needs the same extra.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,13 +35,6 @@ from metricfit.decide.held_out import HeldOut, collect_held_out, collect_label_r
 from metricfit.decide.label_decisions import LabelCalibration, fit_label_calibration
 from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.rollback import unchanged_if_it_fails
-from metricfit.decide.row_checks import (
-    checked_groups,
-    checked_label_matrix,
-    checked_labels,
-    checked_weights,
-    has_several_labels,
-)
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -49,11 +45,11 @@ from metricfit.tabular.held_out_scores import (
     ScoresOf,
     fit_and_score_folds,
     fit_parameters_of,
-    rows_of,
     score_by_folds,
     splits_of,
 )
 from metricfit.tabular.parameters import check_decision_parameters
+from metricfit.tabular.tuned_rows import TunedRows, prepare_tuned_rows
 
 PREFIT = "prefit"
 AVERAGES = ("macro", "micro", "weighted", "samples")
@@ -167,16 +163,11 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         with unchanged_if_it_fails(self):
             check_has_scores(self.estimator)
             self._check_parameters()
-            target = self._checked_target(y)
-            X, target = indexable(X if hasattr(X, "shape") or not hasattr(X, "__array__") else np.asarray(X), target)
-            weight, group = checked_weights(sample_weight, target), checked_groups(groups, target)
-            if weight is not None and not weight.all():  # rows of weight 0 count as absent
-                X, target, weight, group, fit_params = self._rows_with_weight(X, target, weight, group, fit_params)
+            rows = prepare_tuned_rows(self, X, y, sample_weight, groups, fit_params)
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._set_classes(target)
-            self._check_guarantee(target, weight, group)
-            held_out = self._held_out_scores(X, target, weight, group, fit_params)
-            self._calibrate(held_out, target, weight, group)
+            self._set_classes(rows.target)
+            self._check_guarantee(rows)
+            self._calibrate(self._held_out_scores(rows), rows)
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self.estimator_, name):
                     setattr(self, name, getattr(self.estimator_, name))
@@ -233,28 +224,6 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         check_decision_parameters(self, AVERAGES)
         get_metric(self.metric)
 
-    def _checked_target(self, y: Any) -> NDArray[Any]:
-        """Return one label per row, or a matrix of 0 and 1 with one column per label."""
-        if y is not None and has_several_labels(y):
-            target: NDArray[Any] = checked_label_matrix(y)
-            if self.pos_label is not None:
-                raise InvalidValueError("pos_label is for two classes; of several labels, 1 means that one is there")
-            if as_requirements(self.subject_to) or self.confidence is not None:
-                raise InvalidValueError("subject_to is for two classes; fit one model per label under requirements")
-            return target
-        if self.average == "samples":
-            raise InvalidValueError("average='samples' is for several labels, a matrix y of 0 and 1")
-        return checked_labels(self, y)
-
-    def _rows_with_weight(
-        self, X: Any, target: NDArray[Any], weight: Any, group: Any, fit_params: dict[str, Any]
-    ) -> tuple[Any, ...]:
-        if not (self.cv is None or isinstance(self.cv, (str, Integral))):
-            raise InvalidValueError("rows of weight 0 count as absent, and cv= counts all rows: pass the others alone")
-        kept = np.flatnonzero(weight)
-        parts = rows_of(fit_params, kept, len(target))
-        return _safe_indexing(X, kept), target[kept], weight[kept], None if group is None else group[kept], parts
-
     def _set_classes(self, target: NDArray[Any]) -> None:
         """Set the classes and their order; with a fitted estimator, its classes."""
         if target.ndim == 2:
@@ -264,17 +233,16 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             check_requirements_fit(len(self.classes_), as_requirements(self.subject_to))
         self._order = order_of(self.classes_, self.pos_label_)
 
-    def _check_guarantee(self, target: NDArray[Any], weight: Any, group: Any) -> None:
+    def _check_guarantee(self, rows: TunedRows) -> None:
         """Report too few rows for the confidence before anything is trained."""
         if self.confidence is not None:
-            weights = None if weight is None else torch.from_numpy(weight)
-            requirements, numbers = as_requirements(self.subject_to), self._numbers_of(target)
-            checked_guarantee(requirements, numbers, self.confidence, weight=weights, groups=group)
+            weight = None if rows.weight is None else torch.from_numpy(rows.weight)
+            requirements, numbers = as_requirements(self.subject_to), self._numbers_of(rows.target)
+            checked_guarantee(requirements, numbers, self.confidence, weight=weight, groups=rows.groups)
 
-    def _held_out_scores(
-        self, X: Any, target: NDArray[Any], weight: Any, group: Any, fit_params: dict[str, Any]
-    ) -> HeldOutScores:
+    def _held_out_scores(self, rows: TunedRows) -> HeldOutScores:
         """Set ``estimator_``, and return scores of rows that it, or its clone in a fold, was not trained on."""
+        X, target = rows.X, rows.target
         scores_of = self._scores_of(target)
         if isinstance(self.cv, str):
             if self.cv != PREFIT:
@@ -285,11 +253,11 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             self.fold_estimators_ = []
             return HeldOutScores(scores_of(self.estimator_, X), np.arange(len(target)))
         if _routing_enabled():
-            routed = process_routing(self, "fit", sample_weight=weight, **fit_params)
+            routed = process_routing(self, "fit", sample_weight=rows.weight, **rows.fit_params)
             parameters = dict(routed.estimator.fit)
         else:
-            parameters = fit_params | fit_parameters_of(self.estimator, weight)
-        splits = splits_of(self.cv, X, target, group, self._seed)
+            parameters = rows.fit_params | fit_parameters_of(self.estimator, rows.weight)
+        splits = splits_of(self.cv, X, target, rows.groups, self._seed)
         held_out = fit_and_score_folds(self.estimator, X, target, splits, parameters, scores_of, self.n_jobs)
         self.estimator_, self.fold_estimators_ = clone(self.estimator).fit(X, target, **parameters), [*held_out.models]
         return held_out
@@ -309,22 +277,22 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
                 names = ", ".join(quote(label) for label in sorted(labels, key=str)[:5])
                 raise InvalidValueError(f"cv='prefit': y has {what}: {names}. Pass rows with the estimator's classes")
 
-    def _calibrate(self, held_out: HeldOutScores, target: NDArray[Any], weight: Any, group: Any) -> None:
+    def _calibrate(self, held_out: HeldOutScores, rows: TunedRows) -> None:
         """Fit the calibration, and keep the held-out rows."""
         self.smallest_probability_ = smallest_probability(held_out.scores)
-        labels = target.ndim == 2
-        logits, rows = to_logits(held_out.scores, self.smallest_probability_, labels=labels), held_out.rows
-        y = torch.from_numpy(target) if labels else self._numbers_of(target)
-        w = None if weight is None else torch.from_numpy(weight[rows])
+        labels, place, group = rows.target.ndim == 2, held_out.rows, rows.groups
+        logits = to_logits(held_out.scores, self.smallest_probability_, labels=labels)
+        y = (torch.from_numpy(rows.target) if labels else self._numbers_of(rows.target))[place]
+        weight = None if rows.weight is None else torch.from_numpy(rows.weight[place])
         if held_out.repeated and group is None:
-            group = np.arange(len(target))  # scores of one row are not independent
-        groups = None if group is None else group[rows]
+            group = np.arange(len(rows.target))  # scores of one row are not independent
+        groups = None if group is None else group[place]
         if labels:
-            self.calibration_: Calibration | LabelCalibration = fit_label_calibration(logits, y[rows], w)
-            self.held_out_ = collect_label_rows(self.calibration_(logits), y[rows], w, groups)
+            self.calibration_: Calibration | LabelCalibration = fit_label_calibration(logits, y, weight)
+            self.held_out_ = collect_label_rows(self.calibration_(logits), y, weight, groups)
         else:
-            self.calibration_ = fit_calibration(logits, y[rows], w)
-            self.held_out_ = collect_held_out(self.calibration_(logits), y[rows], w, groups)
+            self.calibration_ = fit_calibration(logits, y, weight)
+            self.held_out_ = collect_held_out(self.calibration_(logits), y, weight, groups)
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         return self._logits_by(self.estimator_, X)

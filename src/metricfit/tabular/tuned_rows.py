@@ -1,0 +1,80 @@
+"""From what a user passes to ``TunedDecisionClassifier.fit`` to checked rows, in any form that the estimator takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing, indexable
+
+from metricfit.decide.row_checks import (
+    checked_groups,
+    checked_label_matrix,
+    checked_labels,
+    checked_weights,
+    has_several_labels,
+)
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.curves import as_requirements
+from metricfit.tabular.held_out_scores import rows_of
+
+if TYPE_CHECKING:
+    from metricfit.tabular.tuned import TunedDecisionClassifier
+
+
+@dataclass(frozen=True)
+class TunedRows:
+    """The rows of ``fit``.
+
+    Attributes:
+        X: The rows, as the estimator takes them.
+        target: One label per row, or for several labels 0 and 1 ``(n, c)``.
+        weight: One weight per row, or None.
+        groups: One group per row, or None.
+        fit_params: What else the estimator's ``fit`` takes.
+    """
+
+    X: Any
+    target: NDArray[Any]
+    weight: NDArray[np.float64] | None
+    groups: NDArray[Any] | None
+    fit_params: dict[str, Any]
+
+
+def prepare_tuned_rows(
+    model: TunedDecisionClassifier, X: Any, y: Any, sample_weight: Any, groups: Any, fit_params: dict[str, Any]
+) -> TunedRows:
+    """Check labels, weights and groups; rows of weight 0 are left out.
+
+    Raises:
+        InvalidValueError: The labels, weights or groups cannot be used, or do not fit the model's parameters.
+    """
+    target = _checked_target(model, y)
+    X = X if hasattr(X, "shape") or not hasattr(X, "__array__") else np.asarray(X)
+    X, target = indexable(X, target)
+    weight, group = checked_weights(sample_weight, target), checked_groups(groups, target)
+    if weight is None or weight.all():
+        return TunedRows(X, target, weight, group, fit_params)
+    if not (model.cv is None or isinstance(model.cv, (str, Integral))):
+        raise InvalidValueError("rows of weight 0 count as absent, and cv= counts all rows: pass the others alone")
+    kept = np.flatnonzero(weight)
+    parts = rows_of(fit_params, kept, len(target))
+    group = None if group is None else group[kept]
+    return TunedRows(_safe_indexing(X, kept), target[kept], weight[kept], group, parts)
+
+
+def _checked_target(model: TunedDecisionClassifier, y: Any) -> NDArray[Any]:
+    """Return one label per row, or a matrix of 0 and 1 with one column per label."""
+    if y is not None and has_several_labels(y):
+        target: NDArray[Any] = checked_label_matrix(y)
+        if model.pos_label is not None:
+            raise InvalidValueError("pos_label is for two classes; of several labels, 1 means that one is there")
+        if as_requirements(model.subject_to) or model.confidence is not None:
+            raise InvalidValueError("subject_to is for two classes; fit one model per label under requirements")
+        return target
+    if model.average == "samples":
+        raise InvalidValueError("average='samples' is for several labels, a matrix y of 0 and 1")
+    return checked_labels(model, y)
