@@ -1,10 +1,13 @@
 """MetricClassifier, compare and the command line for metrics of the whole confusion matrix."""
 
+import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from typer.testing import CliRunner
 
@@ -41,7 +44,7 @@ def test_the_estimator_decides_for_quadratic_kappa(grades, for_kappa):
     held_out = for_kappa.held_out_
     plain = quadratic_kappa(held_out.y, held_out.logits.argmax(1))
     assert for_kappa.decision_.value == pytest.approx(
-        quadratic_kappa(held_out.y, (held_out.logits.numpy() + for_kappa.offsets_).argmax(1))
+        quadratic_kappa(held_out.y, for_kappa.decision_.decide(held_out.logits))
     )
     assert for_kappa.decision_.value >= plain - 0.02
     low, high = for_kappa.value_interval_
@@ -58,11 +61,17 @@ def test_costs_move_decisions_to_the_class_that_is_dear_to_miss(grades, quick_se
     assert dear.score(X, y) == pytest.approx(-(matrix * np.array(COSTS)).sum() / len(y))
 
 
-def test_saved_and_loaded(grades, for_kappa, tmp_path):
-    for_kappa.save(tmp_path / "model")
+@pytest.mark.parametrize("costs", [None, COSTS])
+def test_saved_and_loaded(grades, for_kappa, tmp_path, costs):
+    model = copy.copy(for_kappa)
+    if costs is not None:
+        model.decision_ = replace(model.decision_, costs=torch.tensor(costs, dtype=torch.float64))
+    model.save(tmp_path / "model")
     loaded = MetricClassifier.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.predict(grades[0]), for_kappa.predict(grades[0]))
-    assert loaded.score(*grades) == for_kappa.score(*grades)
+    np.testing.assert_array_equal(loaded.predict(grades[0]), model.predict(grades[0]))
+    np.testing.assert_array_equal(loaded.decision_function(grades[0]), model.decision_function(grades[0]))
+    assert loaded.score(*grades) == model.score(*grades)
+    assert (loaded.decision_.costs is None) == (costs is None)
 
 
 def test_the_costs_of_other_classes_are_refused_before_training(grades, quick_settings):

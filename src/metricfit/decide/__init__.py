@@ -7,6 +7,7 @@
   rates, ``chosen_path`` the order of the tests where a rate is not monotone, ``certified_choice`` the best of them,
   ``certified_groups`` those of several groups.
 - ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``offset_search`` finds them.
+- ``expected_costs``: decisions by expected costs, for metrics of the whole confusion matrix.
 - ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
 - ``held_out``: the rows on which decisions are chosen.
 - ``decision``: the decision itself, which needs torch alone.

@@ -39,6 +39,9 @@ def best_decision(
 ) -> Decision:
     """Choose how logits become decisions, for a metric: a threshold for two classes, offsets for several.
 
+    A metric of the whole confusion matrix, such as ``metrics.weighted_kappa(power=2)``, has costs as well: the expected
+    costs decide, and offsets are added to them (``Decision.costs``).
+
     Use logits of rows that the model was not trained on. The plug-in rule calibrates them and takes the threshold, or
     the offsets, whose expected counts have the best value; the empirical rule takes the best value on the labels. With
     few rows of the rarest class the plug-in rule is usually better on new rows, because it does not follow the noise of
@@ -112,6 +115,8 @@ def best_decision(
 
 def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
     """Return the decision about logits z that makes the decisions of one about z / T + b."""
+    if decision.costs is not None:
+        return replace(decision, calibration=calibration)
     if decision.offsets is not None:
         offsets = calibration.temperature * (decision.offsets + calibration.bias)
         return replace(decision, offsets=offsets, calibration=calibration)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.decide.calibration import Calibration
+from metricfit.decide.expected_costs import minus_expected_costs
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import RequirementValue
 
@@ -25,7 +26,8 @@ class Decision:
         interval: The bootstrap interval of the threshold, extended to all thresholds that make the same decisions on
             the held-out rows; None for several classes.
         value_interval: The bootstrap interval of the value.
-        offsets: For several classes, the offsets that are added to logits before the argmax.
+        offsets: For several classes, the offsets that are added to logits before the argmax; with ``costs``, to minus
+            the expected costs.
         requirements: The result of each requirement on the held-out rows; the keys are the requirements as text.
         not_reachable: None if the threshold meets the requirements; otherwise what is reachable. The threshold is then
             the one with the smallest violation.
@@ -34,6 +36,8 @@ class Decision:
         corrected_interval: The bootstrap interval of the corrected value.
         thresholds: For several labels, one threshold of logits per label.
         label_intervals: For several labels, the bootstrap intervals of the thresholds, ``(c, 2)``.
+        costs: For several classes and a metric of the whole confusion matrix, the cost of deciding j for a row of
+            class i, ``(c, c)``. The expected costs decide (``decide.expected_costs``).
         calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already or if
             the decision was chosen without a calibration.
         confidence: The probability with which the requirements hold on new rows (``decide.certified``); None if they
@@ -60,6 +64,7 @@ class Decision:
     calibration: Calibration | None = None
     confidence: float | None = None
     label_intervals: Tensor | None = None
+    costs: Tensor | None = None
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.threshold, self.offsets, self.thresholds)) != 1:
@@ -77,11 +82,22 @@ class Decision:
             Shifted logits, ``(n,)`` for two classes and ``(n, c)`` for several classes or labels.
         """
         if self.offsets is not None:
-            return logits + self.offsets
+            return self.scores(logits) + self.offsets
         if self.thresholds is not None:
             return logits - self.thresholds
         assert self.threshold is not None
         return logits.reshape(-1) - self.threshold
+
+    def scores(self, logits: Tensor) -> Tensor:
+        """Return what offsets are added to: the logits, or with ``costs`` minus the expected costs.
+
+        Args:
+            logits: Logits ``(n, c)`` of several classes.
+
+        Returns:
+            Scores ``(n, c)``.
+        """
+        return logits if self.costs is None else minus_expected_costs(self.probabilities(logits), self.costs)
 
     def decide(self, logits: Tensor) -> Tensor:
         """Decide each row.

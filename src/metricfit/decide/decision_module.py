@@ -56,6 +56,7 @@ class DecisionModule(nn.Module):
         model: The model.
         threshold: The threshold of logits, for two classes; otherwise None.
         offsets: What is added to the logits of several classes before the argmax; otherwise None.
+        costs: The cost of each decision for each class, if the expected costs decide; otherwise None.
         thresholds: One threshold of logits per label; otherwise None.
         temperature: The temperature T of the calibration, 1 if there is none.
         bias: The bias b of the calibration, 0 if there is none. Probabilities are those of the logits
@@ -79,6 +80,7 @@ class DecisionModule(nn.Module):
     thresholds: Tensor | None
     temperature: Tensor
     bias: Tensor
+    costs: Tensor | None
 
     def __init__(self, model: nn.Module, decision: Decision) -> None:
         super().__init__()
@@ -117,6 +119,7 @@ class DecisionModule(nn.Module):
         temperature, bias = (1.0, 0.0) if calibration is None else (calibration.temperature, calibration.bias)
         for name, numbers in (("temperature", temperature), ("bias", bias)):
             self._hold(name, torch.as_tensor(numbers).detach().to(device, dtype))
+        self._hold("costs", None if decision.costs is None else decision.costs.detach().to(device, dtype))
 
     def forward(self, *args: Any, **kwargs: Any) -> Decided:
         """Decide.
@@ -155,7 +158,10 @@ class DecisionModule(nn.Module):
         calibrated = logits / temperature + bias
         if self.offsets is None:
             return _result((logits >= numbers).long(), torch.sigmoid(calibrated))
-        return _result((logits + numbers).argmax(axis), torch.softmax(calibrated, axis))
+        probabilities = torch.softmax(calibrated, axis)
+        if self.costs is not None:
+            logits = -(probabilities.movedim(axis, -1) @ self.costs).movedim(-1, axis)
+        return _result((logits + numbers).argmax(axis), probabilities)
 
     def extra_repr(self) -> str:
         """Return the decision as it is shown in the module's ``repr``."""
@@ -187,14 +193,14 @@ class DecisionModule(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Make room for the saved decision, which may be of another kind or for another number of classes."""
-        saved = {name: state_dict.get(prefix + name) for name in (*KINDS, "temperature", "bias")}
+        saved = {name: state_dict.get(prefix + name) for name in (*KINDS, "temperature", "bias", "costs")}
         kinds = [name for name in KINDS if saved[name] is not None]
         if len(kinds) > 1:
             raise InvalidValueError(f"the state dict holds {' and '.join(kinds)}, but a decision is of one kind")
         if kinds:
             device = self.temperature.device
             for name, numbers in saved.items():
-                if numbers is not None or name in KINDS:
+                if numbers is not None or name in (*KINDS, "costs"):
                     self._hold(name, None if numbers is None else torch.empty_like(numbers, device=device))
         super()._load_from_state_dict(state_dict, prefix, *args)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.certified import Guarantee, checked_guarantee, what_can_be_promised
 from metricfit.decide.certified_choice import choose_certified
 from metricfit.decide.decision import Decision
+from metricfit.decide.expected_costs import search_costs
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offset_search import improve_offsets, offset_problem, search_offsets
 from metricfit.decide.optimism import FEWEST, corrected_value, interval_of_decisions
@@ -91,7 +93,7 @@ def choose_decision(
     )
     if decision.offsets is None:
         return _judge_threshold(decision, held_out, metric, list(subject_to), seed, kind, refit, resamples, guarantee)
-    return _judge_offsets(decision.offsets, decision.value, held_out, metric, average, seed, kind, refit, resamples)
+    return _judge_offsets(decision, held_out, metric, average, seed, kind, refit, resamples)
 
 
 def choose_without_intervals(
@@ -130,9 +132,12 @@ def choose_without_intervals(
         )
     check_requirements_fit(held_out.logits.shape[1], subject_to)
     logits, y, weight = held_out.logits.double(), held_out.y, held_out.weight
-    offsets = search_offsets(offset_problem(logits, y, weight, metric, average, rule=kind), ROUNDS).offsets
+    problem = offset_problem(logits, y, weight, metric, average, rule=kind)
+    found = search_offsets(problem, ROUNDS)
+    costs, offsets = search_costs(problem, found, ROUNDS) if metric.needs_matrix else (None, found.offsets)
     observed = offset_problem(logits, y, weight, metric, average, rule="empirical")
-    return Decision(observed.value((logits + offsets).argmax(1)), offsets=offsets)
+    decision = Decision(math.nan, offsets=offsets, costs=costs)
+    return replace(decision, value=observed.value(decision.decide(logits)))
 
 
 def check_requirements_fit(classes: int, requirements: Sequence[Requirement]) -> None:
@@ -247,8 +252,7 @@ def _judge_threshold(
 
 
 def _judge_offsets(
-    offsets: Tensor,
-    value: float,
+    decision: Decision,
     held_out: HeldOut,
     metric: Metric,
     average: ScalarAverage,
@@ -258,11 +262,14 @@ def _judge_offsets(
     resamples: int | None,
 ) -> Decision:
     """Return the decision with its corrected value."""
+    assert decision.offsets is not None
+    offsets = decision.offsets
 
     def fit_decision(weight: Tensor) -> Tensor:
         logits = refit(weight).double()
-        problem = offset_problem(logits, held_out.y, weight, metric, average, rule=rule)
-        return (logits + improve_offsets(problem, offsets)).argmax(1)
+        scores = decision.scores(logits)
+        problem = offset_problem(logits, held_out.y, weight, metric, average, rule=rule).with_scores(scores)
+        return (scores + improve_offsets(problem, offsets)).argmax(1)
 
     corrected = corrected_value(
         fit_decision,
@@ -275,7 +282,7 @@ def _judge_offsets(
         resamples=resamples or int(np.clip(LOGITS_CHOSEN_ON // held_out.logits.numel(), FEWEST, MOST_OF_OFFSETS)),
         seed=seed,
     )
-    return Decision(value, offsets=offsets, corrected_value=corrected.value, corrected_interval=corrected.interval)
+    return replace(decision, corrected_value=corrected.value, corrected_interval=corrected.interval)
 
 
 def _with_equal_thresholds(interval: tuple[float, float], scores: Tensor, threshold: float) -> tuple[float, float]:

@@ -78,6 +78,10 @@ class OffsetProblem:
         shares = self.given_shares[drawn]
         return OffsetProblem(self.logits[drawn], shares, self.weight[drawn], self.metric, self.average)
 
+    def with_scores(self, scores: Tensor) -> OffsetProblem:
+        """Return the problem of the same rows with other scores in place of the logits."""
+        return OffsetProblem(scores, self.given_shares, self.weight, self.metric, self.average)
+
     def value(self, decided: Tensor) -> float:
         """Return the value of the metric for these decisions."""
         return float(self.values(self.total(decided, self.amounts(decided))))

@@ -81,7 +81,8 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         requirements_met_: Whether all requirements are met out of fold, or with ``confidence`` certified; True if there
             are none.
         confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
-        offsets_: For several classes, what is added to the log-probabilities before the largest is taken.
+        offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
+            expected costs, if ``decision_.costs`` are the costs of a metric of the whole confusion matrix.
         value_: The metric to expect on new rows: its value out of fold, less the optimism of choosing weights and
             decision on the same rows. For several classes and after ``rethreshold`` the optimism is that of the
             decision alone; under requirements none is subtracted.

@@ -57,8 +57,10 @@ def decision_faults(model: Any) -> list[str]:
         threshold = decision.threshold
         found.append(("decision", threshold is None or not math.isfinite(threshold), f"threshold {threshold}"))
     else:
-        offsets = decision.offsets
+        offsets, costs = decision.offsets, decision.costs
         found.append(("decision", offsets is None or len(offsets) != classes, "another number of offsets than classes"))
+        wrong_costs = costs is not None and tuple(costs.shape) != (classes, classes)
+        found.append(("decision", wrong_costs, "costs of another number of classes"))
     faults = [f"{part}: {reason}" for part, wrong, reason in found if wrong]
     try:
         get_metric(model.metric)

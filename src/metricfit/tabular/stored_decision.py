@@ -84,7 +84,7 @@ def decision_arrays(model: Any) -> dict[str, Tensor]:
         arrays["held_out.weight"] = held_out.weight
     if held_out.groups is not None:
         arrays["held_out.groups"] = torch.from_numpy(np.unique(held_out.groups, return_inverse=True)[1])
-    for name in ("offsets", "thresholds", "label_intervals"):
+    for name in ("offsets", "thresholds", "label_intervals", "costs"):
         if getattr(decision, name) is not None:
             arrays[name] = getattr(decision, name)
     return arrays
@@ -142,6 +142,7 @@ def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor]
         arrays.get("thresholds"),
         confidence=decision.get("confidence"),
         label_intervals=arrays.get("label_intervals"),
+        costs=arrays.get("costs"),
     )
 
 

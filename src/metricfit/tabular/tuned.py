@@ -93,7 +93,8 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             classes.
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
-        offsets_: For several classes, what is added to the log-probabilities before the largest is taken.
+        offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
+            expected costs, if ``decision_.costs`` are the costs of a metric of the whole confusion matrix.
         value_: The metric to expect on new rows: its value on held-out rows, less the optimism of calibrating and
             deciding on the same rows; under requirements none is subtracted.
         value_interval_: 95 % bootstrap interval of the value.
