@@ -103,6 +103,20 @@ def test_members_of_a_population_are_what_they_are_alone():
         assert member.requirements == alone.requirements
 
 
+def test_gaps_and_equalities_of_a_population_are_those_of_each_member_alone():
+    x, y, group = data()
+    held_x, held_y, held_group = data(1)
+    settings = {**SETTINGS, "groups": group, "validation": (held_x, held_y), "validation_groups": held_group}
+    requirements = ["recall.gap(2) <= 0.01", "selection_rate == 0.3"]
+    loss = AugmentedLagrangian(WeightedBCELoss(), requirements, mu=1.0, lambda_max=0.2, update_on="held_out")
+    several = fit_population([network(0), network(1)], (x, y), loss, seeds=[5, 6], **settings)
+    for seed, member in enumerate(several):
+        alone = fit(network(seed), (x, y), loss, seed=5 + seed, **settings)
+        for name, multiplier in alone.objective.multipliers.items():
+            torch.testing.assert_close(member.objective.multipliers[name], multiplier, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(weights(member.model), weights(alone.model), rtol=1e-4, atol=1e-5)
+
+
 def test_folds_take_groups():
     x, y, group = data()
     result = fit_folds(network, (x, y), objective(), folds=2, groups=group, **SETTINGS)
