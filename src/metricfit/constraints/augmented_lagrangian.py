@@ -222,8 +222,9 @@ class AugmentedLagrangian(LateBuffers):
         for constraint in self.constraints:
             if self.multiplier_optimizer is None:
                 constraint.update(self.mu)  # type: ignore[operator]
-            if self.lambda_max is not None and constraint.multiplier is not None:
-                constraint.multiplier.clamp_(-self.lambda_max, self.lambda_max)  # type: ignore[operator]
+            multiplier = constraint.multiplier
+            if self.lambda_max is not None and isinstance(multiplier, Tensor):  # vmap has no rule for clamp_
+                multiplier.copy_(multiplier.clamp(-self.lambda_max, self.lambda_max))
 
     @torch.no_grad()
     def observe_held_out(
