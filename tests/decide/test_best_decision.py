@@ -139,3 +139,43 @@ def test_separated_classes_leave_the_threshold_and_the_value_uncertain(rule, sub
     for low, high in (decision.value_interval, decision.corrected_interval):
         assert 0.6 < low < 0.95
         assert decision.corrected_value <= high <= 1.0
+
+
+@pytest.mark.parametrize("rule", ["plugin", "empirical"])
+def test_another_prevalence_is_decided_for_as_with_weights(rule):
+    z, y = two_classes(2000)
+    share = float(y.double().mean())
+    weight = torch.where(y == 1, 0.5 / share, 0.5 / (1 - share))
+    decision = best_decision(z, y, "f1", rule=rule, prevalence=0.5)
+    reference = best_decision(z, y, "f1", rule=rule, weight=weight)
+    assert (decision.decide(z) == reference.decide(z)).double().mean() > 0.98
+    assert decision.threshold < best_decision(z, y, "f1", rule=rule).threshold
+    if rule == "plugin":
+        assert float((weight * decision.probabilities(z)).mean()) == pytest.approx(0.5, abs=0.01)
+    else:
+        assert decision.calibration is None
+        assert decision.value == pytest.approx(f1_score(y, decision.decide(z), sample_weight=weight))
+
+
+def test_another_prevalence_of_several_classes():
+    z, y = three_classes(2000)
+    shares = torch.bincount(y).double() / len(y)
+    new = shares.flip(0)
+    decision = best_decision(z, y, "f1", prevalence=new)
+    reference = best_decision(z, y, "f1", weight=(new / shares)[y])
+    assert (decision.decide(z) == reference.decide(z)).double().mean() > 0.97
+    mean = ((new / shares)[y][:, None] * decision.probabilities(z)).mean(0)
+    assert torch.allclose(mean, new, atol=0.02)
+
+
+@pytest.mark.parametrize("prevalence", [0.0, 1.0, [0.2, 0.3], [0.2, 0.3, 0.5], float("nan")])
+def test_shares_that_are_none_are_refused(prevalence):
+    z, y = two_classes(50)
+    with pytest.raises(ValueError, match="prevalence is the share"):
+        best_decision(z, y, "f1", prevalence=prevalence)
+
+
+def test_a_confidence_is_not_for_another_prevalence():
+    z, y = two_classes(50)
+    with pytest.raises(ValueError, match="prevalence or confidence"):
+        best_decision(z, y, "precision", subject_to="recall >= 0.5", confidence=0.9, prevalence=0.5)

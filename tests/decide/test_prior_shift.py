@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
+from metricfit.decide import estimate_prevalence
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.prior_shift import estimate_prior_shift, maximise_likelihood
@@ -160,3 +161,21 @@ def test_the_same_seed_gives_the_same_interval():
 def test_logits_that_cannot_be_used_are_refused(logits, message):
     with pytest.raises(ValueError, match=message):
         estimate_prior_shift(held_out(100), logits)
+
+
+def test_arrays_of_any_kind_are_estimated_from():
+    z, y = gaussians(1000, (0.9, 0.1), seed=0)
+    new = gaussians(500, (0.6, 0.4), seed=1)[0]
+    expected = estimate_prior_shift(held_out(1000), new)
+    for result in (
+        estimate_prevalence(z.squeeze(1), y, new.squeeze(1)),
+        estimate_prevalence(z.numpy(), y.numpy(), new.numpy()),
+    ):
+        assert torch.allclose(result.shares, expected.shares)
+        assert torch.allclose(result.intervals, expected.intervals)
+
+
+def test_every_class_needs_a_labelled_row():
+    z, _ = gaussians(50, (0.5, 0.3, 0.2), seed=0)
+    with pytest.raises(ValueError, match="every class"):
+        estimate_prevalence(z, torch.arange(50) % 2, z)

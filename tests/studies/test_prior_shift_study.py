@@ -56,3 +56,17 @@ def test_the_study_runs_and_its_tables_are_made(study, monkeypatch, tmp_path):
     made = importlib.import_module("prior_shift_page").parts(results)
     assert sorted(made) == ["alarms", "estimates", "simulations", "values"]
     assert all("| --- |" in text for text in made.values())
+
+
+def test_the_page_shows_the_stored_results(study):
+    page = importlib.import_module("prior_shift_page")
+    results = json.loads(study.RESULTS.read_text(encoding="utf-8"))
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert importlib.import_module("common").fill(text, page.parts(results)) == text
+    cells = [cell for of_table in results["tables"].values() for cell in of_table]
+    alarms = [part["p_value"] <= page.LEVEL for cell in cells for part in cell["odds"].values()]
+    assert f"{sum(alarms)} of {len(alarms)} tests raised an alarm" in text
+    simulated = [found["plain"] for found in results["simulations"].values()]
+    assert f"{sum(p <= page.LEVEL for part in simulated for p in part)} of {sum(map(len, simulated)):,} (" in text
+    covered = [each for found in results["simulations"].values() for each in found["covered"]]
+    assert f"{sum(covered)} of {len(covered)} intervals" in text

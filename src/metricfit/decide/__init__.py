@@ -35,11 +35,19 @@ from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresh
 
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision
+    from metricfit.decide.prior_shift import estimate_prevalence
 
 #: Loaded when first used, because the bootstrap needs scipy, and the rest needs torch alone.
-_LATER = {"best_decision": "metricfit.decide.best"}
+_LATER = {"best_decision": "metricfit.decide.best", "estimate_prevalence": "metricfit.decide.prior_shift"}
 
-__all__ = ["Decision", "DecisionModule", "GroupThresholds", "best_decision", "best_group_thresholds"]
+__all__ = [
+    "Decision",
+    "DecisionModule",
+    "GroupThresholds",
+    "best_decision",
+    "best_group_thresholds",
+    "estimate_prevalence",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,7 @@ def best_decision(
     groups: Any = None,
     calibrate: bool = True,
     confidence: float | None = None,
+    prevalence: float | Sequence[float] | Tensor | None = None,
     seed: int = 0,
 ) -> Decision:
     """Choose how logits become decisions, for a metric: a threshold for two classes, offsets for several.
@@ -63,6 +65,9 @@ def best_decision(
             independent draws and were not used to fit the model. By default the requirements are met on these rows
             alone. The requirements must be on recall, fnr, specificity, fpr, precision, npv, accuracy or
             selection_rate.
+        prevalence: The class balance to decide for, if it differs from that of these rows: the share of the positive
+            class, or one share per class (such as ``shares`` of ``estimate_prevalence``). Rows of each class are
+            assumed to look as they do here.
         seed: The seed of the bootstrap, and of the rows that choose the order of tests for a confidence.
 
     Returns:
@@ -72,7 +77,8 @@ def best_decision(
 
     Raises:
         InvalidValueError: The arrays do not fit each other, there is no such rule or average, requirements are given
-            for several classes, or a confidence together with weights, groups or a requirement without exact bounds.
+            for several classes, or a confidence together with weights, groups, a prevalence or a requirement without
+            exact bounds.
         InfeasibleError: There are too few rows for the confidence; the message says how many are needed.
         InvalidTypeError: An argument has the wrong type.
 
@@ -90,16 +96,25 @@ def best_decision(
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average must be 'macro', 'micro' or 'weighted', got {quote(average)}")
-    z, y, w = _check_rows(logits, target, weight)
+    z, y, w = check_rows(logits, target, weight)
+    if prevalence is not None and confidence is not None:
+        raise InvalidValueError("a confidence is for rows as these; leave out prevalence or confidence")
     calibration = None
     if check_rule(rule) == "plugin" and calibrate:
         calibration = fit_calibration(z, y, w)
         z = calibration(z)
     held_out = collect_held_out(z, y, w, None if groups is None else np.asarray(groups))
+    if prevalence is not None:
+        at_balance = held_out.with_class_shares(_check_shares(prevalence, max(2, z.shape[1])))
+        shift = (at_balance.logits - held_out.logits)[0]
+        calibration = Calibration(1.0, torch.zeros_like(shift)) if calibration is None else calibration
+        calibration, held_out = Calibration(calibration.temperature, calibration.bias + shift), at_balance
     decision = choose_decision(
         held_out, chosen, subject_to=requirements, average=average, seed=seed, rule=rule, confidence=confidence
     )
     raw = decision if calibration is None else _about_raw_logits(decision, calibration)
+    if check_rule(rule) == "empirical":
+        raw = replace(raw, calibration=None)  # scores of any kind have no probabilities
     if decision.not_reachable is None:
         return raw
     assert decision.threshold is not None
@@ -131,7 +146,20 @@ def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
     return replace(decision, threshold=raw(decision.threshold), interval=interval, calibration=calibration)
 
 
-def _check_rows(logits: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
+def _check_shares(prevalence: float | Sequence[float] | Tensor, classes: int) -> Tensor:
+    """Return the share of each class."""
+    shares = torch.as_tensor(prevalence, dtype=torch.float64).detach().cpu().reshape(-1)
+    if classes == 2 and len(shares) == 1:
+        shares = torch.cat([1 - shares, shares])
+    if len(shares) != classes or not bool((shares > 0).all()) or abs(float(shares.sum()) - 1) > 1e-6:
+        raise InvalidValueError(
+            f"prevalence is the share of the positive class, or one share for each of {classes} classes, above 0 and "
+            f"summing to 1; got {quote(prevalence)}"
+        )
+    return shares
+
+
+def check_rows(logits: Array, target: Array, weight: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return logits ``(n, 1)`` or ``(n, c)`` and weights in float64 and class numbers, all on the CPU."""
     z = torch.as_tensor(logits).detach().cpu()
     z = column(logits, "logits").detach().cpu()[:, None] if z.dim() != 2 or z.shape[1] == 1 else z

@@ -12,10 +12,12 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from metricfit.core.threads import one_thread
+from metricfit.decide.best import check_rows
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.drift import Drift, detect_drift
-from metricfit.decide.held_out import HeldOut
+from metricfit.decide.held_out import HeldOut, collect_held_out
 from metricfit.errors import InvalidValueError
+from metricfit.metrics.sweep import Array
 from metricfit.stats.percentiles import compute_interval
 
 Floats = NDArray[np.float64]
@@ -112,6 +114,46 @@ def estimate_prior_shift(held_out: HeldOut, logits: Tensor, *, seed: int = 0) ->
         detect_drift(held_out, new, seed=seed),
         len(new),
     )
+
+
+def estimate_prevalence(
+    logits: Array, target: Array, new_logits: Array, *, weight: Array | None = None, groups: Any = None, seed: int = 0
+) -> PriorShift:
+    """Estimate the class balance of new rows without labels, for a model of your own.
+
+    Pass the result's ``shares`` to ``best_decision(..., prevalence=...)`` to decide for the new balance.
+
+    Args:
+        logits: Logits of rows that the model was not trained on, ``(n,)`` or ``(n, 1)`` for two classes, ``(n, c)`` for
+            several.
+        target: Their class numbers.
+        new_logits: Logits of the new rows by the same model.
+        weight: One weight per row with a label.
+        groups: One group per row with a label, for rows that are not independent.
+        seed: The seed of the bootstrap.
+
+    Returns:
+        The shares with intervals, and the test for drift, as ``estimate_prior_shift``.
+
+    Raises:
+        InvalidValueError: The arrays do not fit each other, hold NaN, or there are no new rows.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> y = (torch.arange(2000) % 10 == 0).long()
+        >>> z = torch.randn(2000, generator=generator) + 3 * y
+        >>> new = torch.cat([z[y == 1], z[y == 0][:200]])
+        >>> result = estimate_prevalence(z, y, new)
+        >>> round(float(result.shares[1]), 1), result.drift.found
+        (0.5, False)
+    """
+    z, y, w = check_rows(logits, target, weight)
+    new = torch.as_tensor(new_logits)
+    new = new[:, None] if new.dim() == 1 else new
+    rows = collect_held_out(z, y, w, None if groups is None else np.asarray(groups))
+    if len(rows.shares) < max(2, z.shape[1]) or not bool((rows.shares > 0).all()):
+        raise InvalidValueError("the class balance of new rows needs rows of every class with labels")
+    return estimate_prior_shift(rows, new, seed=seed)
 
 
 def _estimate(held_out: HeldOut, weight: Tensor | None, new: Tensor, new_weight: Floats, start: Floats) -> Floats:
