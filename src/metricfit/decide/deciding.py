@@ -1,7 +1,7 @@
 """What every estimator of this package does once it has calibrated logits of held-out rows: decide, and decide anew.
 
-This module, ``row_checks`` and ``estimator_scores`` are the only ones of ``decide`` that need scikit-learn; the rest
-needs torch, and scipy for intervals.
+This module, ``predicting``, ``scoring``, ``row_checks`` and ``estimator_scores`` are the only ones of ``decide`` that
+need scikit-learn; the rest needs torch, and scipy for intervals.
 """
 
 from __future__ import annotations
@@ -10,28 +10,21 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit.core.counting import count_labels
-from metricfit.core.types import LabelAverage, ScalarAverage
 from metricfit.decide.bounds import check_confidence
-from metricfit.decide.class_balance import ClassBalance
-from metricfit.decide.decision import Decision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
 from metricfit.decide.decisions import Refit, check_requirements_fit, choose_decision, to_probability
 from metricfit.decide.drift import DriftWarning
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.label_decisions import choose_label_decision
-from metricfit.decide.label_search import label_value
+from metricfit.decide.predicting import PredictingClassifier
 from metricfit.decide.rollback import unchanged_if_it_fails
-from metricfit.decide.row_checks import checked_label_matrix, checked_labels, checked_weights
+from metricfit.decide.row_costs import check_costs
 from metricfit.decide.rules import Rule
+from metricfit.decide.scoring import average_of_classes
 from metricfit.errors import InvalidValueError
-from metricfit.metrics.average import averaged
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class DecidingClassifier(ClassBalance):
+class DecidingClassifier(PredictingClassifier):
     """A classifier that chooses its decision for a metric on held-out rows, and can choose it anew without training.
 
     A subclass has the parameters ``metric``, ``subject_to``, ``decision`` and ``average``. Its ``fit`` sets
@@ -56,7 +49,7 @@ class DecidingClassifier(ClassBalance):
         drift_: Whether another class balance explains the scores of these rows.
         decision_: The decision about calibrated logits plus ``shift_``.
         threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
-            classes.
+            classes, and for costs in columns, where ``row_thresholds(X)`` gives the threshold of each row.
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
@@ -70,17 +63,10 @@ class DecidingClassifier(ClassBalance):
         confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
     """
 
-    metric: str | Metric | Formula
     subject_to: Requirements | None
     decision: Rule
-    average: LabelAverage
     confidence: float | None = None
     pos_label_: Any
-
-    @property
-    def _has_labels(self) -> bool:
-        """Whether rows have several independent labels, and not one of several classes."""
-        return self.held_out_.y.dim() == 2
 
     def rethreshold(
         self,
@@ -119,6 +105,7 @@ class DecidingClassifier(ClassBalance):
 
         Example:
             >>> from metricfit import MetricClassifier
+            >>> import numpy as np
             >>> X = np.random.default_rng(0).normal(size=(200, 3))
             >>> model = MetricClassifier("precision", models=["linear"], random_state=0).fit(X, X[:, 0] > 1)
             >>> model.rethreshold(subject_to="recall >= 0.9").requirements_met_
@@ -129,7 +116,6 @@ class DecidingClassifier(ClassBalance):
         check_is_fitted(self, "decision_")
         with unchanged_if_it_fails(self):
             if metric is not None:
-                get_metric(metric)
                 self.metric = metric
             if subject_to != "unchanged":
                 requirements = as_requirements(subject_to)
@@ -137,7 +123,7 @@ class DecidingClassifier(ClassBalance):
                     raise InvalidValueError("subject_to is for two classes; fit one model per label under requirements")
                 check_requirements_fit(len(self.classes_), requirements)
                 self.subject_to = subject_to
-                if not as_requirements(subject_to) and confidence == "unchanged":
+                if not requirements and confidence == "unchanged":
                     self.confidence = None
             if confidence != "unchanged":
                 if self._has_labels and confidence is not None:
@@ -145,6 +131,8 @@ class DecidingClassifier(ClassBalance):
                 self.confidence = None if confidence is None else check_confidence(confidence)
             if prevalence is not None and self._has_labels:
                 raise InvalidValueError("prevalence is for classes; a model of several labels decides as trained")
+            chosen, requirements = get_metric(self.metric), as_requirements(self.subject_to)
+            check_costs(chosen, self.held_out_.columns, 0 if self._has_labels else len(self.classes_), requirements)
             held_out, shift, estimate = self._rows_at_balance(prevalence, X)
             self._decide(held_out, shift)
             self.prior_shift_ = estimate
@@ -154,12 +142,14 @@ class DecidingClassifier(ClassBalance):
 
     @property
     def curve_(self) -> DecisionCurve | list[DecisionCurve] | None:
-        """The metric and the counts of the held-out rows at every threshold; None for several classes.
+        """The metric and the counts of the held-out rows at every threshold.
 
+        None for several classes, and for costs in columns, where each row has a threshold of its own.
         For several labels a list with one curve per label.
 
         Example:
             >>> from metricfit import MetricClassifier
+            >>> import numpy as np
             >>> X = np.random.default_rng(0).normal(size=(200, 3))
             >>> curve = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, X[:, 0] > 1).curve_
             >>> bool((curve.tp + curve.fn == (X[:, 0] > 1).sum()).all())
@@ -168,104 +158,9 @@ class DecidingClassifier(ClassBalance):
         check_is_fitted(self, "decision_")
         if self._has_labels:
             return label_curves(self.held_out_, get_metric(self.metric))
-        if self.held_out_.logits.shape[1] > 1:
+        if self.held_out_.logits.shape[1] > 1 or get_metric(self.metric).columns:
             return None
         return decision_curve(self.held_out_.with_logits_shifted(self.shift_), get_metric(self.metric))
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return calibrated logits, shifted so that the decision is at 0.
-
-        Args:
-            X: Rows with the columns of ``fit``.
-
-        Returns:
-            For two classes ``(n,)``, positive for the second of ``classes_``; for several ``(n, c)``, with the offsets
-            added, so that the largest decides; for labels ``(n, c)``, positive where a label is predicted.
-        """
-        margins: NDArray[np.float64] = self._margins(X).numpy()
-        if margins.ndim == 2:
-            return margins
-        return margins if self._order[1] == 1 else -margins
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict labels: by the threshold for two classes, by the largest log-probability plus offset for several.
-
-        Args:
-            X: Rows with the columns of ``fit``.
-
-        Returns:
-            One of ``classes_`` per row; for several labels 0 and 1, ``(n, c)``.
-        """
-        margins = self._margins(X)
-        if self._has_labels:
-            return np.asarray((margins >= 0).long().numpy())
-        number = (margins >= 0).long() if len(self.classes_) == 2 else margins.argmax(1)
-        labels: NDArray[Any] = self.classes_[self._order[number.numpy()]]
-        return labels
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return calibrated probabilities.
-
-        Args:
-            X: Rows with the columns of ``fit``.
-
-        Returns:
-            One row per row of ``X``, with a column for each of ``classes_`` or each label.
-        """
-        logits = self._logits(X)
-        if self._has_labels:
-            return np.asarray(torch.sigmoid(logits).numpy())
-        if len(self.classes_) == 2:
-            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-        probabilities = np.empty(logits.shape)
-        probabilities[:, self._order] = torch.softmax(logits, dim=1).numpy()
-        return probabilities
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the metric of the predictions, negated if lower is better, so that higher is always better.
-
-        Args:
-            X: Rows with the columns of ``fit``.
-            y: Their labels.
-            sample_weight: One weight per row.
-
-        Returns:
-            The value of the metric, or minus it.
-
-        Raises:
-            ValueError: If ``y`` holds labels that were not there in ``fit``.
-        """
-        metric, predicted = get_metric(self.metric), self.predict(X)
-        if self._has_labels:
-            value = self._label_score(metric, predicted, y, sample_weight)
-        else:
-            value = self._class_score(metric, predicted, y, sample_weight)
-        return -value if metric.minimize else value
-
-    def _label_score(self, metric: Metric, predicted: NDArray[Any], y: Any, sample_weight: Any) -> float:
-        labels = checked_label_matrix(y)
-        check_consistent_length(predicted, labels)
-        if labels.shape != predicted.shape:
-            raise InvalidValueError(f"y has {labels.shape[1]} labels, the model {predicted.shape[1]}")
-        weight = checked_weights(sample_weight, labels)
-        parts = torch.from_numpy(predicted), torch.from_numpy(labels)
-        return label_value(*parts, None if weight is None else torch.from_numpy(weight), metric, self.average)
-
-    def _class_score(self, metric: Metric, predicted: NDArray[Any], y: Any, sample_weight: Any) -> float:
-        labels = checked_labels(self, y)
-        check_consistent_length(predicted, labels)
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise InvalidValueError(f"y has labels that were not there in fit: {', '.join(map(str, unknown[:5]))}")
-        weight = checked_weights(sample_weight, labels)
-        counts = count_labels(
-            self._numbers_of(predicted),
-            self._numbers_of(labels),
-            num_classes=None if len(self.classes_) == 2 else len(self.classes_),
-            weight=None if weight is None else torch.from_numpy(weight),
-            matrix=metric.needs_matrix,
-        )
-        return float(averaged(metric, counts, _average_of_classes(self.average)))
 
     def _decide(
         self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None, resamples: int | None = None
@@ -275,7 +170,7 @@ class DecidingClassifier(ClassBalance):
         self.shift_ = shift
         metric, requirements = get_metric(self.metric), as_requirements(self.subject_to)
         if self._has_labels:
-            self.decision_: Decision = choose_label_decision(
+            self.decision_ = choose_label_decision(
                 held_out, metric, average=self.average, rule=self.decision, seed=self._seed
             )
         else:
@@ -283,7 +178,7 @@ class DecidingClassifier(ClassBalance):
                 held_out,
                 metric,
                 subject_to=requirements,
-                average=_average_of_classes(self.average),
+                average=average_of_classes(self.average),
                 rule=self.decision,
                 refit=refit,
                 resamples=resamples,
@@ -308,30 +203,11 @@ class DecidingClassifier(ClassBalance):
         self.requirements_met_ = all(result.met for result in decision.requirements.values())
         self.confidence_ = decision.confidence
         self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
-        self.threshold_ = None if decision.threshold is None else to_probability(decision.threshold)
+        ends, threshold = decision.interval, decision.threshold
+        if get_metric(self.metric).columns:  # each row has a threshold of its own
+            ends, threshold = None, None
+        self.threshold_ = None if threshold is None else to_probability(threshold)
         self.thresholds_ = None if decision.thresholds is None else torch.sigmoid(decision.thresholds).numpy()
-        ends = decision.interval
         self.threshold_interval_: Any = None if ends is None else tuple(map(to_probability, ends))
         if decision.label_intervals is not None:
             self.threshold_interval_ = torch.sigmoid(decision.label_intervals).numpy()
-
-    def _logits(self, X: Any) -> torch.Tensor:
-        """Return calibrated logits for the current class balance."""
-        check_is_fitted(self, "decision_")
-        return self._calibrated_logits(X) + self.shift_
-
-    def _margins(self, X: Any) -> torch.Tensor:
-        logits = self._logits(X)  # says so if the model is not fitted
-        return self.decision_.margins(logits)
-
-    def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
-        """Return class numbers; of two classes, the positive one is 1."""
-        return torch.from_numpy(np.argsort(self._order)[np.searchsorted(self.classes_, labels)])
-
-
-def _average_of_classes(average: LabelAverage) -> ScalarAverage:
-    if average == "samples":
-        raise InvalidValueError(
-            "average='samples' is for several labels; of classes use 'macro', 'micro' or 'weighted'"
-        )
-    return average

@@ -19,6 +19,7 @@ from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.certified import Guarantee, checked_guarantee, what_can_be_promised
 from metricfit.decide.certified_choice import choose_certified
+from metricfit.decide.cost_decisions import choose_cost_decision, choose_cost_without_intervals
 from metricfit.decide.decision import Decision
 from metricfit.decide.expected_costs import search_costs
 from metricfit.decide.held_out import HeldOut
@@ -60,6 +61,7 @@ def choose_decision(
     """Choose the decision for a metric on held-out rows, under requirements if there are any.
 
     If no threshold meets the requirements, the one with the smallest violation is chosen, and the decision says so.
+    With costs in columns the threshold is one of cost margins (``decide.cost_decisions``).
 
     Args:
         held_out: Calibrated logits of held-out rows.
@@ -87,6 +89,8 @@ def choose_decision(
     kind = check_rule(rule)
     if refit is None:
         refit = partial(_calibrate_again, held_out) if kind == "plugin" else partial(_keep, held_out)
+    if metric.columns:
+        return choose_cost_decision(held_out, metric, rule=kind, refit=refit, resamples=resamples, seed=seed)
     guarantee = None if confidence is None else _make_guarantee(held_out, list(subject_to), confidence, seed)
     decision = choose_without_intervals(
         held_out, metric, subject_to=subject_to, average=average, rule=kind, guarantee=guarantee
@@ -111,6 +115,8 @@ def choose_without_intervals(
         The decision; its intervals and its corrected value are None.
     """
     kind = check_rule(rule)
+    if metric.columns:
+        return choose_cost_without_intervals(held_out, metric, kind)
     if held_out.logits.shape[1] == 1:
         requirements = list(subject_to)
         scores, y, weight = held_out.logits.squeeze(1), held_out.y, held_out.weight
@@ -149,6 +155,8 @@ def check_requirements_fit(classes: int, requirements: Sequence[Requirement]) ->
     if classes > 2 and requirements:
         raise InvalidValueError("subject_to is for two classes; of several, fit a network under metricfit.constraints")
     for requirement in requirements:
+        if requirement.metric.columns:
+            raise InvalidValueError(f"{requirement}: a requirement has costs that are numbers, not columns")
         check_class_index(classes, requirement.metric)
 
 

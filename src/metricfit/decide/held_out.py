@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ class HeldOut:
         weight: One weight per row, or None.
         groups: The group of each row, or None; the bootstrap draws whole groups.
         shares: The share of each class, or of the rows where each label is there, in these rows.
+        columns: Columns of the table that hold the costs of each row (``decide.cost_decisions``).
     """
 
     logits: Tensor
@@ -28,6 +30,7 @@ class HeldOut:
     weight: Tensor | None
     groups: NDArray[Any] | None
     shares: Tensor
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
 
     def with_copies_as_groups(self) -> HeldOut:
         """Return the rows with a group for each distinct row of logits, if they have no groups yet.
@@ -53,7 +56,8 @@ class HeldOut:
         """
         weight = torch.ones(len(self.y), dtype=torch.float64) if self.weight is None else self.weight.double()
         change = shares.double() / self.shares
-        return HeldOut(self.logits + logit_shift(change), self.y, weight * change[self.y], self.groups, shares)
+        logits = self.logits + logit_shift(change)
+        return replace(self, logits=logits, weight=weight * change[self.y], shares=shares)
 
     def with_logits_shifted(self, shift: Tensor) -> HeldOut:
         """Return the rows with the class shares that ``with_class_shares`` shifts the logits for by this much.
@@ -70,7 +74,13 @@ class HeldOut:
         return self.with_class_shares(torch.softmax(self.shares.log() + by_class, dim=0))
 
 
-def collect_held_out(logits: Tensor, y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None) -> HeldOut:
+def collect_held_out(
+    logits: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    groups: NDArray[Any] | None,
+    columns: Mapping[str, Tensor] | None = None,
+) -> HeldOut:
     """Collect the rows that were held out by some member of an ensemble.
 
     Args:
@@ -78,6 +88,7 @@ def collect_held_out(logits: Tensor, y: Tensor, weight: Tensor | None, groups: N
         y: Class numbers.
         weight: One weight per row, or None.
         groups: The group of each row, or None.
+        columns: Columns with the costs of each row, by name.
 
     Returns:
         The rows whose logits are not NaN, and their class shares. A class that was never held out has its share of all
@@ -96,6 +107,7 @@ def collect_held_out(logits: Tensor, y: Tensor, weight: Tensor | None, groups: N
         None if weight is None else weight[held_out],
         None if groups is None else groups[held_out.numpy()],
         shares / shares.sum(),
+        {name: values[held_out] for name, values in (columns or {}).items()},
     )
 
 

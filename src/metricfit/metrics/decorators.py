@@ -125,6 +125,7 @@ def builtin_factory(
     minimize: bool = False,
     bounds: Bounds | Callable[..., Bounds] = (0.0, 1.0),
     needs: Sequence[str] = (),
+    factory: type[MetricFactory[Any]] = MetricFactory,
 ) -> Callable[[Callable[P, None]], MetricFactory[P]]:
     """Make a factory of this library from a formula; the decorated function has its signature and documentation.
 
@@ -133,7 +134,7 @@ def builtin_factory(
     """
 
     def build(signature: Callable[P, None]) -> MetricFactory[P]:
-        entry: MetricFactory[P] = MetricFactory(
+        entry: MetricFactory[P] = factory(
             signature.__name__,
             formula,
             bounds,

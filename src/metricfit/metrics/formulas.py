@@ -12,6 +12,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio, share
 from metricfit.metrics.decorators import builtin, builtin_factory
 from metricfit.metrics.registry import alias
+from metricfit.metrics.row_cost import CostFactory
 
 #: A parameter as users give it, and as a formula gets it: one number, or one number per class.
 PerClass = float | Sequence[float]
@@ -244,25 +245,31 @@ def _largest(*costs: float | tuple[float, ...]) -> float:
     return max(max(cost) if isinstance(cost, tuple) else cost for cost in costs)
 
 
-@builtin_factory(_cost, minimize=True, bounds=lambda fp, fn: (0.0, _largest(fp, fn)))
-def cost(fp: PerClass, fn: PerClass) -> None:
+@builtin_factory(_cost, minimize=True, bounds=lambda fp, fn: (0.0, _largest(fp, fn)), factory=CostFactory)
+def cost(fp: PerClass | str, fn: PerClass | str) -> None:
     """(fp_cost fp + fn_cost fn) / n, the expected cost of a decision; lower is better.
 
+    ``cost(fp=5, fn="amount")`` takes the cost of each row's false negative from the column "amount" of the table: the
+    mean cost per row is what MetricClassifier, TunedDecisionClassifier and ``compare`` then minimise.
+
     Args:
-        fp: The cost of a false positive, or one cost per class; from 0 to 1e20.
-        fn: The cost of a false negative, or one cost per class; from 0 to 1e20.
+        fp: The cost of a false positive, or one cost per class; from 0 to 1e20. Or the name of a column with one cost
+            per row.
+        fn: The cost of a false negative, or one cost per class; from 0 to 1e20. Or the name of a column.
 
     Returns:
         The metric. Its value is 0 for counts without samples.
 
     Raises:
-        InvalidTypeError: A cost is missing or is not a number.
+        InvalidTypeError: A cost is missing, or is neither a number nor the name of a column.
         InvalidValueError: A cost is negative or too large.
 
     Example:
         >>> from metricfit import Counts, metrics
         >>> metrics.cost(fp=1, fn=10)(Counts(tp=3, fp=1, fn=2, tn=4))
         tensor([2.1000], dtype=torch.float64)
+        >>> metrics.cost(fp=5, fn="amount").columns
+        ('amount',)
     """
 
 

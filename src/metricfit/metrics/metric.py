@@ -61,6 +61,8 @@ class Metric(RequirementOperators):
     is_ranking: ClassVar[bool] = False
     #: Whether the counts of several exclusive classes must hold the whole confusion matrix.
     needs_matrix: bool = False
+    #: Names of the columns of a table that hold its costs (``cost(fp=5, fn="amount")``).
+    columns: tuple[str, ...] = ()
     if not TYPE_CHECKING:  # type checkers report earlier names as unknown
         own = RenamedAttribute("user_defined")
 

@@ -107,8 +107,10 @@ def expand_parameter(metric: object, key: str, value: Parameter, cell: Tensor) -
     return torch.stack(columns, -1)  # created on the device: copying from the CPU would wait for the GPU
 
 
-def format_parameter(value: Parameter | Square) -> str:
+def format_parameter(value: Parameter | Square | str) -> str:
     """Write a parameter as it is read back."""
+    if isinstance(value, str):
+        return repr(value)
     return "[" + ", ".join(map(format_parameter, value)) + "]" if isinstance(value, tuple) else format_number(value)
 
 

@@ -13,6 +13,7 @@ from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.decisions import Refit
+from metricfit.decide.row_costs import RowCosts
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.tabular.families.family import Features, FittedModel, Integers, ModelOfFolds
@@ -110,16 +111,19 @@ class OutOfFold:
         logits: For each family, its raw out-of-fold logits.
         y: Class numbers.
         weight: Weights, or None.
+        costs: The costs of each row, if the metric takes costs from columns.
     """
 
     logits: tuple[Tensor, ...]
     y: Tensor
     weight: Tensor | None
+    costs: RowCosts | None = None
 
     def take(self, index: Tensor) -> OutOfFold:
         """Return these rows."""
         weight = None if self.weight is None else self.weight[index]
-        return OutOfFold(tuple(logits[index] for logits in self.logits), self.y[index], weight)
+        costs = None if self.costs is None else self.costs.take(index)
+        return OutOfFold(tuple(logits[index] for logits in self.logits), self.y[index], weight, costs)
 
     def refit(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> Refit:
         """Return a function that chooses weights and calibrations again, with other weights of the rows."""
@@ -166,7 +170,7 @@ def fit_mixture(
     """Calibrate each family, choose their weights, and calibrate the mixture."""
     calibrations = tuple(fit_calibration(logits, rows.y, rows.weight) for logits in rows.logits)
     calibrated = [calibration(logits) for calibration, logits in zip(calibrations, rows.logits, strict=True)]
-    chosen = Selection(rows.y, rows.weight, metric, average, requirements).weights(calibrated)
+    chosen = Selection(rows.y, rows.weight, metric, average, requirements, rows.costs).weights(calibrated)
     chosen = chosen * (chosen >= SMALLEST_WEIGHT)
     weights = tuple((chosen / chosen.sum()).tolist())
     combined = weighted_sum(calibrations, weights, rows.logits)
@@ -198,7 +202,7 @@ def build_ensemble(
         order of their weights.
     """
     mixture = fit_mixture(rows, metric, average, requirements)
-    selection = Selection(rows.y, rows.weight, metric, average, requirements)
+    selection = Selection(rows.y, rows.weight, metric, average, requirements, rows.costs)
     members, table = [], []
     parts = zip(results, mixture.calibrations, mixture.weights, rows.logits, strict=True)
     for result, calibration, weight, logits in parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from metricfit.decide.decisions import Refit
 from metricfit.decide.held_out import HeldOut, collect_held_out
+from metricfit.decide.row_costs import row_costs
 from metricfit.metrics.curves import as_requirements
-from metricfit.metrics.metric import get_metric
+from metricfit.metrics.metric import Metric, get_metric
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
@@ -59,7 +60,8 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         watch=_print_progress if model.verbose else lambda _: None,
     )
     weight = None if prepared.weight is None else torch.from_numpy(prepared.weight)
-    out_of_fold, held_out = collect_out_of_fold([result.logits for result in results], rows.y, weight, prepared.groups)
+    logits = [result.logits for result in results]
+    out_of_fold, held_out = collect_out_of_fold(logits, rows.y, weight, prepared.groups, metric, prepared.columns)
     ensemble, mixture, table = build_ensemble(results, left_out, out_of_fold, metric, model.average, requirements)
     return FittedEnsemble(
         ensemble,
@@ -88,7 +90,12 @@ def splits_of(model: MetricClassifier, prepared: PreparedRows) -> Splits:
 
 
 def collect_out_of_fold(
-    logits: Sequence[Floats], y: Integers, weight: torch.Tensor | None, groups: NDArray[Any] | None
+    logits: Sequence[Floats],
+    y: Integers,
+    weight: torch.Tensor | None,
+    groups: NDArray[Any] | None,
+    metric: Metric,
+    columns: Mapping[str, torch.Tensor],
 ) -> tuple[OutOfFold, HeldOut]:
     """Collect the rows that were held out by some model.
 
@@ -97,14 +104,17 @@ def collect_out_of_fold(
         y: Class numbers.
         weight: One weight per row, or None.
         groups: The group of each row, or None.
+        metric: The metric.
+        columns: The columns that it takes costs from, by name.
 
     Returns:
         The held-out rows with the logits of all families, and the same rows with the logits of the first family.
     """
     target = torch.from_numpy(y)
-    held_out = [collect_held_out(torch.from_numpy(values), target, weight, groups) for values in logits]
+    held_out = [collect_held_out(torch.from_numpy(values), target, weight, groups, columns) for values in logits]
     first = held_out[0]
-    return OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight), first
+    costs = row_costs(metric, first.columns, len(first.y)) if metric.columns else None
+    return OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight, costs), first
 
 
 def _history(results: list[FamilyResult]) -> list[dict[str, Any]]:

@@ -12,7 +12,9 @@ from torch.nn.functional import log_softmax, pad, softplus
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.cost_decisions import best_margin
 from metricfit.decide.offsets import best_offsets
+from metricfit.decide.row_costs import RowCosts
 from metricfit.metrics.curves import best_or_nearest
 from metricfit.metrics.feasibility import ChosenThreshold
 from metricfit.metrics.metric import Metric
@@ -40,6 +42,7 @@ class Selection:
         metric: The metric.
         average: Its average over several classes.
         requirements: Requirements on the decisions, for two classes.
+        costs: The costs of each row, if the metric takes costs from columns.
     """
 
     y: Tensor
@@ -47,12 +50,15 @@ class Selection:
     metric: Metric
     average: ScalarAverage
     requirements: Sequence[Requirement] = ()
+    costs: RowCosts | None = None
 
     def value(self, logits: Tensor) -> float:
         """Return the metric at the best decision of these logits; among thresholds, only feasible ones count.
 
         If no threshold meets the requirements, this is the value at the one with the smallest violation.
         """
+        if self.costs is not None:
+            return best_margin(self.costs.margins(logits).squeeze(1), self.y, self.weight, self.costs).value
         if logits.shape[1] == 1:
             candidates = sweep(logits.squeeze(1), self.y, self.weight)
             return best_or_nearest(candidates, self.metric, self.requirements).value
@@ -101,7 +107,7 @@ class Selection:
             The largest violation of a requirement there, negated and 0 if all are met, and the value, negated if lower
             is better. So a mixture that violates the requirements less is better, whatever its value is.
         """
-        if logits.shape[1] > 1:
+        if logits.shape[1] > 1 or self.costs is not None:
             value, violation = self.value(logits), 0.0
         else:
             chosen = best_or_nearest(sweep(logits.squeeze(1), self.y, self.weight), self.metric, self.requirements)
@@ -110,7 +116,7 @@ class Selection:
 
     def _scores(self, mixtures: Tensor) -> list[tuple[float, float]]:
         """Return the score of each mixture ``(k, n, c)``; without requirements, those of two classes all at once."""
-        if mixtures.shape[2] > 1 or self.requirements:
+        if mixtures.shape[2] > 1 or self.requirements or self.costs is not None:
             return [self.score(logits) for logits in mixtures]
         values = _best_of_all_thresholds(mixtures.squeeze(2), self.y, self.weight, self.metric)
         return [(0.0, value) for value in values.tolist()]

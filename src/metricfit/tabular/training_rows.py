@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from metricfit.decide.certified import checked_guarantee
 from metricfit.decide.decisions import check_class_index, check_requirements_fit
 from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.row_checks import checked_groups, checked_labels, checked_weights
+from metricfit.decide.row_costs import check_costs, cost_columns
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
@@ -39,12 +40,14 @@ class PreparedRows:
         weight: The sample weights alone, or None.
         groups: The group of each row, or None.
         seed: Seed of everything random.
+        columns: Columns of the table with the costs of each row, if the metric takes costs from columns.
     """
 
     rows: TrainingRows
     weight: Floats | None
     groups: NDArray[Any] | None
     seed: int
+    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 def prepare_rows(
@@ -83,6 +86,8 @@ def prepare_rows(
     model.classes_ = classes_of(labels)
     check_requirements_fit(len(model.classes_), requirements)
     check_class_index(len(model.classes_), metric)
+    columns = cost_columns(metric, table)
+    check_costs(metric, columns, len(model.classes_), requirements)
     model.pos_label_ = choose_positive_class(labels, model.pos_label)
     model._order = order_of(model.classes_, model.pos_label_)
     numbers = model._numbers_of(labels)
@@ -102,7 +107,8 @@ def prepare_rows(
         None if in_training is None else in_training.numpy(),
         len(model.classes_),
     )
-    return PreparedRows(rows, weight, group, int(check_random_state(model.random_state).randint(2**31 - 1)))
+    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    return PreparedRows(rows, weight, group, seed, columns)
 
 
 def _training_weights(

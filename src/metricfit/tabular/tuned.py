@@ -7,7 +7,7 @@ with the files and checks of MetricClassifier, and needs the same extra.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ from metricfit.decide.held_out import HeldOut, collect_held_out, collect_label_r
 from metricfit.decide.label_decisions import LabelCalibration, fit_label_calibration
 from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.rollback import unchanged_if_it_fails
+from metricfit.decide.row_costs import check_costs, cost_columns
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -167,8 +168,12 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             rows = prepare_tuned_rows(self, X, y, sample_weight, groups, fit_params)
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._set_classes(rows.target)
+            metric = get_metric(self.metric)
+            columns = cost_columns(metric, rows.X)
+            classes = 0 if rows.target.ndim == 2 else len(self.classes_)
+            check_costs(metric, columns, classes, as_requirements(self.subject_to))
             self._check_guarantee(rows)
-            self._calibrate(self._held_out_scores(rows), rows)
+            self._calibrate(self._held_out_scores(rows), rows, columns)
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self.estimator_, name):
                     setattr(self, name, getattr(self.estimator_, name))
@@ -278,8 +283,8 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
                 names = ", ".join(quote(label) for label in sorted(labels, key=str)[:5])
                 raise InvalidValueError(f"cv='prefit': y has {what}: {names}. Pass rows with the estimator's classes")
 
-    def _calibrate(self, held_out: HeldOutScores, rows: TunedRows) -> None:
-        """Fit the calibration, and keep the held-out rows."""
+    def _calibrate(self, held_out: HeldOutScores, rows: TunedRows, columns: Mapping[str, torch.Tensor]) -> None:
+        """Fit the calibration, and keep the held-out rows, with the columns of their costs."""
         self.smallest_probability_ = smallest_probability(held_out.scores)
         labels, place, group = rows.target.ndim == 2, held_out.rows, rows.groups
         logits = to_logits(held_out.scores, self.smallest_probability_, labels=labels)
@@ -293,7 +298,8 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             self.held_out_ = collect_label_rows(self.calibration_(logits), y, weight, groups)
         else:
             self.calibration_ = fit_calibration(logits, y, weight)
-            self.held_out_ = collect_held_out(self.calibration_(logits), y, weight, groups)
+            costs = {name: values[place] for name, values in columns.items()}
+            self.held_out_ = collect_held_out(self.calibration_(logits), y, weight, groups, costs)
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         return self._logits_by(self.estimator_, X)

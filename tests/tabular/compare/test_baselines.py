@@ -7,7 +7,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, f1_score, fbeta_score
 
 from metricfit.metrics import averaged, get_metric
-from metricfit.tabular.compare.baselines import baseline_counts
+from metricfit.tabular.compare.baselines import baseline_shares, expected_counts
 
 RNG = np.random.default_rng(0)
 
@@ -22,7 +22,7 @@ def test_constant_decisions(name, constant, metric, score):
     train, test = labels(2, 300), labels(2, 200)
     decided = DummyClassifier(strategy="constant", constant=constant).fit(train[:, None], train).predict(test[:, None])
     expected = fbeta_score(test, decided, beta=2) if score is None else score(test, decided)
-    assert float(get_metric(metric)(baseline_counts(train, test, 2)[name])) == pytest.approx(expected)
+    assert float(get_metric(metric)(expected_counts(test, baseline_shares(train, 2)[name]))) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -37,12 +37,13 @@ def test_decisions_at_random_are_the_mean_of_many_dummies(classes):
         )
         for seed in range(40)
     ]
-    counts = baseline_counts(train, test, classes)["at random"]
+    counts = expected_counts(test, baseline_shares(train, classes)["at random"])
     value = float(averaged(get_metric("f1"), counts, "macro"))
     assert value == pytest.approx(np.mean(values), abs=4 * np.std(values) / np.sqrt(40) + 1e-3)
 
 
 def test_counts_add_up():
     for classes in (2, 3):
-        for counts in baseline_counts(labels(classes, 90), labels(classes, 60), classes).values():
+        for shares in baseline_shares(labels(classes, 90), classes).values():
+            counts = expected_counts(labels(classes, 60), shares)
             torch.testing.assert_close(counts.n, torch.full_like(counts.n, 60.0))

@@ -7,7 +7,7 @@ import torch
 
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
-from metricfit.tabular.families.family import Integers
+from metricfit.tabular.families.family import Floats, Integers
 
 #: The baselines by name, and what each of them does.
 BASELINES = {
@@ -18,40 +18,32 @@ BASELINES = {
 }
 
 
-def baseline_counts(train_y: Integers, test_y: Integers, classes: int) -> dict[str, Counts]:
-    """Count the decisions of each baseline on the test rows.
+def baseline_shares(train_y: Integers, classes: int) -> dict[str, Floats]:
+    """Return with which probability each baseline decides every row for each class.
 
-    "at random" decides for each class with its share among the training rows. Its counts are the expected ones, so its
-    value does not depend on a seed.
+    "at random" decides for each class with its share among the training rows.
 
     Args:
         train_y: Class numbers of the training rows.
-        test_y: Class numbers of the test rows.
         classes: The number of classes; of two, 1 is the positive one.
 
     Returns:
-        The counts by the name of the baseline.
+        The probability of each class, by the name of the baseline.
 
     Example:
-        >>> counts = baseline_counts(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]), 2)
-        >>> counts["all positive"].fp, counts["at random"].tp
-        (tensor([2.], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
+        >>> baseline_shares(np.array([0, 0, 0, 1]), 2)["at random"]
+        array([0.75, 0.25])
     """
     shares = np.bincount(train_y, minlength=classes) / len(train_y)
     if classes > 2:
-        return {
-            "largest class": expected_counts(test_y, np.eye(classes)[int(shares.argmax())]),
-            "at random": expected_counts(test_y, shares),
-        }
-    return {
-        "all positive": expected_counts(test_y, np.array([0.0, 1.0])),
-        "none positive": expected_counts(test_y, np.array([1.0, 0.0])),
-        "at random": expected_counts(test_y, shares),
-    }
+        return {"largest class": np.eye(classes)[int(shares.argmax())], "at random": shares}
+    return {"all positive": np.array([0.0, 1.0]), "none positive": np.array([1.0, 0.0]), "at random": shares}
 
 
-def expected_counts(y: Integers, shares: np.typing.NDArray[np.float64]) -> Counts:
+def expected_counts(y: Integers, shares: Floats) -> Counts:
     """Return the expected counts if every row is decided for each class with this probability.
+
+    They do not depend on a seed.
 
     Args:
         y: Class numbers.
@@ -59,6 +51,10 @@ def expected_counts(y: Integers, shares: np.typing.NDArray[np.float64]) -> Count
 
     Returns:
         Counts of the positive class of two, or of every class.
+
+    Example:
+        >>> expected_counts(np.array([0, 0, 1, 1]), np.array([0.75, 0.25])).tp
+        tensor([0.5000], dtype=torch.float64)
     """
     matrix = np.outer(np.bincount(y, minlength=len(shares)), shares)
     if len(shares) == 2:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from metricfit.core.types import ScalarAverage
 from metricfit.data import folds as split_into_folds
+from metricfit.decide.row_costs import check_costs, cost_columns
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -55,7 +56,8 @@ class Comparison:
             class ``(n,)``, or of each of several classes ``(n, c)``.
         decided: The class number that the default method decided for each row.
         labels: The class number of each row; of two classes, 1 is the positive one.
-        threshold: Mean of the default method's thresholds over the folds; None for several classes.
+        threshold: Mean of the default method's thresholds over the folds; None for several classes and for costs in
+            columns.
         recommended: Name of the recommended method.
         subject_to: The requirements, as text.
         average: The average over several classes.
@@ -170,7 +172,9 @@ def compare(
     Args:
         table: A pandas or polars DataFrame, or an array. Columns may be of any kind, and values may be missing.
         target: Name of the column to predict, or the labels themselves, one per row.
-        metric: The metric that the methods are judged by, such as ``"f1"`` or ``"fbeta(beta=2)"``.
+        metric: The metric that the methods are judged by, such as ``"f1"`` or ``"fbeta(beta=2)"``. With
+            ``"cost(fp=5, fn='amount')"`` they are judged by the mean cost per row, where a miss costs what the column
+            "amount" says; methods that are trained for a metric of counts are then left out.
         methods: Names of the methods to compare, such as ``["extra trees"]``; by default all of them. The default of
             metricfit and boosted trees, which the others are compared with, are always included.
         subject_to: Requirements on every method's threshold, such as ``"recall >= 0.9"``, for two classes.
@@ -215,7 +219,11 @@ def compare(
         raise InvalidValueError("subject_to is for two classes; make one class against the rest in your table")
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average is 'macro', 'micro' or 'weighted'; got {quote(average)}")
-    compared = choose_methods(methods, classes=len(classes), constrained=bool(requirements))
+    judged = get_metric(metric_name)
+    check_costs(judged, cost_columns(judged, X), len(classes), requirements)
+    compared = choose_methods(
+        methods, classes=len(classes), constrained=bool(requirements), row_costs=bool(judged.columns)
+    )
     task = TrainingTask(
         X,
         labels,
@@ -237,7 +245,7 @@ def compare(
             forget_encoded_fold()
     trained = {(cell.training, cell.fold): read_training(cell, reports[cell.name]) for cell in cells}
     results: FoldResults = judge_folds(task, compared, trained, len(classes))
-    rows = standings(results.by_row, get_metric(metric_name), required=bool(requirements))
+    rows = standings(results.by_row, judged, required=bool(requirements))
     advice = advise(rows, metric_name)
     return Comparison(
         metric_name,

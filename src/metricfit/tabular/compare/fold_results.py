@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.decide.row_costs import cost_columns
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.tabular.compare.judging import FoldResult, Judge
@@ -53,6 +54,8 @@ def judge_folds(task: TrainingTask, methods: Sequence[Method], trained: Trained,
     """
     rows = len(task.y)
     results = FoldResults(np.full((rows, classes) if classes > 2 else rows, np.nan), np.zeros(rows, dtype=np.int64))
+    metric = get_metric(task.metric)
+    columns = cost_columns(metric, task.X)
     complete = [method for method in methods if _can_be_judged(method, trained, len(task.splits), results.notes)]
     for fold, (training_rows, test_rows) in enumerate(task.splits):
         judge = Judge(
@@ -60,9 +63,11 @@ def judge_folds(task: TrainingTask, methods: Sequence[Method], trained: Trained,
             task.y[test_rows],
             None if task.groups is None else task.groups[training_rows],
             classes,
-            get_metric(task.metric),
+            metric,
             task.average,
             as_requirements(list(task.subject_to)),
+            {name: values[training_rows] for name, values in columns.items()},
+            {name: values[test_rows] for name, values in columns.items()},
         )
         for method in complete:
             logits = [trained[training, fold] for training in trainings_of(method)]

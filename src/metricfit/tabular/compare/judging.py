@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.decisions import choose_without_intervals, to_probability
+from metricfit.decide.row_costs import RowCosts, mean_cost, row_costs
 from metricfit.metrics import Metric
 from metricfit.metrics.average import averaged
 from metricfit.metrics.requirements import Requirement
-from metricfit.tabular.compare.baselines import baseline_counts
+from metricfit.tabular.compare.baselines import baseline_shares, expected_counts
 from metricfit.tabular.compare.methods import Method
 from metricfit.tabular.compare.trainings import TrainedLogits
 from metricfit.tabular.ensemble import fit_mixture
@@ -50,7 +51,7 @@ class TestDecisions:
     Attributes:
         probabilities: Of the positive class ``(n,)``, or of each of several classes ``(n, c)``.
         decided: Class numbers.
-        threshold: The threshold of the probabilities; None for several classes.
+        threshold: The threshold of the probabilities; None for several classes and for costs in columns.
     """
 
     __test__ = False  # pytest would collect it
@@ -72,6 +73,8 @@ class Judge:
         metric: The metric.
         average: Its average over several classes.
         requirements: The requirements on the decisions.
+        train_columns: Columns of the training rows with the costs of each row, if the metric takes costs from columns.
+        test_columns: The same columns of the test rows.
     """
 
     train_y: Integers
@@ -81,6 +84,8 @@ class Judge:
     metric: Metric
     average: ScalarAverage
     requirements: Sequence[Requirement] = ()
+    train_columns: Mapping[str, Tensor] = field(default_factory=dict)
+    test_columns: Mapping[str, Tensor] = field(default_factory=dict)
 
     def method(self, method: Method, trained: Sequence[TrainedLogits]) -> tuple[dict[str, FoldResult], TestDecisions]:
         """Choose a method's weights and decision on the training rows, and judge it on the test rows.
@@ -92,7 +97,10 @@ class Judge:
         Returns:
             The results by the name of the row, and the decisions.
         """
-        rows, held_out = collect_out_of_fold([each.out_of_fold for each in trained], self.train_y, None, self.groups)
+        out_of_fold = [each.out_of_fold for each in trained]
+        rows, held_out = collect_out_of_fold(
+            out_of_fold, self.train_y, None, self.groups, self.metric, self.train_columns
+        )
         mixture = fit_mixture(rows, self.metric, self.average, self.requirements)
         decision = choose_without_intervals(
             replace(held_out, logits=mixture.logits),
@@ -102,21 +110,37 @@ class Judge:
         )
         raw = [torch.from_numpy(each.test) for each in trained]
         logits, seconds = mixture(raw), sum(each.seconds for each in trained)
-        decided = decision.decide(logits)
+        costs = self._costs
+        decided = decision.decide(logits if costs is None else costs.margins(logits))
         results = {method.name: self._judge(decided, seconds, decision.not_reachable)}
         if method.untuned is not None:
             untuned = (raw[0][:, 0] >= 0).long() if self.classes == 2 else raw[0].argmax(1)
             results[method.untuned] = self._judge(untuned, seconds)
-        threshold = None if decision.threshold is None else to_probability(decision.threshold)
-        return results, TestDecisions(_probabilities(logits), decided.numpy(), threshold)
+        threshold = decision.threshold if costs is None else None  # with costs, each row has its own
+        return results, TestDecisions(
+            _probabilities(logits), decided.numpy(), None if threshold is None else to_probability(threshold)
+        )
 
     def baselines(self) -> dict[str, FoldResult]:
         """Judge the decisions that need no model."""
-        counts = baseline_counts(self.train_y, self.test_y, self.classes)
-        return {name: self._result(each) for name, each in counts.items()}
+        results, costs, target = {}, self._costs, torch.from_numpy(self.test_y)
+        for name, shares in baseline_shares(self.train_y, self.classes).items():
+            if costs is None:
+                results[name] = self._result(expected_counts(self.test_y, shares))
+            else:
+                called = torch.full((len(target),), shares[1], dtype=torch.float64)
+                results[name] = FoldResult(mean_cost(costs.of_decisions(called, target), None))
+        return results
+
+    @property
+    def _costs(self) -> RowCosts | None:
+        """The costs of the test rows, if the metric takes costs from columns."""
+        return row_costs(self.metric, self.test_columns, len(self.test_y)) if self.metric.columns else None
 
     def _judge(self, decided: Tensor, seconds: float, not_reachable: str | None = None) -> FoldResult:
-        target = torch.from_numpy(self.test_y)
+        target, costs = torch.from_numpy(self.test_y), self._costs
+        if costs is not None:
+            return FoldResult(mean_cost(costs.of_decisions(decided, target), None), seconds)
         counts = count_labels(
             decided,
             target,

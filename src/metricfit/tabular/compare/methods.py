@@ -110,24 +110,32 @@ METHODS = (
 )
 FOR_TWO_CLASSES = {"network (focal loss)"}
 FOR_REQUIREMENTS = {"network (under the requirements)"}
+#: Their training needs a metric of counts, and not costs in columns.
+FOR_COUNTS = {"boosted trees on the metric", "network (metric loss)", "network (mixed loss)"}
 #: Rows that show what tuning the decision is worth. They are not recommended, because tuning costs nothing.
 UNTUNED = {method.untuned for method in METHODS if method.untuned is not None}
 COMPLEXITY = {method.name: method.complexity for method in METHODS}
 
 
-def methods(*, classes: int = 2, constrained: bool = False) -> list[Method]:
-    """Return the methods for this number of classes; training under requirements is one only if there are any."""
+def methods(*, classes: int = 2, constrained: bool = False, row_costs: bool = False) -> list[Method]:
+    """Return the methods for this number of classes; training under requirements is one only if there are any.
+
+    With costs for each row, methods that are trained for a metric of counts are none.
+    """
     without = (FOR_TWO_CLASSES if classes > 2 else set()) | (set() if constrained else FOR_REQUIREMENTS)
+    without |= FOR_COUNTS if row_costs else set()
     return [method for method in METHODS if method.name not in without]
 
 
-def choose_methods(names: Sequence[str] | None, *, classes: int = 2, constrained: bool = False) -> list[Method]:
+def choose_methods(
+    names: Sequence[str] | None, *, classes: int = 2, constrained: bool = False, row_costs: bool = False
+) -> list[Method]:
     """Return the methods with these names, all of them for None; the default and the reference are always included.
 
     Raises:
         InvalidValueError: There is no such method.
     """
-    known = methods(classes=classes, constrained=constrained)
+    known = methods(classes=classes, constrained=constrained, row_costs=row_costs)
     if names is None:
         return known
     for name in names:

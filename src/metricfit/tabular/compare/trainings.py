@@ -28,13 +28,12 @@ from metricfit.tabular.compare.methods import Method
 from metricfit.tabular.ensemble_fit import families_of, splits_of
 from metricfit.tabular.families.family import Deadline, Floats, Integers, Splits
 from metricfit.tabular.families.network import Network
+from metricfit.tabular.families.network_recipes import WITHOUT_METRIC
 from metricfit.tabular.out_of_fold import LeftOut, fit_family
 from metricfit.tabular.training_rows import prepare_rows
 
 #: Trained whatever the time budget is, so that the default and the reference always have a model.
 ALWAYS = "boosting"
-#: Recipes of networks that do not use the metric.
-WITHOUT_METRIC = ("bce", "focal")
 
 
 @dataclass(frozen=True)

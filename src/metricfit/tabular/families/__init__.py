@@ -17,6 +17,7 @@ from metricfit.tabular.families.family import Family
 from metricfit.tabular.families.kernel import Kernel
 from metricfit.tabular.families.linear import Linear
 from metricfit.tabular.families.network import Network, NetworkFamily
+from metricfit.tabular.families.network_recipes import WITHOUT_METRIC
 from metricfit.tabular.families.user_model import UserModel
 
 __all__ = ["DEFAULT", "NAMES", "Network", "make_families"]
@@ -49,7 +50,8 @@ def make_families(
         The families, the cheap ones of ours first, then the user's.
 
     Raises:
-        InvalidValueError: A name is not known, or two models have one name.
+        InvalidValueError: A name is not known, two models have one name, or one is trained for the metric, whose costs
+            are in columns.
         InvalidTypeError: A model is no classifier.
 
     Example:
@@ -88,12 +90,24 @@ def make_families(
         return family
 
     families = [make(*named) for named in _named_models(models)]
+    for family in families:
+        if metric.columns and _trains_for_metric(family):
+            raise InvalidValueError(
+                f"{family.name} is trained for a metric of counts, and {metric.name} has a cost for each row: use "
+                f"{', '.join(map(repr, DEFAULT))} or Network(recipe='bce')"
+            )
     names = [family.name for family in families]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidValueError(f"two models are called {twice!r}; name them: models=[('first', ...), ('second', ...)]")
     order = {name: place for place, name in enumerate(NAMES)}
     return sorted(families, key=lambda family: order.get(family.name, len(order)))
+
+
+def _trains_for_metric(family: Family) -> bool:
+    if isinstance(family, NetworkFamily):
+        return family.settings.recipe not in WITHOUT_METRIC
+    return isinstance(family, Boosting) and family.metric is not None
 
 
 def _named_models(models: Any) -> list[tuple[str | None, Any]]:

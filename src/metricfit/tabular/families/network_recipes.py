@@ -15,6 +15,8 @@ from metricfit.train import Stage, recipes
 
 RecipeName = recipes.Recipe | Literal["focal", "surrogate"]
 RECIPES: tuple[RecipeName, ...] = (*recipes.NAMES, "focal", "surrogate")
+#: Recipes that do not use the metric.
+WITHOUT_METRIC = ("bce", "focal")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,182 @@
+"""Decisions with a cost for each row: a row is positive where a miss is expected to cost more than a false alarm.
+
+Decisions are about cost margins (``decide.row_costs``). The plug-in rule decides at 0, where both are expected to cost
+the same; the empirical rule at the margin with the lowest cost on the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.numerics import ROUNDING
+from metricfit.decide.decision import Decision
+from metricfit.decide.held_out import HeldOut
+from metricfit.decide.optimism import FEWEST, MOST, ROWS_CHOSEN_ON, draw_multiplicities, interval_of_decisions
+from metricfit.decide.row_costs import RowCosts, mean_cost, row_costs
+from metricfit.decide.rules import Rule, check_rule
+from metricfit.metrics.metric import Metric
+
+if TYPE_CHECKING:
+    from metricfit.decide.decisions import Refit
+
+#: Number of resamples for the interval of the cost at a fixed decision, and the most rows that they draw in all.
+RESAMPLES, ROWS_DRAWN = 1000, 20_000_000
+
+
+class BestMargin(NamedTuple):
+    """A threshold of cost margins, and the mean cost per row there."""
+
+    threshold: float
+    value: float
+
+
+def best_margin(margins: Tensor, y: Tensor, weight: Tensor | None, costs: RowCosts) -> BestMargin:
+    """Find the threshold of cost margins with the lowest cost on the labels. Exact, by one sort.
+
+    Args:
+        margins: Cost margins ``(n,)``.
+        y: Labels 0 and 1.
+        weight: One weight per row, or None.
+        costs: The costs of the rows.
+
+    Returns:
+        The threshold, in the middle between two margins, and the mean cost; of equally good ones the largest.
+
+    Example:
+        >>> costs = RowCosts(fp=torch.ones(4), fn=torch.tensor([1.0, 9.0, 1.0, 1.0]))
+        >>> best_margin(torch.tensor([3.0, 1.0, 0.0, -2.0]), torch.tensor([0, 1, 0, 1]), None, costs)
+        BestMargin(threshold=0.5, value=0.5)
+    """
+    w = torch.ones(len(y), dtype=torch.float64) if weight is None else weight.double()
+    falling, order = torch.sort(margins, descending=True)
+    if_called, if_not = (
+        (w * costs.of_decisions(torch.full_like(w, share), y))[order].cumsum(0) for share in (1.0, 0.0)
+    )
+    pad = torch.nn.functional.pad
+    total = (pad(if_called, (1, 0)) + if_not[-1] - pad(if_not, (1, 0))) / w.sum()
+    above, below = pad(falling, (1, 0), value=torch.inf), pad(falling, (0, 1), value=-torch.inf)
+    possible = (above > below) & (below < torch.inf) & (above > -torch.inf)
+    total = total.masked_fill(~possible, torch.inf)
+    lowest = total.min()
+    index = int((total <= lowest + ROUNDING * lowest).int().argmax())
+    high, low = float(above[index]), float(below[index])
+    if np.isinf(high) or np.isinf(low):  # beyond the last margin, or rows that are decided whatever the threshold is
+        return BestMargin(low + 1.0 if np.isfinite(low) else high - 1.0 if np.isfinite(high) else 0.0, float(lowest))
+    return BestMargin((high + low) / 2, float(lowest))
+
+
+def choose_margin(logits: Tensor, y: Tensor, weight: Tensor | None, costs: RowCosts, *, rule: Rule) -> float:
+    """Return the threshold of cost margins: 0 by the plug-in rule, the best on the labels by the empirical rule."""
+    if check_rule(rule) == "plugin":
+        return 0.0
+    return best_margin(costs.margins(logits).reshape(-1), y, weight, costs).threshold
+
+
+def choose_cost_without_intervals(held_out: HeldOut, metric: Metric, rule: Rule) -> Decision:
+    """Choose the decision about cost margins on held-out rows; its intervals and its corrected value are None."""
+    costs = row_costs(metric, held_out.columns, len(held_out.y))
+    threshold = choose_margin(held_out.logits, held_out.y, held_out.weight, costs, rule=rule)
+    decided = costs.margins(held_out.logits).reshape(-1) >= threshold
+    return Decision(mean_cost(costs.of_decisions(decided, held_out.y), held_out.weight), threshold=threshold)
+
+
+def choose_cost_decision(
+    held_out: HeldOut, metric: Metric, *, rule: Rule, refit: Refit, resamples: int | None, seed: int
+) -> Decision:
+    """Choose the decision about cost margins on held-out rows, with intervals and a corrected value.
+
+    The corrected value is that of ``decide.optimism``: each row is judged by the decisions of the resamples that left
+    it out.
+
+    Args:
+        held_out: Calibrated logits of held-out rows, with the columns of the costs.
+        metric: A metric with costs from columns.
+        rule: The decision rule.
+        refit: Fits what was fitted before the decision again, as in ``choose_decision``.
+        resamples: Number of resamples for the corrected value; by default a number that takes about a second.
+        seed: The seed of the bootstrap.
+
+    Returns:
+        The decision about cost margins.
+    """
+    y, groups, rows = held_out.y, held_out.groups, len(held_out.y)
+    costs = row_costs(metric, held_out.columns, rows)
+    w = torch.ones(rows, dtype=torch.float64) if held_out.weight is None else held_out.weight.double()
+    decision = choose_cost_without_intervals(held_out, metric, rule)
+    assert decision.threshold is not None
+    decided = costs.margins(held_out.logits).reshape(-1) >= decision.threshold
+    number = resamples or int(np.clip(ROWS_CHOSEN_ON // rows, FEWEST, MOST))
+    positive, times = torch.zeros(rows, dtype=torch.float64), torch.zeros(rows, dtype=torch.float64)
+    values, thresholds = [], []
+    for multiplicity in draw_multiplicities(y, groups, number, seed):
+        logits = refit(w * multiplicity)
+        threshold = choose_margin(logits, y, w * multiplicity, costs, rule=rule)
+        called = (costs.margins(logits).reshape(-1) >= threshold).double()
+        values.append(mean_cost(costs.of_decisions(called, y), w * multiplicity))
+        thresholds.append(threshold)
+        positive += called * (multiplicity == 0)
+        times += multiplicity == 0
+    judged = torch.where(times > 0, positive / times.clamp(min=1), decided.double())
+    corrected = mean_cost(costs.of_decisions(judged, y), held_out.weight)
+    moved = np.array(values) + corrected - np.mean(values)
+    at_threshold = costs.of_decisions(decided, y)
+    draws = draw_multiplicities(y, groups, int(np.clip(ROWS_DRAWN // rows, 100, RESAMPLES)), seed)
+    by_rates = partial(_interval_by_rates, held_out, costs, seed)
+    ends = _interval(np.array([mean_cost(at_threshold, w * drawn) for drawn in draws]), by_rates, decided)
+    return Decision(
+        decision.value,
+        threshold=decision.threshold,
+        interval=None if check_rule(rule) == "plugin" else _quantiles(np.array(thresholds)),
+        value_interval=ends,
+        corrected_value=corrected,
+        corrected_interval=_interval(moved, by_rates, judged),
+    )
+
+
+def interval_of_costs(costs: NDArray[np.float64], seed: int = 0) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean cost of decisions that are fixed.
+
+    Args:
+        costs: The cost of the decision about each row.
+        seed: The seed of the resamples.
+    """
+    rng, rows = np.random.default_rng(seed), len(costs)
+    resamples = int(np.clip(ROWS_DRAWN // rows, 100, RESAMPLES))
+    return _quantiles(np.array([costs[rng.integers(0, rows, rows)].mean() for _ in range(resamples)]))
+
+
+def _quantiles(values: NDArray[np.float64]) -> tuple[float, float]:
+    return float(np.quantile(values, 0.025, method="lower")), float(np.quantile(values, 0.975, method="higher"))
+
+
+def _interval(
+    values: NDArray[np.float64], by_rates: Callable[[Tensor], tuple[float, float]], decided: Tensor
+) -> tuple[float, float]:
+    """Return percentiles of costs, or if all are equal, as without a wrong decision, an interval from the rates."""
+    low, high = _quantiles(values)
+    return by_rates(decided) if np.isclose(low, high, rtol=0.0) else (max(low, 0.0), high)
+
+
+def _interval_by_rates(held_out: HeldOut, costs: RowCosts, seed: int, decided: Tensor) -> tuple[float, float]:
+    """Return the interval of ``interval_of_decisions``, where each row has the weight of its cost."""
+    y, w = held_out.y, torch.ones(len(held_out.y)) if held_out.weight is None else held_out.weight
+    at_stake = w.double() * torch.where(y == 1, costs.fn, costs.fp)
+    value = mean_cost(costs.of_decisions(decided, y), held_out.weight)
+    if any(float(at_stake[y == label].sum()) == 0 for label in (0, 1)):
+        return value, value
+    rows = float(w.sum())
+
+    def per_row(c: Counts) -> Tensor:
+        return (c.fp + c.fn) / rows
+
+    shares = torch.stack([1 - decided.double(), decided.double()], dim=1)
+    mean = Metric("cost", per_row, minimize=True)
+    return interval_of_decisions(shares, y, mean, weight=at_stake, groups=held_out.groups, seed=seed)

@@ -1,0 +1,103 @@
+"""RowCost: the mean cost of decisions whose costs stand in columns of the table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn, ParamSpec
+
+from metricfit.core.counts import Counts
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.metrics.metric import Formula, Metric, MetricFactory
+from metricfit.metrics.metric_parameters import check_parameters
+from metricfit.metrics.pickling import reduce_by_name
+
+P = ParamSpec("P")
+
+
+class RowCost(Metric):
+    """The mean cost per row, where a wrong decision about a row costs what a column of the table says.
+
+    ``metrics.cost(fp=5, fn="amount")`` makes one. Decisions that are counted no longer have amounts, so it is not a
+    function of Counts: MetricClassifier, TunedDecisionClassifier and ``compare`` take the columns from the table.
+
+    Args:
+        name: The name, without parameters.
+        formula: The formula of costs that are equal for all rows.
+        parameters: ``fp`` and ``fn``, each a number or the name of a column; at least one of them a name.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> metric = metrics.cost(fp=5, fn="amount")
+        >>> metric, metric.columns, metric.minimize
+        (cost(fp=5, fn='amount'), ('amount',), True)
+    """
+
+    def __init__(self, name: str, formula: Formula, *, parameters: dict[str, Any]) -> None:
+        super().__init__(name, formula, parameters=parameters, minimize=True, bounds=(0.0, math.inf))
+        self.columns = tuple(dict.fromkeys(value for value in parameters.values() if isinstance(value, str)))
+
+    def __call__(self, counts: Counts) -> NoReturn:
+        """Refuse counts, which have no amounts.
+
+        Args:
+            counts: Counts.
+
+        Raises:
+            InvalidTypeError: Always.
+        """
+        raise InvalidTypeError(
+            f"{self.name} has a cost for each row, which counts do not have. MetricClassifier, TunedDecisionClassifier "
+            "and compare take the column from the table; elsewhere use numbers, such as cost(fp=1, fn=10), and pass "
+            "the amounts as weights"
+        )
+
+    def __getitem__(self, index: int) -> Metric:
+        raise InvalidTypeError(f"{self.name} is one number for two classes, not one per class")
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        return reduce_by_name(self) or object.__reduce__(self)
+
+
+class CostFactory(MetricFactory[P]):
+    """The factory of ``metrics.cost``: costs that are numbers make a Metric of counts, names of columns a RowCost.
+
+    Args:
+        name: The name of the metrics.
+        formula: A function of Counts and the costs.
+        bounds: A function of the costs that returns the smallest and the largest value.
+        settings: The other arguments of Metric.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> metrics.cost
+        cost(fp, fn)
+    """
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Metric:
+        """Make the metric with these costs.
+
+        Returns:
+            The Metric.
+
+        Raises:
+            InvalidTypeError: A cost is missing, unknown, or neither a number, a list of numbers nor the name of a
+                column; or one is a list and the other a name.
+            InvalidValueError: A number is out of range, or a name is empty.
+        """
+        values = {**dict(zip(self.__signature__.parameters, args, strict=False)), **kwargs}
+        if set(values) != set(self.__signature__.parameters) or not any(isinstance(v, str) for v in values.values()):
+            return super().__call__(*args, **kwargs)
+        parameters: dict[str, Any] = {}
+        for key in self.__signature__.parameters:
+            value = values[key]
+            if isinstance(value, (list, tuple)):
+                raise InvalidTypeError(
+                    f"{self.name}: {key} must be a number or the name of a column, got {quote(value)}"
+                )
+            if value == "":
+                raise InvalidValueError(f"{self.name}: {key} is an empty text; name a column of the table")
+            number = not isinstance(value, str)
+            parameters[key] = check_parameters(self.name, {key: value}, user_defined=False)[key] if number else value
+        metric = RowCost(self.name, self.formula, parameters=parameters)
+        metric.__doc__ = self.__doc__
+        return metric
