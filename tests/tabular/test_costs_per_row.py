@@ -1,5 +1,8 @@
 """Estimators with a cost for each row: decisions, scores, other metrics and wrong use."""
 
+import dataclasses
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -124,3 +127,49 @@ def test_both_costs_can_be_columns(rows):
     p = model.predict_proba(X)[:, 1]
     assert (model.predict(X) == (p * X["amount"] > (1 - p) * X["effort"])).all()
     assert sorted(model.held_out_.columns) == ["amount", "effort"]
+
+
+@pytest.mark.parametrize("model", models())
+def test_a_saved_model_decides_as_before(model, rows, tmp_path):
+    X, y = rows
+    model.fit(X, y).save(tmp_path / "model")
+    loaded = type(model).load(tmp_path / "model")
+    assert (loaded.predict(X) == model.predict(X)).all()
+    assert (loaded.value_, loaded.value_interval_) == (model.value_, model.value_interval_)
+    assert loaded.threshold_ is None
+    assert loaded.rethreshold(metric="cost(fp=50, fn='amount')").value_ == pytest.approx(
+        model.rethreshold(metric="cost(fp=50, fn='amount')").value_
+    )
+
+
+def test_a_saved_model_without_its_costs_is_refused(rows, tmp_path):
+    X, y = rows
+    model = models()[0].fit(X, y)
+    for columns, message in (
+        ({}, "were not kept"),
+        ({"amount": -model.held_out_.columns["amount"] - 1}, "does not hold one cost per row"),
+        ({"amount": model.held_out_.columns["amount"][:-1]}, "does not hold one cost per row"),
+    ):
+        model.held_out_ = dataclasses.replace(model.held_out_, columns=columns)
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        model.save(folder)
+        with pytest.raises(ValueError, match=message):
+            MetricClassifier.load(folder)
+        model.fit(X, y)
+
+
+def numbers_of(page):
+    return [float(value) for value in re.findall(r'<data value="([^"]+)"', page.read_text())]
+
+
+def test_the_report_shows_the_money(rows, tmp_path):
+    X, y = rows
+    model = models()[0].fit(X, y)
+    shown = numbers_of(model.report(tmp_path / "model.html"))
+    never = money(X, y, np.zeros(len(y))).mean()
+    assert any(number == pytest.approx(never) for number in shown)
+    assert any(number == pytest.approx(model.decision_.value) for number in shown)
+    shown = numbers_of(model.report(tmp_path / "rows.html", X, y))
+    assert any(number == pytest.approx(money(X, y, model.predict(X)).sum()) for number in shown)
+    with pytest.raises(ValueError, match="threshold="):
+        model.report(tmp_path / "other.html", X, y, threshold=0.3)

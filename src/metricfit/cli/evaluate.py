@@ -26,6 +26,7 @@ from metricfit.report.model_decisions import (
     decision_counts,
     metric_intervals,
     metric_label,
+    metric_values,
     metrics_without_parameters,
 )
 from metricfit.report.pages import write_evaluation_page
@@ -88,6 +89,8 @@ def _evaluate(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold:
             "--threshold is for two classes; of several, the largest sum of a class's log-probability and its tuned "
             "offset decides."
         )
+    if threshold is not None and get_metric(model.metric).columns:
+        raise UserError(f"--threshold cannot be used with {model.metric}: every row has a threshold of its own.")
     counts = decision_counts(model, X, y, threshold)
     metrics = list(dict.fromkeys([get_metric(model.metric), *metrics_without_parameters()]))
     intervals = metric_intervals(model, X, y, threshold, metrics)
@@ -95,7 +98,7 @@ def _evaluate(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold:
         return _several_classes(model, X, y, counts, metrics, intervals)
     result: dict[str, Any] = {"rows": len(y), "threshold": model.threshold_ if threshold is None else threshold}
     result |= {name: int(count) for name, count in zip(("tp", "fp", "fn", "tn"), counts, strict=True)}
-    result |= {metric.name: float(metric(counts)) for metric in metrics}
+    result |= metric_values(model, X, y, counts, metrics)
     negative = next(label for label in model.classes_ if label != model.pos_label_)
     requirements = {
         text: {"value": requirement.value, "held": requirement.met}
@@ -170,7 +173,9 @@ def _decision_lines(result: dict[str, Any]) -> list[str | Table]:
     matrix.add_row(escape(f"is {positive}"), str(tp), str(fn))
     matrix.add_row(escape(f"is {negative}"), str(fp), str(tn))
     rows = f"{result['rows']} rows: {tp + fn} are {positive} (the positive class), {fp + tn} are {negative}."
-    return [rows, f"Threshold on the probability of {positive}: {_short(result['threshold'])}", matrix]
+    threshold = result["threshold"]
+    at = "of its own for each row, by its costs" if threshold is None else _short(threshold)
+    return [rows, f"Threshold on the probability of {positive}: {at}", matrix]
 
 
 def _short(value: Any) -> str:

@@ -145,6 +145,8 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
     )
     if model.threshold_ is not None:
         lines.append(f"Threshold {model.threshold_:.4g}{_interval(model.threshold_interval_)}.")
+    elif get_metric(model.metric).columns:
+        lines.append("Every row has a threshold of its own, by its costs.")
     lines += [f"Requirement {text}: {_state(model, result)}." for text, result in model.requirements_.items()]
     return [*lines, f"Model: {out / 'model'}", f"Report: {out / 'report.html'}"]
 

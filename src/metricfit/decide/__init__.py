@@ -17,8 +17,10 @@
 - ``group_thresholds``: the best thresholds of several groups of rows.
 - ``label_thresholds``: the best thresholds of several labels.
 - ``decision_curve``: the counts and the value of the metric at every threshold.
-- ``deciding``: what estimators share: predict by a decision, and choose it anew for another metric, requirement or
-  class balance. ``positive_class``, ``row_checks`` and ``rollback`` hold the checks and rules that go with it.
+- ``cost_decisions``: decisions with a cost for each row; ``row_costs`` holds the costs.
+- ``deciding``: what estimators share: choose a decision, and choose it anew for another metric, requirement or class
+  balance. ``predicting`` is what they do with new rows, ``scoring`` the value of a metric there.
+  ``positive_class``, ``row_checks`` and ``rollback`` hold the checks and rules that go with it.
 - ``prior_shift``: the class balance of new rows without labels; ``drift`` tests whether it explains their scores, and
   ``class_balance`` is what estimators know of it.
 

@@ -160,7 +160,7 @@ def check_costs(metric: Metric, columns: Mapping[str, Tensor], classes: int, req
             f"subject_to cannot be combined with {metric.name}: every row is decided by its own costs. Leave it out, "
             "or use costs that are numbers"
         )
-    costs = row_costs(metric, columns, len(next(iter(columns.values()))))
+    costs = row_costs(metric, columns, len(next(iter(columns.values()), ())))
     for values, what in ((costs.fp, "false positives"), (costs.fn, "false negatives")):
         if not bool((values > 0).any()):
             raise InvalidValueError(f"{metric.name}: {what} cost nothing in any row, so that no model is needed")

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from metricfit import metrics, stats
 from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
+from metricfit.decide.cost_decisions import interval_of_costs
+from metricfit.decide.row_costs import RowCosts, cost_columns, row_costs
 from metricfit.metrics import averaged, get_metric, names
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
 from metricfit.tabular import MetricClassifier
@@ -73,10 +75,44 @@ def decision_counts(model: MetricClassifier, X: Any, y: Any, threshold: float | 
             num_classes=len(model.classes_),
             matrix=True,
         )
-    scores, labels = positive_scores(model, X), positive_labels(model, y)
-    threshold = model.threshold_ if threshold is None else threshold
-    assert threshold is not None
-    return Counts.from_labels(torch.from_numpy((scores >= threshold).astype(int)), torch.from_numpy(labels))
+    called, labels = positive_decisions(model, X, threshold), positive_labels(model, y)
+    return Counts.from_labels(torch.from_numpy(called), torch.from_numpy(labels))
+
+
+def positive_decisions(model: MetricClassifier, X: Any, threshold: float | None = None) -> NDArray[np.int64]:
+    """Return 1 for rows that a model of two classes calls positive, at another threshold if one is given."""
+    called = model.predict(X) == model.pos_label_ if threshold is None else positive_scores(model, X) >= threshold
+    return np.asarray(called, dtype=np.int64)
+
+
+def costs_of(model: MetricClassifier, X: Any) -> RowCosts:
+    """Return the costs of each row, for a model whose metric takes costs from columns."""
+    metric = get_metric(model.metric)
+    return row_costs(metric, cost_columns(metric, X), len(X))
+
+
+def metric_values(
+    model: MetricClassifier, X: Any, y: Any, counts: Counts, several: Sequence[metrics.Metric]
+) -> dict[str, float]:
+    """Return the values of metrics on labelled rows.
+
+    Args:
+        model: The fitted model.
+        X: The rows.
+        y: Their labels.
+        counts: The counts of its decisions there, for metrics of counts.
+        several: The metrics.
+
+    Returns:
+        The value of each metric by its name.
+    """
+    values = {}
+    for metric in several:
+        if metric.columns:
+            values[metric.name] = float(_paid(model, X, y).mean())
+        else:
+            values[metric.name] = float(averaged(metric, counts, model.average))
+    return values
 
 
 def metric_intervals(
@@ -101,10 +137,20 @@ def metric_intervals(
         matrix = any(metric.needs_matrix for metric in several)
         resampled = resampled_counts(predicted, truth, len(model.classes_), matrix=matrix)
         return {metric.name: percentile_interval(averaged(metric, resampled, model.average)) for metric in several}
-    scores, labels = positive_scores(model, X), positive_labels(model, y)
-    threshold = model.threshold_ if threshold is None else threshold
-    assert threshold is not None
-    return {metric.name: stats.bootstrap(scores, labels, metric, threshold=threshold).interval for metric in several}
+    called, labels = positive_decisions(model, X, threshold).astype(np.float64), positive_labels(model, y)
+    return {
+        metric.name: interval_of_costs(_paid(model, X, y))
+        if metric.columns
+        else stats.bootstrap(called, labels, metric, threshold=0.5).interval
+        for metric in several
+    }
+
+
+def _paid(model: MetricClassifier, X: Any, y: Any) -> NDArray[np.float64]:
+    """Return what the decision about each row costs."""
+    called, labels = torch.from_numpy(positive_decisions(model, X)), torch.from_numpy(positive_labels(model, y))
+    paid: NDArray[np.float64] = costs_of(model, X).of_decisions(called, labels).numpy()
+    return paid
 
 
 def _positive_column(model: MetricClassifier) -> int:

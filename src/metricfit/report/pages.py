@@ -10,19 +10,24 @@ from typing import Any
 import torch
 
 from metricfit import report
-from metricfit.metrics import averaged, get_metric
+from metricfit.decide.row_costs import row_costs
+from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, positive_class_fact, requirements_fact
 from metricfit.report.findings import verdict_of_evaluation, verdict_of_fit
 from metricfit.report.model_decisions import (
     class_names,
     class_numbers,
+    costs_of,
     decision_counts,
     metric_intervals,
     metric_label,
+    metric_values,
+    positive_decisions,
     positive_labels,
     positive_scores,
 )
+from metricfit.report.sections.cost_table import cost_table
 from metricfit.tabular import Comparison, ComparisonRow, MetricClassifier
 from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.methods import DEFAULT, METHODS, REFERENCE
@@ -157,11 +162,14 @@ def write_evaluation_page(
         The path of the page.
     """
     metric, counts = get_metric(model.metric), decision_counts(model, X, y, threshold)
-    value = float(averaged(metric, counts, model.average))
+    value = metric_values(model, X, y, counts, [metric])[metric.name]
     interval = metric_intervals(model, X, y, threshold, [metric])[metric.name]
     used = model.threshold_ if threshold is None else threshold
     at_threshold = "" if model.threshold_ is None else f" at threshold {used:.4g}"
-    if model.threshold_ is None:
+    if metric.columns:
+        called, labels = positive_decisions(model, X), positive_labels(model, y)
+        section = cost_table(called, labels, costs_of(model, X), metric=metric, classes=class_names(model))
+    elif model.threshold_ is None:
         section = report.multiclass(
             class_numbers(model, model.predict(X)),
             class_numbers(model, y),
@@ -193,6 +201,11 @@ def write_evaluation_page(
 def _comparison_decisions(comparison: Comparison) -> report.Section:
     """Show how the default method decided each row."""
     lead = f"The decisions of “{DEFAULT}”, each row's by models that did not train on it."
+    if comparison.costs is not None:
+        metric, names = get_metric(comparison.metric), (comparison.classes[0], comparison.classes[1])
+        return cost_table(
+            comparison.decided, comparison.labels, comparison.costs, metric=metric, classes=names, lead=lead
+        )
     if len(comparison.classes) > 2 or comparison.threshold is None:
         return report.multiclass(
             comparison.decided,
@@ -236,18 +249,23 @@ def _described_methods(rows: Sequence[ComparisonRow]) -> dict[str, str]:
 
 def _held_out_section(model: MetricClassifier) -> report.Section:
     """Show the decisions on the rows that were held out of training."""
-    held_out = model.held_out_
+    held_out, metric = model.held_out_, get_metric(model.metric)
     lead = (
         "Out of fold: each row is scored by models that did not train on it. The values here are not corrected for "
         "having chosen weights and decision on the same rows, so they are usually slightly better than the estimate "
         "for new rows at the top of the page."
     )
+    if metric.columns:
+        costs = row_costs(metric, held_out.columns, len(held_out.y))
+        decided = model.decision_.decide(costs.margins(held_out.logits))
+        names = class_names(model)
+        return cost_table(decided, held_out.y, costs, metric=metric, classes=names, weight=held_out.weight, lead=lead)
     if model.threshold_ is None:
         return report.multiclass(
             model.decision_.margins(held_out.logits).argmax(1),
             held_out.y,
             classes=[str(label) for label in model.classes_],
-            metric=get_metric(model.metric),
+            metric=metric,
             average=model.average,
             weight=held_out.weight,
             lead=lead,
@@ -256,7 +274,7 @@ def _held_out_section(model: MetricClassifier) -> report.Section:
         torch.sigmoid(held_out.logits.reshape(-1)).numpy(),
         held_out.y.numpy(),
         threshold=model.threshold_,
-        metric=get_metric(model.metric),
+        metric=metric,
         requirements=model.subject_to,
         weight=held_out.weight,
         classes=class_names(model),

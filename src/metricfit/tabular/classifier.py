@@ -36,7 +36,9 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
     the result, and chooses the decision whose expected metric is best.
 
     Args:
-        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
+        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts. With
+            ``"cost(fp=5, fn='amount')"`` a miss costs what the column "amount" of ``X`` says, and each row is decided
+            by its own costs.
         subject_to: Requirements such as ``"recall >= 0.95"``, for two classes. If no threshold meets them, the model
             decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable;
             ``rethreshold(subject_to=...)`` chooses again.
@@ -73,7 +75,7 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         models_: One row per family: its weight, its value and cross-entropy out of fold, its seconds, and why it was
             left out if it was.
         threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
-            classes.
+            classes, and for costs in columns, where ``row_thresholds(X)`` has the threshold of each row.
         threshold_interval_: 95 % bootstrap interval of the threshold.
         curve_: The metric and the counts at every threshold, out of fold; None for several classes.
         requirements_: For each requirement, as text: its value out of fold, whether that meets the bound, and the best

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from metricfit.decide.row_costs import check_costs
 from metricfit.errors import ModelFileError, shorten
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
+from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
 from metricfit.tabular.parameters import check_parameters
 
 if TYPE_CHECKING:
@@ -61,10 +63,14 @@ def decision_faults(model: Any) -> list[str]:
         found.append(("decision", offsets is None or len(offsets) != classes, "another number of offsets than classes"))
         wrong_costs = costs is not None and tuple(costs.shape) != (classes, classes)
         found.append(("decision", wrong_costs, "costs of another number of classes"))
+    columns = held_out.columns
+    for name, values in columns.items():
+        wrong = values.shape != (rows,) or not bool(((values >= 0) & (values <= LARGEST_PARAMETER)).all())
+        found.append(("held-out rows", wrong, f"the column {name} does not hold one cost per row"))
     faults = [f"{part}: {reason}" for part, wrong, reason in found if wrong]
     try:
-        get_metric(model.metric)
-        as_requirements(model.subject_to)
+        requirements = as_requirements(model.subject_to)
+        check_costs(get_metric(model.metric), columns, 0 if has_labels else classes, requirements)
     except (ValueError, TypeError) as error:
         faults.append(f"parameters: {shorten(error)}")
     return faults

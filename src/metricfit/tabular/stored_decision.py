@@ -19,6 +19,9 @@ from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import label_type
 from metricfit.tabular.families.model_state import MissingArgumentError
 
+#: Before the name of a column of costs, in the names of arrays.
+COLUMN = "held_out.column."
+
 
 def write_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters of an estimator, those of the decision as JSON can hold them."""
@@ -84,6 +87,7 @@ def decision_arrays(model: Any) -> dict[str, Tensor]:
         arrays["held_out.weight"] = held_out.weight
     if held_out.groups is not None:
         arrays["held_out.groups"] = torch.from_numpy(np.unique(held_out.groups, return_inverse=True)[1])
+    arrays |= {COLUMN + name: values for name, values in held_out.columns.items()}
     for name in ("offsets", "thresholds", "label_intervals", "costs"):
         if getattr(decision, name) is not None:
             arrays[name] = getattr(decision, name)
@@ -106,6 +110,7 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
         arrays.get("held_out.weight"),
         None if groups is None else groups.numpy(),
         arrays["held_out.shares"],
+        {name.removeprefix(COLUMN): values for name, values in arrays.items() if name.startswith(COLUMN)},
     )
     two_classes = len(model.classes_) == 2 and model.held_out_.y.dim() == 1
     model.pos_label_ = model.classes_.tolist()[model._order[1]] if two_classes else None

@@ -66,7 +66,9 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
     Args:
         estimator: A classifier with ``predict_proba`` or ``decision_function``: LightGBM, a Pipeline, a foundation
             model.
-        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts.
+        metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts. With
+            ``"cost(fp=5, fn='amount')"`` a miss costs what the column "amount" of ``X`` says, and each row is decided
+            by its own costs.
         subject_to: Requirements such as ``"recall >= 0.95"``, for two classes. If no threshold meets them, the model
             decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable.
         confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
@@ -91,7 +93,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         classes_: The labels, sorted; for several labels, their column numbers.
         pos_label_: The positive class of two; otherwise None.
         threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
-            classes.
+            classes, and for costs in columns, where ``row_thresholds(X)`` has the threshold of each row.
         thresholds_: For several labels, one threshold of the probability per label; otherwise None.
         threshold_interval_: 95 % bootstrap interval of the threshold; for several labels an array ``(labels, 2)``.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the

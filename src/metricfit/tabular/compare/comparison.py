@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from metricfit.core.types import ScalarAverage
 from metricfit.data import folds as split_into_folds
-from metricfit.decide.row_costs import check_costs, cost_columns
+from metricfit.decide.row_costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -66,6 +66,7 @@ class Comparison:
         target: Name of the column that was predicted.
         group: Name of the column whose rows stayed together; None if there is none.
         classes: Names of the classes, by their numbers; of two, the positive one is second.
+        costs: The costs of each row, if the metric takes costs from columns.
 
     Example:
         >>> import metricfit, numpy as np, pandas as pd
@@ -90,6 +91,7 @@ class Comparison:
     target: str = "target"
     group: str | None = None
     classes: tuple[str, ...] = ("negative", "positive")
+    costs: RowCosts | None = field(default=None, repr=False)
 
     @property
     def requirements_reachable(self) -> bool:
@@ -220,7 +222,8 @@ def compare(
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average is 'macro', 'micro' or 'weighted'; got {quote(average)}")
     judged = get_metric(metric_name)
-    check_costs(judged, cost_columns(judged, X), len(classes), requirements)
+    columns = cost_columns(judged, X)
+    check_costs(judged, columns, len(classes), requirements)
     compared = choose_methods(
         methods, classes=len(classes), constrained=bool(requirements), row_costs=bool(judged.columns)
     )
@@ -263,6 +266,7 @@ def compare(
         target=target_name,
         group=group_name,
         classes=classes,
+        costs=row_costs(judged, columns, len(labels)) if judged.columns else None,
     )
 
 
