@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
+from sklearn.neighbors import KNeighborsClassifier
 from typer.testing import CliRunner
 
-from metricfit import MetricClassifier, compare
+from metricfit import MetricClassifier, TunedDecisionClassifier, compare
 from metricfit.cli.app import app
 
 COSTS = [[0, 1, 4], [1, 0, 1], [20, 5, 0]]
@@ -121,3 +123,16 @@ def test_the_command_line(grades, tmp_path):
     assert printed[KAPPA] == pytest.approx(quadratic_kappa(y, called))
     low, high = printed["intervals"][KAPPA]
     assert low < printed[KAPPA] < high
+
+
+def test_any_model_is_decided_for_the_metric(grades):
+    X, y = grades
+    model = TunedDecisionClassifier(LogisticRegression(), KAPPA, cv=3, random_state=0).fit(X, y)
+    assert model.score(X, y) == pytest.approx(quadratic_kappa(y, model.predict(X)))
+
+
+def test_several_labels_are_refused(grades):
+    X, y = grades
+    labels = np.column_stack([y > 0, y > 1]).astype(int)
+    with pytest.raises(ValueError, match=r"independent labels \(multilabel\)"):
+        TunedDecisionClassifier(KNeighborsClassifier(), KAPPA, cv=3, random_state=0).fit(X, labels)
