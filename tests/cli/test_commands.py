@@ -122,6 +122,7 @@ def test_another_threshold_is_counted(model, data):
     assert json.loads(found.stdout)["threshold"] == 0.999999
 
 
+@pytest.mark.usefixtures("two_inner_folds")
 def test_compare_prints_a_table_and_a_verdict(data, tmp_path):
     found = call(
         "compare",

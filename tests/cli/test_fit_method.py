@@ -76,6 +76,7 @@ def test_options_of_the_first_version_of_compare_name_their_successor(option, da
     assert "--method chooses what is compared" in " ".join(result.output.replace("│", "").split())
 
 
+@pytest.mark.usefixtures("two_inner_folds")
 def test_compare_prints_the_command_that_fits_the_recommended_method(data, tmp_path):
     chosen = ["--metric", "fbeta(beta=2)", "--subject-to", "recall >= 0.2", "--positive", "yes", "--seed", "3"]
     result = call(

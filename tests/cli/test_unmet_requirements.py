@@ -89,6 +89,7 @@ def test_a_confidence_that_cannot_be_had_is_refused(data, tmp_path, asked, messa
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.usefixtures("two_inner_folds")
 def test_compare_marks_the_rows_and_its_exit_code_is_3_if_no_method_meets_them(data, tmp_path):
     found = call(
         "compare",

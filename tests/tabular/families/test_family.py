@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from metricfit.boosting import prior_logits
 from metricfit.tabular.families.family import (
     Deadline,
     Family,
@@ -14,7 +15,6 @@ from metricfit.tabular.families.family import (
     MeanOfFolds,
     OutOfTime,
     TrainingRows,
-    prior_logits,
     to_logits,
 )
 
@@ -121,14 +121,14 @@ def test_prior_logits_are_those_of_the_shares(weight):
     w = np.ones(5) if weight is None else weight
     y = np.array([0, 1, 1, 2, 2])
     shares = np.array([w[y == number].sum() for number in range(3)]) / w.sum()
-    np.testing.assert_allclose(prior_logits(y, weight, 3), np.log(shares))
+    np.testing.assert_allclose(prior_logits(y, weight, classes=3), np.log(shares))
     two = (y == 2).astype(int)
-    np.testing.assert_allclose(prior_logits(two, weight, 2), [np.log(shares[2] / (1 - shares[2]))])
+    np.testing.assert_allclose(prior_logits(two, weight, classes=2), [np.log(shares[2] / (1 - shares[2]))])
 
 
 def test_prior_logits_of_classes_without_rows_are_finite():
-    assert np.isfinite(prior_logits(np.zeros(5, int), None, 2)).all()
-    assert np.isfinite(prior_logits(np.zeros(5, int), None, 4)).all()
+    assert np.isfinite(prior_logits(np.zeros(5, int), classes=2)).all()
+    assert np.isfinite(prior_logits(np.zeros(5, int), classes=4)).all()
 
 
 def test_logits_give_the_probabilities_back():
