@@ -44,7 +44,7 @@ RESAMPLES = 100
 MODELS, SEPARATION = 6, 1.5
 
 #: Rows and positives, and how many samples of each setting.
-SIZES_OF_VALUES, SAMPLES_OF_VALUES = ((200, 20), (500, 50), (2000, 50), (2000, 200)), 50
+SIZES_OF_VALUES, SAMPLES_OF_VALUES = ((200, 20), (500, 50), (2000, 50), (2000, 200)), 23
 KINDS = {
     "model": "best of six models, plug-in threshold",
     "plugin": "one model, plug-in threshold",
@@ -57,7 +57,7 @@ ESTIMATES = {
     "left out": "rows that the resamples left out (ours)",
 }
 
-SIZES_OF_REQUIREMENTS, SAMPLES_OF_REQUIREMENTS = ((300, 30), (1000, 100), (3000, 100)), 60
+SIZES_OF_REQUIREMENTS, SAMPLES_OF_REQUIREMENTS = ((300, 30), (1000, 100), (3000, 100)), 30
 PAIRS = (
     ("precision", "recall >= 0.8"),
     ("recall", "precision >= 0.5"),
@@ -67,7 +67,7 @@ PAIRS = (
 SCORES = ("normal", "unequal spread", "heavy tails")
 RULES = {"labels": "labels", "expected": "expected counts", "both": "both (ours)"}
 
-ROWS_OF_CLASSES, SAMPLES_OF_CLASSES = (200, 2000), 30
+ROWS_OF_CLASSES, SAMPLES_OF_CLASSES = (200, 2000), 10
 METRICS_OF_CLASSES = ("f1", "mcc", "gmean")
 
 #: Part, setting and sample.

@@ -65,6 +65,14 @@ def test_the_study_of_few_rows_keeps_its_samples_and_fills_its_page(study, tmp_p
     assert set(results["value"]) == {"model", "plugin", "empirical"}
 
 
+def test_the_page_of_few_rows_shows_the_stored_results(study, tmp_path):
+    stored = ROOT / "docs" / "studies" / "results" / "few_rows.json"
+    study("few_rows").write_page(json.loads(stored.read_text(encoding="utf-8")), tmp_path)
+    assert (tmp_path / "few-rows.md").read_text(encoding="utf-8") == (ROOT / "docs" / "few-rows.md").read_text(
+        encoding="utf-8"
+    )
+
+
 def test_a_population_trains_like_its_members_in_a_row(study):
     common, memory = study("common"), study("memory")
     problems = [common.problem(seed, (500, 200, 200), 0.05, 3.0) for seed in range(3)]

@@ -2,9 +2,8 @@
 
 - *empirical*: the threshold whose decisions have the best value on the labels.
 - *plugin*: the threshold whose expected counts have the best value, if the logits are calibrated.
-- *auto*: plugin. In our comparison on tables it beat empirical in 26 of 30 cases, by 0.005 to 0.02. For several classes
-  it was better in 11 of 12 simulated settings (3 and 6 classes, 200 to 2,000 rows; F1, MCC and G-mean), by 0.005 on
-  average.
+- *auto*: plugin, which is at least as good on tables (docs/estimator-study.md), and for several classes better in
+  simulations (docs/few-rows.md).
 """
 
 from __future__ import annotations
@@ -52,12 +51,8 @@ def choose_threshold(
 
     The plug-in rule takes the best expected value among the thresholds that meet the requirements both on the labels
     and on the expected counts. If there are none, the labels alone count; if they cannot be met on the labels either,
-    the threshold comes as near to them as possible. In a simulation with normal scores (300 to 3,000 rows, 30 to 100
-    positives, four pairs of metric and requirement, 60 samples each), a requirement that was checked on the labels
-    alone held on new rows in 52 % of the cases, on expected counts alone in 62 %, and on both in 67 %; the mean
-    violation was 0.017, 0.010 and 0.009. The value of the metric was 0.014 lower with both than with the labels alone.
-    With scores that calibration cannot fit (unequal spread, heavy tails) the requirement held in 54 %, 82 % and 83 % of
-    the cases, with mean violations of 0.017, 0.003 and 0.003 and a value that was 0.029 lower.
+    the threshold comes as near to them as possible. In simulations (docs/few-rows.md) a requirement that was met on
+    both held more often on new rows than one that was met on the labels alone, at the price of a lower value.
 
     Args:
         logits: Calibrated logits ``(n,)``.
