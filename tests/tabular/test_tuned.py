@@ -2,10 +2,12 @@
 
 from typing import ClassVar
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.stats import beta
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
@@ -24,7 +26,7 @@ from sklearn.svm import SVC
 from metricfit import TunedDecisionClassifier
 from metricfit.curves import best_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError, MetricfitError
-from metricfit.metrics.feasibility import InfeasibleWarning
+from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +249,28 @@ def test_a_pipeline_gets_the_table_as_it_is(rows):
     model = TunedDecisionClassifier(make_pipeline(columns, LogisticRegression()), "f1", random_state=0).fit(frame, y)
     assert model.feature_names_in_.tolist() == list(frame.columns)
     assert model.predict(frame).shape == y.shape
+
+
+def test_folds_that_are_fitted_side_by_side_give_the_same_model(fitted, rows):
+    with joblib.parallel_backend("threading"):
+        parallel = TunedDecisionClassifier(LogisticRegression(), "f1", n_jobs=2, random_state=0).fit(*rows)
+    assert parallel.threshold_ == fitted.threshold_
+
+
+def test_requirements_with_a_guarantee(rows):
+    """The oracle: Clopper and Pearson's lower bound of the recall on the held-out rows."""
+    X, y = rows
+    model = TunedDecisionClassifier(
+        LogisticRegression(), "precision", subject_to="recall >= 0.7", confidence=0.9, random_state=0
+    ).fit(X, y)
+    assert model.confidence_ == 0.9
+    p, labels = probabilities(model)
+    found, positives = int((p[labels == 1] >= model.threshold_).sum()), int(labels.sum())
+    assert beta.ppf(0.1, found, positives - found + 1) >= 0.7
+    Recorder.trained_on.clear()
+    with pytest.raises(InfeasibleError, match="positives"):
+        TunedDecisionClassifier(Recorder(), "precision", subject_to="recall >= 0.999", confidence=0.99).fit(X, y)
+    assert not Recorder.trained_on  # the rows are too few, which is reported before training
 
 
 def test_a_search_over_the_estimators_parameters(rows):

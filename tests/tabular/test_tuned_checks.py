@@ -1,14 +1,13 @@
 """scikit-learn's own checks of an estimator, on TunedDecisionClassifier over estimators of several kinds."""
 
 import pytest
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from metricfit import TunedDecisionClassifier
 
 ESTIMATORS = [
-    TunedDecisionClassifier(LogisticRegression(), cv=2),
     TunedDecisionClassifier(RidgeClassifier(), "accuracy", cv=2),
     TunedDecisionClassifier(DecisionTreeClassifier(max_depth=3, random_state=0), cv=2, decision="empirical"),
 ]

@@ -15,7 +15,9 @@
 - ``decisions``: the choice of a decision, with bootstrap intervals and requirements.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
 - ``group_thresholds``: the best thresholds of several groups of rows.
-- ``label_thresholds``: the best thresholds of several labels.
+- ``label_thresholds``: the best thresholds of several labels, by the true labels; ``label_search`` those of calibrated
+  logits for every average, and ``label_decisions`` the decision with its calibration, value and intervals.
+- ``estimator_scores``: from a classifier of scikit-learn to logits.
 - ``decision_curve``: the counts and the value of the metric at every threshold.
 - ``cost_decisions``: decisions with a cost for each row; ``row_costs`` holds the costs.
 - ``deciding``: what estimators share: choose a decision, and choose it anew for another metric, requirement or class
