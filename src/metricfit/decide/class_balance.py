@@ -84,7 +84,7 @@ class ClassBalance(ABC):
             >>> X = np.random.default_rng(0).normal(size=(200, 3))
             >>> model = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, X[:, 0] > 1)
             >>> round(model.prevalence_, 3), round(model.rethreshold(prevalence=0.4).prevalence_, 3)
-            (0.165, 0.4)
+            (0.16, 0.4)
         """
         check_is_fitted(self, "decision_")
         shift = self.shift_ if len(self.classes_) > 2 else torch.cat([torch.zeros_like(self.shift_), self.shift_])
