@@ -73,9 +73,14 @@ class ConfusionMatrix(Counts):
         return f"ConfusionMatrix({self.matrix})"
 
 
-def unstack(stacked: Tensor, *, exclusive: bool) -> Counts:
-    """Return the counts whose ``tensors`` were stacked: four tensors, or one that is a confusion matrix."""
-    return ConfusionMatrix(stacked[0]) if len(stacked) == 1 else Counts(*stacked, exclusive=exclusive)
+def unstack(stacked: Tensor, *, exclusive: bool | None) -> Counts:
+    """Return the counts whose ``tensors`` were stacked: four tensors, or one that is a confusion matrix.
+
+    If ``exclusive`` is None, it follows from the numbers.
+    """
+    if len(stacked) == 1:
+        return ConfusionMatrix(stacked[0])
+    return Counts(*stacked) if exclusive is None else Counts(*stacked, exclusive=exclusive)
 
 
 def two_by_two(counts: Counts) -> Tensor:

@@ -1,6 +1,7 @@
 """Metrics as formulas over counts: named ones, your own, and requirements on them."""
 
 from metricfit.core.numerics import ratio, root, share
+from metricfit.metrics.accumulator import Accumulator
 from metricfit.metrics.agreement import (
     balanced_accuracy,
     fowlkes_mallows,
@@ -44,6 +45,7 @@ from metricfit.metrics.registry import names
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
 __all__ = [
+    "Accumulator",
     "GroupGap",
     "MatrixMetric",
     "MatrixMetricFactory",

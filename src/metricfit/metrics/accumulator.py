@@ -1,0 +1,127 @@
+"""Accumulator: a metric of the decisions on a stream of batches, from counts that add up."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from metricfit.core.buffers import LateBuffers
+from metricfit.core.confusion import unstack
+from metricfit.core.counting import count_hard
+from metricfit.core.counts import Counts
+from metricfit.core.tasks import check_task
+from metricfit.core.types import Average, Task
+from metricfit.errors import InvalidStateError
+from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.metric import Formula, Metric, get_metric
+
+
+class Accumulator(LateBuffers):
+    """The metric of all batches of a stream, in memory of the size of the counts.
+
+    Counts of hard decisions are summed, so that the value is that of all rows together, which the mean of the values
+    of the batches is not. The sum is a buffer: ``.to()`` and ``state_dict`` include it.
+
+    Args:
+        metric: A Metric, its name or a function of Counts.
+        task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.
+        threshold: The threshold of binary and multilabel decisions; by default 0.5.
+        average: The average over several classes; None for one value per class.
+        ignore_index: Samples with this label are not counted.
+
+    Raises:
+        InvalidValueError: There is no such metric, task or average.
+
+    Example:
+        >>> quality = Accumulator("f1")
+        >>> quality.update(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))
+        >>> quality.update(torch.tensor([3.0, -2.0]), torch.tensor([1, 0]))
+        >>> quality.compute()
+        tensor(0.8000, dtype=torch.float64)
+    """
+
+    late: ClassVar[tuple[str, ...]] = ("total",)
+    total: Tensor | None
+
+    def __init__(
+        self,
+        metric: str | Metric | Formula,
+        *,
+        task: Task | None = None,
+        threshold: float | None = None,
+        average: Average = "macro",
+        ignore_index: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.metric = get_metric(metric)
+        check_average(self.metric, average)
+        check_task(task)
+        self.task, self.threshold, self.average, self.ignore_index = task, threshold, average, ignore_index
+        self._exclusive: bool | None = None
+
+    @torch.no_grad()
+    def update(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        """Count the decisions of a batch.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Raises:
+            InvalidValueError: The shapes do not fit each other or the earlier batches.
+        """
+        counts = count_hard(
+            logits,
+            target,
+            task=self.task,
+            threshold=self.threshold,
+            weight=weight,
+            ignore_index=self.ignore_index,
+            matrix=self.metric.needs_matrix,
+        )
+        stacked = torch.stack(counts.tensors)
+        self.made("total", stacked).add_(stacked)
+        self._exclusive = counts.exclusive
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        """Count the decisions of a batch, as ``update`` does.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+        """
+        self.update(logits, target, weight)
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of all batches so far."""
+        if self.total is None:
+            raise InvalidStateError("the Accumulator has seen no batch: call update(logits, target) first")
+        return unstack(self.total, exclusive=self._exclusive)
+
+    def compute(self) -> Tensor:
+        """Compute the metric of all batches so far.
+
+        Returns:
+            The value, a scalar; with ``average=None`` one value per class.
+
+        Raises:
+            InvalidStateError: There was no batch.
+        """
+        return averaged(self.metric, self.counts, self.average)
+
+    def sync(self) -> None:
+        """Add the counts of all processes of a distributed run. Every process calls it once, at the end of the stream.
+
+        Raises:
+            InvalidStateError: There was no batch.
+        """
+        self.total = torch.stack(self.counts.sum_over_ranks().tensors)
+
+    def extra_repr(self) -> str:
+        """Return the name of the metric."""
+        return repr(self.metric.name)

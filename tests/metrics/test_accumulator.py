@@ -1,0 +1,69 @@
+"""Accumulator: the value of a stream is that of all its rows, by scikit-learn."""
+
+import copy
+
+import pytest
+import torch
+from sklearn.metrics import cohen_kappa_score, f1_score, matthews_corrcoef
+
+from metricfit import metrics
+from metricfit.errors import InvalidStateError
+from metricfit.metrics import Accumulator
+
+Z = torch.randn(90, 4, generator=torch.Generator().manual_seed(0))
+Y = torch.randint(0, 4, (90,), generator=torch.Generator().manual_seed(1))
+W = torch.rand(90, generator=torch.Generator().manual_seed(2)) + 0.5
+
+
+@pytest.mark.parametrize(
+    ("metric", "score"),
+    [
+        ("f1", lambda y, d, w: f1_score(y, d, average="macro", sample_weight=w)),
+        ("mcc", lambda y, d, w: matthews_corrcoef(y, d, sample_weight=w)),
+        ("weighted_kappa(power=2)", lambda y, d, w: cohen_kappa_score(y, d, weights="quadratic", sample_weight=w)),
+    ],
+)
+def test_batches_add_up(metric, score):
+    stream = Accumulator(metric)
+    for rows in torch.arange(90).split(17):
+        stream.update(Z[rows], Y[rows], W[rows])
+    expected = score(Y, Z.argmax(1), W)
+    assert stream.compute().item() == pytest.approx(expected, abs=1e-6)
+    resumed = Accumulator(metric)
+    resumed.load_state_dict(copy.deepcopy(stream.state_dict()))
+    assert resumed.compute() == stream.compute()
+    stream.sync()  # one process: nothing changes
+    assert stream.compute().item() == pytest.approx(expected, abs=1e-6)
+    stream.reset()
+    stream(Z[:50], Y[:50])
+    assert stream.compute().item() == pytest.approx(score(Y[:50], Z[:50].argmax(1), None), abs=1e-6)
+
+
+def test_labels_of_one_binary_and_of_several_labels():
+    binary = Accumulator("f1", threshold=0.3)
+    binary.update(Z[:, 0], (Y == 0).long())
+    assert binary.compute().item() == pytest.approx(f1_score(Y == 0, Z[:, 0].sigmoid() >= 0.3))
+    labels = torch.stack([Y > 0, Y > 2], 1).long()
+    several = Accumulator("f1", average=None)
+    several.update(Z[:, :2], labels)
+    several.update(Z[:, :2], labels)
+    expected = f1_score(labels, Z[:, :2] >= 0, average=None)
+    assert several.compute().tolist() == pytest.approx(expected.tolist())
+
+
+def test_ignored_labels():
+    stream = Accumulator("accuracy", ignore_index=3)
+    stream.update(Z, Y)
+    kept = Y != 3
+    assert stream.compute().item() == pytest.approx((Z.argmax(1) == Y)[kept].double().mean().item())
+
+
+def test_what_is_refused():
+    with pytest.raises(InvalidStateError, match="has seen no batch"):
+        Accumulator("f1").compute()
+    stream = Accumulator(metrics.f1)
+    stream.update(Z, Y)
+    with pytest.raises(ValueError, match="the batch needs"):
+        stream.update(Z[:, :3], Y.clamp(max=2))
+    with pytest.raises(ValueError, match="average must be"):
+        Accumulator("f1", average="mean")
