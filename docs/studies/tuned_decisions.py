@@ -112,9 +112,10 @@ def collect(folder: Path) -> dict[str, Any]:
 
 
 def mean_by_table(results: dict[str, Any], kind: str, metric: str, method: str) -> dict[str, float]:
-    """The method's mean value, or mean seconds, over the splits of each table."""
+    """The method's mean value, or mean seconds, over the splits of each table that have it."""
     return {
-        name: statistics.fmean(cell[kind][metric][method] for cell in cells.values()) for name, cells in results.items()
+        name: statistics.fmean(cell[kind][metric][method] for cell in cells.values() if kind in cell)
+        for name, cells in results.items()
     }
 
 

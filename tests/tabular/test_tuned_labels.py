@@ -116,8 +116,12 @@ def test_wrong_use(rows):
         model.score(X, y[:, :3])
     with pytest.raises(InvalidValueError, match="a matrix of 0 and 1"):
         model.score(X, y[:, 0])
-    with pytest.raises(ValueError, match=r"Unknown label type|y should be a 1d array"):
+    with pytest.raises(InvalidValueError, match=r"a matrix of 0 and 1 .* such as '0', '1', '2'"):
         TunedDecisionClassifier(LINEAR).fit(X, y + np.arange(4))
+    with pytest.raises(InvalidValueError, match="MultiLabelBinarizer"):
+        TunedDecisionClassifier(LINEAR).fit(X, [list(np.flatnonzero(row)) for row in y])
+    with pytest.raises(InvalidValueError, match="a matrix of 0 and 1"):
+        TunedDecisionClassifier(LINEAR).fit(X, np.where(y == 1, np.nan, 0.0))
     two_labels = TunedDecisionClassifier(LINEAR, cv=3, random_state=0).fit(X, y[:, :2])
     with pytest.raises(InvalidValueError, match="subject_to is for two classes"):
         two_labels.rethreshold(subject_to="recall >= 0.9")

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, quote
 
 
 def checked_labels(estimator: object, y: Any) -> NDArray[Any]:
@@ -29,16 +29,28 @@ def checked_labels(estimator: object, y: Any) -> NDArray[Any]:
 
 
 def has_several_labels(y: Any) -> bool:
-    """Return whether y is a matrix of 0 and 1 with one column per label."""
-    matrix = y if hasattr(y, "toarray") else np.asarray(y)
-    return matrix.ndim == 2 and matrix.shape[1] > 1 and type_of_target(y, input_name="y") == "multilabel-indicator"
+    """Return whether y has one column per label, and not one label per row.
+
+    Raises:
+        InvalidValueError: The rows of y have different lengths.
+    """
+    if hasattr(y, "toarray"):
+        return True
+    try:
+        return np.asarray(y).ndim == 2 and np.asarray(y).shape[1] > 1
+    except ValueError:
+        raise InvalidValueError(
+            "the rows of y have different lengths: sklearn.preprocessing.MultiLabelBinarizer makes a matrix of them"
+        ) from None
 
 
 def checked_label_matrix(y: Any) -> NDArray[np.int64]:
     """Return labels 0 and 1, one column per label; a sparse matrix becomes an array."""
     matrix = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
     if matrix.ndim != 2 or matrix.shape[1] < 2 or not np.isin(matrix, (0, 1)).all():
-        raise InvalidValueError("several labels are a matrix of 0 and 1 with one column per label, at least two")
+        raise InvalidValueError(
+            f"several labels are a matrix of 0 and 1 with one column per label, at least two; got {_describe(matrix)}"
+        )
     return matrix.astype(np.int64)
 
 
@@ -77,3 +89,8 @@ def _check_label_types(y: Any, labels: NDArray[Any]) -> None:
             f"Unknown label type: y holds Python objects of type {listed}; make them all text, y = [str(label) for "
             "label in y], or an array of whole numbers"
         )
+
+
+def _describe(matrix: NDArray[Any]) -> str:
+    values = ", ".join(map(quote, np.unique(matrix.astype(str))[:3].tolist()))
+    return f"shape {matrix.shape} with values such as {values}"
