@@ -12,7 +12,12 @@ Data = Annotated[Path, typer.Argument(help="The table: CSV (also .csv.gz), TSV, 
 ModelFolder = Annotated[Path, typer.Argument(help="The folder of a saved model, or the --out folder of fit.")]
 Target = Annotated[str, typer.Option("--target", help="Name of the column to predict.")]
 MetricName = Annotated[
-    str, typer.Option("--metric", help="The metric to optimise, such as f1 or 'fbeta(beta=2)'; see metricfit metrics.")
+    str,
+    typer.Option(
+        "--metric",
+        help="The metric to optimise, such as f1 or 'fbeta(beta=2)' (see metricfit metrics), or a formula over tp, fp, "
+        "fn, tn and n, such as '2*tp/(2*tp + fp + fn)' or 'minimize(fp + 5*fn)'.",
+    ),
 ]
 Requirements = Annotated[
     list[str] | None,

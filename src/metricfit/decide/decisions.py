@@ -83,7 +83,7 @@ def choose_decision(
 
     Raises:
         InvalidValueError: There is no such rule, requirements are given for several classes, or a confidence for
-            requirements or rows that have no exact bounds.
+            requirements or rows that have no exact bounds; or the metric is infinite at the best decision.
         InfeasibleError: There are too few rows for this confidence.
     """
     kind = check_rule(rule)
@@ -95,6 +95,11 @@ def choose_decision(
     decision = choose_without_intervals(
         held_out, metric, subject_to=subject_to, average=average, rule=kind, guarantee=guarantee
     )
+    if not np.isfinite(decision.value):
+        raise InvalidValueError(
+            f"{metric.name} is {decision.value} at the best decision on the held-out rows: it divides by a count that "
+            "is 0. Add a number to the denominator, or cap it, as in 'tp/max(fp, 1)'"
+        )
     if decision.offsets is None:
         return _judge_threshold(decision, held_out, metric, list(subject_to), seed, kind, refit, resamples, guarantee)
     return _judge_offsets(decision, held_out, metric, average, seed, kind, refit, resamples)

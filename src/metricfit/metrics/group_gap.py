@@ -13,6 +13,7 @@ from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.presence import has_samples
+from metricfit.metrics.written_formula import in_brackets
 
 #: More names than this are taken for one entry per row, and a message shows no more of them.
 SHOWN_GROUPS = 20
@@ -64,7 +65,8 @@ class GroupGap(Metric):
     @property
     def name(self) -> str:
         """The name that ``get_metric`` takes."""
-        return f"{self.metric.name}.gap({self.groups if self.group_names is None else list(self.group_names)!r})"
+        groups = self.groups if self.group_names is None else list(self.group_names)
+        return f"{in_brackets(self.metric.name)}.gap({groups!r})"
 
     def __call__(self, counts: Counts) -> Tensor:
         """Compute the largest difference.

@@ -24,6 +24,7 @@ from metricfit.metrics.metric_parameters import (
 )
 from metricfit.metrics.pickling import name_in_module, reduce_by_name
 from metricfit.metrics.requirement_operators import RequirementOperators
+from metricfit.metrics.written_formula import WrittenFormula, in_brackets
 
 P = ParamSpec("P")
 Formula = Callable[..., Tensor]
@@ -96,8 +97,13 @@ class Metric(RequirementOperators):
     def name(self) -> str:
         """The name that ``get_metric`` takes, including the parameters."""
         arguments = ", ".join(f"{key}={format_parameter(value)}" for key, value in self.parameters.items())
-        index = "" if self.class_index is None else f"[{self.class_index}]"
-        return self.base_name + (f"({arguments})" if arguments else "") + index
+        name = self.base_name + (f"({arguments})" if arguments else "")
+        return name if self.class_index is None else f"{in_brackets(name)}[{self.class_index}]"
+
+    @property
+    def found_by_name(self) -> bool:
+        """Whether ``get_metric(name)`` makes the same metric anywhere; False for functions of users."""
+        return not self.user_defined or getattr(self.formula, "found_by_name", False)
 
     @property
     def summary(self) -> str:
@@ -289,22 +295,25 @@ def make_metric(
 def get_metric(metric: str | Metric | Formula) -> Metric:
     """Get a metric by its name, or make one from a function of Counts.
 
-    Names are parsed and never evaluated; parameters are literals.
+    Text is parsed and never evaluated; parameters are literals.
 
     Args:
-        metric: A name such as ``"f1"``, ``"fbeta(beta=2)"`` or ``"recall[2]"``, a function of Counts, or a Metric,
-            which is returned as it is.
+        metric: A name such as ``"f1"``, ``"fbeta(beta=2)"`` or ``"recall[2]"``, a formula over tp, fp, fn, tn and n
+            (``"2*tp/(2*tp + fp + fn)"``, ``"minimize(fp + 5*fn)"``), a function of Counts, or a Metric.
 
     Returns:
         The Metric.
 
     Raises:
-        InvalidValueError: There is no metric of that name, or its parameters are out of range.
+        InvalidValueError: There is no metric of that name, its parameters are out of range, or a formula has a part
+            that is not allowed.
         InvalidTypeError: ``metric`` is something else, or a parameter is missing.
 
     Example:
         >>> get_metric("fbeta(beta=2)")
         fbeta(beta=2)
+        >>> get_metric("2*tp/(2*tp + fp + fn)")(Counts(tp=3, fp=1, fn=2, tn=4))
+        tensor([0.6667], dtype=torch.float64)
     """
     if isinstance(metric, Metric):
         return metric
@@ -329,8 +338,10 @@ def find_metric(parsed: parsing.ParsedMetric) -> Metric:
         InvalidValueError: There is no such metric, it takes no parameters, or a parameter is out of range.
         InvalidTypeError: A parameter is missing, unknown, or not a number.
     """
-    entry = registry.find(parsed.name)
-    if isinstance(entry, MetricFactory):
+    entry = registry.find(parsed.name) if parsed.formula is None else parsed.formula
+    if isinstance(entry, WrittenFormula):
+        metric = Metric(entry.name, entry, minimize=entry.minimize, needs=entry.needs, user_defined=True)
+    elif isinstance(entry, MetricFactory):
         metric = entry(*parsed.args, **parsed.kwargs)
     elif parsed.args or parsed.kwargs:
         raise InvalidValueError(f"{parsed.name} takes no parameters; write {parsed.name!r} alone")

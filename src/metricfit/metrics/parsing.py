@@ -8,19 +8,24 @@ import warnings
 from typing import Any, NamedTuple
 
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.written_formula import WrittenFormula, describe_syntax_error, is_formula, read_formula
 
 #: Maximum length of a metric or a requirement in characters; enough for one parameter per class of 5,000 classes.
 LONGEST = 100_000
 
 
 class ParsedMetric(NamedTuple):
-    """A metric as written: its name, its arguments, after ``[k]`` its class, and the groups of ``.gap(groups)``."""
+    """A metric as written: its name, its arguments, after ``[k]`` its class, and the groups of ``.gap(groups)``.
+
+    In place of a name it may have a formula over counts.
+    """
 
     name: str
     args: list[Any]
     kwargs: dict[str, Any]
     index: Any
     groups: Any = None
+    formula: WrittenFormula | None = None
 
 
 def parse_expression(text: str) -> ast.expr | None:
@@ -40,22 +45,27 @@ def parse_expression(text: str) -> ast.expr | None:
 
 
 def parse(text: str) -> ParsedMetric:
-    """Read ``name``, ``name(1, beta=2)``, either with ``[k]``, and any of these with ``.gap(groups)``.
+    """Read ``name``, ``name(1, beta=2)`` or a formula, any with ``[k]``, and any of these with ``.gap(groups)``.
 
     Raises:
         InvalidValueError: The text is none of these.
     """
-    parsed = parse_metric(parse_expression(text))
+    parsed = parse_metric(parse_expression(text), text)
     if parsed is None:
         raise InvalidValueError(
-            f"cannot read the metric {quote(text)}; write a name, or a name with literal parameters such as "
-            "'fbeta(beta=2)'"
+            describe_syntax_error(text)
+            or f"cannot read the metric {quote(text)}; write a name, a name with literal parameters such as "
+            "'fbeta(beta=2)', or a formula such as '2*tp/(2*tp + fp + fn)'"
         )
     return parsed
 
 
-def parse_metric(node: ast.expr | None) -> ParsedMetric | None:
-    """Read a metric from an expression; None if the expression is no metric."""
+def parse_metric(node: ast.expr | None, text: str) -> ParsedMetric | None:
+    """Read a metric from an expression, which was parsed from the text; None if the expression is no metric.
+
+    Raises:
+        InvalidValueError: It is a formula with parts that are not allowed.
+    """
     index, groups = None, None
     try:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "gap":
@@ -64,6 +74,11 @@ def parse_metric(node: ast.expr | None) -> ParsedMetric | None:
             groups, node = literal_value(node.args[0]), node.func.value
         if isinstance(node, ast.Subscript):
             index, node = literal_value(node.slice), node.value
+    except ValueError:
+        return None
+    if node is not None and is_formula(node):
+        return ParsedMetric("", [], {}, index, groups, read_formula(node, text))
+    try:
         if isinstance(node, ast.Name):
             return ParsedMetric(node.id, [], {}, index, groups)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):

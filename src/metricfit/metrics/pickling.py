@@ -18,7 +18,7 @@ def reduce_by_name(metric: Metric) -> str | tuple[object, ...] | None:
     """Return what ``__reduce__`` returns for a metric that is found again by its name; None if it is not."""
     from metricfit.metrics.metric import get_metric
 
-    if not metric.user_defined:
+    if metric.found_by_name:
         return get_metric, (metric.name,)
     if metric.class_index is not None:
         all_classes = metric._with_class_index(None)

@@ -87,6 +87,11 @@ def aliases(name: str) -> tuple[str, ...]:
     return tuple(other for other, metric in _ALIASES.items() if metric == name)
 
 
+def is_known(name: str) -> bool:
+    """Return whether a metric, a factory or a measure of scores has this name."""
+    return any(name in names for names in (_BUILTIN, _USER_DEFINED, _ALIASES, _RANKINGS))
+
+
 def find(name: str) -> Any:
     """Look up a metric or factory by its name or alias.
 

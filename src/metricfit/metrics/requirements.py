@@ -160,8 +160,8 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
 
     Args:
         requirement: Text such as ``"recall >= 0.9"``, ``"recall[2] >= 0.9"``, ``"0.1 >= fpr"``,
-            ``"recall == 0.9"``, ``"recall == 0.9 +- 0.02"`` or ``"recall.gap(2) <= 0.05"``, or a Requirement, which is
-            returned as it is.
+            ``"recall == 0.9"``, ``"recall == 0.9 +- 0.02"``, ``"recall.gap(2) <= 0.05"`` or ``"fp/n <= 0.01"``, or a
+            Requirement, which is returned as it is.
 
     Returns:
         The Requirement.
@@ -201,11 +201,11 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
     bound = _number(right)
     if bound is None:
         raise InvalidValueError(f"{quote(requirement)}: one side must be a number")
-    parsed = parsing.parse_metric(left)
+    parsed = parsing.parse_metric(left, requirement)
     if parsed is None:
         raise InvalidValueError(
-            f"cannot read the metric of the requirement {quote(requirement)}; write a name, or a name with literal "
-            "parameters, as in 'fbeta(beta=2) >= 0.5'"
+            f"cannot read the metric of the requirement {quote(requirement)}; write a name, a name with literal "
+            "parameters, as in 'fbeta(beta=2) >= 0.5', or a formula, as in 'tp/(tp + fn) >= 0.5'"
         )
     return Requirement(find_metric(parsed), sense, bound, tolerance)
 

@@ -27,7 +27,7 @@ def write_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters of an estimator, those of the decision as JSON can hold them."""
     parameters: dict[str, Any] = model.get_params(deep=False)
     metric = get_metric(model.metric)
-    parameters["metric"] = {"name": metric.name, "own": metric.user_defined}
+    parameters["metric"] = {"name": metric.name, "own": not metric.found_by_name}
     if model.subject_to is not None:
         several = [model.subject_to] if not isinstance(model.subject_to, (list, tuple)) else model.subject_to
         parameters["subject_to"] = [str(requirement) for requirement in several]

@@ -121,5 +121,10 @@ def _curves(stops: Stops, s: Tensor, y: Tensor, w: Tensor | None) -> list[Chart]
 
 
 def _formula(metric: Metric) -> str:
-    """Return the metric's formula: the first clause of its documentation. A metric of the user may have none."""
-    return metric.summary.partition(";")[0].rstrip(".") if metric.formula.__doc__ or not metric.user_defined else ""
+    """Return the metric's formula: the first clause of its documentation. A metric of the user may have none.
+
+    The name of a metric that was written as a formula says it already.
+    """
+    if metric.user_defined and metric.formula.__doc__ in (None, metric.base_name):
+        return ""
+    return metric.summary.partition(";")[0].rstrip(".")
