@@ -36,8 +36,7 @@ class Metric(RequirementOperators):
 
     Metrics compare equal by name and parameters. ``metric >= bound``, ``metric <= bound`` and ``metric.equals(bound)``
     make a Requirement, ``metric[k]`` is the metric of class k alone, and ``metric.gap(groups)`` is the largest
-    difference between groups. Use ``metrics.f1`` and the like, ``get_metric`` or ``@metric`` to get
-    one.
+    difference between groups. Use ``metrics.f1`` and the like, ``get_metric`` or ``@metric`` to get one.
 
     Args:
         name: The name, without parameters.
@@ -305,8 +304,7 @@ def get_metric(metric: str | Metric | Formula) -> Metric:
         The Metric.
 
     Raises:
-        InvalidValueError: There is no metric of that name, its parameters are out of range, or a formula has a part
-            that is not allowed.
+        InvalidValueError: There is no such metric, or a parameter or a part of a formula is not allowed.
         InvalidTypeError: ``metric`` is something else, or a parameter is missing.
 
     Example:
