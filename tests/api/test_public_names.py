@@ -20,7 +20,8 @@ NAMES = {
         MetricBoostingClassifier eval_metric objective prior_logits
     """,
     "metricfit.decide": """
-        Decision DecisionModule GroupThresholds best_decision best_group_thresholds estimate_prevalence
+        Decision DecisionModule GroupThresholds best_decision best_group_thresholds best_referral
+        estimate_prevalence
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint MeasuredConstraint RankingConstraint RequirementConstraint

@@ -97,6 +97,8 @@ def _evaluate(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold:
     if len(model.classes_) > 2:
         return _several_classes(model, X, y, counts, metrics, intervals)
     result: dict[str, Any] = {"rows": len(y), "threshold": model.threshold_ if threshold is None else threshold}
+    if threshold is None and model.refer_region_ is not None:
+        result["referred"] = len(y) - int(counts.n)
     result |= {name: int(count) for name, count in zip(("tp", "fp", "fn", "tn"), counts, strict=True)}
     result |= metric_values(model, X, y, counts, metrics)
     negative = next(label for label in model.classes_ if label != model.pos_label_)
@@ -173,6 +175,8 @@ def _decision_lines(result: dict[str, Any]) -> list[str | Table]:
     matrix.add_row(escape(f"is {positive}"), str(tp), str(fn))
     matrix.add_row(escape(f"is {negative}"), str(fp), str(tn))
     rows = f"{result['rows']} rows: {tp + fn} are {positive} (the positive class), {fp + tn} are {negative}."
+    if "referred" in result:
+        rows = rows.removesuffix(".") + f", and {result['referred']} are referred to a person and do not count."
     threshold = result["threshold"]
     at = "of its own for each row, by its costs" if threshold is None else _short(threshold)
     return [rows, f"Threshold on the probability of {positive}: {at}", matrix]

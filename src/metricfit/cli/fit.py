@@ -25,6 +25,7 @@ from metricfit.cli.exit_codes import NOT_MET, UserError
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.decide.bounds import format_percent
+from metricfit.decide.referral import check_referral
 from metricfit.errors import quote
 from metricfit.metrics import get_metric
 from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue
@@ -42,6 +43,10 @@ def fit(
     metric: options.MetricName = "f1",
     subject_to: options.Requirements = None,
     confidence: options.Confidence = None,
+    refer: Annotated[
+        float | None,
+        typer.Option("--refer", min=0, max=1, help="Largest share of rows to refer to a person, such as 0.05."),
+    ] = None,
     positive: options.Positive = None,
     group: options.Group = None,
     method: Annotated[
@@ -77,6 +82,8 @@ def fit(
     check_new_folder(out)
     X, y, groups = read_rows(data, target, group)
     check_binary_options(y, positive, subject_to)
+    if refer is not None:
+        check_referral(get_metric(metric), y.nunique(), refer, (), confidence)
     make_classifier = partial(MetricClassifier, models=families) if method is None else partial(classifier_of, method)
     model: MetricClassifier = make_classifier(
         metric=metric,
@@ -91,6 +98,8 @@ def fit(
     with status("Training ...", quiet or as_json), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
         model.fit(X, y.to_numpy(), groups=groups)
+        if refer is not None:
+            model.refer(max_share=refer)
     with new_folder(out) as unfinished:
         model.save(unfinished / "model")
         write_model_page(model, unfinished / "report.html", data=data.name, target=target, command=command_line())
@@ -124,6 +133,8 @@ def _result(model: MetricClassifier, counts: pd.Series, out: Path) -> dict[str, 
         "out_of_fold": model.decision_.value,
         "threshold": model.threshold_,
         "threshold_interval": model.threshold_interval_,
+        "refer_region": model.refer_region_,
+        "referred_share": model.referred_share_,
         "models": [vars(row) for row in model.models_],
         "model": str(out / "model"),
         "report": str(out / "report.html"),
@@ -147,6 +158,12 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
         lines.append(f"Threshold {model.threshold_:.4g}{_interval(model.threshold_interval_)}.")
     elif get_metric(model.metric).columns:
         lines.append("Every row has a threshold of its own, by its costs.")
+    if model.refer_region_ is not None:
+        low, high = model.refer_region_
+        lines.append(
+            f"Probabilities from {low:.4g} to {high:.4g} are referred to a person: "
+            f"{100 * model.referred_share_:.3g} % of the held-out rows, which the value leaves out."
+        )
     lines += [f"Requirement {text}: {_state(model, result)}." for text, result in model.requirements_.items()]
     return [*lines, f"Model: {out / 'model'}", f"Report: {out / 'report.html'}"]
 

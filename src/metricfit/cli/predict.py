@@ -41,7 +41,9 @@ def predict(
     X = model_columns(classifier, table, data)
     with status("Predicting ...", quiet):
         probabilities = classifier.predict_proba(X)
-        predictions = pd.DataFrame({"predicted": classifier.predict(X)})
+        labels = classifier.predict(X)
+        # A column of a file has one type, and the label of referred rows may be of another than the classes.
+        predictions = pd.DataFrame({"predicted": labels.astype(str) if labels.dtype == object else labels})
     for label, column in zip(classifier.classes_, probabilities.T, strict=True):
         predictions[f"probability of {label}"] = column
     with new_file(out) as unfinished:

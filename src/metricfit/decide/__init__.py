@@ -19,6 +19,8 @@
   logits for every average, and ``label_decisions`` the decision with its calibration, value and intervals.
 - ``estimator_scores``: from a classifier of scikit-learn to logits.
 - ``decision_curve``: the counts and the value of the metric at every threshold.
+- ``referral_choice``: ``best_referral``, a decision that refers some rows to a person; ``referral`` chooses the region,
+  ``referral_search`` finds it.
 - ``cost_decisions``: decisions with a cost for each row; ``row_costs`` holds the costs.
 - ``deciding``: what estimators share: choose a decision, and choose it anew for another metric, requirement or class
   balance. ``predicting`` is what they do with new rows, ``scoring`` the value of a metric there.
@@ -40,9 +42,14 @@ from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresh
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision
     from metricfit.decide.prior_shift import estimate_prevalence
+    from metricfit.decide.referral_choice import best_referral
 
 #: Loaded when first used, because the bootstrap needs scipy, and the rest needs torch alone.
-_LATER = {"best_decision": "metricfit.decide.best", "estimate_prevalence": "metricfit.decide.prior_shift"}
+_LATER = {
+    "best_decision": "metricfit.decide.best",
+    "best_referral": "metricfit.decide.referral_choice",
+    "estimate_prevalence": "metricfit.decide.prior_shift",
+}
 
 __all__ = [
     "Decision",
@@ -50,6 +57,7 @@ __all__ = [
     "GroupThresholds",
     "best_decision",
     "best_group_thresholds",
+    "best_referral",
     "estimate_prevalence",
 ]
 

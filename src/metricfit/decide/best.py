@@ -112,7 +112,7 @@ def best_decision(
     decision = choose_decision(
         held_out, chosen, subject_to=requirements, average=average, seed=seed, rule=rule, confidence=confidence
     )
-    raw = decision if calibration is None else _about_raw_logits(decision, calibration)
+    raw = decision if calibration is None else about_raw_logits(decision, calibration)
     if check_rule(rule) == "empirical":
         raw = replace(raw, calibration=None)  # scores of any kind have no probabilities
     if decision.not_reachable is None:
@@ -128,7 +128,7 @@ def best_decision(
     return replace(raw, not_reachable=reachable)
 
 
-def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
+def about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
     """Return the decision about logits z that makes the decisions of one about z / T + b."""
     if decision.costs is not None:
         return replace(decision, calibration=calibration)
@@ -141,9 +141,11 @@ def _about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:
     def raw(threshold: float) -> float:
         return calibration.temperature * (threshold - bias)
 
-    ends = decision.interval
-    interval = None if ends is None else (raw(ends[0]), raw(ends[1]))
-    return replace(decision, threshold=raw(decision.threshold), interval=interval, calibration=calibration)
+    interval, refer = (
+        None if ends is None else (raw(ends[0]), raw(ends[1])) for ends in (decision.interval, decision.refer)
+    )
+    threshold = raw(decision.threshold)
+    return replace(decision, threshold=threshold, interval=interval, refer=refer, calibration=calibration)
 
 
 def _check_shares(prevalence: float | Sequence[float] | Tensor, classes: int) -> Tensor:

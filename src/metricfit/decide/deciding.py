@@ -15,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit.decide.bounds import check_confidence
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
-from metricfit.decide.decisions import Refit, check_requirements_fit, choose_decision, to_probability
+from metricfit.decide.decisions import Refit, check_requirements_fit, choose_decision, default_refit, to_probability
 from metricfit.decide.drift import DriftWarning
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.label_decisions import choose_label_decision
 from metricfit.decide.predicting import PredictingClassifier
+from metricfit.decide.refer_label import check_refer_label
+from metricfit.decide.referral import check_referral, choose_referral
 from metricfit.decide.rollback import unchanged_if_it_fails
 from metricfit.decide.row_costs import check_costs
 from metricfit.decide.rules import Rule
@@ -61,6 +63,9 @@ class DecidingClassifier(PredictingClassifier):
         requirements_met_: Whether all requirements are met on held-out rows; True if there are none. With
             ``confidence``, whether they are certified.
         confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
+        refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
+            first on and below the second. None if every row is decided.
+        referred_share_: The share of the held-out rows that is referred.
     """
 
     subject_to: Requirements | None
@@ -140,6 +145,65 @@ class DecidingClassifier(PredictingClassifier):
             warnings.warn(str(estimate.drift), DriftWarning, stacklevel=2)
         return self
 
+    def refer(
+        self, max_share: float | None = None, *, subject_to: Requirements | None = None, label: Any = "refer"
+    ) -> Self:
+        """Refer rows to a person that the model is least sure about; nothing is trained.
+
+        The rows whose probabilities are in a region around the threshold are referred. The other decisions stay as they
+        are, and ``value_``, its interval, ``requirements_`` and ``score`` are theirs alone. ``rethreshold`` decides all
+        rows again.
+
+        Args:
+            max_share: The largest share of the held-out rows that may be referred; the region is the one with the best
+                metric. By default it is the smallest region that meets ``subject_to``. 0 refers no row.
+            subject_to: Requirements on the decided rows, such as ``"precision >= 0.9"``, beside the model's own.
+            label: What ``predict`` returns for rows that are referred; none of ``classes_``. If it is not of their
+                type, ``predict`` returns objects.
+
+        Returns:
+            The model itself, with ``refer_region_`` and ``referred_share_``. If no region meets the requirements, it is
+            the one with the smallest violation, and an InfeasibleWarning says so.
+
+        Raises:
+            ValueError: If neither ``max_share`` nor ``subject_to`` is given, the label is a class, or the model has
+                more than two classes, costs in columns, or a confidence.
+
+        Example:
+            >>> import numpy as np
+            >>> from metricfit import MetricClassifier
+            >>> X = np.random.default_rng(0).normal(size=(200, 3))
+            >>> y = X[:, 0] + np.random.default_rng(1).normal(size=200) > 1
+            >>> model = MetricClassifier("f1", models=["linear"], random_state=0).fit(X, y).refer(max_share=0.1)
+            >>> model.referred_share_ <= 0.1, sorted(set(model.predict(X).tolist()), key=str)
+            (True, [False, True, 'refer'])
+        """
+        check_is_fitted(self, "decision_")
+        metric, requirements = get_metric(self.metric), as_requirements(subject_to)
+        check_referral(metric, 0 if self._has_labels else len(self.classes_), max_share, requirements, self.confidence)
+        check_requirements_fit(2, requirements)
+        check_refer_label(label, self.classes_)
+        held_out = self.held_out_.with_logits_shifted(self.shift_)
+        with unchanged_if_it_fails(self):
+            self.decision_ = choose_referral(
+                held_out,
+                metric,
+                self.decision_,
+                max_share=max_share,
+                subject_to=requirements,
+                of_threshold=as_requirements(self.subject_to),
+                rule=self.decision,
+                refit=default_refit(held_out, self.decision),
+                seed=self._seed,
+            )
+            self.refer_label_ = label
+            self._show_decision()
+        if self.decision_.not_reachable is not None:
+            warnings.warn(
+                f"{self.decision_.not_reachable}. The model refers these rows", InfeasibleWarning, stacklevel=2
+            )
+        return self
+
     @property
     def curve_(self) -> DecisionCurve | list[DecisionCurve] | None:
         """The metric and the counts of the held-out rows at every threshold.
@@ -209,5 +273,8 @@ class DecidingClassifier(PredictingClassifier):
         self.threshold_ = None if threshold is None else to_probability(threshold)
         self.thresholds_ = None if decision.thresholds is None else torch.sigmoid(decision.thresholds).numpy()
         self.threshold_interval_: Any = None if ends is None else tuple(map(to_probability, ends))
+        region = decision.refer
+        self.refer_region_ = None if region is None else (to_probability(region[0]), to_probability(region[1]))
+        self.referred_share_ = decision.referred_share
         if decision.label_intervals is not None:
             self.threshold_interval_ = torch.sigmoid(decision.label_intervals).numpy()

@@ -42,9 +42,13 @@ class Decision:
             the decision was chosen without a calibration.
         confidence: The probability with which the requirements hold on new rows (``decide.certified``); None if they
             are met on the held-out rows alone, or not at all.
+        refer: For two classes, the region of logits that is referred to a person (``decide.best_referral``): from the
+            first number on and below the second. It contains the threshold. None if every row is decided.
+        referred_share: The share of the held-out rows that is in the region; value, intervals and requirements are
+            those of the others.
 
     Raises:
-        InvalidValueError: None of the three is given, or more than one.
+        InvalidValueError: None of the three is given, or more than one; or the region does not contain the threshold.
 
     Example:
         >>> Decision(value=0.8, threshold=-1.0).decide(torch.tensor([-2.0, 0.5]))
@@ -65,12 +69,17 @@ class Decision:
     confidence: float | None = None
     label_intervals: Tensor | None = None
     costs: Tensor | None = None
+    refer: tuple[float, float] | None = None
+    referred_share: float = 0.0
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.threshold, self.offsets, self.thresholds)) != 1:
             raise InvalidValueError(
                 "a decision has one of: a threshold (two classes), offsets (several classes), thresholds (labels)"
             )
+
+        if self.refer is not None and (self.threshold is None or not self.refer[0] <= self.threshold <= self.refer[1]):
+            raise InvalidValueError(f"the region to refer, {self.refer}, must contain a threshold of two classes")
 
     def margins(self, logits: Tensor) -> Tensor:
         """Shift logits so that the decision is at 0 (two classes, labels) or the largest wins (several classes).
@@ -98,6 +107,24 @@ class Decision:
             Scores ``(n, c)``.
         """
         return logits if self.costs is None else minus_expected_costs(self.probabilities(logits), self.costs)
+
+    def referred(self, logits: Tensor) -> Tensor:
+        """Return which rows are referred to a person; ``decide`` decides these too, by the threshold.
+
+        Args:
+            logits: Logits, as in ``margins``.
+
+        Returns:
+            One boolean per row.
+
+        Example:
+            >>> Decision(value=0.8, threshold=0.0, refer=(-1.0, 0.5)).referred(torch.tensor([-2.0, 0.0, 0.5]))
+            tensor([False,  True, False])
+        """
+        if self.refer is None:
+            return torch.zeros(len(logits), dtype=torch.bool)
+        scores = logits.reshape(-1)
+        return (scores >= self.refer[0]) & (scores < self.refer[1])
 
     def decide(self, logits: Tensor) -> Tensor:
         """Decide each row.

@@ -64,7 +64,7 @@ class DecisionModule(nn.Module):
 
     Raises:
         InvalidTypeError: The model is no module, or the decision no Decision.
-        InvalidValueError: The decision holds NaN.
+        InvalidValueError: The decision holds NaN, or refers rows.
 
     Example:
         >>> model = nn.Linear(2, 1, bias=False)
@@ -97,12 +97,17 @@ class DecisionModule(nn.Module):
 
         Raises:
             InvalidTypeError: The decision is no Decision.
-            InvalidValueError: The decision holds NaN.
+            InvalidValueError: The decision holds NaN, or refers rows.
         """
         if not isinstance(decision, Decision):
             raise InvalidTypeError(
                 f"decision must be a metricfit.decide.Decision, got {type(decision).__name__}; best_decision(logits, "
                 "target, metric) makes one, and so does Decision(value=..., threshold=...)"
+            )
+        if decision.refer is not None:
+            raise InvalidValueError(
+                "a DecisionModule decides every row, and this decision refers some; use dataclasses.replace(decision, "
+                "refer=None), and decision.referred(logits) beside it"
             )
         weight = next((each for each in self.model.parameters() if each.is_floating_point()), torch.empty(0))
         dtype, device = counting_dtype(weight.dtype), weight.device

@@ -87,8 +87,7 @@ def choose_decision(
         InfeasibleError: There are too few rows for this confidence.
     """
     kind = check_rule(rule)
-    if refit is None:
-        refit = partial(_calibrate_again, held_out) if kind == "plugin" else partial(_keep, held_out)
+    refit = refit or default_refit(held_out, kind)
     if metric.columns:
         return choose_cost_decision(held_out, metric, rule=kind, refit=refit, resamples=resamples, seed=seed)
     guarantee = None if confidence is None else _make_guarantee(held_out, list(subject_to), confidence, seed)
@@ -184,6 +183,11 @@ def _make_guarantee(held_out: HeldOut, requirements: list[Requirement], confiden
         raise InvalidValueError("confidence= is for the requirements of two classes; leave it out")
     y, weight, groups = held_out.y, held_out.weight, held_out.groups
     return checked_guarantee(requirements, y, confidence, weight=weight, groups=groups, seed=seed)
+
+
+def default_refit(held_out: HeldOut, rule: Rule) -> Refit:
+    """Return what is fitted to the rows before a decision: the calibration for the plug-in rule, otherwise nothing."""
+    return partial(_calibrate_again if check_rule(rule) == "plugin" else _keep, held_out)
 
 
 def _calibrate_again(held_out: HeldOut, weight: Tensor) -> Tensor:

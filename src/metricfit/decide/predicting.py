@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit.core.types import LabelAverage
 from metricfit.decide.class_balance import ClassBalance
 from metricfit.decide.decision import Decision
+from metricfit.decide.refer_label import REFERRED, labels_with_referred
 from metricfit.decide.row_checks import checked_labels, checked_weights
 from metricfit.decide.row_costs import RowCosts, cost_columns, row_costs
 from metricfit.decide.scoring import average_of_classes, value_of_classes, value_of_labels
@@ -29,6 +30,7 @@ class PredictingClassifier(ClassBalance):
     metric: str | Metric | Formula
     average: LabelAverage
     decision_: Decision
+    refer_label_: Any = "refer"
 
     @property
     def _has_labels(self) -> bool:
@@ -57,12 +59,16 @@ class PredictingClassifier(ClassBalance):
             X: Rows with the columns of ``fit``.
 
         Returns:
-            One of ``classes_`` per row; for several labels 0 and 1, ``(n, c)``.
+            One of ``classes_`` per row; for several labels 0 and 1, ``(n, c)``. After ``refer``, its label for rows
+            that are referred.
         """
         decided = self._decide_rows(X)
         if self._has_labels:
             return decided.numpy()
-        labels: NDArray[Any] = self.classes_[self._order[decided.numpy()]]
+        names: NDArray[Any] = self.classes_[self._order]
+        if self.decision_.refer is not None:
+            return labels_with_referred(decided.numpy(), names, self.refer_label_)
+        labels: NDArray[Any] = names[decided.numpy()]
         return labels
 
     def row_thresholds(self, X: Any) -> NDArray[np.float64]:
@@ -109,6 +115,8 @@ class PredictingClassifier(ClassBalance):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the metric of the predictions, negated if lower is better, so that higher is always better.
 
+        Rows that are referred to a person (``refer``) do not count.
+
         Args:
             X: Rows with the columns of ``fit``.
             y: Their labels.
@@ -131,12 +139,15 @@ class PredictingClassifier(ClassBalance):
                 listed = ", ".join(map(str, unknown[:5]))
                 raise InvalidValueError(f"y has labels that were not there in fit: {listed}")
             weight = checked_weights(sample_weight, labels)
+            kept = decided != REFERRED
+            if not bool(kept.any()):
+                raise InvalidValueError("every row is referred, so that there are no decisions to score")
             value = value_of_classes(
                 metric,
-                decided,
-                self._numbers_of(labels),
+                decided[kept],
+                self._numbers_of(labels)[kept],
                 len(self.classes_),
-                None if weight is None else torch.from_numpy(weight),
+                None if weight is None else torch.from_numpy(weight)[kept],
                 average=average_of_classes(self.average),
                 costs=self._costs_of(X, len(labels)),
             )
@@ -162,9 +173,14 @@ class PredictingClassifier(ClassBalance):
         return row_costs(metric, table if isinstance(table, dict) else cost_columns(metric, table), rows)
 
     def _decide_rows(self, X: Any) -> torch.Tensor:
-        """Return class numbers, or for several labels 0 and 1."""
-        margins = self._margins(X)
-        return (margins >= 0).long() if self.decision_.offsets is None else margins.argmax(1)
+        """Return class numbers, -1 for rows that are referred, or for several labels 0 and 1."""
+        margins, decision = self._margins(X), self.decision_
+        if decision.refer is not None:
+            assert decision.threshold is not None
+            low, high = (end - decision.threshold for end in decision.refer)
+            referred = (margins >= low) & (margins < high)
+            return (margins >= 0).long().masked_fill(referred, REFERRED)
+        return (margins >= 0).long() if decision.offsets is None else margins.argmax(1)
 
     def _numbers_of(self, labels: NDArray[Any]) -> torch.Tensor:
         """Return class numbers; of two classes, the positive one is 1."""

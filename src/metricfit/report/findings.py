@@ -21,6 +21,12 @@ def verdict_of_fit(model: MetricClassifier) -> str:
         f"The value is estimated for new rows: the value on held-out rows, {formatting.value(model.decision_.value)}, "
         "corrected for having been chosen on them."
     ]
+    if model.refer_region_ is not None:
+        low, high = model.refer_region_
+        sentences.append(
+            f"Rows with a probability of “{model.pos_label_}” from {low:.4g} to {high:.4g} are referred to a person: "
+            f"{formatting.percent(model.referred_share_)} of the held-out rows. The value is that of the other rows."
+        )
     if model.decision_.not_reachable is not None:
         sentences.insert(
             0,

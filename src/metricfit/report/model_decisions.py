@@ -13,6 +13,7 @@ from metricfit import metrics, stats
 from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.decide.cost_decisions import interval_of_costs
+from metricfit.decide.refer_label import REFERRED
 from metricfit.decide.row_costs import RowCosts, cost_columns, row_costs
 from metricfit.metrics import averaged, get_metric, names
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
@@ -66,7 +67,7 @@ def decision_counts(model: MetricClassifier, X: Any, y: Any, threshold: float | 
         threshold: A threshold for two classes; by default the model's.
 
     Returns:
-        The counts, of the positive class alone if there are two classes.
+        The counts, of the positive class alone if there are two classes. Rows that are referred do not count.
     """
     if len(model.classes_) > 2:
         return count_labels(
@@ -76,13 +77,21 @@ def decision_counts(model: MetricClassifier, X: Any, y: Any, threshold: float | 
             matrix=True,
         )
     called, labels = positive_decisions(model, X, threshold), positive_labels(model, y)
-    return Counts.from_labels(torch.from_numpy(called), torch.from_numpy(labels))
+    decided = called != REFERRED
+    return Counts.from_labels(torch.from_numpy(called[decided]), torch.from_numpy(labels[decided]))
 
 
 def positive_decisions(model: MetricClassifier, X: Any, threshold: float | None = None) -> NDArray[np.int64]:
-    """Return 1 for rows that a model of two classes calls positive, at another threshold if one is given."""
-    called = model.predict(X) == model.pos_label_ if threshold is None else positive_scores(model, X) >= threshold
-    return np.asarray(called, dtype=np.int64)
+    """Return 1 for rows that a model of two classes calls positive, and -1 for those that it refers to a person.
+
+    At another threshold, if one is given, every row is decided.
+    """
+    if threshold is not None:
+        return np.asarray(positive_scores(model, X) >= threshold, dtype=np.int64)
+    predicted = model.predict(X)
+    called = np.asarray(predicted == model.pos_label_, dtype=np.int64)
+    referred = predicted == model.refer_label_ if model.decision_.refer is not None else np.zeros(len(called), bool)
+    return np.where(referred, REFERRED, called)
 
 
 def costs_of(model: MetricClassifier, X: Any) -> RowCosts:
@@ -138,6 +147,10 @@ def metric_intervals(
         resampled = resampled_counts(predicted, truth, len(model.classes_), matrix=matrix)
         return {metric.name: percentile_interval(averaged(metric, resampled, model.average)) for metric in several}
     called, labels = positive_decisions(model, X, threshold).astype(np.float64), positive_labels(model, y)
+    decided = called != REFERRED
+    called, labels = called[decided], labels[decided]
+    if len(np.unique(labels)) < 2:
+        return {metric.name: None for metric in several}
     return {
         metric.name: interval_of_costs(_paid(model, X, y))
         if metric.columns

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from metricfit import report
+from metricfit.decide.refer_label import REFERRED
 from metricfit.decide.row_costs import row_costs
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
@@ -123,6 +124,7 @@ def write_model_page(
     if model.threshold_interval_ is not None:
         ends = formatting.between(model.threshold_interval_)
         facts["Threshold"] = f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"
+    facts |= _referral_fact(model)
     sections = [_held_out_section(model), _models_section(model)]
     if model.history_:
         sections.append(report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD))
@@ -188,6 +190,9 @@ def write_evaluation_page(
             classes=class_names(model),
         )
     facts = data_fact(data, getattr(y, "name", None)) | {"Rows": f"{len(y):,}"} | _positive_class_of(model)
+    if threshold is None and model.refer_region_ is not None:
+        referred = int((positive_decisions(model, X) == REFERRED).sum())
+        facts |= {"Referred to a person": f"{_region(model)}: {referred:,} of these rows, which the value leaves out"}
     page = report.Report(
         data or f"{metric_label(model)} on {len(y):,} rows",
         f"{metric_label(model)} is {formatting.value(value)}{_interval(interval)}{at_threshold}, on {len(y):,} rows.",
@@ -302,6 +307,20 @@ def _value_fact(model: MetricClassifier) -> dict[str, str]:
         f"Estimate of {metric_label(model)}": f"{before} on held-out rows, {after} corrected for having been chosen on "
         "them"
     }
+
+
+def _referral_fact(model: MetricClassifier) -> dict[str, str]:
+    """Say which rows are referred to a person."""
+    if model.refer_region_ is None:
+        return {}
+    share = formatting.percent(model.referred_share_)
+    return {"Referred to a person": f"{_region(model)}: {share} of the held-out rows, which the value leaves out"}
+
+
+def _region(model: MetricClassifier) -> str:
+    assert model.refer_region_ is not None
+    low, high = model.refer_region_
+    return f"rows with a probability of “{model.pos_label_}” from {low:.4g} to {high:.4g}"
 
 
 def _interval(ends: tuple[float, float] | None) -> str:

@@ -56,10 +56,10 @@ def check_decision_description(description: Any, known_parameters: Iterable[str]
     if description["features"].get("number") is not None:
         _whole_number("features.number", description["features"]["number"], 1)
     _finite_number("decision.value", description["decision"].get("value"))
-    for name in ("threshold", "corrected_value", "confidence"):
+    for name in ("threshold", "corrected_value", "confidence", "referred_share"):
         if description["decision"].get(name) is not None:
             _finite_number(f"decision.{name}", description["decision"][name])
-    for name in ("interval", "value_interval", "corrected_interval"):
+    for name in ("interval", "value_interval", "corrected_interval", "refer"):
         _interval(f"decision.{name}", description["decision"].get(name))
     metric = description["parameters"].get("metric")
     if (

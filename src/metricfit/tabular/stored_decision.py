@@ -13,6 +13,7 @@ from torch import Tensor
 from metricfit._files import to_json_value
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
+from metricfit.decide.refer_label import check_refer_label
 from metricfit.errors import InvalidTypeError, ModelFileError, quote
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric
@@ -73,6 +74,9 @@ def describe_decision(model: Any) -> dict[str, Any]:
             "requirements": to_json_value(decision.requirements),
             "not_reachable": decision.not_reachable,
             "confidence": decision.confidence,
+            "refer": _ends(decision.refer),
+            "referred_share": decision.referred_share,
+            "refer_label": plain_label(model.refer_label_),
         },
         "seed": model._seed,
     }
@@ -116,6 +120,9 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
     model.pos_label_ = model.classes_.tolist()[model._order[1]] if two_classes else None
     model.shift_ = arrays["shift"]
     model.decision_ = _restored_decision(description["decision"], arrays)
+    model.refer_label_ = description["decision"].get("refer_label", "refer")
+    if model.decision_.refer is not None:
+        check_refer_label(model.refer_label_, model.classes_)
 
 
 def plain_label(label: Any) -> Any:
@@ -146,6 +153,8 @@ def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor]
         _restored_ends(decision["corrected_interval"]),
         arrays.get("thresholds"),
         confidence=decision.get("confidence"),
+        refer=_restored_ends(decision.get("refer")),
+        referred_share=decision.get("referred_share", 0.0),
         label_intervals=arrays.get("label_intervals"),
         costs=arrays.get("costs"),
     )
