@@ -67,3 +67,18 @@ def test_what_is_refused():
         stream.update(Z[:, :3], Y.clamp(max=2))
     with pytest.raises(ValueError, match="average must be"):
         Accumulator("f1", average="mean")
+
+
+def test_the_gap_between_groups_of_all_batches():
+    generator = torch.Generator().manual_seed(0)
+    logits, target = torch.randn(90, generator=generator), torch.randint(2, (90,), generator=generator)
+    group = torch.arange(90) % 3
+    quality = Accumulator("recall.gap(3)")
+    for rows in torch.arange(90).split(40):
+        quality.update(logits[rows], target[rows], group=group[rows])
+    recalls = [float((logits[(group == k) & (target == 1)] >= 0).double().mean()) for k in range(3)]
+    assert float(quality.compute()) == pytest.approx(max(recalls) - min(recalls))
+    with pytest.raises(ValueError, match="pass group=, one number per row"):
+        quality.update(logits, target)
+    with pytest.raises(ValueError, match="leave group out"):
+        Accumulator("recall").update(logits, target, group=group)

@@ -6,9 +6,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
+from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score, precision_score, recall_score
+from torch.nn import CrossEntropyLoss, Identity
 
 from metricfit import (
+    AugmentedLagrangian,
     Counts,
     MetricClassifier,
     MetricLoss,
@@ -22,6 +24,7 @@ from metricfit.decide import best_decision
 from metricfit.losses import Mix, WeightedBCELoss
 from metricfit.losses.calling import accepted_arguments
 from metricfit.metrics import averaged
+from metricfit.train import evaluate
 
 SCORES = {"recall": recall_score, "precision": precision_score, "f1": f1_score, "accuracy": accuracy_score}
 
@@ -175,3 +178,21 @@ def test_one_decision_for_all_rows_refuses_gaps():
         best_decision(logits, target, "f1", subject_to="recall == 0.5", confidence=0.9)
     with pytest.raises(ValueError, match="best_group_thresholds"):
         MetricClassifier("f1", subject_to="recall.gap(2) <= 0.1").fit(logits[:, None].numpy(), target.numpy())
+
+
+def test_the_gap_of_a_metric_of_the_whole_matrix():
+    logits, target, group = rows(classes=3)
+    kappas = [
+        cohen_kappa_score(target[group == k], logits[group == k].argmax(1), weights="quadratic") for k in range(3)
+    ]
+    loss = AugmentedLagrangian(
+        CrossEntropyLoss(), "weighted_kappa(power=2).gap(3) <= 0.01", mu=1.0, update_on="held_out"
+    )
+    loss(logits, target, group=group)
+    loss.observe_held_out(logits, target, group=group)
+    loss.update()
+    (multiplier,) = loss.multipliers.values()
+    assert multiplier.item() == pytest.approx(np.ptp(kappas) - 0.01)
+    assert evaluate(Identity(), (logits, target), metrics.weighted_kappa(power=2).gap(3), groups=group).values == {
+        "weighted_kappa(power=2).gap(3)": pytest.approx(np.ptp(kappas))
+    }

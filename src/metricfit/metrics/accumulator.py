@@ -13,8 +13,9 @@ from metricfit.core.counting import count_hard
 from metricfit.core.counts import Counts
 from metricfit.core.tasks import check_task
 from metricfit.core.types import Average, Task
-from metricfit.errors import InvalidStateError
+from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 
 
@@ -62,17 +63,25 @@ class Accumulator(LateBuffers):
         self._exclusive: bool | None = None
 
     @torch.no_grad()
-    def update(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+    def update(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
+    ) -> None:
         """Count the decisions of a batch.
 
         Args:
             logits: The outputs of the model.
             target: The labels.
             weight: One weight per sample.
+            group: One group number per sample, for a gap between groups such as ``"recall.gap(2)"``.
 
         Raises:
-            InvalidValueError: The shapes do not fit each other or the earlier batches.
+            InvalidValueError: The shapes do not fit each other or the earlier batches, or ``group`` is missing for a
+                gap or was passed for another metric.
         """
+        groups = self.metric.groups if isinstance(self.metric, GroupGap) else None
+        if (groups is None) != (group is None):
+            remedy = "pass group=, one number per row" if group is None else "leave group out, it has no groups"
+            raise InvalidValueError(f"Accumulator({self.metric.name!r}): {remedy}")
         counts = count_hard(
             logits,
             target,
@@ -80,21 +89,26 @@ class Accumulator(LateBuffers):
             threshold=self.threshold,
             weight=weight,
             ignore_index=self.ignore_index,
+            group=group,
+            groups=groups,
             matrix=self.metric.needs_matrix,
         )
         stacked = torch.stack(counts.tensors)
         self.made("total", stacked).add_(stacked)
         self._exclusive = counts.exclusive
 
-    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+    def forward(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
+    ) -> None:
         """Count the decisions of a batch, as ``update`` does.
 
         Args:
             logits: The outputs of the model.
             target: The labels.
             weight: One weight per sample.
+            group: One group number per sample, for a gap between groups.
         """
-        self.update(logits, target, weight)
+        self.update(logits, target, weight, group=group)
 
     @property
     def counts(self) -> Counts:
