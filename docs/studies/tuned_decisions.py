@@ -1,10 +1,10 @@
 """TunedDecisionClassifier and scikit-learn's TunedThresholdClassifierCV over the same LightGBM, on nineteen tables.
 
     python docs/studies/tuned_decisions.py --data ../shared/data --folder runs/tuned --jobs 8   # measure; keeps cells
-    python docs/studies/tuned_decisions.py --folder runs/tuned --collect                        # cells to results
+    python docs/studies/tuned_decisions.py --folder runs/tuned --splits 5 --collect             # cells to results
     python docs/studies/tuned_decisions.py                                                      # results to the page
 
-Ten stratified 80/20 splits, those of tables.py, with the columns encoded in the same way. Both classes get the same
+Stratified 80/20 splits, those of tables.py, with the columns encoded in the same way. Both classes get the same
 ``LGBMClassifier`` with its defaults and fit it on five folds and once on all rows. "Mean of the folds" decides with
 the mean of the logits of the five models, in place of the model that was fitted on all rows.
 """
@@ -101,10 +101,10 @@ def _mean_of_folds(model: TunedDecisionClassifier, x: Any, y: Any, x_test: Any) 
     return model.decision_.decide(torch.stack(logits).mean(0)).numpy()
 
 
-def collect(folder: Path) -> dict[str, Any]:
+def collect(folder: Path, splits: int = SPLITS) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for name in STUDY:
-        for split in range(SPLITS):
+        for split in range(splits):
             path = folder / f"{name}-{split}.json"
             if path.exists():
                 results.setdefault(name, {})[str(split)] = json.loads(path.read_text(encoding="utf-8"))
@@ -176,7 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
             for line in pool.imap_unordered(partial(measure, options.data, options.folder), cells):
                 print(line, flush=True)
     if options.collect:
-        text = json.dumps(collect(options.folder), separators=(",", ":")) + "\n"
+        text = json.dumps(collect(options.folder, options.splits), separators=(",", ":")) + "\n"
         RESULTS.write_text(text, encoding="utf-8")
     if options.data is None:
         results = json.loads(RESULTS.read_text(encoding="utf-8"))

@@ -45,6 +45,14 @@ def test_a_cell_is_measured_and_shown(study, monkeypatch, tmp_path):
     assert "| ecoli |" in tuned.tables_table(results)
 
 
+def test_the_tables_of_the_page_are_those_of_the_stored_results(study):
+    tuned = study("tuned_decisions")
+    results = json.loads(tuned.RESULTS.read_text(encoding="utf-8"))
+    page = tuned.PAGE.read_text(encoding="utf-8")
+    parts = {"methods": tuned.methods_table(results), "tables": tuned.tables_table(results)}
+    assert study("common").fill(page, parts) == page
+
+
 def test_the_table_of_labels_shows_the_stored_results(study):
     labels = study("label_thresholds")
     results = json.loads(labels.RESULTS.read_text(encoding="utf-8"))
