@@ -17,6 +17,7 @@ card fraud has 492 positives in all, too few to judge by, and is left out.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -102,6 +103,7 @@ def simulated_draws(case: Case, draws: int) -> Iterator[tuple[Floats, NDArray[np
         yield shift * (scores - shift / 2) + np.log(share / (1 - share)), y, simulated_counts(share, shift)
 
 
+@functools.lru_cache(maxsize=2 * MODELS)  # the cases of a table share its models
 def table_scores(name: str, data: Path, model: int) -> tuple[Floats, NDArray[np.int64]]:
     """The logits that a model gives to the rows that it was not fitted on."""
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -202,7 +204,7 @@ def peers(case: Case, folder: Path) -> dict[str, list[Any]]:
     found = {}
     for name, places in json.loads(path.read_text()).items():
         found[name] = []
-        for cells, place in zip(counts, places, strict=True):
+        for cells, place in zip(counts[: len(places)], places, strict=True):
             there = None if place is None else Counts(*(torch.tensor([[cell]]) for cell in cells[place]))
             found[name].append(None if there is None else judged(case, 0.0, lambda _, there=there: there))
     return found

@@ -1,6 +1,7 @@
 """MAPIE's risk control on the draws of guarantees.py; run it in an environment with MAPIE 1.6, without metricfit.
 
-    PEER/bin/python docs/studies/guarantees_mapie.py runs/guarantees
+    PEER/bin/python docs/studies/guarantees_mapie.py runs/guarantees          # all draws of all cases
+    PEER/bin/python docs/studies/guarantees_mapie.py runs/guarantees 100      # 100 draws of cases without results
 
 "MAPIE" is BinaryClassificationController with its defaults (100 thresholds, Bonferroni-Holm). "MAPIE, sequence" tests
 in a fixed sequence, from the easiest threshold, where the requirement is monotone, and otherwise in an order learned on
@@ -62,14 +63,16 @@ def choose(logits: Any, y: Any, requirements: list[str], metric: str, sequence: 
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    folder, limit = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None
     warnings.simplefilter("ignore")
     for path in sorted(folder.glob("*.npz")):
+        if limit is not None and path.with_suffix("").with_name(path.stem + ".mapie.json").exists():
+            continue
         case = json.loads(path.with_suffix(".json").read_text())["case"]
         draws = np.load(path)
         found = {}
         for name, sequence in (("MAPIE", False), ("MAPIE, sequence", True)):
-            pairs = zip(draws["scores"], draws["y"], strict=True)
+            pairs = zip(draws["scores"][:limit], draws["y"][:limit], strict=True)
             found[name] = [
                 choose(z[:, None], y, case["requirements"], case["metric"], sequence, seed)
                 for seed, (z, y) in enumerate(pairs)

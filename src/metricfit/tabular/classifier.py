@@ -44,8 +44,9 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
             ``rethreshold(subject_to=...)`` chooses again.
         confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
             on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few rows
-            for that, ``fit`` raises an InfeasibleError before anything is trained. None meets them on the out-of-fold
-            rows alone, and then about half of all models miss the bound on new rows.
+            for that, ``fit`` raises an InfeasibleError before anything is trained. The tests are exact for scores of
+            a model that was not fitted on the rows; for out-of-fold scores the documentation has measurements. None
+            meets them on the out-of-fold rows alone, and then about half of all models miss the bound on new rows.
         models: The families. "auto" is "linear", "kernel", "boosting", "boosting_small" and "extra_trees". Otherwise a
             list of these names, "auto", "boosting_metric", "network", ``tabular.Network(...)``, scikit-learn
             classifiers, or (name, model) pairs. A Pipeline gets the table as it was passed; other classifiers get

@@ -73,8 +73,10 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable.
         confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
             on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few rows
-            for that, ``fit`` raises an InfeasibleError before anything is trained. None meets them on the held-out
-            rows alone, and then about half of all models miss the bound on new rows.
+            for that, ``fit`` raises an InfeasibleError before anything is trained. The tests are exact with
+            ``cv="prefit"`` and rows that the model was not fitted on; for out-of-fold scores the documentation has
+            measurements. None meets them on the held-out rows alone, and then about half of all models miss the bound
+            on new rows.
         decision: "plugin" (the threshold whose expected counts have the best metric), "empirical" (the exact best
             threshold on the held-out rows) or "auto", which is "plugin".
         cv: The number of shuffled stratified folds, at most the number of rows of a class; a splitter of scikit-learn;
