@@ -119,7 +119,7 @@ def draw(results: dict[str, Any]) -> None:
     right.plot([0, 50], [0, 50], color="#666666", linestyle=":", linewidth=1)
     right.set(xlabel="allowed by confidence=, %", ylabel="failed, %", xlim=(0, 52), ylim=(0, 60))
     figure.tight_layout()
-    figure.savefig(PICTURE, metadata={"Date": None})
+    figure.savefig(PICTURE, metadata={"Date": None}, bbox_inches="tight")
     plt.close(figure)
     PICTURE.write_text("\n".join(line.rstrip() for line in PICTURE.read_text().splitlines()) + "\n")
 
