@@ -50,8 +50,8 @@ def label_value(decided: Tensor, y: Tensor, weight: Tensor | None, metric: Metri
 
     Example:
         >>> from metricfit.metrics import f1
-        >>> label_value(torch.tensor([[1, 1], [0, 0]]), torch.tensor([[1, 0], [0, 1]]), None, f1, "samples")
-        0.3333333333333333
+        >>> label_value(torch.tensor([[1, 0], [0, 0]]), torch.tensor([[1, 0], [0, 1]]), None, f1, "samples")
+        0.5
     """
     d, t = decided.double(), y.double()
     w = torch.ones(len(t), dtype=torch.float64) if weight is None else weight.double()
