@@ -14,7 +14,7 @@ from metricfit.metrics import get_metric, metric, parse_requirement
 from metricfit.metrics.curves import best_threshold
 
 if TYPE_CHECKING:
-    from metricfit import stats, tabular, train
+    from metricfit import boosting, decide, stats, tabular, train
     from metricfit.tabular import MetricClassifier, TunedDecisionClassifier
     from metricfit.tabular.compare.comparison import compare
     from metricfit.train import evaluate, fit
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _LATER = {
     "MetricClassifier": "metricfit.tabular",
     "TunedDecisionClassifier": "metricfit.tabular",
+    "boosting": "metricfit",
     "compare": "metricfit.tabular.compare.comparison",
+    "decide": "metricfit",
     "evaluate": "metricfit.train",
     "fit": "metricfit.train",
     "stats": "metricfit",
@@ -46,9 +48,11 @@ __all__ = [
     "TunedDecisionClassifier",
     "__version__",
     "best_threshold",
+    "boosting",
     "compare",
     "constraints",
     "curves",
+    "decide",
     "evaluate",
     "fit",
     "get_metric",

@@ -12,9 +12,8 @@ import metricfit
 NAMES = {
     "metricfit": """
         AugmentedLagrangian Counts MetricClassifier MetricLoss MetricfitError RankingConstraint RunningCounts
-        SurrogateFBetaLoss TunedDecisionClassifier __version__ best_threshold compare constraints curves evaluate fit
-        get_metric losses metric
-        metrics parse_requirement stats steps tabular train
+        SurrogateFBetaLoss TunedDecisionClassifier __version__ best_threshold boosting compare constraints curves decide
+        evaluate fit get_metric losses metric metrics parse_requirement stats steps tabular train
     """,
     "metricfit.boosting": """
         MetricBoostingClassifier eval_metric objective prior_logits

@@ -11,6 +11,7 @@ from metricfit.curves import best_threshold
 from metricfit.decide import best_decision
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.rules import choose_threshold
+from metricfit.errors import InvalidValueError
 
 
 def two_classes(n=300, seed=0):
@@ -179,3 +180,9 @@ def test_a_confidence_is_not_for_another_prevalence():
     z, y = two_classes(50)
     with pytest.raises(ValueError, match="prevalence or confidence"):
         best_decision(z, y, "precision", subject_to="recall >= 0.5", confidence=0.9, prevalence=0.5)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_rows_of_one_class_are_refused(label):
+    with pytest.raises(InvalidValueError, match=f"all rows are of one class, {label}"):
+        best_decision(torch.randn(10), torch.full((10,), label), "f1")

@@ -179,3 +179,13 @@ def test_every_class_needs_a_labelled_row():
     z, _ = gaussians(50, (0.5, 0.3, 0.2), seed=0)
     with pytest.raises(ValueError, match="every class"):
         estimate_prevalence(z, torch.arange(50) % 2, z)
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+def test_new_rows_of_one_class_leave_room_for_others(rows):
+    """If all of n labels were known to be of one class, the exact interval of its share would start at 0.025^(1/n)."""
+    z, y = gaussians(400, (0.5, 0.5), seed=0, distance=20.0)
+    result = estimate_prevalence(z, y, torch.full((rows,), 20.0))
+    (_, share), (low, high) = result.shares.tolist(), result.intervals[1].tolist()
+    assert low <= share <= high
+    assert low <= 0.025 ** (1 / rows)

@@ -347,8 +347,8 @@ def test_a_fitted_estimator_of_other_classes_is_refused(rows):
     three = TunedDecisionClassifier(LogisticRegression().fit(X, np.digitize(X[:, 0], [-1, 1])), cv="prefit")
     with pytest.raises(InvalidValueError, match=r"no rows of: 2"):
         three.fit(X, y)
-    with pytest.raises(NotFittedError):
-        TunedDecisionClassifier(LogisticRegression(), cv="prefit").fit(X, y)
+    with pytest.raises(NotFittedError, match="FrozenEstimator"):
+        clone(prefit).fit(X, y)
 
 
 class NoScores(Recorder):

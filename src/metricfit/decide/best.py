@@ -76,9 +76,9 @@ def best_decision(
         new rows.
 
     Raises:
-        InvalidValueError: The arrays do not fit each other, there is no such rule or average, requirements are given
-            for several classes, or a confidence together with weights, groups, a prevalence or a requirement without
-            exact bounds.
+        InvalidValueError: The arrays do not fit each other, all rows are of one of two classes, there is no such rule
+            or average, requirements are given for several classes, or a confidence together with weights, groups, a
+            prevalence or a requirement without exact bounds.
         InfeasibleError: There are too few rows for the confidence; the message says how many are needed.
         InvalidTypeError: An argument has the wrong type.
 
@@ -97,6 +97,8 @@ def best_decision(
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average must be 'macro', 'micro' or 'weighted', got {quote(average)}")
     z, y, w = check_rows(logits, target, weight)
+    if z.shape[1] == 1 and not 0 < int(y.sum()) < len(y):
+        raise InvalidValueError(f"all rows are of one class, {int(y[0])}: there is nothing to decide")
     if prevalence is not None and confidence is not None:
         raise InvalidValueError("a confidence is for rows as these; leave out prevalence or confidence")
     calibration = None

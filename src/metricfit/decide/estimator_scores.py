@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 SMALLEST = 1e-300
 #: The same for a classifier whose probabilities are all 0 or 1.
 SMALLEST_OF_VOTES = 1e-3
+#: How far probabilities of float32 may lie beyond 0 and 1.
+ROUNDING_OF_PROBABILITIES = 1e-5
 
 
 class Scores(NamedTuple):
@@ -64,7 +66,8 @@ def class_scores(estimator: Any, X: Any, classes: NDArray[Any]) -> Scores:
         The scores; a class that the classifier does not know has the probability 0, or the lowest score.
 
     Raises:
-        InvalidValueError: The classifier knows other classes, or its scores have an unexpected shape or are NaN.
+        InvalidValueError: The classifier knows other classes, its scores have an unexpected shape or are NaN, or its
+            probabilities are not between 0 and 1.
     """
     labels, known = classes.tolist(), np.asarray(estimator.classes_).tolist()
     if not set(known) <= set(labels):
@@ -73,7 +76,7 @@ def class_scores(estimator: Any, X: Any, classes: NDArray[Any]) -> Scores:
     place = [labels.index(label) for label in known]
     if hasattr(estimator, "predict_proba"):
         values = np.zeros((_num_samples(X), len(labels)))
-        values[:, place] = _checked(estimator, estimator.predict_proba(X), (_num_samples(X), len(known)))
+        values[:, place] = _checked_probabilities(estimator, estimator.predict_proba(X), _num_samples(X), len(known))
         return Scores(values, True)
     scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
     if len(known) == 2:
@@ -105,7 +108,7 @@ def label_scores(estimator: Any, X: Any, labels: int) -> Scores:
         Probabilities or scores ``(n, labels)``.
 
     Raises:
-        InvalidValueError: The scores have an unexpected shape or are NaN.
+        InvalidValueError: The scores have an unexpected shape or are NaN, or probabilities are not between 0 and 1.
     """
     if not hasattr(estimator, "predict_proba"):
         return Scores(_checked(estimator, estimator.decision_function(X), (_num_samples(X), labels)), False)
@@ -114,7 +117,7 @@ def label_scores(estimator: Any, X: Any, labels: int) -> Scores:
         given = np.stack(
             [_of_label(part, known) for part, known in zip(given, estimator.classes_, strict=True)], axis=1
         )
-    return Scores(_checked(estimator, given, (_num_samples(X), labels)), True)
+    return Scores(_checked_probabilities(estimator, given, _num_samples(X), labels), True)
 
 
 def smallest_probability(scores: Scores) -> float:
@@ -149,6 +152,17 @@ def _of_label(probabilities: Any, known: Any) -> Floats:
     column = np.flatnonzero(np.asarray(known) == 1)
     values = np.asarray(probabilities, dtype=np.float64)
     return values[:, column[0]] if len(column) else np.zeros(len(values))
+
+
+def _checked_probabilities(estimator: Any, given: Any, rows: int, columns: int) -> Floats:
+    """Return probabilities ``(rows, columns)``; logits, which some libraries return in their place, are refused."""
+    values, rounding = np.asarray(given, dtype=np.float64), ROUNDING_OF_PROBABILITIES
+    if (values.shape == (rows,) and columns == 2) or (values < -rounding).any() or (values > 1 + rounding).any():
+        raise InvalidValueError(
+            f"predict_proba of {type(estimator).__name__} gives no probabilities of {columns} columns between 0 and 1. "
+            "LightGBM gives logits there if its objective is a function: use boosting.MetricBoostingClassifier"
+        )
+    return np.clip(_checked(estimator, values, (rows, columns)), 0.0, 1.0)
 
 
 def _checked(estimator: Any, scores: Any, shape: tuple[int, ...]) -> Floats:

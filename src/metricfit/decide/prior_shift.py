@@ -13,6 +13,7 @@ from torch import Tensor
 
 from metricfit.core.threads import one_thread
 from metricfit.decide.best import check_rows
+from metricfit.decide.bounds import exact_bound
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.drift import Drift, detect_drift
 from metricfit.decide.held_out import HeldOut, collect_held_out
@@ -61,7 +62,9 @@ def estimate_prior_shift(held_out: HeldOut, logits: Tensor, *, seed: int = 0) ->
     calibrated logits stay as they are.
 
     The interval is from resamples of the new rows and of the held-out rows (whole groups if there are groups), each
-    calibrated again, so it includes the noise of the calibration. It assumes that only the class balance changed.
+    calibrated again, so it includes the noise of the calibration. It is never narrower than the exact interval of a
+    share whose labels are known (Clopper and Pearson 1934): resamples of rows of one class would all agree. It assumes
+    that only the class balance changed.
 
     Cost: O((n + m) c²) per step of Newton's method and resample, some seconds in all.
 
@@ -104,12 +107,13 @@ def estimate_prior_shift(held_out: HeldOut, logits: Tensor, *, seed: int = 0) ->
         weight = torch.from_numpy(_draw_weights(len(held_out.y), held_out.groups, rng))
         weight = weight if held_out.weight is None else weight * held_out.weight.double()
         resample[:] = _estimate(held_out, weight, new, _draw_weights(len(new), None, rng), shares)
-    smallest = 1 / (2 * len(new))
-    shares = np.clip(shares, smallest, None)
+    shares = np.clip(shares, 1 / (2 * len(new)), None)
+    shares = shares / shares.sum()
     intervals = [compute_interval(column, None, 0.95) for column in drawn.T]
-    ends = [(min(low, share), max(high, share)) for (low, high), share in zip(intervals, shares, strict=True)]
+    with_labels = [_interval_with_labels(share * len(new), len(new)) for share in shares]
+    ends = [(min(low, by[0]), max(high, by[1])) for (low, high), by in zip(intervals, with_labels, strict=True)]
     return PriorShift(
-        torch.from_numpy(shares / shares.sum()),
+        torch.from_numpy(shares),
         torch.tensor(ends, dtype=torch.float64),
         detect_drift(held_out, new, seed=seed),
         len(new),
@@ -209,6 +213,11 @@ def maximise_likelihood(likelihoods: Floats, weight: Floats, start: Floats) -> F
             break
     result: Floats = shares / shares.sum()
     return result
+
+
+def _interval_with_labels(successes: float, rows: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a share of this many rows, if their labels were known."""
+    return exact_bound(successes, rows, 0.975, ">="), exact_bound(successes, rows, 0.975, "<=")
 
 
 def _draw_weights(rows: int, groups: NDArray[Any] | None, rng: np.random.Generator) -> Floats:

@@ -53,6 +53,10 @@ from metricfit.tabular.parameters import check_decision_parameters
 from metricfit.tabular.tuned_rows import TunedRows, prepare_tuned_rows
 
 PREFIT = "prefit"
+NOT_FITTED = (
+    "cv='prefit' takes a fitted %(name)s, and this one is not: fit it, or choose cv=5. scikit-learn's clone, which "
+    "GridSearchCV and cross_val_score use, unfits estimators; it leaves sklearn.frozen.FrozenEstimator(model) fitted"
+)
 AVERAGES = ("macro", "micro", "weighted", "samples")
 
 
@@ -257,7 +261,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         if isinstance(self.cv, str):
             if self.cv != PREFIT:
                 raise InvalidValueError(f"cv is a number of folds, 'prefit' or a splitter; got {quote(self.cv)}")
-            check_is_fitted(self.estimator)
+            check_is_fitted(self.estimator, msg=NOT_FITTED)
             self.estimator_ = self.estimator
             self._check_knows(target)
             self.fold_estimators_ = []
