@@ -26,7 +26,7 @@ from metricfit.metrics.feasibility import InfeasibleError
 
 CONFIDENCE, FOLDS = 0.9, 5
 #: From this draw on, only MetricClassifier and one of the learners are judged.
-DRAWS_OF_ALL, MOST_JUDGED = 66, "boosted trees"
+DRAWS_OF_ALL, MOST_JUDGED = 40, "boosted trees"
 #: Rows of a draw, rows to judge by, and the metric and the requirement of each case.
 TABLES: dict[str, tuple[int, int, list[tuple[str, str]]]] = {
     "adult": (
@@ -80,7 +80,9 @@ def scores_of(learner: Any, x: Any, y: Any, new: Any, seed: int) -> dict[str, tu
     }
 
 
-def judge(z: Any, y: Any, new: Any, labels: Any, metric: str, requirement: str, seed: int) -> list[float] | None:
+def judge(
+    z: Any, y: Any, new: Any, labels: Any, metric: str, requirement: str, seed: int, *, out_of_fold: bool
+) -> list[float] | None:
     """Whether the requirement fails on the new rows, the metric and the rate there; None without a threshold."""
     required, target = parse_requirement(requirement), torch.as_tensor(y)
     try:
@@ -88,7 +90,7 @@ def judge(z: Any, y: Any, new: Any, labels: Any, metric: str, requirement: str, 
     except InfeasibleError:
         return None
     calibration = fit_calibration(torch.as_tensor(z)[:, None], target, None)
-    logits, guarantee = calibration(torch.as_tensor(z)[:, None]).squeeze(1), Guarantee(CONFIDENCE, seed)
+    logits, guarantee = calibration(torch.as_tensor(z)[:, None]).squeeze(1), Guarantee(CONFIDENCE, seed, out_of_fold)
     chosen = choose_certified(logits, target, None, get_metric(metric), [required], rule="plugin", guarantee=guarantee)
     if not chosen.feasible:
         return None
@@ -124,12 +126,17 @@ def judge_draw(name: str, data: Path, draw: int, folder: Path) -> None:
         if draw >= DRAWS_OF_ALL and learner != MOST_JUDGED:
             continue
         for way, (z, target, z_new) in scores_of(estimator, x, y, new, draw).items():
-            found[f"{learner}: {way}"] = [judge(z, target, z_new, y_new, *case, draw) for case in cases]
+            out_of_fold = way.startswith("out of fold")
+            found[f"{learner}: {way}"] = [
+                judge(z, target, z_new, y_new, *case, draw, out_of_fold=out_of_fold) for case in cases
+            ]
     model = MetricClassifier("f1", models=["linear", "boosting_small"], members=FOLDS, n_jobs=1, random_state=draw)
     model.fit(rows.X.iloc[drawn], y)
     z = model.held_out_.logits.squeeze(1).numpy()
     z_new = model._logits(rows.X.iloc[others]).squeeze(1).numpy()
-    found["MetricClassifier"] = [judge(z, model.held_out_.y, z_new, y_new, *case, draw) for case in cases]
+    found["MetricClassifier"] = [
+        judge(z, model.held_out_.y, z_new, y_new, *case, draw, out_of_fold=True) for case in cases
+    ]
     path.write_text(json.dumps(found))
 
 

@@ -6,7 +6,8 @@ import torch
 from scipy.stats import binomtest, norm
 
 from metricfit.decide import best_decision
-from metricfit.decide.certified import LEARNING_SHARE, Guarantee, certify_thresholds, check_exact, check_guarantee
+from metricfit.decide.bounds import check_exact
+from metricfit.decide.certified import LEARNING_SHARE, Guarantee, certify_thresholds, check_guarantee
 from metricfit.decide.held_out import collect_held_out
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import f1, parse_requirement, precision, recall, selection_rate, specificity
@@ -227,3 +228,22 @@ def test_other_class_shares_leave_rates_within_a_class_certified():
     plain = best_decision(z, y, "precision", subject_to="recall >= 0.8", confidence=0.9, rule="empirical")
     assert weighted.threshold == plain.threshold
     assert weighted.confidence == 0.9
+
+
+def test_out_of_fold_scores_are_certified_at_half_of_alpha_if_that_is_possible():
+    rng = np.random.default_rng(3)
+    y = torch.from_numpy((rng.random(600) < 0.3).astype(np.int64))
+    z = torch.from_numpy(rng.normal(size=600)) + 2 * y
+    for requirement in ("recall >= 0.8", "precision >= 0.6"):
+        asked = required(requirement)
+        half = certify_thresholds(z, y, f1, asked, Guarantee(0.95))
+        out_of_fold = certify_thresholds(z, y, f1, asked, Guarantee(0.9, out_of_fold=True))
+        whole = certify_thresholds(z, y, f1, asked, Guarantee(0.9))
+        assert out_of_fold.allowed.tolist() == half.allowed.tolist() != whole.allowed.tolist()
+
+
+def test_out_of_fold_scores_are_certified_at_the_whole_of_alpha_where_half_of_it_has_too_few_rows():
+    y = torch.cat([torch.zeros(40, dtype=torch.long), torch.ones(25, dtype=torch.long)])
+    z, asked = torch.arange(65.0), required("recall >= 0.9")  # 22 positives are needed at 90 %, 29 at 95 %
+    assert not certify_thresholds(z, y, f1, asked, Guarantee(0.95)).feasible
+    assert certify_thresholds(z, y, f1, asked, Guarantee(0.9, out_of_fold=True)).feasible

@@ -288,3 +288,42 @@ def joined(requirements: Sequence[Requirement]) -> str:
 
 def _always_holds(requirement: Requirement) -> bool:
     return requirement.bound <= 0 if requirement.sense == ">=" else requirement.bound >= 1
+
+
+def check_exact(
+    requirements: Sequence[Requirement], y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None
+) -> None:
+    """Raise an error if the rows are not independent draws that count once each.
+
+    Weights that are the same within each class leave the rates within a class as they are, so that these may be
+    required still (``rethreshold(prevalence=...)``).
+
+    Args:
+        requirements: The requirements.
+        y: Class numbers 0 and 1.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None.
+
+    Raises:
+        InvalidValueError: The rows have groups or weights that void the exact bounds.
+    """
+    if groups is not None:
+        raise InvalidValueError(
+            "rows in groups are not independent, which voids the exact bounds of confidence=: pass one row per group "
+            "and no groups, or leave confidence out"
+        )
+    if weight is None:
+        return
+    constant = _is_constant(weight[y == 0]) and _is_constant(weight[y == 1])
+    within = all(requirement.metric.base_name in WITHIN_A_CLASS for requirement in requirements)
+    if _is_constant(weight) or (constant and within):
+        return
+    allowed = " (where only the class shares change, recall, fnr, specificity and fpr may be required)" * constant
+    raise InvalidValueError(
+        "weights void the exact bounds of confidence=, because weighted counts are not binomial: pass rows that count "
+        f"once each, or leave confidence out{allowed}"
+    )
+
+
+def _is_constant(weight: Tensor) -> bool:
+    return len(weight) == 0 or float(weight.max()) <= float(weight.min()) * (1 + 1e-9)

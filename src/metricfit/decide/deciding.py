@@ -248,6 +248,7 @@ class DecidingClassifier(PredictingClassifier):
                 resamples=resamples,
                 seed=self._seed,
                 confidence=self.confidence,
+                out_of_fold=self._decides_out_of_fold(),
             )
         self._show_decision()
         if self.decision_.not_reachable is not None:
@@ -257,6 +258,10 @@ class DecidingClassifier(PredictingClassifier):
                 InfeasibleWarning,
                 stacklevel=3,
             )
+
+    def _decides_out_of_fold(self) -> bool:
+        """Whether the rows to decide on were scored by other models than new rows are."""
+        return True
 
     def _show_decision(self) -> None:
         """Set the public attributes from the decision."""

@@ -57,6 +57,7 @@ def choose_decision(
     refit: Refit | None = None,
     resamples: int | None = None,
     confidence: float | None = None,
+    out_of_fold: bool = False,
 ) -> Decision:
     """Choose the decision for a metric on held-out rows, under requirements if there are any.
 
@@ -77,6 +78,7 @@ def choose_decision(
         resamples: Number of resamples for the corrected value; by default a number that takes about a second.
         confidence: The probability with which all requirements must hold on new rows (``decide.certified``); None to
             meet them on the held-out rows alone.
+        out_of_fold: Whether the logits are out of fold, so that new rows are scored by other models than these.
 
     Returns:
         The decision.
@@ -90,7 +92,9 @@ def choose_decision(
     refit = refit or default_refit(held_out, kind)
     if metric.columns:
         return choose_cost_decision(held_out, metric, rule=kind, refit=refit, resamples=resamples, seed=seed)
-    guarantee = None if confidence is None else _make_guarantee(held_out, list(subject_to), confidence, seed)
+    guarantee = (
+        None if confidence is None else _make_guarantee(held_out, list(subject_to), confidence, seed, out_of_fold)
+    )
     decision = choose_without_intervals(
         held_out, metric, subject_to=subject_to, average=average, rule=kind, guarantee=guarantee
     )
@@ -178,11 +182,15 @@ def check_class_index(classes: int, metric: Metric) -> None:
         metric(Counts(ones, ones, ones, ones))
 
 
-def _make_guarantee(held_out: HeldOut, requirements: list[Requirement], confidence: float, seed: int) -> Guarantee:
+def _make_guarantee(
+    held_out: HeldOut, requirements: list[Requirement], confidence: float, seed: int, out_of_fold: bool
+) -> Guarantee:
     if held_out.logits.shape[1] > 1 and not requirements:
         raise InvalidValueError("confidence= is for the requirements of two classes; leave it out")
     y, weight, groups = held_out.y, held_out.weight, held_out.groups
-    return checked_guarantee(requirements, y, confidence, weight=weight, groups=groups, seed=seed)
+    return checked_guarantee(
+        requirements, y, confidence, weight=weight, groups=groups, seed=seed, out_of_fold=out_of_fold
+    )
 
 
 def default_refit(held_out: HeldOut, rule: Rule) -> Refit:

@@ -247,6 +247,9 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             check_requirements_fit(len(self.classes_), as_requirements(self.subject_to))
         self._order = order_of(self.classes_, self.pos_label_)
 
+    def _decides_out_of_fold(self) -> bool:
+        return not isinstance(self.cv, str)
+
     def _check_guarantee(self, rows: TunedRows) -> None:
         """Report too few rows for the confidence before anything is trained."""
         if self.confidence is not None:
