@@ -59,10 +59,12 @@ def test_ways_to_score_new_rows_are_judged(study):
     ways = module.scores_of(learner, x[:300], y[:300], x[300:], 0)
     assert [len(z) for z, _, _ in ways.values()] == [300, 300, 90]
     for z, target, new in ways.values():
-        failed, precision, recall = module.judge(z, target, new, y[300:], "precision", "recall >= 0.6", 0)
+        failed, precision, recall = module.judge(
+            z, target, new, y[300:], "precision", "recall >= 0.6", 0, out_of_fold=True
+        )
         assert failed == (recall < 0.6)
         assert 0.4 < precision < 1
-    assert module.judge(z, target, new, y[300:], "precision", "recall >= 0.99", 0) is None
+    assert module.judge(z, target, new, y[300:], "precision", "recall >= 0.99", 0, out_of_fold=True) is None
 
 
 def test_the_page_is_written_from_the_results(study):
