@@ -134,3 +134,14 @@ def shorten(text: object, limit: int = EXPLAINED) -> str:
     """
     whole = str(text)
     return whole if len(whole) <= limit else f"{whole[:limit]}... ({len(whole):,} characters)"
+
+
+def first_line(error: Exception) -> str:
+    r"""Return the first line of another library's message, shortened; the name of the error if it has no message.
+
+    Example:
+        >>> first_line(ValueError("no such column.\nTraceback"))
+        'no such column'
+    """
+    text = str(error).strip()
+    return shorten(text.splitlines()[0].rstrip(".")) if text else type(error).__name__

@@ -31,7 +31,7 @@ NAMES = {
         auroc average_precision best_offsets best_threshold fpr_at_fn fpr_at_tpr precision_recall roc
     """,
     "metricfit.data": """
-        Preparation STUDY Table fetch folds load names split
+        Preparation STUDY Table fetch folds load names read_table split
     """,
     "metricfit.tabular": """
         Comparison ComparisonRow MetricClassifier Network TunedDecisionClassifier

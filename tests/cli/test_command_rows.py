@@ -60,7 +60,7 @@ def test_the_classes_describe_classes():
 
 def told(path, text, capsys):
     path.write_text(text)
-    read_rows(path, "y", None)
+    read_rows([path], "y", None)
     return " ".join(capsys.readouterr().err.split())
 
 
@@ -89,7 +89,7 @@ def test_a_file_to_write_is_new_and_its_folder_is_there(tmp_path):
 
 def warnings_about(capsys, tmp_path, frame):
     frame.to_csv(tmp_path / "t.csv", index=False)
-    read_rows(tmp_path / "t.csv", "y", None)
+    read_rows([tmp_path / "t.csv"], "y", None)
     return " ".join(capsys.readouterr().err.split())
 
 

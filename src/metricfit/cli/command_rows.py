@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,11 @@ import pandas as pd
 
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message, relay_messages
+from metricfit.data.column_names import did_you_mean
 from metricfit.data.labels import check_classes, quote_label, split_target
-from metricfit.data.table_files import TableWarning, read_table
+from metricfit.data.table_files import read_table
+from metricfit.data.table_sources import SPOKEN, STANDARD_INPUT
+from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.decide.bounds import check_confidence, rate_of
 from metricfit.decide.positive_class import choose_positive_class
 from metricfit.errors import QUOTED, quote, shorten
@@ -23,6 +25,8 @@ from metricfit.metrics import get_metric, parse_requirement
 
 #: Classes of fewer rows are warned about.
 FEW_ROWS = 10
+#: Separator, decimal mark and encoding are guessed.
+GUESSED = TextOptions()
 #: Columns of fewer rows may differ in every row by chance.
 FEWEST_OF_IDENTIFIERS = 30
 
@@ -39,36 +43,51 @@ def check_metric_options(metric: str, subject_to: list[str] | None, confidence: 
             rate_of(requirement)
 
 
-@contextmanager
-def relay_table_warnings() -> Iterator[None]:
-    """Print the warnings about a table that is read inside."""
+def read_data(data: Sequence[Path], target: str | None, written: TextOptions) -> pd.DataFrame:
+    """Read the table that a command is about, and print the warnings about it."""
     with relay_messages(logging.WARNING):
         warnings.simplefilter("always", TableWarning)
-        yield
+        return read_table(data, target, **written._asdict())
 
 
-def read_rows(data: Path, target: str, group: str | None) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
+def name_data(data: Sequence[Path]) -> str:
+    """Return the name of a table for messages: its file, or its first file and the number of the others.
+
+    >>> name_data([Path("a.csv"), Path("b.csv")])
+    'a.csv and 1 more'
+    """
+    first = SPOKEN if str(data[0]) == STANDARD_INPUT else str(data[0])
+    return first if len(data) == 1 else f"{first} and {len(data) - 1} more"
+
+
+def title_data(data: Sequence[Path]) -> str:
+    """Return the name of a table for reports, without folders."""
+    return name_data([Path(data[0].name or str(data[0])), *data[1:]])
+
+
+def read_rows(
+    data: Sequence[Path], target: str, group: str | None, written: TextOptions = GUESSED
+) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
     """Read a table, and return the features, the labels, and the groups if a column of groups is named."""
-    with relay_table_warnings():
-        frame = read_table(data, target)
+    frame, source = read_data(data, target, written), name_data(data)
     if group is not None and group == target:
         raise UserError(f"--group and --target both name {quote(group)}; choose another column for the groups.")
-    X, y = split_target(frame, target, str(data))
-    check_classes(y, str(data))
+    X, y = split_target(frame, target, source)
+    check_classes(y, source)
     _print_warnings(X, y)
     if group is None:
         return X, y, None
     if group not in X.columns:
-        raise UserError(f"{data} has no column {quote(group)} to group by.")
+        raise UserError(f"{source} has no column {quote(group)} to group by.{did_you_mean(group, X.columns)}")
     missing = int(X[group].isna().sum())
     if missing:
         raise UserError(
-            f"The column {quote(group)} to group by is missing in {missing} of {len(X)} rows of {data}. Remove those "
+            f"The column {quote(group)} to group by is missing in {missing} of {len(X)} rows of {source}. Remove those "
             "rows, or give each a group."
         )
     if X[group].nunique() == 1:
         raise UserError(
-            f"All rows of {data} have one value of {quote(group)}: one group cannot be split. Leave --group out."
+            f"All rows of {source} have one value of {quote(group)}: one group cannot be split. Leave --group out."
         )
     return X.drop(columns=group), y, X[group]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +17,12 @@ from metricfit.cli.command_rows import (
     choose_positive_label,
     describe_classes,
     read_rows,
+    title_data,
 )
 from metricfit.cli.exit_codes import NOT_MET
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_result, progress_bar
+from metricfit.data.text_format import TextOptions
 from metricfit.report.pages import write_comparison_page
 from metricfit.runs.backends import BACKENDS
 from metricfit.tabular.compare.comparison import Comparison
@@ -46,6 +49,9 @@ def compare(
     ] = None,
     time_budget: options.Budget = 300.0,
     seed: options.Seed = 0,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     network: options.UncomparedNetwork = None,
@@ -55,7 +61,7 @@ def compare(
     """Compare ways to train a classifier on identical folds, and recommend one."""
     check_metric_options(metric, subject_to)
     check_folder(out)
-    X, y, groups = read_rows(data, target, group)
+    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding))
     check_binary_options(y, positive, subject_to)
     positive_label, counts = choose_positive_label(y, positive), y.value_counts()
     with progress_bar("comparing", quiet) as progress:
@@ -68,7 +74,7 @@ def compare(
             pos_label=positive_label,
             folds=folds,
             folder=out / "cells",
-            name=data.name,
+            name=title_data(data),
             methods=method,
             time_budget=time_budget,
             seed=seed,
@@ -78,7 +84,13 @@ def compare(
         )
     report = write_comparison_page(result, out / "report.html", command=command_line())
     command = fit_command(
-        result, data, target, out / "recommended", subject_to=subject_to, positive=positive, group=group, seed=seed
+        result,
+        data,
+        target,
+        out / "recommended",
+        subject_to=subject_to,
+        given={"--positive": positive, "--group": group, "--sep": sep, "--decimal": decimal, "--encoding": encoding},
+        seed=seed,
     )
     summary = result.to_dict() | {
         "command": command,
@@ -101,20 +113,19 @@ def compare(
 
 def fit_command(
     comparison: Comparison,
-    data: Path,
+    data: Sequence[Path],
     target: str,
     out: Path,
     *,
     subject_to: list[str] | None,
-    positive: str | None,
-    group: str | None,
+    given: Mapping[str, str | None],
     seed: int,
 ) -> str:
-    """Return the command that fits the recommended method, as it would be typed."""
-    words = ["metricfit", "fit", str(data), "--target", target, "--metric", comparison.metric]
+    """Return the command that fits the recommended method, as it would be typed; ``given`` are further options."""
+    words = ["metricfit", "fit", *map(str, data), "--target", target, "--metric", comparison.metric]
     for requirement in subject_to or ():
         words += ["--subject-to", requirement]
-    for option, value in (("--positive", positive), ("--group", group)):
+    for option, value in given.items():
         words += [] if value is None else [option, value]
     words += [] if seed == 0 else ["--seed", str(seed)]
     words += [] if comparison.recommended == DEFAULT else ["--method", str(comparison.recommended)]

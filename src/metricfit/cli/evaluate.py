@@ -11,14 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from metricfit.cli import options
-from metricfit.cli.command_rows import relay_table_warnings
+from metricfit.cli.command_rows import name_data, read_data, title_data
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import load_model, model_columns
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.core.counts import Counts
 from metricfit.data.labels import quote_label, split_target
-from metricfit.data.table_files import read_table
+from metricfit.data.text_format import TextOptions
 from metricfit.errors import QUOTED, shorten
 from metricfit.metrics import Metric, averaged, get_metric
 from metricfit.report.findings import requirements_on
@@ -44,6 +44,9 @@ def evaluate(
         typer.Option("--threshold", min=0, max=1, help="A probability to decide at, instead of the model's threshold."),
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="A new HTML file for a report.")] = None,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -51,16 +54,15 @@ def evaluate(
     if report is not None:
         check_file(report, "--report")
     classifier = load_model(model)
-    with relay_table_warnings():
-        table = read_table(data, target)
-    features, y = split_target(table, target, str(data))
-    X = model_columns(classifier, features, data)
+    table = read_data(data, target, TextOptions(sep, decimal, encoding))
+    features, y = split_target(table, target, name_data(data))
+    X = model_columns(classifier, features, name_data(data))
     with status("Evaluating ...", quiet):
         _check_labels(classifier, y)
         result = _evaluate(classifier, X, y, threshold)
         if report is not None:
             page = write_evaluation_page(
-                classifier, X, y, report, threshold=threshold, data=data.name, command=command_line()
+                classifier, X, y, report, threshold=threshold, data=title_data(data), command=command_line()
             )
             result["report"] = str(page)
     print_result(result, as_json, _lines(result))

@@ -20,10 +20,12 @@ from metricfit.cli.command_rows import (
     choose_positive_label,
     describe_classes,
     read_rows,
+    title_data,
 )
 from metricfit.cli.exit_codes import NOT_MET, UserError
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_message, print_result, status
+from metricfit.data.text_format import TextOptions
 from metricfit.decide.bounds import format_percent
 from metricfit.decide.referral import check_referral
 from metricfit.errors import quote
@@ -63,6 +65,9 @@ def fit(
     ] = 300.0,
     jobs: options.Jobs = -1,
     seed: options.Seed = 0,
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     network: options.MovedNetwork = None,
@@ -80,7 +85,7 @@ def fit(
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
     check_new_folder(out)
-    X, y, groups = read_rows(data, target, group)
+    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding))
     check_binary_options(y, positive, subject_to)
     if refer is not None:
         check_referral(get_metric(metric), y.nunique(), refer, (), confidence)
@@ -102,7 +107,9 @@ def fit(
             model.refer(max_share=refer)
     with new_folder(out) as unfinished:
         model.save(unfinished / "model")
-        write_model_page(model, unfinished / "report.html", data=data.name, target=target, command=command_line())
+        write_model_page(
+            model, unfinished / "report.html", data=title_data(data), target=target, command=command_line()
+        )
     print_result(_result(model, y.value_counts(), out), as_json, _lines(model, y.value_counts(), out))
     if not model.requirements_met_:
         print_message(

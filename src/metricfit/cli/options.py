@@ -8,7 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-Data = Annotated[Path, typer.Argument(help="The table: CSV (also .csv.gz), TSV, Parquet, Arrow or JSON lines.")]
+Data = Annotated[
+    list[Path],
+    typer.Argument(
+        help="The table: CSV (also .csv.gz), TSV, Parquet, Arrow or JSON lines. Several files, a folder or a pattern "
+        "such as 'parts/*.parquet' are read as one table; - is standard input.",
+    ),
+]
+Separator = Annotated[
+    str | None, typer.Option("--sep", help="The separator of a text table, such as ';' or tab; by default guessed.")
+]
+Decimal = Annotated[
+    str | None, typer.Option("--decimal", help="The decimal mark of a text table, . or ,; by default guessed.")
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option("--encoding", help="The encoding of a text table, such as cp1252; by default guessed."),
+]
 ModelFolder = Annotated[Path, typer.Argument(help="The folder of a saved model, or the --out folder of fit.")]
 Target = Annotated[str, typer.Option("--target", help="Name of the column to predict.")]
 MetricName = Annotated[

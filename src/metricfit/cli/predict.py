@@ -10,12 +10,12 @@ import typer
 
 from metricfit._files import new_file
 from metricfit.cli import options
-from metricfit.cli.command_rows import relay_table_warnings
+from metricfit.cli.command_rows import name_data, read_data
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import load_model, model_columns
 from metricfit.cli.terminal import print_result, status
-from metricfit.data.table_files import read_table
+from metricfit.data.text_format import TextOptions
 
 WRITERS = {
     ".csv": lambda frame, path: frame.to_csv(path, index=False),
@@ -27,6 +27,9 @@ def predict(
     model: options.ModelFolder,
     data: options.Data,
     out: Annotated[Path, typer.Option("--out", help="A new file for the predictions, .csv or .parquet.")],
+    sep: options.Separator = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -36,9 +39,8 @@ def predict(
     if write is None:
         raise UserError(f"Predictions are written as {' or '.join(WRITERS)}; {out.name!r} ends in neither.")
     classifier = load_model(model)
-    with relay_table_warnings():
-        table = read_table(data)
-    X = model_columns(classifier, table, data)
+    table = read_data(data, None, TextOptions(sep, decimal, encoding))
+    X = model_columns(classifier, table, name_data(data))
     with status("Predicting ...", quiet):
         probabilities = classifier.predict_proba(X)
         labels = classifier.predict(X)

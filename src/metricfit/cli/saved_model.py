@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from metricfit.cli.exit_codes import UserError
+from metricfit.data.column_names import did_you_mean
 from metricfit.errors import quote
 from metricfit.tabular import MetricClassifier
 
@@ -19,11 +20,12 @@ def load_model(path: Path) -> MetricClassifier:
     return MetricClassifier.load(inside if inside.is_dir() else path)
 
 
-def model_columns(model: MetricClassifier, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
+def model_columns(model: MetricClassifier, frame: pd.DataFrame, source: str) -> pd.DataFrame:
     """Return the columns that the model was trained on; other columns are ignored."""
     names = list(getattr(model, "feature_names_in_", frame.columns))
     missing = [name for name in names if name not in frame.columns]
     if missing:
         listed = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise UserError(f"{data} lacks {len(missing)} of the columns the model was trained on: {listed}.")
+        hint = did_you_mean(missing[0], [name for name in frame.columns if name not in names])
+        raise UserError(f"{source} lacks {len(missing)} of the columns the model was trained on: {listed}.{hint}")
     return frame[names]

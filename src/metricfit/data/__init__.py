@@ -1,4 +1,4 @@
-"""Datasets, splits without leaks, and preparation of tables. Needs the extra ``data``."""
+"""Tables from files, datasets, splits without leaks, and preparation of tables. Needs the extra ``data``."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,9 @@ with explain_missing("metricfit.data", ("numpy", "pandas", "scipy", "sklearn"), 
     from metricfit.data.preparation import Preparation
     from metricfit.data.splits import folds, split
     from metricfit.data.table import Table
+    from metricfit.data.table_files import read_table
 
-__all__ = ["STUDY", "Preparation", "Table", "fetch", "folds", "load", "names", "split"]
+__all__ = ["STUDY", "Preparation", "Table", "fetch", "folds", "load", "names", "read_table", "split"]
 
 MOVED = {
     "bridging_the_gap": "metricfit_papers.datasets.published_sets.bridging_the_gap",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from metricfit.data.table_files import separator_hint
+from metricfit.data.column_names import did_you_mean
+from metricfit.data.text_tables import separator_hint
 from metricfit.errors import QUOTED, TableError, quote, shorten
 
 
@@ -23,8 +24,7 @@ def split_target(frame: pd.DataFrame, target: str, source: str) -> tuple[pd.Data
         TableError: If there is no such column, a label is missing, or the labels have a type that cannot be used.
     """
     if target not in frame.columns:
-        similar = [name for name in frame.columns if name.strip().lower() == target.strip().lower()]
-        hint = f" Did you mean {quote(similar[0])}?" if similar else separator_hint(list(frame.columns))
+        hint = did_you_mean(target, frame.columns) or separator_hint(list(frame.columns))
         listed = ", ".join(quote(name, 40) for name in frame.columns[:12]) + (", ..." if frame.shape[1] > 12 else "")
         raise TableError(f"{source} has no column {quote(target)}. It has {frame.shape[1]}: {listed}.{hint}")
     missing = int(frame[target].isna().sum())

@@ -72,7 +72,7 @@ def checked_chunks(path: Path) -> Iterator[bytes]:
         TableTooLargeError: Parsing the table would take more memory than is allowed.
     """
     size = lines = columns = 0
-    separators = dict.fromkeys((b",", b"\t", b";"), 0)
+    separators = dict.fromkeys((b",", b"\t", b";", b"|"), 0)
     with open_unpacked(path) as file:
         while chunk := file.read(CHUNK):
             size += len(chunk)
