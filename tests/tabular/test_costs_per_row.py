@@ -75,6 +75,8 @@ def test_other_costs_and_other_metrics_without_training(model, rows):
         model.rethreshold(metric="cost(fp=1, fn='a')")
     with pytest.raises(ValueError, match="subject_to cannot be combined"):
         model.rethreshold(subject_to="recall >= 0.9")
+    with pytest.raises(ValueError, match="confidence"):
+        model.rethreshold(confidence=0.95)
     assert model.metric == METRIC
 
 

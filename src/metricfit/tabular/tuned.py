@@ -114,6 +114,9 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         requirements_met_: Whether all requirements are met on held-out rows, or with ``confidence`` certified; True if
             there are none.
         confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
+        refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
+            first on and below the second. None if every row is decided.
+        referred_share_: The share of the held-out rows that is referred.
 
     Example:
         >>> from sklearn.linear_model import LogisticRegression

@@ -37,7 +37,7 @@ def test_methods_are_judged_in_money(table, tmp_path):
 
 def test_what_needs_a_metric_of_counts_is_refused(table):
     for method in sorted(FOR_COUNTS):
-        with pytest.raises(ValueError, match="there is no method"):
+        with pytest.raises(ValueError, match="is trained for a metric of counts"):
             metricfit.compare(table, "fraud", "cost(fp=5, fn='amount')", methods=[method], folds=2)
     with pytest.raises(ValueError, match="subject_to cannot be combined"):
         metricfit.compare(table, "fraud", "cost(fp=5, fn='amount')", subject_to="recall >= 0.9")

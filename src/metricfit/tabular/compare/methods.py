@@ -133,12 +133,16 @@ def choose_methods(
     """Return the methods with these names, all of them for None; the default and the reference are always included.
 
     Raises:
-        InvalidValueError: There is no such method.
+        InvalidValueError: There is no such method, or it cannot be used with costs for each row.
     """
     known = methods(classes=classes, constrained=constrained, row_costs=row_costs)
     if names is None:
         return known
     for name in names:
+        if row_costs and name in FOR_COUNTS:
+            raise InvalidValueError(
+                f"{quote(name)} is trained for a metric of counts, which have no costs for each row: leave it out"
+            )
         _find(name, known)
     return [method for method in known if method.name in {*names, DEFAULT, REFERENCE}]
 
