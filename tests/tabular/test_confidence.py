@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
@@ -130,3 +131,14 @@ def test_a_wrapped_model_is_certified_on_calibration_rows_apart(monkeypatch):
     monkeypatch.setattr(LogisticRegression, "fit", lambda *_: pytest.fail("it was trained"))
     with pytest.raises(InfeasibleError, match="needs at least 299 positives"):
         TunedDecisionClassifier(LogisticRegression(), subject_to="recall >= 0.99", confidence=0.95).fit(X, y)
+
+
+def test_folds_that_train_on_half_of_the_rows_certify_nothing():
+    X, y = table()
+    model = TunedDecisionClassifier(LogisticRegression(), "precision", subject_to="recall >= 0.8", cv=2)
+    with pytest.raises(InvalidValueError, match="trains on 50% of the rows"):
+        clone(model).set_params(confidence=0.9).fit(X, y)
+    model.fit(X, y)
+    with pytest.raises(InvalidValueError, match="trains on 50% of the rows"):
+        model.rethreshold(confidence=0.9)
+    assert model.confidence is None

@@ -230,6 +230,8 @@ class DecidingClassifier(PredictingClassifier):
         self, held_out: HeldOut, shift: torch.Tensor, refit: Refit | None = None, resamples: int | None = None
     ) -> None:
         """Choose the decision on these rows, and show it in the public attributes."""
+        if self.confidence is not None:
+            self._check_can_certify()
         self.prior_shift_ = None
         self.shift_ = shift
         metric, requirements = get_metric(self.metric), as_requirements(self.subject_to)
@@ -258,6 +260,9 @@ class DecidingClassifier(PredictingClassifier):
                 InfeasibleWarning,
                 stacklevel=3,
             )
+
+    def _check_can_certify(self) -> None:
+        """Refuse a confidence that scores such as those of the held-out rows cannot give."""
 
     def _decides_out_of_fold(self) -> bool:
         """Whether the rows to decide on were scored by other models than new rows are."""

@@ -25,6 +25,11 @@ from metricfit.tabular.checks import check_whole
 
 log = logging.getLogger("metricfit.tabular")
 
+#: The smallest share of the rows that the classifiers of folds are trained on, if a requirement is certified on scores
+#: out of fold. In simulations at 90 % confidence (naive Bayes, 100 columns, 200 rows, fpr <= 0.2), 7 % of about 300
+#: models failed with 5 folds, 12 % with 3, and 24 % with 2.
+SMALLEST_TRAINING_SHARE = 0.6
+
 #: Scores of a fitted classifier on rows.
 ScoresOf = Callable[[Any, Any], Scores]
 
@@ -86,6 +91,19 @@ def splits_of(
     if not len(judged):
         raise InvalidValueError(f"the folds of cv={quote(cv)} hold out no rows")
     return splits
+
+
+def check_training_share(share: float) -> None:
+    """Refuse to certify a requirement on scores of classifiers that are trained on much fewer rows than the final one.
+
+    Raises:
+        InvalidValueError: The share of the rows that a fold trains on is too small.
+    """
+    if share < SMALLEST_TRAINING_SHARE:
+        raise InvalidValueError(
+            f"a fold of cv trains on {share:.0%} of the rows, so its scores say too little about those of the final "
+            "estimator, and confidence= would not hold: use cv=5, or a fitted estimator, cv='prefit' and other rows"
+        )
 
 
 def fit_and_score_folds(

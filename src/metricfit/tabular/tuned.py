@@ -44,6 +44,7 @@ from metricfit.tabular import tuned_storage
 from metricfit.tabular.held_out_scores import (
     HeldOutScores,
     ScoresOf,
+    check_training_share,
     fit_and_score_folds,
     fit_parameters_of,
     score_by_folds,
@@ -127,6 +128,9 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         >>> model.rethreshold(metric="precision", subject_to="recall >= 0.9").requirements_met_
         True
     """
+
+    #: The smallest share of the rows that a fold trains on; it is not saved.
+    _training_share = 1.0
 
     def __init__(
         self,
@@ -270,7 +274,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             check_is_fitted(self.estimator, msg=NOT_FITTED)
             self.estimator_ = self.estimator
             self._check_knows(target)
-            self.fold_estimators_ = []
+            self.fold_estimators_, self._training_share = [], 1.0
             return HeldOutScores(scores_of(self.estimator_, X), np.arange(len(target)))
         if _routing_enabled():
             routed = process_routing(self, "fit", sample_weight=rows.weight, **rows.fit_params)
@@ -278,9 +282,15 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         else:
             parameters = rows.fit_params | fit_parameters_of(self.estimator, rows.weight)
         splits = splits_of(self.cv, X, target, rows.groups, self._seed)
+        self._training_share = min(len(train) for train, _ in splits) / len(target)
+        if self.confidence is not None:
+            self._check_can_certify()
         held_out = fit_and_score_folds(self.estimator, X, target, splits, parameters, scores_of, self.n_jobs)
         self.estimator_, self.fold_estimators_ = clone(self.estimator).fit(X, target, **parameters), [*held_out.models]
         return held_out
+
+    def _check_can_certify(self) -> None:
+        check_training_share(self._training_share)
 
     def _scores_of(self, target: NDArray[Any]) -> ScoresOf:
         if target.ndim == 2:
