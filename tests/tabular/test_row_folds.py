@@ -109,7 +109,7 @@ def test_rows_that_are_held_out_more_than_once_are_refused(cv):
         ([np.arange(50)], "a fold of cv is a pair of training rows and held-out rows"),
         ([(np.arange(50), np.arange(60.0, 80))], "are whole numbers or a mask; got an array of float64"),
     ],
-    ids=str,
+    ids=["generator", "no such row", "negative row", "trained and held out", "no pair", "no whole numbers"],
 )
 def test_folds_that_are_no_folds_of_the_rows_are_refused(cv, message):
     with pytest.raises((TypeError, ValueError), match=message):
