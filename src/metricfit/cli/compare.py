@@ -143,7 +143,7 @@ def table_of(comparison: Comparison) -> Table:
     table = Table(
         "method",
         f"{comparison.metric} (95 %)",
-        f"against {REFERENCE} (95 %, simultaneous)",
+        f"against {REFERENCE}\n(95 %, simultaneous)",
         "p (Holm)",
         "seconds",
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from metricfit._files import to_json_value
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Width of tables where standard output is not a terminal.
 FILE_WIDTH = 160
+#: More columns of characters than any table has, to measure one that is wider than the terminal.
+WIDEST = 100_000
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -39,9 +41,45 @@ def print_result(result: Mapping[str, Any], as_json: bool, lines: Sequence[str |
         return
     for line in lines:
         if isinstance(line, Table):
-            (out if out.is_terminal else Console(width=FILE_WIDTH, highlight=False)).print(line, soft_wrap=False)
+            console = out if out.is_terminal else Console(width=FILE_WIDTH, highlight=False)
+            for part in split_table(line, console):
+                console.print(part, soft_wrap=False)
         else:
             out.print(line, markup=False)
+
+
+def split_table(table: Table, console: Console) -> list[Table]:
+    """Split a table that is wider than the terminal into tables that fit, each with the first column.
+
+    Args:
+        table: The table.
+        console: Where it will be printed.
+
+    Returns:
+        The table itself if it fits; otherwise its columns in as few tables as possible. A table of the first column and
+        one more may still be too wide; its cells are then wrapped.
+    """
+    parts = [list(table.columns[:2])]
+    for column in table.columns[2:]:
+        wider = [*parts[-1], column]
+        if _width(_table_of(wider, table), console) <= console.width:
+            parts[-1] = wider
+        else:
+            parts.append([table.columns[0], column])
+    if len(parts) == 1:
+        return [table]
+    return [_table_of(columns, table) for columns in parts]
+
+
+def _table_of(columns: Sequence[Column], table: Table) -> Table:
+    part = Table(*(column.copy() for column in columns), title=table.title)
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        part.add_row(*cells)
+    return part
+
+
+def _width(table: Table, console: Console) -> int:
+    return console.measure(table, options=console.options.update(max_width=WIDEST)).maximum
 
 
 def print_message(text: str) -> None:
