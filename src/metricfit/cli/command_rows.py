@@ -13,6 +13,7 @@ import pandas as pd
 
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message, relay_messages
+from metricfit.cli.time_order import sort_by_time
 from metricfit.data.column_names import did_you_mean
 from metricfit.data.labels import check_classes, quote_label, split_target
 from metricfit.data.table_files import read_table
@@ -66,14 +67,21 @@ def title_data(data: Sequence[Path]) -> str:
 
 
 def read_rows(
-    data: Sequence[Path], target: str, group: str | None, written: TextOptions = GUESSED
+    data: Sequence[Path], target: str, group: str | None, written: TextOptions = GUESSED, time: str | None = None
 ) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
-    """Read a table, and return the features, the labels, and the groups if a column of groups is named."""
+    """Read a table, and return the features, the labels, and the groups if a column of groups is named.
+
+    With a column of times, the rows are in the order of time.
+    """
+    if group is not None and time is not None:
+        raise UserError("--group and --time both say how rows are split into folds; give one of them.")
     frame, source = read_data(data, target, written), name_data(data)
     if group is not None and group == target:
         raise UserError(f"--group and --target both name {quote(group)}; choose another column for the groups.")
     X, y = split_target(frame, target, source)
     check_classes(y, source)
+    if time is not None:
+        X, y = sort_by_time(X, y, time, source)
     _print_warnings(X, y)
     if group is None:
         return X, y, None

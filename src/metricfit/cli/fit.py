@@ -36,6 +36,7 @@ from metricfit.report.pages import write_model_page
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
 from metricfit.tabular.families import NAMES
+from metricfit.tabular.row_folds import FORWARD
 
 
 def fit(
@@ -51,6 +52,7 @@ def fit(
     ] = None,
     positive: options.Positive = None,
     group: options.Group = None,
+    time: options.Time = None,
     method: Annotated[
         str | None,
         typer.Option("--method", help="A method of compare, such as 'support vectors', in place of --models."),
@@ -85,7 +87,7 @@ def fit(
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
     check_new_folder(out)
-    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding))
+    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time)
     check_binary_options(y, positive, subject_to)
     if refer is not None:
         check_referral(get_metric(metric), y.nunique(), refer, (), confidence)
@@ -95,6 +97,7 @@ def fit(
         subject_to=subject_to or None,
         confidence=confidence,
         members=folds,
+        cv=None if time is None else FORWARD,
         time_budget=time_budget,
         n_jobs=jobs,
         pos_label=choose_positive_label(y, positive),

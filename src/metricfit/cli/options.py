@@ -58,6 +58,14 @@ Group = Annotated[
     str | None,
     typer.Option("--group", help="Name of a column; rows with the same value are never split between folds."),
 ]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        help="Name of a column of dates or numbers, by which rows are ordered: every fold is then judged by a model of "
+        "earlier rows. The column is not learned from.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Seed = Annotated[
