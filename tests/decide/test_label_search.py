@@ -114,3 +114,15 @@ def test_metrics_of_one_label_have_no_micro_average():
             choose_label_thresholds(z, y, None, get_metric("fbeta(beta=[1, 1, 5])"), average, rule="plugin")
     thresholds = choose_label_thresholds(z, y, None, get_metric("fbeta(beta=[1, 1, 5])"), "macro", rule="plugin")
     assert thresholds[2] < choose_label_thresholds(z, y, None, f1, "macro", rule="plugin")[2]
+
+
+@pytest.mark.parametrize("name", ["f1", "recall", "accuracy"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_label_that_no_row_has_is_never_called(name, weighted):
+    z = torch.randn(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 5
+    y = torch.stack([torch.arange(50) % 2, torch.zeros(50, dtype=torch.long)], 1)
+    weight = torch.ones(50, dtype=torch.float64)
+    if weighted:
+        y[0, 1], weight[0] = 1, 0.0
+    thresholds = choose_label_thresholds(z, y, weight, get_metric(name), "macro", rule="plugin")
+    assert not bool((z[:, 1] >= thresholds[1])[weight > 0].any())

@@ -1,6 +1,7 @@
 """The best thresholds of calibrated logits of several labels: macro, micro and weighted averages, and per sample.
 
-- *macro* and *weighted*: every label counts separately, so that each has its own best threshold.
+- *macro* and *weighted*: every label counts separately, so that each has its own best threshold. A label that no row
+  has is decided by the labels: its best expected F1, of probabilities near 0, would be to call it everywhere.
 - *micro*: the counts of all labels are summed. If the probabilities are calibrated, one threshold of the probability
   for all labels is best (of the same number of positive decisions, those with the highest probabilities have the most
   true positives); so the plug-in rule searches one threshold.
@@ -94,8 +95,10 @@ def choose_label_thresholds(
     """
     kind, z, labels = check_rule(rule), logits.double(), logits.shape[1]
     if average in ("macro", "weighted"):
+        there = (y if weight is None else y * (weight > 0)[:, None]).any(0).tolist()
+        rules: list[Rule] = [kind if seen else "empirical" for seen in there]  # a label of no row is never called
         thresholds = [
-            choose_threshold(z[:, j], y[:, j], weight, metric_of_label(metric, j, labels), rule=kind).threshold
+            choose_threshold(z[:, j], y[:, j], weight, metric_of_label(metric, j, labels), rule=rules[j]).threshold
             for j in range(labels)
         ]
         return torch.tensor(thresholds, dtype=torch.float64)
