@@ -1,9 +1,9 @@
 """What cross-validated scores do to a guarantee: the part of guarantees.py that trains models.
 
 A draw is a small sample of a table. The threshold is certified on out-of-fold scores, each by a model of the other
-folds, and judged by other rows (2,000 positives at least), scored in three ways: by the mean of the folds' models, by
-one model fitted on all rows of the draw (as ``TunedDecisionClassifier`` does), or, for ``MetricClassifier``, by itself.
-Beside it a model of 70 % of the rows, certified on the other 30 %.
+folds, and judged by other rows (2,000 positives at least), scored in three ways: by the mean of the folds' models (as
+``TunedDecisionClassifier`` does), by one model fitted on all rows of the draw (its ``ensemble=False``), or, for
+``MetricClassifier``, by itself. Beside it a model of 70 % of the rows, certified on the other 30 %.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ def test_the_models_of_the_folds_score_new_rows_because_a_model_of_all_rows_woul
     X, y = table(3400, (0.7, 0.3), seed=0)
     forest = RandomForestClassifier(10, random_state=0)
     model = TunedDecisionClassifier(forest, "f1", cv=3, random_state=0).fit(X[:400], y[:400])
-    assert len(model.fold_estimators_) == 3
+    assert len(model.estimators_) == 3
     rows, logits = model._comparable_rows(X[400:])
-    by_fold = np.stack([model._logits_by(each, X[400:]).numpy() for each in model.fold_estimators_])
+    by_fold = np.stack([model._logits_by(each, X[400:]).numpy() for each in model.estimators_])
     assert (by_fold == logits.numpy()).any(0).all()
     assert all((each != logits.numpy()).any() for each in by_fold)
     assert detect_drift(rows, logits).p_value > 0.02
@@ -37,7 +37,7 @@ def test_a_prefit_estimator_scores_new_rows_itself(shares):
     X, y = table(1500, shares, seed=0)
     estimator = LogisticRegression().fit(X[:500], y[:500])
     model = TunedDecisionClassifier(estimator, "f1", cv="prefit", random_state=0).fit(X[500:], y[500:])
-    assert model.fold_estimators_ == []
+    assert model.estimators_ == []
     new, truth = table(1500, shares[::-1], seed=1)
     model.rethreshold(prevalence="estimate", X=new)
     estimated = [1 - model.prevalence_, model.prevalence_] if len(shares) == 2 else list(model.prevalence_.values())

@@ -153,6 +153,13 @@ def test_a_folder_of_another_class_is_refused(saved, rows, tmp_path):
         ("decision.value", "high", "decision.value must be a finite number"),
         ("smallest_probability", 0, "smallest_probability must be above 0"),
         ("smallest_probability", None, "smallest_probability"),
+        ("folds", 0, "folds: 0 is no number of estimators"),
+        ("folds", True, "folds: True is no number of estimators"),
+        ("folds", 4, r"fold-3\.skops is missing"),
+        ("mean_of_folds", None, "mean_of_folds must be true or false"),
+        ("mean_of_folds", False, r"estimator\.skops is missing"),
+        ("parameters.ensemble", "mean", "ensemble is True or False"),
+        ("parameters.estimator", "fitted", "with fit; got"),
         ("parameters.average", "mean", "average is one of"),
         ("parameters.decision", "best", "decision is one of"),
         ("parameters.surprise", 1, "parameters that this version does not have"),
@@ -199,17 +206,17 @@ def test_arrays_that_do_not_fit_are_refused(saved, name, array, reason):
 
 def test_files_that_are_cut_short_or_missing_are_refused(saved):
     model, folder = saved
-    content = (folder / "estimator.skops").read_bytes()
-    (folder / "estimator.skops").write_bytes(content[:-10])
+    content = (folder / "fold-1.skops").read_bytes()
+    (folder / "fold-1.skops").write_bytes(content[:-10])
     with pytest.raises(ModelFileError, match="cut short or changed"):
         TunedDecisionClassifier.load(folder)
-    vouch(folder, "estimator.skops", content[:-10])
+    vouch(folder, "fold-1.skops", content[:-10])
     with pytest.raises(ModelFileError, match="cannot be read"):
         TunedDecisionClassifier.load(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     without = copy.deepcopy(manifest)
-    del without["sha256"]["estimator.skops"]
+    del without["sha256"]["fold-1.skops"]
     (folder / "manifest.json").write_text(json.dumps(without))
-    with pytest.raises(ModelFileError, match=r"estimator\.skops is missing"):
+    with pytest.raises(ModelFileError, match=r"fold-1\.skops is missing"):
         TunedDecisionClassifier.load(folder)
     assert model.threshold_ is not None

@@ -155,7 +155,7 @@ def fit_parameters_of(estimator: Any, sample_weight: Any) -> dict[str, Any]:
     warnings.warn(
         f"{type(inner).__name__} takes no sample_weight: the weights are used to choose the decision, not to train",
         UserWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
     return {}
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import Tags, check_random_state, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import LabelAverage
@@ -37,7 +37,7 @@ from metricfit.decide.positive_class import choose_positive_class, classes_of, o
 from metricfit.decide.rollback import unchanged_if_it_fails
 from metricfit.decide.row_costs import check_costs, cost_columns
 from metricfit.decide.rules import Rule
-from metricfit.errors import InvalidValueError, quote
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular import tuned_storage
@@ -46,18 +46,13 @@ from metricfit.tabular.held_out_scores import (
     ScoresOf,
     check_training_share,
     fit_and_score_folds,
-    fit_parameters_of,
     score_by_folds,
     splits_of,
 )
 from metricfit.tabular.parameters import check_decision_parameters
-from metricfit.tabular.tuned_rows import TunedRows, prepare_tuned_rows
+from metricfit.tabular.tuned_rows import TunedRows, check_prefit, prepare_tuned_rows, routed_parameters
 
 PREFIT = "prefit"
-NOT_FITTED = (
-    "cv='prefit' takes a fitted %(name)s, and this one is not: fit it, or choose cv=5. scikit-learn's clone, which "
-    "GridSearchCV and cross_val_score use, unfits estimators; it leaves sklearn.frozen.FrozenEstimator(model) fitted"
-)
 AVERAGES = ("macro", "micro", "weighted", "samples")
 
 
@@ -66,7 +61,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
 
     The classifier is fitted on the folds of ``cv``. Its scores of the rows that each fold holds out are calibrated, and
     the decision is chosen on them: a threshold for two classes, offsets for several, one threshold per label for
-    several labels. Then it is fitted on all rows.
+    several labels. New rows are scored by the mean of the logits of the folds' estimators.
 
     Args:
         estimator: A classifier with ``predict_proba`` or ``decision_function``: LightGBM, a Pipeline, a foundation
@@ -87,6 +82,10 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         cv: The number of shuffled stratified folds, at most the number of rows of a class; a splitter of scikit-learn;
             or "prefit" for an estimator that is fitted already. ``fit`` then only chooses the decision, on rows that
             the estimator was not trained on.
+        ensemble: Whether new rows are scored by the mean of the logits of the folds' estimators, as by default in
+            CalibratedClassifierCV. False fits the estimator once more, on all rows, and scores new rows by this one
+            alone: for faster predictions, and for splitters whose folds train on few of the rows, such as
+            TimeSeriesSplit. It does not apply to ``cv="prefit"``.
         average: Average over several classes or labels: "macro", "micro" or "weighted"; for labels also "samples", the
             mean over the rows of the metric of each row's labels.
         pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the class
@@ -95,8 +94,9 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         random_state: Seed of the folds and of the bootstrap. The estimator has its own.
 
     Attributes:
-        estimator_: The estimator, fitted on all rows; with ``cv="prefit"`` the one that was passed.
-        fold_estimators_: The estimators of the folds, which ``rethreshold(prevalence="estimate")`` needs; else empty.
+        estimators_: The estimators of the folds; with ``cv="prefit"`` an empty list.
+        estimator_: With ``ensemble=False`` the estimator that was fitted on all rows, with ``cv="prefit"`` the one that
+            was passed; otherwise there is no such attribute.
         classes_: The labels, sorted; for several labels, their column numbers.
         pos_label_: The positive class of two; otherwise None.
         threshold_: Rows are positive where ``predict_proba`` of the positive class is at least this. None for several
@@ -141,6 +141,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         decision: Rule = "auto",
         confidence: float | None = None,
         cv: Any = 5,
+        ensemble: bool = True,
         average: LabelAverage = "macro",
         pos_label: Any = None,
         n_jobs: int | None = None,
@@ -152,6 +153,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         self.decision = decision
         self.confidence = confidence
         self.cv = cv
+        self.ensemble = ensemble
         self.average = average
         self.pos_label = pos_label
         self.n_jobs = n_jobs
@@ -160,7 +162,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, **fit_params: Any
     ) -> TunedDecisionClassifier:
-        """Fit the estimator out of fold, choose the decision, and fit the estimator on all rows.
+        """Fit the estimator on each fold and choose the decision; with ``ensemble=False`` fit it on all rows too.
 
         Args:
             X: Rows, in any form that the estimator takes.
@@ -190,10 +192,18 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             self._check_guarantee(rows)
             self._calibrate(self._held_out_scores(rows), rows, columns)
             for name in ("n_features_in_", "feature_names_in_"):
-                if hasattr(self.estimator_, name):
-                    setattr(self, name, getattr(self.estimator_, name))
+                if hasattr(self._deciding_estimators[0], name):
+                    setattr(self, name, getattr(self._deciding_estimators[0], name))
             self._decide(self.held_out_, torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64))
         return self
+
+    @property
+    def estimator_(self) -> Any:
+        """The one estimator that scores new rows; an AttributeError if the estimators of the folds do."""
+        check_is_fitted(self, "estimators_")
+        if self._one_estimator is None:
+            raise AttributeError("estimators_ score new rows; ensemble=False keeps one estimator fitted on all rows")
+        return self._one_estimator
 
     def save(self, path: str | os.PathLike[str], trusted: Sequence[str] | None = None) -> None:
         """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
@@ -243,6 +253,8 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
 
     def _check_parameters(self) -> None:
         check_decision_parameters(self, AVERAGES)
+        if not isinstance(self.ensemble, (bool, np.bool_)):
+            raise InvalidTypeError(f"ensemble is True or False; got {quote(self.ensemble)}")
         get_metric(self.metric)
 
     def _set_classes(self, target: NDArray[Any]) -> None:
@@ -265,47 +277,37 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             checked_guarantee(requirements, numbers, self.confidence, weight=weight, groups=rows.groups)
 
     def _held_out_scores(self, rows: TunedRows) -> HeldOutScores:
-        """Set ``estimator_``, and return scores of rows that it, or its clone in a fold, was not trained on."""
+        """Set the fitted estimators, and return scores of rows by estimators that were not trained on them."""
         X, target = rows.X, rows.target
         scores_of = self._scores_of(target)
         if isinstance(self.cv, str):
             if self.cv != PREFIT:
                 raise InvalidValueError(f"cv is a number of folds, 'prefit' or a splitter; got {quote(self.cv)}")
-            check_is_fitted(self.estimator, msg=NOT_FITTED)
-            self.estimator_ = self.estimator
-            self._check_knows(target)
-            self.fold_estimators_, self._training_share = [], 1.0
-            return HeldOutScores(scores_of(self.estimator_, X), np.arange(len(target)))
-        if _routing_enabled():
-            routed = process_routing(self, "fit", sample_weight=rows.weight, **rows.fit_params)
-            parameters = dict(routed.estimator.fit)
-        else:
-            parameters = rows.fit_params | fit_parameters_of(self.estimator, rows.weight)
+            check_prefit(self.estimator, None if target.ndim == 2 else self.classes_)
+            self._one_estimator, self.estimators_, self._training_share = self.estimator, [], 1.0
+            return HeldOutScores(scores_of(self.estimator, X), np.arange(len(target)))
+        parameters = routed_parameters(self, rows)
         splits = splits_of(self.cv, X, target, rows.groups, self._seed)
         self._training_share = min(len(train) for train, _ in splits) / len(target)
         if self.confidence is not None:
             self._check_can_certify()
         held_out = fit_and_score_folds(self.estimator, X, target, splits, parameters, scores_of, self.n_jobs)
-        self.estimator_, self.fold_estimators_ = clone(self.estimator).fit(X, target, **parameters), [*held_out.models]
+        self.estimators_ = [*held_out.models]
+        self._one_estimator = None if self.ensemble else clone(self.estimator).fit(X, target, **parameters)
         return held_out
 
     def _check_can_certify(self) -> None:
         check_training_share(self._training_share)
 
+    @property
+    def _deciding_estimators(self) -> list[Any]:
+        """The estimators whose mean logits decide about new rows."""
+        return self.estimators_ if self._one_estimator is None else [self._one_estimator]
+
     def _scores_of(self, target: NDArray[Any]) -> ScoresOf:
         if target.ndim == 2:
             return partial(label_scores, labels=target.shape[1])
         return partial(class_scores, classes=self.classes_[self._order])
-
-    def _check_knows(self, target: NDArray[Any]) -> None:
-        """Refuse labels that a fitted estimator does not know, and rows without one of its classes."""
-        if target.ndim == 2:
-            return
-        known, given = set(np.asarray(self.estimator_.classes_).tolist()), set(self.classes_.tolist())
-        for labels, what in ((given - known, "labels that the estimator does not know"), (known - given, "no rows of")):
-            if labels:
-                names = ", ".join(quote(label) for label in sorted(labels, key=str)[:5])
-                raise InvalidValueError(f"cv='prefit': y has {what}: {names}. Pass rows with the estimator's classes")
 
     def _calibrate(self, held_out: HeldOutScores, rows: TunedRows, columns: Mapping[str, torch.Tensor]) -> None:
         """Fit the calibration, and keep the held-out rows, with the columns of their costs."""
@@ -326,11 +328,11 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             self.held_out_ = collect_held_out(self.calibration_(logits), y, weight, groups, costs)
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
-        return self._logits_by(self.estimator_, X)
+        return torch.stack([self._logits_by(estimator, X) for estimator in self._deciding_estimators]).mean(0)
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
-        models = self.fold_estimators_ or [self.estimator_]
-        return self.held_out_, score_by_folds(models, X, self._logits_by, self._seed)
+        estimators = self.estimators_ or [self._one_estimator]
+        return self.held_out_, score_by_folds(estimators, X, self._logits_by, self._seed)
 
     def _logits_by(self, model: Any, X: Any) -> torch.Tensor:
         scores = self._scores_of(self.held_out_.y.numpy())(model, X)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.metadata_routing import _routing_enabled, process_routing
+from sklearn.utils.validation import check_is_fitted
 
 from metricfit.decide.row_checks import (
     checked_groups,
@@ -17,12 +19,17 @@ from metricfit.decide.row_checks import (
     checked_weights,
     has_several_labels,
 )
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import as_requirements
-from metricfit.tabular.held_out_scores import rows_of
+from metricfit.tabular.held_out_scores import fit_parameters_of, rows_of
 
 if TYPE_CHECKING:
     from metricfit.tabular.tuned import TunedDecisionClassifier
+
+NOT_FITTED = (
+    "cv='prefit' takes a fitted %(name)s, and this one is not: fit it, or choose cv=5. scikit-learn's clone, which "
+    "GridSearchCV and cross_val_score use, unfits estimators; it leaves sklearn.frozen.FrozenEstimator(model) fitted"
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,35 @@ def prepare_tuned_rows(
     parts = rows_of(fit_params, kept, len(target))
     group = None if group is None else group[kept]
     return TunedRows(_safe_indexing(X, kept), target[kept], weight[kept], group, parts)
+
+
+def routed_parameters(model: TunedDecisionClassifier, rows: TunedRows) -> dict[str, Any]:
+    """Return what the estimator's ``fit`` takes beside the rows: as requested by metadata routing, if it is enabled."""
+    if _routing_enabled():
+        routed = process_routing(model, "fit", sample_weight=rows.weight, **rows.fit_params)
+        return dict(routed.estimator.fit)
+    return rows.fit_params | fit_parameters_of(model.estimator, rows.weight)
+
+
+def check_prefit(estimator: Any, classes: NDArray[Any] | None) -> None:
+    """Refuse an estimator that is not fitted, or on other classes than those of the rows.
+
+    Args:
+        estimator: The estimator of ``cv="prefit"``.
+        classes: The classes of the rows; None for several labels.
+
+    Raises:
+        NotFittedError: The estimator is not fitted.
+        InvalidValueError: It does not know a label, or there are no rows of one of its classes.
+    """
+    check_is_fitted(estimator, msg=NOT_FITTED)
+    if classes is None:
+        return
+    known, given = set(np.asarray(estimator.classes_).tolist()), set(classes.tolist())
+    for labels, what in ((given - known, "labels that the estimator does not know"), (known - given, "no rows of")):
+        if labels:
+            names = ", ".join(quote(label) for label in sorted(labels, key=str)[:5])
+            raise InvalidValueError(f"cv='prefit': y has {what}: {names}. Pass rows with the estimator's classes")
 
 
 def _checked_target(model: TunedDecisionClassifier, y: Any) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,12 +48,14 @@ def save(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
         UntrustedTypeError: The estimator has other types.
         InvalidTypeError: The estimator, a splitter or a label cannot be saved.
     """
-    files = {FITTED: model_to_bytes(model.estimator_)}
-    files |= {FOLD.format(fold): model_to_bytes(each) for fold, each in enumerate(model.fold_estimators_)}
+    files = {FOLD.format(fold): model_to_bytes(each) for fold, each in enumerate(model.estimators_)}
+    if model._one_estimator is not None:
+        files[FITTED] = model_to_bytes(model._one_estimator)
     parameters = write_parameters(model)
-    is_same = model.estimator is model.estimator_
+    is_same = model.estimator is model._one_estimator
     parameters["estimator"] = SAME if is_same else write_parameter("estimator", model.estimator, files)
     parameters["cv"] = write_parameter("cv", model.cv, files)
+    parameters["ensemble"] = bool(model.ensemble)
     arrays = decision_arrays(model) | {
         "calibration.temperature": torch.as_tensor(model.calibration_.temperature, dtype=torch.float64).reshape(-1),
         "calibration.bias": model.calibration_.bias.double(),
@@ -60,7 +63,8 @@ def save(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
     description = {
         "parameters": parameters,
         "smallest_probability": model.smallest_probability_,
-        "folds": len(model.fold_estimators_),
+        "folds": len(model.estimators_),
+        "mean_of_folds": model._one_estimator is None,
         **describe_decision(model),
     }
     write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted))
@@ -87,21 +91,13 @@ def load(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
     def restore(description: Any, arrays: dict[str, Tensor], files: dict[str, bytes]) -> None:
         check_decision_description(description, model.get_params(deep=False))
         check_positive_number("smallest_probability", description.get("smallest_probability"))
-        folds = description.get("folds")
-        if not isinstance(folds, int) or not 0 <= folds < len(files):
-            raise ModelFileError(f"folds: {quote(folds)} is no number of estimators in this folder")
-        estimators = []
-        for name in (FITTED, *map(FOLD.format, range(folds))):
-            if name not in files:
-                raise ModelFileError(f"{name} is missing")
-            estimators.append(model_from_bytes(files[name], names))
-        model.estimator_, *model.fold_estimators_ = estimators
+        _read_estimators(model, description, files, names)
         parameters = description["parameters"]
         parameters["metric"] = read_metric(parameters["metric"], user_functions)
         parameters["cv"] = read_parameter(parameters.get("cv"), files, trusted=names)
         stored = parameters.get("estimator")
         is_same = isinstance(stored, str) and stored == SAME
-        parameters["estimator"] = model.estimator_ if is_same else read_parameter(stored, files, trusted=names)
+        parameters["estimator"] = model._one_estimator if is_same else read_parameter(stored, files, trusted=names)
         for name, value in parameters.items():  # set_params would look into the estimator
             setattr(model, name, value)
         restore_decision(model, description, arrays)
@@ -111,6 +107,25 @@ def load(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
         model._show_decision()
 
     read_folder(path, type(model).__name__, names, restore)
+
+
+def _read_estimators(
+    model: TunedDecisionClassifier, description: Any, files: dict[str, bytes], names: Sequence[str]
+) -> None:
+    """Set the estimators of the folds, and the one estimator that decides in their place, if there is one."""
+    folds, mean_of_folds = description.get("folds"), description.get("mean_of_folds")
+    if not isinstance(mean_of_folds, bool):
+        raise ModelFileError(f"mean_of_folds must be true or false, not {quote(mean_of_folds)}")
+    if type(folds) is not int or not int(mean_of_folds) <= folds <= len(files):
+        raise ModelFileError(f"folds: {quote(folds)} is no number of estimators in this folder")
+
+    def read(name: str) -> Any:
+        if name not in files:
+            raise ModelFileError(f"{name} is missing")
+        return model_from_bytes(files[name], names)
+
+    model.estimators_ = [read(FOLD.format(fold)) for fold in range(folds)]
+    model._one_estimator = None if mean_of_folds else read(FITTED)
 
 
 def _calibration(model: TunedDecisionClassifier, arrays: dict[str, Tensor]) -> Calibration | LabelCalibration:
@@ -123,13 +138,17 @@ def _calibration(model: TunedDecisionClassifier, arrays: dict[str, Tensor]) -> C
 
 
 def _estimator_faults(model: TunedDecisionClassifier) -> list[str]:
+    estimators = [*model.estimators_, *model._deciding_estimators]
     try:
-        check_has_scores(model.estimator_)
+        for estimator in (model.estimator, *estimators):
+            check_has_scores(estimator)
         model._check_parameters()
     except (ValueError, TypeError) as error:
         return [f"parameters: {shorten(error)}"]
     if model.held_out_.y.dim() == 2:
         return []
-    known = np.asarray(getattr(model.estimator_, "classes_", []))
-    fits = known.ndim == 1 and len(known) and np.isin(known, model.classes_).all()
-    return [] if fits else [f"estimator: a {type(model.estimator_).__name__} that knows no class of this model"]
+    for estimator in estimators:
+        known = np.asarray(getattr(estimator, "classes_", []))
+        if known.ndim != 1 or not len(known) or not np.isin(known, model.classes_).all():
+            return [f"estimator: a {type(estimator).__name__} that knows no class of this model"]
+    return []
