@@ -9,7 +9,9 @@ from metricfit import TunedDecisionClassifier
 
 ESTIMATORS = [
     TunedDecisionClassifier(RidgeClassifier(), "accuracy", cv=2),
-    TunedDecisionClassifier(DecisionTreeClassifier(max_depth=3, random_state=0), cv=2, decision="empirical"),
+    TunedDecisionClassifier(
+        DecisionTreeClassifier(max_depth=3, random_state=0), cv=2, decision="empirical", ensemble=False
+    ),
 ]
 
 
