@@ -168,8 +168,9 @@ def test_weights_reach_the_estimator_and_the_decision(rows):
         )
     )
     assert model.decision_.value == pytest.approx(best_threshold(scores, labels, "f1", weight=weights).value)
-    with pytest.warns(UserWarning, match="KNeighborsClassifier takes no sample_weight"):
+    with pytest.warns(UserWarning, match="KNeighborsClassifier takes no sample_weight") as warned:
         TunedDecisionClassifier(KNeighborsClassifier(), "f1", cv=3).fit(X, y, weight)
+    assert [each.filename for each in warned] == [__file__]
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
     in_pipeline = TunedDecisionClassifier(pipeline, "f1", cv=3, ensemble=False, random_state=0).fit(X, y, weight)
     scaled = StandardScaler().fit_transform(X)
