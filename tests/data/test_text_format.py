@@ -1,6 +1,7 @@
 """Text tables as programs of many countries write them: read like the plain file, and what was guessed is said."""
 
 import io
+import random
 import warnings
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from metricfit.data import read_table
 from metricfit.data.text_format import TableWarning
-from metricfit.errors import InvalidValueError, TableError
+from metricfit.errors import InvalidValueError, MetricfitError, TableError
 
 FRAME = pd.DataFrame(
     {
@@ -146,6 +147,9 @@ def test_a_wrong_encoding_is_named(tmp_path):
     (tmp_path / "t.csv").write_bytes("a,y\nü,0\n".encode("cp1252"))
     with pytest.raises(TableError, match=r"is not utf-8 text.*Leave the encoding out"):
         read_table(tmp_path / "t.csv", encoding="utf-8")
+    for encoding in ("utf-16", "idna", "punycode"):
+        with pytest.raises(TableError, match=rf"is not {encoding} text .*Leave the encoding out"):
+            read_table(tmp_path / "t.csv", encoding=encoding)
     (tmp_path / "t.csv").write_bytes("a,y\nü,0\n".encode("utf-16"))
     with pytest.raises(TableError, match="NUL bytes"):
         read_table(tmp_path / "t.csv", encoding="utf-8")
@@ -155,3 +159,42 @@ def test_options_of_text_are_refused_for_other_files(tmp_path):
     FRAME.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(TableError, match="is a parquet file; sep, decimal and encoding are for text"):
         read_table(tmp_path / "t.parquet", sep=";")
+
+
+def test_random_text_in_any_encoding_is_a_table_or_an_error_of_this_library(tmp_path):
+    rng = random.Random(0)
+    parts = [
+        "a",
+        "b,",
+        "y;",
+        '"',
+        "\n",
+        "\r\n",
+        "\r",
+        "1,5",
+        "2.5",
+        *";\t|,ü€\\ \x1f\x85\u2028",
+        "sep=;\n",
+        "NA",
+        "\ufeff",
+    ]
+    options = {
+        "sep": (";", "tab", ",", " ", "\x00", "é", "'"),
+        "decimal": (".", ","),
+        "encoding": ("utf-8", "cp1252", "utf-16", "shift_jis", "utf-7", "idna", "unicode_escape"),
+    }
+    for _ in range(500):
+        text = "".join(rng.choice(parts) for _ in range(rng.randint(0, 40)))
+        content = text.encode(rng.choice(["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le", "utf-32"]), "replace")
+        path = tmp_path / f"t.{rng.choice(['csv', 'tsv', 'txt'])}"
+        path.write_bytes(content if rng.random() < 0.8 else rng.randbytes(50))
+        given = {name: rng.choice(values) for name, values in options.items() if rng.random() < 0.3}
+        frame, message = FRAME, ""
+        try:
+            frame = read(path, target="y", **given)[0]
+        except MetricfitError as error:
+            message = str(error)
+        assert len(message) < 900
+        assert "\n" not in message
+        assert len(frame) > 0
+        assert frame.columns.is_unique

@@ -91,7 +91,7 @@ def _check_file(path: Path) -> None:
             reason = f"{path} is a symbolic link to nothing." if path.is_symlink() else f"There is no file {path}."
             raise TableError(reason)
         if not path.is_file():
-            raise TableError(f"{path} is not a regular file; write its content to one first.")
+            raise TableError(f"{path} is not a regular file; write its content to one, or to standard input (-).")
         if path.stat().st_size == 0:
             raise TableError(f"{path} is empty.")
         with open(path, "rb"):

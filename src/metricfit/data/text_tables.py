@@ -20,7 +20,7 @@ from metricfit.data.text_format import TableWarning, TextFormat, TextOptions, gu
 from metricfit.errors import TableError, first_line, quote, shorten
 
 #: Bytes that no Windows-1252 text has: control characters, and those without a character.
-_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x81\x8d\x8f\x90\x9d]")
+_NO_TEXT = bytes([*range(0x09), *range(0x0E, 0x20), 0x81, 0x8D, 0x8F, 0x90, 0x9D])
 _RAGGED = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 
 
@@ -53,7 +53,7 @@ def scan(path: Path) -> Scan:
         for chunk in checked_chunks(path):
             start = start or chunk
             holds_nul = holds_nul or b"\x00" in chunk
-            is_text = is_text and _NO_TEXT.search(chunk) is None
+            is_text = is_text and len(chunk.translate(None, _NO_TEXT)) == len(chunk)
             is_utf8 = is_utf8 and _decodes(decoder, chunk)
     except (EOFError, OSError, zlib.error) as error:
         raise TableError(f"{path} is not a whole gzip file: {shorten(error)}.") from None
@@ -73,8 +73,11 @@ def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -
         TableError: The file is no text table; the message says why.
         TableTooLargeError: Reading the table would take more memory than is allowed.
     """
-    start, written = _find_format(path, usual, options)
-    names = _header_names(start, written)
+    try:
+        start, written = _find_format(path, usual, options)
+        names = _header_names(start, written)
+    except UnicodeError as error:  # UTF-16 without a byte order mark, which the encoding "utf-16" needs
+        raise TableError(_describe_encoding(path, str(options.encoding), error)) from None
     if len(names) > MAX_COLUMNS:
         raise TableError(describe_too_wide(path, len(names)))
     check_names([name for name in names if name], path)  # pandas names those without a name
@@ -83,11 +86,8 @@ def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -
             # pandas warns about fields without a name, and would drop them.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = _parse(path, written, low_memory=False)
-    except UnicodeDecodeError as error:
-        raise TableError(
-            f"{path} is not {written.encoding} text (byte {error.start}). Leave the encoding out to have it guessed, "
-            "or name another one, such as cp1252."
-        ) from None
+    except UnicodeError as error:
+        raise TableError(_describe_encoding(path, written.encoding, error)) from None
     except pd.errors.EmptyDataError:
         raise TableError(f"{path} has no columns.") from None
     except pd.errors.ParserWarning:
@@ -171,6 +171,14 @@ def _header_names(start: bytes, written: TextFormat) -> list[str]:
         return next((names for names in csv.reader(lines, delimiter=written.separator) if names), [])
     except csv.Error:  # a quote that never ends, which pandas explains better
         return []
+
+
+def _describe_encoding(path: Path, encoding: str, error: UnicodeError) -> str:
+    where = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else first_line(error)
+    return (
+        f"{path} is not {encoding} text ({where}). Leave the encoding out to have it guessed, or name another one, "
+        "such as cp1252."
+    )
 
 
 def _describe_ragged(path: Path, written: TextFormat, names: list[str], error: Exception) -> str:
