@@ -76,7 +76,7 @@ def standard_input() -> Iterator[Path]:
     stream: BinaryIO = sys.stdin.buffer
     with tempfile.TemporaryDirectory(prefix="metricfit-") as folder:
         start = stream.read(CHUNK)
-        path = Path(folder) / f"stdin{ending_of(start)}"
+        path = Path(folder) / f"{SPOKEN}{ending_of(start)}"
         try:
             with open(path, "wb") as file:
                 size, chunk = 0, start
