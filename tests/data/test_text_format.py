@@ -109,6 +109,13 @@ def test_plain_tables_are_read_as_before(tmp_path, text):
     assert message == ""
 
 
+def test_warnings_point_at_the_line_that_reads(tmp_path):
+    (tmp_path / "t.csv").write_text("a;y\n1,5;NA\n2,5;no\n")
+    with pytest.warns(TableWarning) as warned:
+        read_table(tmp_path / "t.csv", "y")
+    assert [warning.filename for warning in warned] == [__file__, __file__]
+
+
 def test_a_thousand_behind_tabs_is_no_decimal_comma(tmp_path):
     (tmp_path / "t.tsv").write_text("a\ty\n1,234\t0\n5,678\t1\n")
     assert read(tmp_path / "t.tsv")[0]["a"].tolist() == ["1,234", "5,678"]

@@ -65,7 +65,7 @@ def read_table(
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if [str(each) for each in sources] == [STANDARD_INPUT]:
         with standard_input() as path:
-            return _read_file(path, target, options)
+            return join_tables([path], lambda file: _read_file(file, target, options))
     return join_tables(find_files(sources), lambda file: _read_file(file, target, options))
 
 

@@ -99,7 +99,7 @@ def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -
     except (pd.errors.ParserError, ValueError) as error:
         raise TableError(_describe_ragged(path, written, names, error)) from None
     if written.guessed is not None:
-        warnings.warn(f"{path.name} {written.guessed}.", TableWarning, stacklevel=5)
+        warnings.warn(f"{path.name} {written.guessed}.", TableWarning, stacklevel=6)
     if target is not None and target in frame.columns and frame[target].isna().any():
         frame[target] = _read_target_column(path, written, frame, target)
     return frame
@@ -156,7 +156,7 @@ def _read_target_column(path: Path, written: TextFormat, frame: pd.DataFrame, ta
             f"{quote(word)} occurs in {rows} rows of the target {target!r}; it is read as a label, not as a "
             "missing value.",
             TableWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
     return labels
 
