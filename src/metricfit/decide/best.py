@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.core.types import ScalarAverage
+from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
 from metricfit.decide.certified import Guarantee, what_can_be_promised
 from metricfit.decide.decision import Decision
 from metricfit.decide.decisions import choose_decision
-from metricfit.decide.held_out import collect_held_out
+from metricfit.decide.held_out import collect_held_out, collect_label_rows
+from metricfit.decide.label_decisions import choose_label_decision, fit_label_calibration
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
@@ -31,7 +32,7 @@ def best_decision(
     *,
     rule: Rule = "plugin",
     subject_to: Requirements | None = None,
-    average: ScalarAverage = "macro",
+    average: LabelAverage = "macro",
     weight: Array | None = None,
     groups: Any = None,
     calibrate: bool = True,
@@ -39,7 +40,7 @@ def best_decision(
     prevalence: float | Sequence[float] | Tensor | None = None,
     seed: int = 0,
 ) -> Decision:
-    """Choose how logits become decisions, for a metric: a threshold for two classes, offsets for several.
+    """Choose how logits become decisions, for a metric: a threshold, offsets of classes or thresholds of labels.
 
     A metric of the whole confusion matrix, such as ``metrics.weighted_kappa(power=2)``, has costs as well: the expected
     costs decide, and offsets are added to them (``Decision.costs``).
@@ -50,14 +51,15 @@ def best_decision(
     single labels.
 
     Args:
-        logits: Held-out logits, ``(n,)`` or ``(n, 1)`` for two classes, ``(n, c)`` for several. For the empirical rule
-            any scores will do.
-        target: Class numbers ``(n,)``; of two classes, 1 is the positive one.
+        logits: Held-out logits, ``(n,)`` or ``(n, 1)`` for two classes, ``(n, c)`` for several classes or labels. For
+            the empirical rule any scores will do.
+        target: Class numbers ``(n,)``; of two classes, 1 is the positive one. For several labels 0 and 1, ``(n, c)``:
+            the decision then has one threshold per label.
         metric: A Metric of counts, its name or a function of Counts.
         rule: "plugin", "empirical" or "auto", which is "plugin".
         subject_to: Requirements such as ``"recall >= 0.9"``, for two classes. If no threshold meets them, the one with
             the smallest violation is chosen, and ``not_reachable`` of the decision says what is reachable.
-        average: The average over several classes.
+        average: The average over several classes or labels; for labels also "samples", the mean over rows.
         weight: One weight per row.
         groups: One group per row, for rows that are not independent; the bootstrap draws whole groups.
         calibrate: Whether to calibrate the logits for the plug-in rule. False if they are calibrated already.
@@ -94,6 +96,10 @@ def best_decision(
         (0.95, 0.966)
     """
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
+    if torch.as_tensor(target).dim() == 2 and torch.as_tensor(target).shape[1] > 1:
+        if requirements or confidence is not None or prevalence is not None:
+            raise InvalidValueError("subject_to, confidence and prevalence are not for several labels; leave them out")
+        return _best_for_labels(logits, target, chosen, rule, average, weight, groups, calibrate, seed)
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average must be 'macro', 'micro' or 'weighted', got {quote(average)}")
     z, y, w = check_rows(logits, target, weight)
@@ -128,6 +134,43 @@ def best_decision(
         scores = z.squeeze(1)
         reachable = what_can_be_promised(scores, y, chosen, requirements, guarantee, decision.threshold, raw.threshold)
     return replace(raw, not_reachable=reachable)
+
+
+def _best_for_labels(
+    logits: Array,
+    target: Array,
+    metric: Metric,
+    rule: Rule,
+    average: LabelAverage,
+    weight: Array | None,
+    groups: Any,
+    calibrate: bool,
+    seed: int,
+) -> Decision:
+    """Choose one threshold per label, about logits as they were given."""
+    z, y = (torch.as_tensor(values).detach().cpu() for values in (logits, target))
+    if z.shape != y.shape:
+        raise InvalidValueError(f"labels {tuple(y.shape)} need logits of the same shape, got {tuple(z.shape)}")
+    if not bool(((y == 0) | (y == 1)).all()):
+        raise InvalidValueError("labels (n, c) must be 0 or 1")
+    # The rows are checked as those of a classifier are; class numbers have no part in it.
+    z, _, w = check_rows(z, torch.zeros(len(z), dtype=torch.long), weight)
+    y = y.long()
+    calibration = fit_label_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
+    calibrated = z if calibration is None else calibration(z)
+    rows = collect_label_rows(calibrated, y, w, None if groups is None else np.asarray(groups))
+    decision = choose_label_decision(rows, metric, average=average, seed=seed, rule=rule)
+    if calibration is None:
+        return decision
+    assert decision.thresholds is not None
+    assert decision.label_intervals is not None
+    temperature, bias = calibration.temperature, calibration.bias
+    return replace(
+        decision,
+        thresholds=temperature * (decision.thresholds - bias),
+        label_intervals=temperature[:, None] * (decision.label_intervals - bias[:, None]),
+        calibration=calibration,
+    )
 
 
 def about_raw_logits(decision: Decision, calibration: Calibration) -> Decision:

@@ -200,3 +200,24 @@ def _smooth_labels(y: Tensor, w: Tensor, classes: int) -> Tensor:
     shares = (1 / (counts + classes))[:, None].repeat(1, classes)
     shares[torch.arange(len(y)), y] = (counts + 1) / (counts + classes)
     return shares
+
+
+@dataclass(frozen=True)
+class LabelCalibration:
+    """One calibration per label: calibrated logits are ``logits / temperature + bias``.
+
+    Attributes:
+        temperature: One temperature per label, above 0.
+        bias: One bias per label.
+
+    Example:
+        >>> LabelCalibration(torch.tensor([2.0, 1.0]), torch.tensor([0.0, 1.0]))(torch.tensor([[2.0, 3.0]]))
+        tensor([[1., 4.]], dtype=torch.float64)
+    """
+
+    temperature: Tensor
+    bias: Tensor
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Calibrate logits ``(n, c)``, in float64."""
+        return logits.double() / self.temperature + self.bias

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from metricfit.decide.calibration import Calibration
+from metricfit.decide.calibration import Calibration, LabelCalibration
 from metricfit.decide.expected_costs import minus_expected_costs
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import RequirementValue
@@ -65,7 +65,7 @@ class Decision:
     corrected_value: float | None = None
     corrected_interval: tuple[float, float] | None = None
     thresholds: Tensor | None = None
-    calibration: Calibration | None = None
+    calibration: Calibration | LabelCalibration | None = None
     confidence: float | None = None
     label_intervals: Tensor | None = None
     costs: Tensor | None = None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from metricfit.core.threads import one_thread
 from metricfit.core.types import LabelAverage
-from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.calibration import LabelCalibration, fit_calibration
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.label_search import choose_label_thresholds, label_value, row_values
@@ -23,27 +21,6 @@ from metricfit.stats.percentiles import compute_interval
 LOGITS_CHOSEN_ON, FEWEST, MOST = 1_000_000, 10, 50
 #: How many positives the calibration of all labels counts for in the calibration of each.
 POSITIVES_OF_ALL = 10
-
-
-@dataclass(frozen=True)
-class LabelCalibration:
-    """One calibration per label: calibrated logits are ``logits / temperature + bias``.
-
-    Attributes:
-        temperature: One temperature per label, above 0.
-        bias: One bias per label.
-
-    Example:
-        >>> LabelCalibration(torch.tensor([2.0, 1.0]), torch.tensor([0.0, 1.0]))(torch.tensor([[2.0, 3.0]]))
-        tensor([[1., 4.]], dtype=torch.float64)
-    """
-
-    temperature: Tensor
-    bias: Tensor
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Calibrate logits ``(n, c)``, in float64."""
-        return logits.double() / self.temperature + self.bias
 
 
 def fit_label_calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> LabelCalibration:

@@ -20,7 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import LabelAverage
-from metricfit.decide.calibration import Calibration, fit_calibration
+from metricfit.decide.calibration import Calibration, LabelCalibration, fit_calibration
 from metricfit.decide.certified import checked_guarantee
 from metricfit.decide.deciding import DecidingClassifier
 from metricfit.decide.decisions import check_requirements_fit
@@ -32,7 +32,7 @@ from metricfit.decide.estimator_scores import (
     to_logits,
 )
 from metricfit.decide.held_out import HeldOut, collect_held_out, collect_label_rows
-from metricfit.decide.label_decisions import LabelCalibration, fit_label_calibration
+from metricfit.decide.label_decisions import fit_label_calibration
 from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.rollback import unchanged_if_it_fails
 from metricfit.decide.row_costs import check_costs, cost_columns

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricfit.decide.calibration import Calibration
+from metricfit.decide.calibration import Calibration, LabelCalibration
 from metricfit.decide.estimator_scores import check_has_scores
-from metricfit.decide.label_decisions import LabelCalibration
 from metricfit.errors import ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_decision_description, check_positive_number
