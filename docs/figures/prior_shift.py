@@ -8,7 +8,7 @@ from page import BLUE, GREEN, GREY, ORANGE, RED, plt, save
 
 from metricfit import Counts, metrics
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.decisions import choose_without_intervals
+from metricfit.decide.decision_choice import choose_without_intervals
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.prior_shift import estimate_prior_shift
 

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from metricfit import Counts, MetricClassifier, get_metric
 from metricfit.data import load
-from metricfit.decide.decisions import choose_without_intervals
+from metricfit.decide.decision_choice import choose_without_intervals
 from metricfit.decide.drift import detect_drift
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.prior_shift import PriorShift, estimate_prior_shift

@@ -8,8 +8,13 @@ import torch
 
 from metricfit import Counts, MetricLoss, RunningCounts, get_metric, losses, metrics, steps
 
-INSTANCES = {"fbeta": "fbeta(beta=2)", "tversky": "tversky(alpha=0.25, beta=0.75)", "cost": "cost(fp=1, fn=10)"}
-MINIMIZED = ("fpr", "fnr", "cost")
+INSTANCES = {
+    "fbeta": "fbeta(beta=2)",
+    "tversky": "tversky(alpha=0.25, beta=0.75)",
+    "cost": "cost(fp=1, fn=10)",
+    "cost_matrix": "cost_matrix(costs=[[0, 1], [5, 0]])",
+}
+MINIMIZED = ("fpr", "fnr", "cost", "cost_matrix")
 
 
 def batch(seed=0, n=12, dtype=torch.float64):

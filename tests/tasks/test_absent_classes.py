@@ -44,6 +44,8 @@ def test_classes_without_a_true_sample_are_left_out_and_named(metric, task, twin
 
 @pytest.mark.parametrize("metric", NEEDS_NONE, ids=str)
 def test_metrics_that_need_no_positives_leave_nothing_out(metric, task, twin):
+    if task == "multiclass" and metric == metrics.selection_rate:
+        pytest.skip("every row is called one of the classes, so the mean over classes is constant and teaches nothing")
     given, loss = lacking(task), MetricLoss(metric, task=task)
     value, _ = loss_and_gradient(loss, given)
     expected = sum(twin.values(metric, twin.counts(task, given.logits, given.target))) / given.c

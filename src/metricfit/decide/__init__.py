@@ -12,7 +12,7 @@
 - ``held_out``: the rows on which decisions are chosen.
 - ``decision``: the decision itself, which needs torch alone.
 - ``decision_module``: a torch model together with its decision.
-- ``decisions``: the choice of a decision, with bootstrap intervals and requirements.
+- ``decision_choice``: the choice of a decision, with bootstrap intervals and requirements.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
 - ``group_thresholds``: the best thresholds of several groups of rows.
 - ``label_thresholds``: the best thresholds of several labels, by the true labels; ``label_search`` those of calibrated

@@ -14,8 +14,14 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.decide.bounds import check_confidence
+from metricfit.decide.decision_choice import (
+    Refit,
+    check_requirements_fit,
+    choose_decision,
+    default_refit,
+    to_probability,
+)
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
-from metricfit.decide.decisions import Refit, check_requirements_fit, choose_decision, default_refit, to_probability
 from metricfit.decide.drift import DriftWarning
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.label_decisions import choose_label_decision

@@ -25,7 +25,7 @@ from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import one_class
 
 if TYPE_CHECKING:
-    from metricfit.decide.decisions import Refit
+    from metricfit.decide.decision_choice import Refit
 
 
 def check_referral(

@@ -9,7 +9,7 @@ import numpy as np
 from metricfit.decide.best import about_raw_logits, check_rows
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.decision import Decision
-from metricfit.decide.decisions import choose_decision, default_refit
+from metricfit.decide.decision_choice import choose_decision, default_refit
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.referral import check_referral, choose_referral
 from metricfit.decide.rules import Rule, check_rule

@@ -42,8 +42,8 @@ def value_of_classes(
 
     Example:
         >>> from metricfit import metrics
-        >>> value_of_classes(metrics.f1, torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0]), 2)
-        0.6666666666666666
+        >>> round(value_of_classes(metrics.f1, torch.tensor([1, 1, 0]), torch.tensor([1, 0, 0]), 2), 4)
+        0.6667
     """
     if costs is not None:
         return mean_cost(costs.of_decisions(decided, y), weight)

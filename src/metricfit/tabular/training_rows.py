@@ -14,7 +14,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
 from metricfit.decide.certified import checked_guarantee
-from metricfit.decide.decisions import check_class_index, check_requirements_fit
+from metricfit.decide.decision_choice import check_class_index, check_requirements_fit
 from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.row_checks import checked_groups, checked_labels, checked_weights
 from metricfit.decide.row_costs import check_costs, cost_columns

@@ -23,7 +23,7 @@ from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, LabelCalibration, fit_calibration
 from metricfit.decide.certified import checked_guarantee
 from metricfit.decide.deciding import DecidingClassifier
-from metricfit.decide.decisions import check_requirements_fit
+from metricfit.decide.decision_choice import check_requirements_fit
 from metricfit.decide.estimator_scores import (
     check_has_scores,
     class_scores,
