@@ -4,15 +4,14 @@
     python docs/studies/group_floors.py --collect                         # cells to results/group_floors.json
     python docs/studies/group_floors.py                                   # write the page's tables and its picture
 
-A cell is a size, a grouping (sex; race as White, Black and all others) and a split: so many rows to train on, half as
-many to validate on, all others to test on. The network is d-64-64-1, trained with cross-entropy by AdamW 1e-3, batches
-of 256, at most 60 epochs, patience 15. Training under a requirement starts from it, with mu = 1 and the same settings.
-Variants have AdamW 3e-3, batches of 1,024, at most 100 epochs and patience 25; one of them trains 100 epochs without
-validation rows. Requirements: recall of at least 0.85
-in every group ("floor"), or recalls of all groups within 0.05 ("parity"); both with the highest accuracy. fairlearn
-(any version with ThresholdOptimizer(tol=...); measured with 0.15.0) is left out if it is not installed. Its
-ThresholdOptimizer gets the network and the validation rows, its ExponentiatedGradient a logistic regression and the
-training and validation rows together; it has no floors.
+A cell is a number of training rows, a grouping (sex; race as White, Black and all others) and a split. Half as many
+rows as are trained on validate, and all others test. The network is d-64-64-1, trained with cross-entropy by AdamW
+1e-3, batches of 256, at most 60 epochs, patience 15. Training under a requirement starts from it, with mu = 1 and the
+same settings. Variants have AdamW 3e-3, batches of 1,024, at most 100 epochs and patience 25; one of them trains 100
+epochs without validation rows. Requirements: recall of at least 0.85 in every group ("floor"), or recalls of all groups
+within 0.05 ("parity"); both with the highest accuracy. fairlearn (any version with ThresholdOptimizer(tol=...);
+measured with 0.15.0) is left out if it is not installed. Its ThresholdOptimizer gets the network and the validation
+rows, its ExponentiatedGradient a logistic regression and the training and validation rows together; it has no floors.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ MOVE = 0.3
 
 
 def shares_at(y: NDArray[np.int64], odds: float) -> float:
-    """The share of positive rows whose odds are so many times those of these labels."""
+    """The share of positive rows at which their odds are those of these labels times a factor."""
     now = odds * (y == 1).sum() / (y == 0).sum()
     return float(now / (1 + now))
 
