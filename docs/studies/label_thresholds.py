@@ -28,10 +28,10 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from torch import Tensor
 
-from metricfit.decide import label_decisions
-from metricfit.decide.estimator_scores import Scores, to_logits
-from metricfit.decide.label_decisions import fit_label_calibration
-from metricfit.decide.label_search import choose_label_thresholds, label_value
+from metricfit.decide.estimators.estimator_scores import Scores, to_logits
+from metricfit.decide.labels import label_decisions
+from metricfit.decide.labels.label_decisions import fit_label_calibration
+from metricfit.decide.labels.label_search import choose_label_thresholds, label_value
 from metricfit.metrics import f1
 
 RESULTS = Path(__file__).resolve().parent / "results" / "label_thresholds.json"

@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from metricfit import MetricClassifier
-from metricfit.decide.drift import DriftWarning, detect_drift
+from metricfit.decide.shift.drift import DriftWarning, detect_drift
 
 
 def table(n, shares, seed, move=0.0):

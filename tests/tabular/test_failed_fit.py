@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from metricfit import MetricClassifier
-from metricfit.decide import deciding
+from metricfit.decide.estimators import deciding
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from metricfit import MetricClassifier
 from metricfit.curves import InfeasibleError, InfeasibleWarning
-from metricfit.decide import decisions
+from metricfit.decide import decision_choice
 
 NEVER = ["precision >= 0.999", "recall >= 0.999"]
 
@@ -104,14 +104,14 @@ def test_requirements_of_several_classes_are_refused_again(settings, blobs):
 def test_requirements_that_no_resample_meets_are_no_error(settings, blobs, monkeypatch):
     """The rows may meet a requirement just so, and no resample of them: then the threshold has no interval."""
     model = MetricClassifier("f1", decision="empirical", **settings).fit(*blobs)
-    real = decisions.bootstrap
+    real = decision_choice.bootstrap
 
     def strict(*given, subject_to=None, **settings):
         if subject_to:
             raise InfeasibleError("no resample gave a value")
         return real(*given, **settings)
 
-    monkeypatch.setattr(decisions, "bootstrap", strict)
+    monkeypatch.setattr(decision_choice, "bootstrap", strict)
     model.rethreshold(subject_to="recall >= 0.5")
     assert model.requirements_met_
     assert model.threshold_interval_ is None

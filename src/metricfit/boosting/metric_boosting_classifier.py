@@ -29,8 +29,8 @@ from metricfit.boosting.objectives import Objective
 from metricfit.boosting.start_scores import prior_logits
 from metricfit.core.steps import Step
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.decide.row_checks import checked_labels, checked_weights
+from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.decide.estimators.row_checks import checked_labels, checked_weights
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.metric import Formula, Metric
 

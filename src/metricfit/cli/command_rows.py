@@ -19,8 +19,8 @@ from metricfit.data.labels import check_classes, quote_label, split_target
 from metricfit.data.table_files import read_table
 from metricfit.data.table_sources import SPOKEN, STANDARD_INPUT
 from metricfit.data.text_format import TableWarning, TextOptions
-from metricfit.decide.bounds import check_confidence, rate_of
-from metricfit.decide.positive_class import choose_positive_class
+from metricfit.decide.estimators.positive_class import choose_positive_class
+from metricfit.decide.guarantees.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
 

@@ -26,8 +26,8 @@ from metricfit.cli.exit_codes import NOT_MET, UserError
 from metricfit.cli.output_paths import check_folder
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.data.text_format import TextOptions
-from metricfit.decide.bounds import format_percent
-from metricfit.decide.referral import check_referral
+from metricfit.decide.guarantees.bounds import format_percent
+from metricfit.decide.refer.referral import check_referral
 from metricfit.errors import quote
 from metricfit.metrics import get_metric
 from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue

@@ -1,32 +1,25 @@
 """From scores to decisions: what happens between the scores of a model and the actions that follow from them.
 
 - ``best``: ``best_decision``, from held-out logits and labels to a decision.
+- ``decision``: the decision itself, which needs torch alone; ``decision_module`` is a torch model together with it.
+- ``decision_choice``: the choice of a decision, with bootstrap intervals and requirements.
+- ``held_out``: the rows on which decisions are chosen.
 - ``calibration``: logits to calibrated logits, a temperature and a bias fitted on held-out rows.
 - ``rules``: the threshold of two classes, by expected counts (plug-in) or by labels (empirical), under requirements.
-- ``certified``: the thresholds whose requirements hold on new rows at a confidence; ``bounds`` has the exact tests of
-  rates, ``chosen_path`` the order of the tests where a rate is not monotone, ``certified_choice`` the best of them,
-  ``certified_groups`` those of several groups.
 - ``offsets``: the best offsets of several classes, added to the logits before the argmax; ``offset_search`` finds them.
-- ``expected_costs``: decisions by expected costs, for metrics of the whole confusion matrix.
 - ``optimism``: what a decision is worth on new rows, estimated from the rows on which it was chosen.
-- ``held_out``: the rows on which decisions are chosen.
-- ``decision``: the decision itself, which needs torch alone.
-- ``decision_module``: a torch model together with its decision.
-- ``decision_choice``: the choice of a decision, with bootstrap intervals and requirements.
+- ``decision_curve``: the counts and the value of the metric at every threshold.
 - ``probability_thresholds``: the best threshold of binary logits, as a probability.
 - ``group_thresholds``: the best thresholds of several groups of rows.
-- ``label_thresholds``: the best thresholds of several labels, by the true labels; ``label_search`` those of calibrated
-  logits for every average, and ``label_decisions`` the decision with its calibration, value and intervals.
-- ``estimator_scores``: from a classifier of scikit-learn to logits.
-- ``decision_curve``: the counts and the value of the metric at every threshold.
-- ``referral_choice``: ``best_referral``, a decision that refers some rows to a person; ``referral`` chooses the region,
-  ``referral_search`` finds it.
-- ``cost_decisions``: decisions with a cost for each row; ``row_costs`` holds the costs.
-- ``deciding``: what estimators share: choose a decision, and choose it anew for another metric, requirement or class
-  balance. ``predicting`` is what they do with new rows, ``scoring`` the value of a metric there.
-  ``positive_class``, ``row_checks`` and ``rollback`` hold the checks and rules that go with it.
-- ``prior_shift``: the class balance of new rows without labels; ``drift`` tests whether it explains their scores, and
-  ``class_balance`` is what estimators know of it.
+
+Rooms of their own:
+
+- ``guarantees``: requirements that hold on new rows with a given probability.
+- ``labels``: decisions about several labels.
+- ``costs``: decisions by costs, of each row or of each pair of true and decided class.
+- ``refer``: decisions that refer some rows to a person.
+- ``shift``: the class balance of new rows without labels, and drift.
+- ``estimators``: what ``MetricClassifier`` and ``TunedDecisionClassifier`` share.
 
 Tune decisions on data that the model was not trained on.
 """
@@ -41,14 +34,14 @@ from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresh
 
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision
-    from metricfit.decide.prior_shift import estimate_prevalence
-    from metricfit.decide.referral_choice import best_referral
+    from metricfit.decide.refer.referral_choice import best_referral
+    from metricfit.decide.shift.prior_shift import estimate_prevalence
 
 #: Loaded when first used, because the bootstrap needs scipy, and the rest needs torch alone.
 _LATER = {
     "best_decision": "metricfit.decide.best",
-    "best_referral": "metricfit.decide.referral_choice",
-    "estimate_prevalence": "metricfit.decide.prior_shift",
+    "best_referral": "metricfit.decide.refer.referral_choice",
+    "estimate_prevalence": "metricfit.decide.shift.prior_shift",
 }
 
 __all__ = [

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.certified import Guarantee, what_can_be_promised
 from metricfit.decide.decision import Decision
 from metricfit.decide.decision_choice import choose_decision
+from metricfit.decide.guarantees.certified import Guarantee, what_can_be_promised
 from metricfit.decide.held_out import collect_held_out, collect_label_rows
-from metricfit.decide.label_decisions import choose_label_decision, fit_label_calibration
+from metricfit.decide.labels.label_decisions import choose_label_decision, fit_label_calibration
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements

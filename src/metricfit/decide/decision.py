@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.decide.calibration import Calibration, LabelCalibration
-from metricfit.decide.expected_costs import minus_expected_costs
+from metricfit.decide.costs.expected_costs import minus_expected_costs
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import RequirementValue
 
@@ -37,10 +37,10 @@ class Decision:
         thresholds: For several labels, one threshold of logits per label.
         label_intervals: For several labels, the bootstrap intervals of the thresholds, ``(c, 2)``.
         costs: For several classes and a metric of the whole confusion matrix, the cost of deciding j for a row of
-            class i, ``(c, c)``. The expected costs decide (``decide.expected_costs``).
+            class i, ``(c, c)``. The expected costs decide (``decide.costs``).
         calibration: The calibration of the logits, for ``probabilities``; None if they are calibrated already or if
             the decision was chosen without a calibration.
-        confidence: The probability with which the requirements hold on new rows (``decide.certified``); None if they
+        confidence: The probability with which the requirements hold on new rows (``decide.guarantees``); None if they
             are met on the held-out rows alone, or not at all.
         refer: For two classes, the region of logits that is referred to a person (``decide.best_referral``): from the
             first number on and below the second. It contains the threshold. None if every row is decided.

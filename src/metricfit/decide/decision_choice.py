@@ -17,11 +17,11 @@ from metricfit.core.counts import Counts
 from metricfit.core.threads import one_thread
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.certified import Guarantee, checked_guarantee, what_can_be_promised
-from metricfit.decide.certified_choice import choose_certified
-from metricfit.decide.cost_decisions import choose_cost_decision, choose_cost_without_intervals
+from metricfit.decide.costs.cost_decisions import choose_cost_decision, choose_cost_without_intervals
+from metricfit.decide.costs.expected_costs import search_costs
 from metricfit.decide.decision import Decision
-from metricfit.decide.expected_costs import search_costs
+from metricfit.decide.guarantees.certified import Guarantee, checked_guarantee, what_can_be_promised
+from metricfit.decide.guarantees.certified_choice import choose_certified
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.offset_search import improve_offsets, offset_problem, search_offsets
 from metricfit.decide.optimism import FEWEST, corrected_value, interval_of_decisions
@@ -62,7 +62,7 @@ def choose_decision(
     """Choose the decision for a metric on held-out rows, under requirements if there are any.
 
     If no threshold meets the requirements, the one with the smallest violation is chosen, and the decision says so.
-    With costs in columns the threshold is one of cost margins (``decide.cost_decisions``).
+    With costs in columns the threshold is one of cost margins (``decide.costs``).
 
     Args:
         held_out: Calibrated logits of held-out rows.
@@ -76,7 +76,7 @@ def choose_decision(
             fit it again and return the calibrated logits of all rows. By default the logits are calibrated again for
             the plug-in rule, and left as they are for the empirical rule.
         resamples: Number of resamples for the corrected value; by default a number that takes about a second.
-        confidence: The probability with which all requirements must hold on new rows (``decide.certified``); None to
+        confidence: The probability with which all requirements must hold on new rows (``decide.guarantees``); None to
             meet them on the held-out rows alone.
         out_of_fold: Whether the logits are out of fold, so that new rows are scored by other models than these.
 

@@ -22,7 +22,7 @@ class HeldOut:
         weight: One weight per row, or None.
         groups: The group of each row, or None; the bootstrap draws whole groups.
         shares: The share of each class, or of the rows where each label is there, in these rows.
-        columns: Columns of the table that hold the costs of each row (``decide.cost_decisions``).
+        columns: Columns of the table that hold the costs of each row (``decide.costs``).
     """
 
     logits: Tensor

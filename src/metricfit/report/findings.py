@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from metricfit.core.counts import Counts
-from metricfit.decide.bounds import format_percent
+from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import RequirementValue

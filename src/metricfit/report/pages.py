@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from metricfit import report
-from metricfit.decide.refer_label import REFERRED
-from metricfit.decide.row_costs import row_costs
+from metricfit.decide.costs.row_costs import row_costs
+from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, positive_class_fact, requirements_fact

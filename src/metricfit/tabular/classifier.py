@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit._moved import RenamedAttribute, renamed_parameters
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.deciding import DecidingClassifier
+from metricfit.decide.estimators.deciding import DecidingClassifier
+from metricfit.decide.estimators.rollback import unchanged_if_it_fails
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.rollback import unchanged_if_it_fails
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.tabular import inputs, storage

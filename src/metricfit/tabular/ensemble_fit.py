@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from numpy.typing import NDArray
 
+from metricfit.decide.costs.row_costs import row_costs
 from metricfit.decide.decision_choice import Refit
 from metricfit.decide.held_out import HeldOut, collect_held_out
-from metricfit.decide.row_costs import row_costs
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble

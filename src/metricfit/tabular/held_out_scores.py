@@ -19,7 +19,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 from torch import Tensor
 
-from metricfit.decide.estimator_scores import Scores
+from metricfit.decide.estimators.estimator_scores import Scores
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.tabular.checks import check_whole
 

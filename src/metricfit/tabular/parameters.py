@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from metricfit.decide.bounds import check_confidence
+from metricfit.decide.guarantees.bounds import check_confidence
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.average import AVERAGES
 from metricfit.metrics.requirements import Requirement

@@ -12,9 +12,9 @@ from torch.nn.functional import log_softmax, pad, softplus
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.cost_decisions import best_margin
+from metricfit.decide.costs.cost_decisions import best_margin
+from metricfit.decide.costs.row_costs import RowCosts
 from metricfit.decide.offsets import best_offsets
-from metricfit.decide.row_costs import RowCosts
 from metricfit.metrics.curves import best_or_nearest
 from metricfit.metrics.feasibility import ChosenThreshold
 from metricfit.metrics.metric import Metric

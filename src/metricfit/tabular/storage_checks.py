@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metricfit.decide.row_costs import check_costs
+from metricfit.decide.costs.row_costs import check_costs
 from metricfit.errors import ModelFileError, shorten
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric

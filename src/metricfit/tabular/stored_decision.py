@@ -13,7 +13,7 @@ from torch import Tensor
 from metricfit._files import to_json_value
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.refer_label import check_refer_label
+from metricfit.decide.refer.refer_label import check_refer_label
 from metricfit.errors import InvalidTypeError, ModelFileError, quote
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric

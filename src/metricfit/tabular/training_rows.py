@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
-from metricfit.decide.certified import checked_guarantee
+from metricfit.decide.costs.row_costs import check_costs, cost_columns
 from metricfit.decide.decision_choice import check_class_index, check_requirements_fit
-from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.decide.row_checks import checked_groups, checked_labels, checked_weights
-from metricfit.decide.row_costs import check_costs, cost_columns
+from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.decide.estimators.row_checks import checked_groups, checked_labels, checked_weights
+from metricfit.decide.guarantees.certified import checked_guarantee
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric

@@ -1,7 +1,7 @@
 """TunedDecisionClassifier: any classifier of scikit-learn, with decisions chosen for a metric.
 
-Its decisions are those of ``decide.deciding``. It is in this package, above ``decide``, because it is saved and loaded
-with the files and checks of MetricClassifier, and needs the same extra.
+Its decisions are those of ``decide.estimators``. It is in this package, above ``decide``, because it is saved and
+loaded with the files and checks of MetricClassifier, and needs the same extra.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, LabelCalibration, fit_calibration
-from metricfit.decide.certified import checked_guarantee
-from metricfit.decide.deciding import DecidingClassifier
+from metricfit.decide.costs.row_costs import check_costs, cost_columns
 from metricfit.decide.decision_choice import check_requirements_fit
-from metricfit.decide.estimator_scores import (
+from metricfit.decide.estimators.deciding import DecidingClassifier
+from metricfit.decide.estimators.estimator_scores import (
     check_has_scores,
     class_scores,
     label_scores,
     smallest_probability,
     to_logits,
 )
+from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.decide.estimators.rollback import unchanged_if_it_fails
+from metricfit.decide.guarantees.certified import checked_guarantee
 from metricfit.decide.held_out import HeldOut, collect_held_out, collect_label_rows
-from metricfit.decide.label_decisions import fit_label_calibration
-from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
-from metricfit.decide.rollback import unchanged_if_it_fails
-from metricfit.decide.row_costs import check_costs, cost_columns
+from metricfit.decide.labels.label_decisions import fit_label_calibration
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements

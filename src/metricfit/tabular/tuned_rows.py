@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit.decide.row_checks import (
+from metricfit.decide.estimators.row_checks import (
     checked_groups,
     checked_label_matrix,
     checked_labels,

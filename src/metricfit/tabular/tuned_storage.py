@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from metricfit.decide.calibration import Calibration, LabelCalibration
-from metricfit.decide.estimator_scores import check_has_scores
+from metricfit.decide.estimators.estimator_scores import check_has_scores
 from metricfit.errors import ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_decision_description, check_positive_number

@@ -14,7 +14,7 @@ from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.tasks import check_task
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
-from metricfit.decide.label_thresholds import best_label_thresholds
+from metricfit.decide.labels.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from metricfit.decide.row_costs import RowCosts, mean_cost
+from metricfit.decide.costs.row_costs import RowCosts, mean_cost
 from metricfit.metrics import Metric
 from metricfit.report.page import Section
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from metricfit.core.types import ScalarAverage
 from metricfit.data import folds as split_into_folds
-from metricfit.decide.row_costs import RowCosts, check_costs, cost_columns, row_costs
+from metricfit.decide.costs.row_costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from metricfit.decide.row_costs import cost_columns
+from metricfit.decide.costs.row_costs import cost_columns
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.tabular.compare.judging import FoldResult, Judge

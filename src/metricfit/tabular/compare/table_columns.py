@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from metricfit.decide.positive_class import choose_positive_class, classes_of, order_of
+from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.families.family import Integers
 

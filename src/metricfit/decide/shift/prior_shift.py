@@ -13,10 +13,10 @@ from torch import Tensor
 
 from metricfit.core.threads import one_thread
 from metricfit.decide.best import check_rows
-from metricfit.decide.bounds import exact_bound
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.drift import Drift, detect_drift
+from metricfit.decide.guarantees.bounds import exact_bound
 from metricfit.decide.held_out import HeldOut, collect_held_out
+from metricfit.decide.shift.drift import Drift, detect_drift
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.sweep import Array
 from metricfit.stats.percentiles import compute_interval

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from metricfit.decide.bounds import check_confidence, format_percent, joined
-from metricfit.decide.certified import Guarantee, certify_thresholds, check_guarantee
+from metricfit.decide.guarantees.bounds import check_confidence, format_percent, joined
+from metricfit.decide.guarantees.certified import Guarantee, certify_thresholds, check_guarantee
 from metricfit.metrics.feasibility import InfeasibleError
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement

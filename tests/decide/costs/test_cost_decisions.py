@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from metricfit import metrics
-from metricfit.decide.cost_decisions import best_margin, choose_cost_decision, interval_of_costs
+from metricfit.decide.costs.cost_decisions import best_margin, choose_cost_decision, interval_of_costs
+from metricfit.decide.costs.row_costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.decide.held_out import collect_held_out
-from metricfit.decide.row_costs import RowCosts, check_costs, cost_columns, row_costs
 
 METRIC = metrics.cost(fp=5, fn="amount")
 

@@ -17,7 +17,7 @@ from metricfit.core.threads import one_thread
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.optimism import FEWEST, MOST, ROWS_CHOSEN_ON, draw_multiplicities, interval_of_decisions
-from metricfit.decide.referral_search import Region, search_region
+from metricfit.decide.refer.referral_search import Region, search_region
 from metricfit.decide.rules import Rule, choose_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.metric import Metric

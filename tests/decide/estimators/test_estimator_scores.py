@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from metricfit import TunedDecisionClassifier, boosting
-from metricfit.decide.estimator_scores import class_scores, label_scores
+from metricfit.decide.estimators.estimator_scores import class_scores, label_scores
 from metricfit.errors import InvalidValueError
 
 

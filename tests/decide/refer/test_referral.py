@@ -8,9 +8,10 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from metricfit import metrics, parse_requirement
-from metricfit.decide import Decision, DecisionModule, best_referral, referral_search
-from metricfit.decide.refer_label import check_refer_label
-from metricfit.decide.referral_search import search_region
+from metricfit.decide import Decision, DecisionModule, best_referral
+from metricfit.decide.refer import referral_search
+from metricfit.decide.refer.refer_label import check_refer_label
+from metricfit.decide.refer.referral_search import search_region
 
 SCORES = {"f1": f1_score, "accuracy": accuracy_score, "precision": precision_score, "recall": recall_score}
 

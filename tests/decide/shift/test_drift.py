@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from metricfit.decide.drift import _nearest_shares, detect_drift
 from metricfit.decide.held_out import HeldOut
+from metricfit.decide.shift.drift import _nearest_shares, detect_drift
 
 
 def sample(n, shares, rng, move=0.0, spread=1.0):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit.decide.bounds import check_confidence
+from metricfit.decide.costs.row_costs import check_costs
 from metricfit.decide.decision_choice import (
     Refit,
     check_requirements_fit,
@@ -22,16 +22,16 @@ from metricfit.decide.decision_choice import (
     to_probability,
 )
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
-from metricfit.decide.drift import DriftWarning
+from metricfit.decide.estimators.predicting import PredictingClassifier
+from metricfit.decide.estimators.rollback import unchanged_if_it_fails
+from metricfit.decide.estimators.scoring import average_of_classes
+from metricfit.decide.guarantees.bounds import check_confidence
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.label_decisions import choose_label_decision
-from metricfit.decide.predicting import PredictingClassifier
-from metricfit.decide.refer_label import check_refer_label
-from metricfit.decide.referral import check_referral, choose_referral
-from metricfit.decide.rollback import unchanged_if_it_fails
-from metricfit.decide.row_costs import check_costs
+from metricfit.decide.labels.label_decisions import choose_label_decision
+from metricfit.decide.refer.refer_label import check_refer_label
+from metricfit.decide.refer.referral import check_referral, choose_referral
 from metricfit.decide.rules import Rule
-from metricfit.decide.scoring import average_of_classes
+from metricfit.decide.shift.drift import DriftWarning
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning

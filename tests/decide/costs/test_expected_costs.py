@@ -8,7 +8,7 @@ from sklearn.metrics import cohen_kappa_score
 from metricfit import metrics
 from metricfit.decide import Decision, DecisionModule, best_decision
 from metricfit.decide.calibration import Calibration, fit_calibration
-from metricfit.decide.expected_costs import minus_expected_costs, search_costs
+from metricfit.decide.costs.expected_costs import minus_expected_costs, search_costs
 from metricfit.decide.offset_search import offset_problem, search_offsets
 
 COSTS = torch.tensor([[0.0, 1, 4, 9], [2, 0, 1, 4], [6, 2, 0, 1], [20, 9, 3, 0]], dtype=torch.float64)

@@ -11,7 +11,7 @@ from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import LabelCalibration, fit_calibration
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.label_search import choose_label_thresholds, label_value, row_values
+from metricfit.decide.labels.label_search import choose_label_thresholds, label_value, row_values
 from metricfit.decide.optimism import draw_multiplicities
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.metrics.metric import Metric

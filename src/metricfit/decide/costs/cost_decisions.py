@@ -1,6 +1,6 @@
 """Decisions with a cost for each row: a row is positive where a miss is expected to cost more than a false alarm.
 
-Decisions are about cost margins (``decide.row_costs``). The plug-in rule decides at 0, where both are expected to cost
+Decisions are about cost margins (``decide.costs``). The plug-in rule decides at 0, where both are expected to cost
 the same; the empirical rule at the margin with the lowest cost on the labels.
 """
 
@@ -15,10 +15,10 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
+from metricfit.decide.costs.row_costs import RowCosts, mean_cost, row_costs
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.optimism import FEWEST, MOST, ROWS_CHOSEN_ON, draw_multiplicities, interval_of_decisions
-from metricfit.decide.row_costs import RowCosts, mean_cost, row_costs
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.metrics.metric import Metric
 

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from metricfit.decide import estimate_prevalence
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.prior_shift import estimate_prior_shift, maximise_likelihood
+from metricfit.decide.shift.prior_shift import estimate_prior_shift, maximise_likelihood
 
 
 def gaussians(n, shares, seed, distance=2.0):

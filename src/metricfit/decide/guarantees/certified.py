@@ -2,7 +2,7 @@ r"""Thresholds whose requirements hold on new rows with a given probability.
 
 The rows are taken as independent draws of one population, and their scores as those of a model that was fitted on other
 rows. Every threshold t has the p-value p(t) of the hypothesis "a requirement is violated at t": the largest of the
-exact p-values of the requirements (``decide.bounds``). It is valid, because some requirement is violated there, and its
+exact p-values of the requirements (``bounds``). It is valid, because some requirement is violated there, and its
 own p-value is not larger (intersection-union test). So several requirements cost nothing beyond the hardest of them.
 
 *Testing in a fixed sequence* (learn-then-test, Angelopoulos et al. 2021). The thresholds of a path that starts at s and
@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.decide.bounds import (
+from metricfit.decide.guarantees.bounds import (
     Floats,
     check_confidence,
     check_enough_rows,
@@ -56,7 +56,7 @@ from metricfit.decide.bounds import (
     p_values,
     rate_of,
 )
-from metricfit.decide.chosen_path import choose_path
+from metricfit.decide.guarantees.chosen_path import choose_path
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement

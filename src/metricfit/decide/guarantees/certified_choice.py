@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from metricfit.decide.certified import Guarantee, certify_thresholds
+from metricfit.decide.guarantees.certified import Guarantee, certify_thresholds
 from metricfit.decide.rules import Rule, check_rule, middle_of, value_at
 from metricfit.metrics.curves import best_of_allowed, judge_requirements
 from metricfit.metrics.feasibility import ChosenThreshold

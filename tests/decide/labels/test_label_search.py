@@ -8,8 +8,8 @@ import torch
 from sklearn.metrics import f1_score, fbeta_score, jaccard_score
 
 from metricfit.decide.calibration import fit_calibration
-from metricfit.decide.label_decisions import POSITIVES_OF_ALL, fit_label_calibration
-from metricfit.decide.label_search import choose_label_thresholds, label_value
+from metricfit.decide.labels.label_decisions import POSITIVES_OF_ALL, fit_label_calibration
+from metricfit.decide.labels.label_search import choose_label_thresholds, label_value
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import cost, f1, fbeta, get_metric, jaccard
 

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit.decide.drift import Drift
+from metricfit.decide.estimators.positive_class import shares_of
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.positive_class import shares_of
-from metricfit.decide.prior_shift import PriorShift, estimate_prior_shift
+from metricfit.decide.shift.drift import Drift
+from metricfit.decide.shift.prior_shift import PriorShift, estimate_prior_shift
 from metricfit.errors import InvalidValueError, quote
 
 #: The share of the positive class, or of each class by its label; "estimate" for that of new rows.

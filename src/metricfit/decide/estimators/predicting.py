@@ -11,12 +11,12 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import LabelAverage
-from metricfit.decide.class_balance import ClassBalance
+from metricfit.decide.costs.row_costs import RowCosts, cost_columns, row_costs
 from metricfit.decide.decision import Decision
-from metricfit.decide.refer_label import REFERRED, labels_with_referred
-from metricfit.decide.row_checks import checked_labels, checked_weights
-from metricfit.decide.row_costs import RowCosts, cost_columns, row_costs
-from metricfit.decide.scoring import average_of_classes, value_of_classes, value_of_labels
+from metricfit.decide.estimators.row_checks import checked_labels, checked_weights
+from metricfit.decide.estimators.scoring import average_of_classes, value_of_classes, value_of_labels
+from metricfit.decide.refer.refer_label import REFERRED, labels_with_referred
+from metricfit.decide.shift.class_balance import ClassBalance
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Formula, Metric, get_metric
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.types import LabelAverage
-from metricfit.decide.label_thresholds import metric_of_label
+from metricfit.decide.labels.label_thresholds import metric_of_label
 from metricfit.decide.rules import Rule, check_rule, choose_threshold
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.metric import Metric

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import binomtest
 
 from metricfit import Counts
-from metricfit.decide.bounds import (
+from metricfit.decide.guarantees.bounds import (
     RATES,
     check_confidence,
     check_enough_rows,

@@ -11,8 +11,8 @@ from scipy.stats import norm
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.decide.bounds import Floats, rate_of, rows_needed
 from metricfit.decide.calibration import fit_calibration
+from metricfit.decide.guarantees.bounds import Floats, rate_of, rows_needed
 from metricfit.metrics.curves import best_of_allowed
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement

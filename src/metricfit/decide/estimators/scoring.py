@@ -11,9 +11,9 @@ from torch import Tensor
 
 from metricfit.core.counting import count_labels
 from metricfit.core.types import LabelAverage, ScalarAverage
-from metricfit.decide.label_search import label_value
-from metricfit.decide.row_checks import checked_label_matrix, checked_weights
-from metricfit.decide.row_costs import RowCosts, mean_cost
+from metricfit.decide.costs.row_costs import RowCosts, mean_cost
+from metricfit.decide.estimators.row_checks import checked_label_matrix, checked_weights
+from metricfit.decide.labels.label_search import label_value
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged
 from metricfit.metrics.metric import Metric

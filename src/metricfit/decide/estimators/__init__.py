@@ -1,0 +1,1 @@
+"""What MetricClassifier and TunedDecisionClassifier share: scores, decisions, predictions and their checks."""

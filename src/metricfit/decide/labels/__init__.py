@@ -1,0 +1,1 @@
+"""Decisions about several labels: one threshold per label."""

@@ -1,0 +1,1 @@
+"""Decisions that refer some rows to a person."""
