@@ -175,5 +175,5 @@ def test_anything_else_is_refused_quickly_and_by_its_place(text):
     start = time.perf_counter()
     with pytest.raises(metricfit.MetricfitError, match=REFUSED[text]) as error:
         get_metric(text)
-    assert time.perf_counter() - start < 1
+    assert time.perf_counter() - start < 30  # no search of exponential cost, on a busy machine too
     assert len(str(error.value)) < 500
