@@ -131,6 +131,15 @@ def test_the_scores_and_the_threshold_are_those_of_the_default():
     assert 0 < comparison.threshold < 1
 
 
+def test_every_method_keeps_its_decisions(everything):
+    (comparison, _), (X, y) = everything, make_table()
+    rows = {row.name: row for row in comparison.rows}
+    for name, decisions in comparison.decisions.items():
+        for value, (_, test) in zip(rows[name].values, folds(X, y, 2, seed=0), strict=True):
+            assert value == pytest.approx(f1_score(comparison.labels[test], decisions.decided[test]))
+    assert {*rows} - {*comparison.decisions} == {*BASELINES, *UNTUNED} & {*rows}
+
+
 def test_the_recommended_method_can_be_fitted():
     X, y = make_table()
     comparison = compare(X, y, "f1", methods=["support vectors"], folds=2, subject_to="recall >= 0.3")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +26,8 @@ from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison_row import ComparisonRow
 from metricfit.tabular.compare.fold_encoding import forget_encoded_fold
-from metricfit.tabular.compare.fold_results import FoldResults, judge_folds
-from metricfit.tabular.compare.methods import UNTUNED, choose_methods, classifier_of
+from metricfit.tabular.compare.fold_results import FoldResults, MethodDecisions, judge_folds
+from metricfit.tabular.compare.methods import DEFAULT, UNTUNED, choose_methods, classifier_of
 from metricfit.tabular.compare.standings import standings
 from metricfit.tabular.compare.table_columns import number_classes, split_columns
 from metricfit.tabular.compare.trainings import TrainingTask, load_training, read_training, trainings_of
@@ -67,6 +66,8 @@ class Comparison:
         group: Name of the column whose rows stayed together; None if there is none.
         classes: Names of the classes, by their numbers; of two, the positive one is second.
         costs: The costs of each row, if the metric takes costs from columns.
+        decisions: The scores, the decisions and the thresholds of each method, by its name.
+        groups: The group of each row; None if there is no such column.
 
     Example:
         >>> import metricfit, numpy as np, pandas as pd
@@ -92,6 +93,8 @@ class Comparison:
     group: str | None = None
     classes: tuple[str, ...] = ("negative", "positive")
     costs: RowCosts | None = field(default=None, repr=False)
+    decisions: Mapping[str, MethodDecisions] = field(default_factory=dict, repr=False)
+    groups: NDArray[Any] | None = field(default=None, repr=False)
 
     @property
     def requirements_reachable(self) -> bool:
@@ -249,15 +252,15 @@ def compare(
     trained = {(cell.training, cell.fold): read_training(cell, reports[cell.name]) for cell in cells}
     results: FoldResults = judge_folds(task, compared, trained, len(classes))
     rows = standings(results.by_row, judged, required=bool(requirements))
-    advice = advise(rows, metric_name)
+    advice, by_default = advise(rows, metric_name), results.decisions[DEFAULT]
     return Comparison(
         metric_name,
         rows,
         advice.text,
-        results.scores,
-        results.decided,
+        by_default.scores,
+        by_default.decided,
         labels,
-        threshold=statistics.fmean(results.thresholds) if results.thresholds else None,
+        threshold=by_default.threshold,
         recommended=advice.row.name,
         subject_to=tuple(requirements),
         average=average,
@@ -267,6 +270,8 @@ def compare(
         group=group_name,
         classes=classes,
         costs=row_costs(judged, columns, len(labels)) if judged.columns else None,
+        decisions=results.decisions,
+        groups=group_values,
     )
 
 

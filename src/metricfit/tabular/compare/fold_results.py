@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,22 +19,38 @@ from metricfit.tabular.compare.trainings import TrainedLogits, Training, Trainin
 Trained = Mapping[tuple[Training, int], TrainedLogits | str]
 
 
+@dataclass(frozen=True)
+class MethodDecisions:
+    """How one method decided all rows, each row by models that did not train on it.
+
+    Attributes:
+        scores: Probabilities of the positive class ``(n,)``, or of each of several classes ``(n, c)``.
+        decided: The class number that was decided for each row.
+        thresholds: The threshold of each fold; empty for several classes and for costs in columns.
+    """
+
+    scores: NDArray[np.float64]
+    decided: NDArray[np.int64]
+    thresholds: list[float] = field(default_factory=list)
+
+    @property
+    def threshold(self) -> float | None:
+        """Mean of the thresholds; None if there are none."""
+        return statistics.fmean(self.thresholds) if self.thresholds else None
+
+
 @dataclass
 class FoldResults:
     """The results of a comparison, before statistics.
 
     Attributes:
-        scores: The default method's probabilities of each row.
-        decided: The class number that the default method decided for each row.
+        decisions: The decisions of each method, by its name.
         by_row: For each row of the comparison, its results by fold.
-        thresholds: The default method's thresholds; empty for several classes.
         notes: What was left out, and why.
     """
 
-    scores: NDArray[np.float64]
-    decided: NDArray[np.int64]
+    decisions: dict[str, MethodDecisions] = field(default_factory=dict)
     by_row: dict[str, list[FoldResult]] = field(default_factory=dict)
-    thresholds: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -52,11 +69,13 @@ def judge_folds(task: TrainingTask, methods: Sequence[Method], trained: Trained,
     Returns:
         The results.
     """
-    rows = len(task.y)
-    results = FoldResults(np.full((rows, classes) if classes > 2 else rows, np.nan), np.zeros(rows, dtype=np.int64))
+    rows, results = len(task.y), FoldResults()
     metric = get_metric(task.metric)
     columns = cost_columns(metric, task.X)
     complete = [method for method in methods if _can_be_judged(method, trained, len(task.splits), results.notes)]
+    for method in complete:
+        scores = np.full((rows, classes) if classes > 2 else rows, np.nan)
+        results.decisions[method.name] = MethodDecisions(scores, np.zeros(rows, dtype=np.int64))
     for fold, (training_rows, test_rows) in enumerate(task.splits):
         judge = Judge(
             task.y[training_rows],
@@ -71,12 +90,12 @@ def judge_folds(task: TrainingTask, methods: Sequence[Method], trained: Trained,
         )
         for method in complete:
             logits = [trained[training, fold] for training in trainings_of(method)]
-            by_name, decisions = judge.method(method, [each for each in logits if isinstance(each, TrainedLogits)])
+            by_name, of_fold = judge.method(method, [each for each in logits if isinstance(each, TrainedLogits)])
             _add(results, by_name)
-            if method.name == DEFAULT:
-                results.scores[test_rows], results.decided[test_rows] = decisions.probabilities, decisions.decided
-                if decisions.threshold is not None:
-                    results.thresholds.append(decisions.threshold)
+            decisions = results.decisions[method.name]
+            decisions.scores[test_rows], decisions.decided[test_rows] = of_fold.probabilities, of_fold.decided
+            if of_fold.threshold is not None:
+                decisions.thresholds.append(of_fold.threshold)
         _add(results, judge.baselines())
     return results
 
