@@ -118,6 +118,6 @@ def test_the_hops_from_a_table_to_a_report_are_called_in_the_order_of_the_page(t
     calls = record_calls(lambda: CliRunner().invoke(app, arguments, catch_exceptions=False))
     saved = calls.index("tabular.storage.save")  # saving writes files too, before the page is made
     calls = [*calls[:saved], *(name for name in calls[saved:] if name in listed)]
-    before_the_page = listed[: listed.index("report.pages.write_model_page")]
+    before_the_page = listed[: listed.index("report.pages.model_page.write_model_page")]
     assert [name for name in calls if name in before_the_page] == before_the_page
     assert set(listed) <= set(calls)

@@ -20,6 +20,8 @@ from metricfit._version import __version__
 from metricfit.report import formatting
 from metricfit.report.charts.drawing import Chart
 
+PathLike = str | os.PathLike[str]
+
 
 @dataclass(frozen=True)
 class Section:
@@ -105,7 +107,7 @@ def render(report: Report) -> str:
     return formatting.printable(html)
 
 
-def write(report: Report, path: str | os.PathLike[str]) -> Path:
+def write(report: Report, path: PathLike) -> Path:
     """Write a page to a file, completely or not at all.
 
     Args:

@@ -1,0 +1,95 @@
+"""The page of a model on labelled rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from metricfit import report
+from metricfit.decide.refer.refer_label import REFERRED
+from metricfit.metrics import get_metric
+from metricfit.report import formatting
+from metricfit.report.facts import data_fact, made_by, requirements_fact
+from metricfit.report.findings import verdict_of_evaluation
+from metricfit.report.model_decisions import (
+    class_names,
+    class_numbers,
+    costs_of,
+    decision_counts,
+    metric_intervals,
+    metric_label,
+    metric_values,
+    positive_decisions,
+    positive_labels,
+    positive_scores,
+)
+from metricfit.report.page import PathLike
+from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
+from metricfit.report.sections.cost_table import cost_table
+from metricfit.tabular import MetricClassifier
+
+
+def write_evaluation_page(
+    model: MetricClassifier,
+    X: Any,
+    y: Any,
+    path: PathLike,
+    *,
+    threshold: float | None = None,
+    data: str | None = None,
+    command: str | None = None,
+) -> Path:
+    """Write the page of a model on labelled rows.
+
+    Args:
+        model: The fitted model.
+        X: The rows.
+        y: Their labels.
+        path: The file to write.
+        threshold: A threshold in place of the model's; for two classes.
+        data: Name of the table.
+        command: The command line that made it, if there was one.
+
+    Returns:
+        The path of the page.
+    """
+    metric, counts = get_metric(model.metric), decision_counts(model, X, y, threshold)
+    value = metric_values(model, X, y, counts, [metric])[metric.name]
+    interval = metric_intervals(model, X, y, threshold, [metric])[metric.name]
+    used = model.threshold_ if threshold is None else threshold
+    at_threshold = "" if model.threshold_ is None else f" at threshold {used:.4g}"
+    if metric.columns:
+        called, labels = positive_decisions(model, X), positive_labels(model, y)
+        section = cost_table(called, labels, costs_of(model, X), metric=metric, classes=class_names(model))
+    elif model.threshold_ is None:
+        section = report.multiclass(
+            class_numbers(model, model.predict(X)),
+            class_numbers(model, y),
+            classes=[str(label) for label in model.classes_],
+            metric=metric,
+            average=model.average,
+        )
+    else:
+        assert used is not None
+        section = report.scores(
+            positive_scores(model, X),
+            positive_labels(model, y),
+            threshold=used,
+            metric=metric,
+            requirements=model.subject_to,
+            classes=class_names(model),
+        )
+    facts = data_fact(data, getattr(y, "name", None)) | {"Rows": f"{len(y):,}"} | positive_class_of(model)
+    if threshold is None and model.refer_region_ is not None:
+        referred = int((positive_decisions(model, X) == REFERRED).sum())
+        facts |= {
+            "Referred to a person": f"{refer_region(model)}: {referred:,} of these rows, which the value leaves out"
+        }
+    page = report.Report(
+        data or f"{metric_label(model)} on {len(y):,} rows",
+        f"{metric_label(model)} is {formatting.value(value)}{bracketed(interval)}{at_threshold}, on {len(y):,} rows.",
+        verdict_of_evaluation(model, counts, value, interval, threshold=threshold),
+        [section],
+        facts | requirements_fact(requirements_of(model)) | made_by(command),
+    )
+    return report.write(page, path)

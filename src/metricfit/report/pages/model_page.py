@@ -1,0 +1,140 @@
+"""The page of a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from metricfit import report
+from metricfit.decide.costs.row_costs import row_costs
+from metricfit.metrics import get_metric
+from metricfit.report import formatting
+from metricfit.report.facts import data_fact, made_by, requirements_fact
+from metricfit.report.findings import verdict_of_fit
+from metricfit.report.model_decisions import class_names, metric_label
+from metricfit.report.page import PathLike
+from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
+from metricfit.report.sections.cost_table import cost_table
+from metricfit.tabular import MetricClassifier
+
+NETWORK_LEAD = "The losses of the networks: one line per fold."
+
+
+def write_model_page(
+    model: MetricClassifier,
+    path: PathLike,
+    *,
+    data: str | None = None,
+    target: str | None = None,
+    command: str | None = None,
+) -> Path:
+    """Write the page of a fitted model: its decisions on rows held out of training, and the models it consists of.
+
+    Args:
+        model: The fitted model.
+        path: The file to write.
+        data: Name of the table.
+        target: Name of the column that was predicted.
+        command: The command line that made it, if there was one.
+
+    Returns:
+        The path of the page.
+    """
+    threshold = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
+    facts = data_fact(data, target) | {
+        "Rows": f"{len(model.held_out_.y):,}, each scored by models that did not train on it or on a copy of it",
+        **positive_class_of(model),
+        "Models": ", ".join(f"{row.name} ({formatting.percent(row.weight)})" for row in model.models_ if row.weight),
+        **_value_fact(model),
+    }
+    if model.threshold_interval_ is not None:
+        ends = formatting.between(model.threshold_interval_)
+        facts["Threshold"] = f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"
+    facts |= _referral_fact(model)
+    sections = [_held_out_section(model), _models_section(model)]
+    if model.history_:
+        sections.append(report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD))
+    page = report.Report(
+        ": ".join(name for name in (data, target) if name is not None) or f"A classifier for {metric_label(model)}",
+        f"{metric_label(model)} is {formatting.value(model.value_)}{bracketed(model.value_interval_)}{threshold}, "
+        "estimated for new rows.",
+        verdict_of_fit(model),
+        sections,
+        facts | requirements_fact(requirements_of(model)) | made_by(command),
+    )
+    return report.write(page, path)
+
+
+def _held_out_section(model: MetricClassifier) -> report.Section:
+    """Show the decisions on the rows that were held out of training."""
+    held_out, metric = model.held_out_, get_metric(model.metric)
+    lead = (
+        "Out of fold: each row is scored by models that did not train on it. The values here are not corrected for "
+        "having chosen weights and decision on the same rows, so they are usually slightly better than the estimate "
+        "for new rows at the top of the page."
+    )
+    if metric.columns:
+        costs = row_costs(metric, held_out.columns, len(held_out.y))
+        decided = model.decision_.decide(costs.margins(held_out.logits))
+        names = class_names(model)
+        return cost_table(decided, held_out.y, costs, metric=metric, classes=names, weight=held_out.weight, lead=lead)
+    if model.threshold_ is None:
+        return report.multiclass(
+            model.decision_.margins(held_out.logits).argmax(1),
+            held_out.y,
+            classes=[str(label) for label in model.classes_],
+            metric=metric,
+            average=model.average,
+            weight=held_out.weight,
+            lead=lead,
+        )
+    return report.scores(
+        torch.sigmoid(held_out.logits.reshape(-1)).numpy(),
+        held_out.y.numpy(),
+        threshold=model.threshold_,
+        metric=metric,
+        requirements=model.subject_to,
+        weight=held_out.weight,
+        classes=class_names(model),
+        lead=lead,
+    )
+
+
+def _models_section(model: MetricClassifier) -> report.Section:
+    """Show the families with their weights."""
+    used = sum(row.weight > 0 for row in model.models_)
+    mixed = "" if used == 1 else " Their calibrated predictions are averaged with weights."
+    return report.models(
+        model.models_,
+        get_metric(model.metric),
+        label=metric_label(model),
+        lead=f"The classifier consists of {used} kind{'s' * (used > 1)} of model.{mixed} Weights are chosen for the "
+        "metric, on rows held out of training.",
+    )
+
+
+def _value_fact(model: MetricClassifier) -> dict[str, str]:
+    """Say how the value was estimated."""
+    before, after = (formatting.value(value) for value in (model.decision_.value, model.value_))
+    return {
+        f"Estimate of {metric_label(model)}": f"{before} on held-out rows, {after} corrected for having been chosen on "
+        "them"
+    }
+
+
+def _referral_fact(model: MetricClassifier) -> dict[str, str]:
+    """Say which rows are referred to a person."""
+    if model.refer_region_ is None:
+        return {}
+    share = formatting.percent(model.referred_share_)
+    return {"Referred to a person": f"{refer_region(model)}: {share} of the held-out rows, which the value leaves out"}
+
+
+def _histories_by_member(history: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    members: dict[int, list[Mapping[str, Any]]] = {}
+    for epoch in history:
+        members.setdefault(epoch.get("member", 0), []).append(epoch)
+    return list(members.values())
