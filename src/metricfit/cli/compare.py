@@ -21,7 +21,8 @@ from metricfit.cli.command_rows import (
 )
 from metricfit.cli.exit_codes import NOT_MET
 from metricfit.cli.output_paths import check_folder
-from metricfit.cli.terminal import command_line, print_result, progress_bar
+from metricfit.cli.progress_display import progress_bar
+from metricfit.cli.terminal import command_line, print_result
 from metricfit.data.text_format import TextOptions
 from metricfit.report.pages import write_comparison_page
 from metricfit.runs.backends import BACKENDS

@@ -1,7 +1,8 @@
 """How commands end: exit codes and error messages.
 
 0: success. 1: a mistake in metricfit. 2: an error that the user can correct. 3: the work was done and its results kept,
-but a requirement cannot be met. 130: interrupted with Ctrl-C.
+but a requirement cannot be met. 130: interrupted with Ctrl-C, where ``fit`` keeps a model of
+the families that were complete.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ DEBUG = "METRICFIT_DEBUG"
 MAX_MESSAGE = 2000  # characters, whatever the message quotes
 #: Exit code of a command that did its work and kept it, although a requirement cannot be met.
 NOT_MET = 3
+#: Exit code of a command that was interrupted with Ctrl-C.
+INTERRUPTED = 130
 
 
 class UserError(MetricfitError):
@@ -53,7 +56,7 @@ def report_errors(command: Callable[..., None], *, resumes: bool = False) -> Cal
             kept = "Finished parts are kept; run the same command again to continue."
             lost = "Nothing was kept; run the command again from the start."
             print_message(f"Interrupted. {kept if resumes else lost}")
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             if os.environ.get(DEBUG):
                 traceback.print_exc()

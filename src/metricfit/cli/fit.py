@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import warnings
 from functools import partial
 from pathlib import Path
@@ -22,9 +24,10 @@ from metricfit.cli.command_rows import (
     read_rows,
     title_data,
 )
-from metricfit.cli.exit_codes import NOT_MET, UserError
-from metricfit.cli.output_paths import check_folder
-from metricfit.cli.terminal import command_line, print_message, print_result, status
+from metricfit.cli.exit_codes import INTERRUPTED, NOT_MET, UserError
+from metricfit.cli.output_paths import check_folder, next_free
+from metricfit.cli.progress_display import fit_display, list_names
+from metricfit.cli.terminal import command_line, print_message, print_result
 from metricfit.data.text_format import TextOptions
 from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.decide.refer.referral import check_referral
@@ -36,6 +39,7 @@ from metricfit.report.pages import write_model_page
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
 from metricfit.tabular.families import NAMES
+from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.row_folds import FORWARD
 
 
@@ -103,24 +107,38 @@ def fit(
         pos_label=choose_positive_label(y, positive),
         random_state=seed,
     )
-    with status("Training ...", quiet or as_json), warnings.catch_warnings():
+    with fit_display(quiet or as_json) as display, watch_fit(display), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
         model.fit(X, y.to_numpy(), groups=groups)
         if refer is not None:
             model.refer(max_share=refer)
-    with new_folder(out) as unfinished:
-        model.save(unfinished / "model")
-        write_model_page(
-            model, unfinished / "report.html", data=title_data(data), target=target, command=command_line()
-        )
-    print_result(_result(model, y.value_counts(), out), as_json, _lines(model, y.value_counts(), out))
+        with new_folder(out) as unfinished:
+            model.save(unfinished / "model")
+            write_model_page(
+                model, unfinished / "report.html", data=title_data(data), target=target, command=command_line()
+            )
+    result = _result(model, y.value_counts(), out) | {"interrupted": display.interrupted}
+    print_result(result, as_json, _lines(model, y.value_counts(), out))
     if not model.requirements_met_:
         print_message(
             f"The requirements are not met: {model.decision_.not_reachable}. The model is kept and decides at the "
             "nearest threshold. To choose again without training, in Python: "
             f"MetricClassifier.load({str(out / 'model')!r}).rethreshold(subject_to='...')."
         )
+    if display.interrupted:
+        print_message(
+            f"Interrupted: the model does without {list_names(display.interrupted)}. To train these too, give a new "
+            f"folder: {_command_with(out, next_free(out))}"
+        )
+        raise typer.Exit(INTERRUPTED)
+    if not model.requirements_met_:
         raise typer.Exit(NOT_MET)
+
+
+def _command_with(out: Path, other: Path) -> str:
+    """Return the running command with another ``--out``."""
+    spelled = {str(out): str(other), f"--out={out}": f"--out={other}"}
+    return shlex.join(["metricfit", *(spelled.get(word, word) for word in sys.argv[1:])])
 
 
 def _families_named(models: str) -> str | list[str]:

@@ -29,3 +29,11 @@ def check_folder(path: Path) -> None:
             if not folder.is_dir():
                 raise UserError(f"{folder} is a file; give a new folder to --out.")
             return
+
+
+def next_free(path: Path) -> Path:
+    """Return a folder beside this one that does not exist: its name with the first free number from 2 on."""
+    number = 2
+    while (free := path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    return free

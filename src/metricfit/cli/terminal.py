@@ -7,18 +7,14 @@ import logging
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
 from metricfit._files import to_json_value
-
-if TYPE_CHECKING:
-    from metricfit.runs import Progress as CellProgress
 
 #: Width of tables where standard output is not a terminal.
 FILE_WIDTH = 160
@@ -96,26 +92,6 @@ def status(text: str, quiet: bool) -> Iterator[None]:
     else:
         with err.status(text), relay_messages(logging.INFO):
             yield
-
-
-@contextmanager
-def progress_bar(text: str, quiet: bool) -> Iterator[Callable[[CellProgress], None] | None]:
-    """Show a progress bar over cells with the time left, or print lines if there is no terminal."""
-    if quiet:
-        with relay_messages(logging.WARNING):
-            yield None
-        return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as progress, relay_messages(logging.WARNING):
-        task = progress.add_task(text, total=None)
-
-        def update(state: CellProgress) -> None:
-            progress.update(task, total=state.total, completed=state.done, description=state.last or text)
-            if not err.is_terminal:
-                left = "" if state.seconds_left is None else f", about {state.seconds_left:.0f} s left"
-                print_message(f"{state.done} of {state.total}: {state.last or 'finished in an earlier run'}{left}")
-
-        yield update
 
 
 @contextmanager

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import platform
-import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from metricfit._version import __version__
 from metricfit.errors import InvalidValueError, is_user_error
 from metricfit.runs.backends import check_backend, ignore_interrupts_in_children, start_backend, threads_per_job
 from metricfit.runs.cells import Cell, CellError, read_reports, write_report, write_spec
+from metricfit.runs.time_left import estimate_cells_left
 
 CELLS_PER_RAY_JOB = 4
 Work = Callable[[Cell], Mapping[str, Any]]
@@ -38,7 +37,8 @@ class Progress:
         done: Number of finished cells, including the reused ones.
         total: Number of cells.
         reused: Number of cells that an earlier run had finished.
-        seconds_left: Estimated time for the remaining cells; None before the first cell of this run has finished.
+        seconds_left: Estimated time for the remaining cells, from that of finished cells of the same kind; None before
+            the first cell has finished.
         last: Name of the cell that finished last.
 
     Example:
@@ -100,16 +100,20 @@ def run(
     root = Path(folder)
     reports = read_reports(all_cells, root)
     remaining = [cell for cell in all_cells if cell.name not in reports]
-    reused, durations = len(all_cells) - len(remaining), list[float]()
-    concurrent = jobs if jobs > 0 else joblib.effective_n_jobs(jobs)
-    if watch is not None and reused:
-        watch(Progress(reused, len(all_cells), reused, None, ""))
-    for done, (name, report) in enumerate(_run_cells(remaining, work, root, jobs, backend, prepare), start=1):
-        reports[name] = report
-        durations.append(report["seconds"])
+    reused, concurrent = len(reports), jobs if jobs > 0 else joblib.effective_n_jobs(jobs)
+
+    def tell(last: str) -> None:
         if watch is not None:
-            seconds_left = statistics.fmean(durations) * math.ceil((len(remaining) - done) / concurrent)
-            watch(Progress(reused + done, len(all_cells), reused, seconds_left, " / ".join(name)))
+            durations = {name: float(report["seconds"]) for name, report in reports.items()}
+            names = [cell.name for cell in remaining if cell.name not in reports]
+            seconds_left = estimate_cells_left(durations, names, concurrent)
+            watch(Progress(len(reports), len(all_cells), reused, seconds_left, last))
+
+    if reused:
+        tell("")
+    for name, report in _run_cells(remaining, work, root, jobs, backend, prepare):
+        reports[name] = report
+        tell(" / ".join(name))
     return {cell.name: reports[cell.name] for cell in all_cells}
 
 

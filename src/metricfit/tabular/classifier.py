@@ -66,8 +66,8 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
             in ``models_``. The choice of weights and decision comes after it.
         n_jobs: Number of folds that are fitted at a time; -1 for one per core.
         device: Device of networks; by default a GPU if there is one.
-        verbose: Whether to print each family when it is ready. Decisions are always logged by the logger
-            "metricfit.tabular".
+        verbose: Whether to print each family when it is ready, with its value, the best value so far and the time that
+            is left. Decisions are always logged by the logger "metricfit.tabular".
         random_state: Seed of the folds and of every model.
 
     Attributes:

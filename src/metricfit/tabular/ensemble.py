@@ -125,6 +125,13 @@ class OutOfFold:
         costs = None if self.costs is None else self.costs.take(index)
         return OutOfFold(tuple(logits[index] for logits in self.logits), self.y[index], weight, costs)
 
+    @one_thread()
+    def value_of_first(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> float:
+        """Return the metric of the first family's calibrated logits at their best decision."""
+        logits = self.logits[0]
+        calibrated = fit_calibration(logits, self.y, self.weight)(logits)
+        return Selection(self.y, self.weight, metric, average, requirements, self.costs).value(calibrated)
+
     def refit(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> Refit:
         """Return a function that chooses weights and calibrations again, with other weights of the rows."""
 

@@ -17,7 +17,8 @@ from metricfit.metrics.metric import Metric, get_metric
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
-from metricfit.tabular.out_of_fold import FamilyResult, Progress, fit_families
+from metricfit.tabular.fit_progress import FitTracker, choose_watcher
+from metricfit.tabular.out_of_fold import FamilyResult, fit_families
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
 from metricfit.tabular.training_rows import PreparedRows
@@ -49,19 +50,28 @@ class FittedEnsemble:
 def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsemble:
     """Fit the families of a classifier on the folds of its rows, and build the ensemble."""
     rows, metric, requirements = prepared.rows, get_metric(model.metric), as_requirements(model.subject_to)
+    weight = None if prepared.weight is None else torch.from_numpy(prepared.weight)
+
+    def collect(logits: Sequence[Floats]) -> tuple[OutOfFold, HeldOut]:
+        return collect_out_of_fold(logits, rows.y, weight, prepared.groups, metric, prepared.columns)
+
+    def value_of(logits: Floats) -> float:
+        return collect([logits])[0].value_of_first(metric, model.average, requirements)
+
+    families, splits = families_of(model), splits_of(model, prepared)
+    watcher = choose_watcher(model.verbose)
+    deadline, names = Deadline.after(model.time_budget, watcher.stop), [family.name for family in families]
     results, left_out = fit_families(
-        families_of(model),
+        families,
         rows,
-        splits_of(model, prepared),
+        splits,
         seed=prepared.seed,
         jobs=threads_of(model.n_jobs),
-        deadline=Deadline.after(model.time_budget),
+        deadline=deadline,
         last_fold_only=is_forward(model.cv),
-        watch=_print_progress if model.verbose else lambda _: None,
+        tracker=FitTracker(watcher, names, len(splits), deadline, value_of, metric.minimize),
     )
-    weight = None if prepared.weight is None else torch.from_numpy(prepared.weight)
-    logits = [result.logits for result in results]
-    out_of_fold, held_out = collect_out_of_fold(logits, rows.y, weight, prepared.groups, metric, prepared.columns)
+    out_of_fold, held_out = collect([result.logits for result in results])
     ensemble, mixture, table = build_ensemble(results, left_out, out_of_fold, metric, model.average, requirements)
     return FittedEnsemble(
         ensemble,
@@ -120,8 +130,3 @@ def collect_out_of_fold(
 def _history(results: list[FamilyResult]) -> list[dict[str, Any]]:
     """Return the history of the network, if there is one."""
     return [row for result in results for row in getattr(result.model, "history", [])]
-
-
-def _print_progress(progress: Progress) -> None:
-    if progress.finished:
-        print(f"{progress.number}/{progress.families} {progress.family}: {progress.seconds:.1f} s", flush=True)

@@ -20,6 +20,7 @@ from metricfit.tabular.families.family import (
     Splits,
     TrainingRows,
 )
+from metricfit.tabular.fit_progress import FitTracker, FitWatcher
 
 log = logging.getLogger("metricfit.tabular")
 
@@ -27,6 +28,8 @@ log = logging.getLogger("metricfit.tabular")
 SAMPLE_ROWS = 1000
 #: Smaller tables are fitted as quickly as a sample.
 ESTIMATE_FROM = 4000
+#: Why a family is left out that had not begun when training was stopped.
+STOPPED = "training was interrupted before it"
 
 
 @dataclass(frozen=True)
@@ -54,25 +57,6 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What happens while families are fitted, for callbacks.
-
-    Attributes:
-        family: The name of the family that has begun or ended.
-        finished: Whether it has ended.
-        number: Its number, from 1 on.
-        families: The number of families.
-        seconds: The seconds that it took.
-    """
-
-    family: str
-    finished: bool
-    number: int
-    families: int
-    seconds: float = 0.0
-
-
 def fit_families(
     families: Sequence[Family],
     rows: TrainingRows,
@@ -82,7 +66,7 @@ def fit_families(
     jobs: int,
     deadline: Deadline,
     last_fold_only: bool = False,
-    watch: Callable[[Progress], None] = lambda _: None,
+    tracker: FitTracker | None = None,
 ) -> tuple[list[FamilyResult], list[LeftOut]]:
     """Fit every family on the same folds, in the given order, as far as the time allows.
 
@@ -98,34 +82,38 @@ def fit_families(
         deadline: When training has to end.
         last_fold_only: Whether the model of the last fold predicts new rows, as is right for rows in the order of
             time, and not all folds together.
-        watch: Called when a family begins and when it ends.
+        tracker: Is told when a family begins, after every group of folds, and when it ends.
 
     Returns:
         The families that were fitted, and those that were not.
 
     Raises:
         InvalidValueError: No family is for this table, or one of them cannot be fitted on such rows.
+        KeyboardInterrupt: The deadline was stopped before a family was complete.
     """
     for family in families:
         family.check(rows)
+    if tracker is None:
+        tracker = FitTracker(FitWatcher(), [family.name for family in families], len(splits), deadline)
     results: list[FamilyResult] = []
     left_out: list[LeftOut] = []
-    for number, family in enumerate(families, start=1):
+    for family in families:
+        tracker.begin()
         reason = family.reason_to_skip(rows)
-        if reason is not None:
-            log.info("%s is left out: %s (%d of %d)", family.name, reason, number, len(families))
-        else:
-            watch(Progress(family.name, False, number, len(families)))
-            start = time.monotonic()
-            limit = Deadline(deadline.at if results else None)
-            result = fit_family(family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only)
-            watch(Progress(family.name, True, number, len(families), time.monotonic() - start))
+        level = logging.INFO
+        if reason is None:
+            limit = Deadline(deadline.at if results else None, stopped=deadline.stopped)
+            result = fit_family(
+                family, rows, splits, seed=seed, jobs=jobs, deadline=limit, last_only=last_fold_only, watch=tracker.fold
+            )
             if isinstance(result, FamilyResult):
-                log.info("%s: %.1f s (%d of %d)", family.name, result.seconds, number, len(families))
+                log.info("%s", tracker.end(result.logits))
                 results.append(result)
                 continue
-            reason = result.reason
-            log.warning("%s is left out: %s (%d of %d)", family.name, reason, number, len(families))
+            reason, level = result.reason, logging.WARNING
+            if deadline.stopped.is_set() and not results:
+                raise KeyboardInterrupt
+        log.log(level, "%s", tracker.leave_out(reason))
         left_out.append(LeftOut(family.name, reason))
     if not results:
         reasons = "; ".join(f"{family.name}: {family.reason}" for family in left_out)
@@ -142,6 +130,7 @@ def fit_family(
     jobs: int,
     deadline: Deadline,
     last_only: bool = False,
+    watch: Callable[[int], None] = lambda folds_done: None,
 ) -> FamilyResult | LeftOut:
     """Fit a family on all folds, or return why it was not fitted.
 
@@ -156,6 +145,7 @@ def fit_family(
         jobs: Number of folds that are fitted at a time, each in a thread.
         deadline: When training has to end.
         last_only: Whether the model of the last fold predicts new rows.
+        watch: Called with the number of fitted folds, after every group of them.
 
     Returns:
         The models with their out-of-fold logits, or the reason for leaving the family out.
@@ -164,11 +154,11 @@ def fit_family(
     if reason is not None:
         return LeftOut(family.name, reason)
     if deadline.seconds_left < 0:
-        return LeftOut(family.name, "the time budget was used up before it")
+        return LeftOut(family.name, STOPPED if deadline.stopped.is_set() else "the time budget was used up before it")
     start = time.monotonic()
     family = family.prepare(rows)
     with threadpool_limits(limits=1):  # folds are the parallel work; threads inside them would wait for each other
-        models = _fit_folds_in_time(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+        models = _fit_folds_in_time(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline, watch=watch)
     if isinstance(models, LeftOut):
         return models
     logits = np.full((len(rows), rows.outputs), np.nan)
@@ -179,7 +169,14 @@ def fit_family(
 
 
 def _fit_folds_in_time(
-    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
+    family: Family,
+    rows: TrainingRows,
+    splits: Splits,
+    *,
+    seed: int,
+    jobs: int,
+    deadline: Deadline,
+    watch: Callable[[int], None],
 ) -> list[FittedModel] | LeftOut:
     """Fit a family on all folds, unless its time before or after the first of them does not fit into what is left."""
     start = time.monotonic()
@@ -190,14 +187,17 @@ def _fit_folds_in_time(
             if estimate > deadline.seconds_left:
                 return LeftOut(family.name, _too_slow(estimate, deadline))
         for part in family.batches(splits, jobs):
+            if deadline.stopped.is_set():
+                raise OutOfTime("training was stopped")
             rounds_left = -(-(len(splits) - len(models)) // len(part))
             estimate = rounds_left * (time.monotonic() - start) * len(part) / max(1, len(models))
             if models and estimate > deadline.seconds_left:
                 return LeftOut(family.name, _too_slow(estimate, deadline))
             models += family.fit_folds(rows, part, seed=seed + len(models), jobs=jobs, deadline=deadline)
+            watch(len(models))
     except OutOfTime:
-        seconds = _few_digits(time.monotonic() - start)
-        return LeftOut(family.name, f"the time budget ended after {seconds} s of its training")
+        cause = "it was interrupted" if deadline.stopped.is_set() else "the time budget ended"
+        return LeftOut(family.name, f"{cause} after {_few_digits(time.monotonic() - start)} s of its training")
     return models
 
 

@@ -35,20 +35,23 @@ class Deadline:
     Attributes:
         at: The time of ``time.monotonic`` at which it ends; None for no limit.
         cancelled: Set to end training at once, in every thread that checks this deadline.
+        stopped: Set by the user to end training, of all families.
     """
 
     at: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def after(cls, seconds: float | None) -> Deadline:
+    def after(cls, seconds: float | None, stopped: threading.Event | None = None) -> Deadline:
         """Return the deadline that is this many seconds from now; None is no limit."""
-        return cls(None if seconds is None else time.monotonic() + seconds)
+        at = None if seconds is None else time.monotonic() + seconds
+        return cls(at, stopped=threading.Event() if stopped is None else stopped)
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until the deadline, infinity without one, and below 0 once it is cancelled."""
-        if self.cancelled.is_set():
+        """Seconds until the deadline, infinity without one, and below 0 once it is cancelled or stopped."""
+        if self.cancelled.is_set() or self.stopped.is_set():
             return -1.0
         return float("inf") if self.at is None else self.at - time.monotonic()
 

@@ -1,0 +1,220 @@
+"""The progress of ``MetricClassifier.fit``: what a watcher is told after every family and every group of folds.
+
+A watcher can also stop training: the families that are complete by then become the model.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from metricfit.runs.time_left import format_seconds
+from metricfit.tabular.families.family import Deadline, Floats
+
+#: Median over 19 tables of a family's seconds, in those of boosting (docs/studies/results/tables.json).
+RELATIVE_SECONDS = {
+    "linear": 0.4,
+    "kernel": 0.3,
+    "boosting": 1.0,
+    "boosting_small": 1.0,
+    "boosting_metric": 1.5,
+    "extra_trees": 5.0,
+    "network": 5.0,
+}
+
+
+@dataclass(frozen=True)
+class FitProgress:
+    """How far the training of families is.
+
+    Attributes:
+        family: The name of the family that is training or has ended.
+        number: Its number, from 1 on.
+        families: The number of families.
+        folds_done: The folds of this family that are fitted.
+        folds: The number of folds.
+        ended: Whether the family has ended.
+        seconds: The seconds that it has taken so far.
+        value: Its value of the metric out of fold; None before it has ended, and if it was left out.
+        best: The best value of a family so far; None before the first one.
+        seconds_left: Estimated seconds until all families have ended; None if nothing is known about it.
+        left_out: Why the family was left out; None if it was not.
+    """
+
+    family: str
+    number: int
+    families: int
+    folds_done: int
+    folds: int
+    ended: bool = False
+    seconds: float = 0.0
+    value: float | None = None
+    best: float | None = None
+    seconds_left: float | None = None
+    left_out: str | None = None
+
+    def __str__(self) -> str:
+        """Write one line about a family that has ended."""
+        place = f"{self.number} of {self.families}"
+        if self.left_out is not None:
+            return f"{self.family} is left out: {self.left_out} ({place})"
+        facts = [place]
+        if self.best is not None and self.number > 1:
+            facts.append(f"best so far {self.best:.3f}")
+        if self.seconds_left is not None and self.number < self.families:
+            facts.append(f"about {format_seconds(self.seconds_left)} left")
+        value = "" if self.value is None else f"{self.value:.3f} out of fold, "
+        return f"{self.family}: {value}{self.seconds:.1f} s ({'; '.join(facts)})"
+
+
+class FitWatcher:
+    """Watches ``fit``, and can stop it; subclasses show the progress.
+
+    Attributes:
+        shows_values: Whether the value of every family is needed as soon as it has ended, which takes a little time.
+        stop: Set to leave out the families that are not complete; at least one is.
+    """
+
+    shows_values = False
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+
+    def report(self, progress: FitProgress) -> None:
+        """Called when a family begins, after every group of folds, and when it has ended."""
+
+
+class PrintedProgress(FitWatcher):
+    """Prints one line per family, for ``MetricClassifier(verbose=True)``."""
+
+    shows_values = True
+
+    def report(self, progress: FitProgress) -> None:
+        """Print a family that has ended."""
+        if progress.ended:
+            print(progress, flush=True)
+
+
+_watcher: ContextVar[FitWatcher | None] = ContextVar("metricfit_fit_watcher", default=None)
+
+
+@contextmanager
+def watch_fit(watcher: FitWatcher) -> Iterator[None]:
+    """Make a watcher follow every ``MetricClassifier.fit`` that is called in the context."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def choose_watcher(verbose: bool) -> FitWatcher:
+    """Return the watcher of the context, or one that prints if ``verbose``, or one that does nothing."""
+    return _watcher.get() or (PrintedProgress() if verbose else FitWatcher())
+
+
+class FitTracker:
+    """Tells a watcher what happens, with the best value so far and the time that is left.
+
+    Args:
+        watcher: The watcher.
+        families: The names of the families, in their order.
+        folds: The number of folds.
+        deadline: When training has to end.
+        value_of: Returns the metric of a family's out-of-fold logits.
+        minimize: Whether lower values are better.
+    """
+
+    def __init__(
+        self,
+        watcher: FitWatcher,
+        families: Sequence[str],
+        folds: int,
+        deadline: Deadline,
+        value_of: Callable[[Floats], float] | None = None,
+        minimize: bool = False,
+    ) -> None:
+        self.watcher, self.families, self.folds, self.deadline = watcher, families, folds, deadline
+        self.value_of = value_of if watcher.shows_values else None
+        self.better = min if minimize else max
+        self.best: float | None = None
+        self.finished: list[tuple[str, float]] = []
+        self.number, self.start = 0, 0.0
+
+    def begin(self) -> None:
+        """Report that the next family begins."""
+        self.number, self.start = self.number + 1, time.monotonic()
+        self.fold(0)
+
+    def fold(self, done: int) -> None:
+        """Report how many folds of the family are fitted."""
+        self._report(done)
+
+    def end(self, logits: Floats) -> FitProgress:
+        """Report that the family has ended, with its out-of-fold logits."""
+        self.finished.append((self.families[self.number - 1], time.monotonic() - self.start))
+        value = None if self.value_of is None else self.value_of(logits)
+        if value is not None:
+            self.best = value if self.best is None else self.better(self.best, value)
+        return self._report(self.folds, ended=True, value=value)
+
+    def leave_out(self, reason: str) -> FitProgress:
+        """Report that the family was left out."""
+        return self._report(0, ended=True, left_out=reason)
+
+    def _report(
+        self, done: int, *, ended: bool = False, value: float | None = None, left_out: str | None = None
+    ) -> FitProgress:
+        family, seconds = self.families[self.number - 1], time.monotonic() - self.start
+        to_come = self.families[self.number - (not ended) :]
+        known, left = list(self.finished), 0.0
+        if done and not ended:
+            whole = seconds * self.folds / done
+            left, to_come = whole - seconds, to_come[1:]
+            known.append((family, whole))
+        estimate = estimate_seconds(known, to_come)
+        progress = FitProgress(
+            family,
+            self.number,
+            len(self.families),
+            done,
+            self.folds,
+            ended,
+            seconds,
+            value,
+            self.best,
+            None if estimate is None else max(0.0, min(left + estimate, self.deadline.seconds_left)),
+            left_out,
+        )
+        self.watcher.report(progress)
+        return progress
+
+
+def estimate_seconds(known: Sequence[tuple[str, float]], families: Sequence[str]) -> float | None:
+    """Estimate the seconds of families from those of others, by what they cost in proportion.
+
+    Args:
+        known: Names and seconds of families.
+        families: The names of the families to estimate.
+
+    Returns:
+        The seconds of all of them; None if there is nothing to estimate from.
+
+    Example:
+        >>> estimate_seconds([("boosting", 2.0)], ["boosting_small", "extra_trees"])
+        12.0
+    """
+    if not families:
+        return 0.0
+    if not known:
+        return None
+    unit = sum(seconds for _, seconds in known) / sum(_cost(family) for family, _ in known)
+    return unit * sum(_cost(family) for family in families)
+
+
+def _cost(family: str) -> float:
+    return RELATIVE_SECONDS.get(family, 1.0)
