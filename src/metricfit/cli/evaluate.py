@@ -11,15 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from metricfit.cli import options
-from metricfit.cli.command_rows import name_data, read_data, title_data
+from metricfit.cli.command_rows import title_data
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
-from metricfit.cli.saved_model import load_model, model_columns
+from metricfit.cli.saved_model import load_model
+from metricfit.cli.scored_data import scored_rows
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.core.counts import Counts
-from metricfit.data.labels import quote_label, split_target
+from metricfit.data.labels import quote_label
 from metricfit.data.text_format import TextOptions
-from metricfit.errors import QUOTED, shorten
 from metricfit.metrics import Metric, averaged, get_metric
 from metricfit.report.findings import requirements_on
 from metricfit.report.model_decisions import (
@@ -31,6 +31,7 @@ from metricfit.report.model_decisions import (
 )
 from metricfit.report.pages import write_evaluation_page
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.scored_rows import ScoredRows
 
 MAX_COLUMNS = 12  # classes side by side on a terminal
 
@@ -54,11 +55,10 @@ def evaluate(
     if report is not None:
         check_file(report, "--report")
     classifier = load_model(model)
-    table = read_data(data, target, TextOptions(sep, decimal, encoding))
-    features, y = split_target(table, target, name_data(data))
-    X = model_columns(classifier, features, name_data(data))
+    written = TextOptions(sep, decimal, encoding)
+    X, y = scored_rows(classifier, data, written, target, doing="Evaluating", quiet=quiet)
+    _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", quiet):
-        _check_labels(classifier, y)
         result = _evaluate(classifier, X, y, threshold)
         if report is not None:
             page = write_evaluation_page(
@@ -68,14 +68,8 @@ def evaluate(
     print_result(result, as_json, _lines(result))
 
 
-def _check_labels(model: MetricClassifier, y: pd.Series) -> None:
-    """Refuse labels that the model does not know, and report classes without rows."""
-    unknown = sorted(set(y.unique()) - set(model.classes_), key=str)
-    if unknown:
-        listed, known = (
-            ", ".join(shorten(label, QUOTED) for label in labels[:5]) for labels in (unknown, list(model.classes_))
-        )
-        raise UserError(f"Labels that the model does not know: {listed}. It was trained on {known}.")
+def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:
+    """Report classes without rows."""
     absent = [quote_label(label) for label in model.classes_.tolist() if not (y == label).any()]
     if absent:
         print_message(
@@ -84,7 +78,7 @@ def _check_labels(model: MetricClassifier, y: pd.Series) -> None:
         )
 
 
-def _evaluate(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold: float | None) -> dict[str, Any]:
+def _evaluate(model: MetricClassifier, X: ScoredRows, y: pd.Series, threshold: float | None) -> dict[str, Any]:
     """Compute the counts and all metrics with intervals, the model's metric first."""
     if threshold is not None and len(model.classes_) > 2:
         raise UserError(
@@ -118,7 +112,7 @@ def _evaluate(model: MetricClassifier, X: pd.DataFrame, y: pd.Series, threshold:
 
 def _several_classes(
     model: MetricClassifier,
-    X: pd.DataFrame,
+    X: ScoredRows,
     y: pd.Series,
     counts: Counts,
     metrics: list[Metric],

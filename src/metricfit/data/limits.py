@@ -62,15 +62,22 @@ def open_unpacked(path: Path) -> BinaryIO:
     return cast(BinaryIO, file)
 
 
-def checked_chunks(path: Path) -> Iterator[bytes]:
+def checked_chunks(path: Path, *, in_batches: bool = False) -> Iterator[bytes]:
     """Read a text table in chunks, unpacked, and stop as soon as it is known to be too large.
 
     A CSV table takes its own size for text, and eight bytes for each number. It has at least one cell per separator
     or line, and one per line and column where lines are shorter than the header.
 
+    Args:
+        path: The file.
+        in_batches: Whether the table is parsed in batches of rows; then only lines can be too large.
+
     Raises:
         TableTooLargeError: Parsing the table would take more memory than is allowed.
     """
+    if in_batches:
+        yield from _chunks_with_lines(path)
+        return
     size = lines = columns = 0
     separators = dict.fromkeys((b",", b"\t", b";", b"|"), 0)
     with open_unpacked(path) as file:
@@ -84,6 +91,16 @@ def checked_chunks(path: Path) -> Iterator[bytes]:
                 separators[separator] += chunk.count(separator)
             cells = max(lines + max(separators.values()), lines * columns)
             check_memory(path, PEAK * (size + CELL * cells))
+            yield chunk
+
+
+def _chunks_with_lines(path: Path) -> Iterator[bytes]:
+    """Read a text file in chunks, unpacked; a single line that would fill the memory is refused."""
+    without_end = 0
+    with open_unpacked(path) as file:
+        while chunk := file.read(CHUNK):
+            without_end = without_end + len(chunk) if b"\n" not in chunk and b"\r" not in chunk else 0
+            check_memory(path, PEAK * without_end)
             yield chunk
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +66,14 @@ def read_table(
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if [str(each) for each in sources] == [STANDARD_INPUT]:
         with standard_input() as path:
-            return join_tables([path], lambda file: _read_file(file, target, options))
-    return join_tables(find_files(sources), lambda file: _read_file(file, target, options))
+            return join_tables([path], lambda file: read_file(file, target, options))
+    return join_tables(find_files(sources), lambda file: read_file(file, target, options))
 
 
-def _read_file(path: Path, target: str | None, options: TextOptions) -> pd.DataFrame:
+def read_file(path: Path, target: str | None, options: TextOptions) -> pd.DataFrame:
+    """Read the table of one file; the arguments are those of ``read_table``, checked."""
     known = file_format(path)
-    _check_file(path)
+    check_file(path)
     if known not in SEPARATORS and options != TextOptions():
         raise TableError(f"{path} is a {known} file; sep, decimal and encoding are for text files such as CSV.")
     readers: dict[str, Callable[[Path], pd.DataFrame]] = {
@@ -81,11 +83,16 @@ def _read_file(path: Path, target: str | None, options: TextOptions) -> pd.DataF
     }
     frame = readers[known](path) if known in readers else read_csv(path, SEPARATORS[known], target, options)
     frame.columns = [str(name) for name in frame.columns]
-    _check_frame(frame, path)
+    check_frame(frame, path)
     return frame.replace([np.inf, -np.inf], np.nan)
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Refuse a path that is no file, an empty file, and one that may not be read.
+
+    Raises:
+        TableError: It cannot be read.
+    """
     try:
         if not path.exists():
             reason = f"{path} is a symbolic link to nothing." if path.is_symlink() else f"There is no file {path}."
@@ -102,13 +109,24 @@ def _check_file(path: Path) -> None:
         raise TableError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def _read_columnar(path: Path, reader: Callable[[Path], pd.DataFrame], kind: str) -> pd.DataFrame:
+@contextmanager
+def reading_columnar(path: Path, kind: str) -> Iterator[None]:
+    """Say which file is damaged if pyarrow cannot read it.
+
+    Raises:
+        TableError: pyarrow has failed.
+    """
     try:
-        return reader(path)
+        yield
     except MetricfitError:
         raise
     except Exception as error:  # pyarrow's errors have no other base class in common
         raise TableError(f"{path} is not a whole {kind} file: {first_line(error)}.") from None
+
+
+def _read_columnar(path: Path, reader: Callable[[Path], pd.DataFrame], kind: str) -> pd.DataFrame:
+    with reading_columnar(path, kind):
+        return reader(path)
 
 
 def _read_arrow(path: Path) -> pd.DataFrame:
@@ -141,7 +159,7 @@ def _read_json_lines(path: Path) -> pd.DataFrame:
         raise TableError(f"{path} cannot be read as JSON lines: {first_line(error)}.") from None
 
 
-def _check_frame(frame: pd.DataFrame, path: Path) -> None:
+def check_frame(frame: pd.DataFrame, path: Path) -> None:
     """Refuse a table without columns or rows, or with cells that hold several values."""
     if frame.shape[1] > MAX_COLUMNS:
         raise TableError(describe_too_wide(path, frame.shape[1]))

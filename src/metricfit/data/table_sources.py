@@ -67,8 +67,11 @@ def join_tables(files: Sequence[Path], read: Callable[[Path], pd.DataFrame]) -> 
 
 
 @contextmanager
-def standard_input() -> Iterator[Path]:
+def standard_input(*, in_batches: bool = False) -> Iterator[Path]:
     """Write standard input to a temporary file, whose ending fits its first bytes; messages say "standard input".
+
+    Args:
+        in_batches: Whether it will be read in batches of rows, so that any size is allowed.
 
     Raises:
         TableTooLargeError: It would take more memory than is allowed.
@@ -81,7 +84,7 @@ def standard_input() -> Iterator[Path]:
             with open(path, "wb") as file:
                 size, chunk = 0, start
                 while chunk:
-                    size += len(chunk)
+                    size += 0 if in_batches else len(chunk)
                     check_memory(path, size)
                     file.write(chunk)
                     chunk = stream.read(CHUNK)

@@ -8,6 +8,8 @@ import io
 import re
 import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,17 +42,21 @@ class Scan(NamedTuple):
     is_text: bool
 
 
-def scan(path: Path) -> Scan:
+def scan(path: Path, *, in_batches: bool = False) -> Scan:
     """Read a text file once, in chunks, to check its size, its encoding and, if it is packed, its integrity.
 
+    Args:
+        path: The file.
+        in_batches: Whether it will be read in batches of rows, so that any size is allowed.
+
     Raises:
-        TableTooLargeError: Parsing the table would take more memory than is allowed.
+        TableTooLargeError: Parsing the table would take more memory than is allowed, or a line is too long for a batch.
         TableError: The file is packed and damaged.
     """
     start, holds_nul, is_utf8, is_text = b"", False, True, True
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        for chunk in checked_chunks(path):
+        for chunk in checked_chunks(path, in_batches=in_batches):
             start = start or chunk
             holds_nul = holds_nul or b"\x00" in chunk
             is_text = is_text and len(chunk.translate(None, _NO_TEXT)) == len(chunk)
@@ -73,19 +79,54 @@ def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -
         TableError: The file is no text table; the message says why.
         TableTooLargeError: Reading the table would take more memory than is allowed.
     """
+    written, names = csv_layout(path, usual, options)
+    with explained_errors(path, written, names):
+        frame: pd.DataFrame = _parse(path, written, low_memory=False)
+    if written.guessed is not None:
+        warnings.warn(f"{path.name} {written.guessed}.", TableWarning, stacklevel=6)
+    if target is not None and target in frame.columns and frame[target].isna().any():
+        frame[target] = _read_target_column(path, written, frame, target)
+    return frame
+
+
+def csv_layout(
+    path: Path, usual: str, options: TextOptions, *, in_batches: bool = False
+) -> tuple[TextFormat, list[str]]:
+    """Find out how a text table is written and which names its header has.
+
+    Args:
+        path: The file.
+        usual: The separator of its format.
+        options: What the user said about it, checked; the rest is guessed.
+        in_batches: Whether it will be read in batches of rows, so that it may be larger than the memory.
+
+    Raises:
+        TableError: The file is no text table, or two columns have one name.
+        TableTooLargeError: It is to be read at once, and would take more memory than is allowed.
+    """
     try:
-        start, written = _find_format(path, usual, options)
+        start, written = _find_format(path, usual, options, in_batches)
         names = _header_names(start, written)
     except UnicodeError as error:  # UTF-16 without a byte order mark, which the encoding "utf-16" needs
         raise TableError(_describe_encoding(path, str(options.encoding), error)) from None
     if len(names) > MAX_COLUMNS:
         raise TableError(describe_too_wide(path, len(names)))
     check_names([name for name in names if name], path)  # pandas names those without a name
+    return written, names
+
+
+@contextmanager
+def explained_errors(path: Path, written: TextFormat, names: list[str]) -> Iterator[None]:
+    """Say what is wrong with a file that pandas cannot read.
+
+    Raises:
+        TableError: pandas has failed.
+    """
     try:
         with warnings.catch_warnings():
             # pandas warns about fields without a name, and would drop them.
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = _parse(path, written, low_memory=False)
+            yield
     except UnicodeError as error:
         raise TableError(_describe_encoding(path, written.encoding, error)) from None
     except pd.errors.EmptyDataError:
@@ -98,11 +139,17 @@ def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -
         ) from None
     except (pd.errors.ParserError, ValueError) as error:
         raise TableError(_describe_ragged(path, written, names, error)) from None
-    if written.guessed is not None:
-        warnings.warn(f"{path.name} {written.guessed}.", TableWarning, stacklevel=6)
-    if target is not None and target in frame.columns and frame[target].isna().any():
-        frame[target] = _read_target_column(path, written, frame, target)
-    return frame
+
+
+def csv_settings(written: TextFormat) -> dict[str, Any]:
+    """Return the arguments of ``pandas.read_csv`` for a text table."""
+    return {
+        "sep": written.separator,
+        "decimal": written.decimal,
+        "encoding": written.encoding,
+        "skiprows": written.skipped,
+        "index_col": False,
+    }
 
 
 def separator_hint(names: list[str]) -> str:
@@ -116,9 +163,9 @@ def separator_hint(names: list[str]) -> str:
     return ""
 
 
-def _find_format(path: Path, usual: str, options: TextOptions) -> tuple[bytes, TextFormat]:
+def _find_format(path: Path, usual: str, options: TextOptions, in_batches: bool) -> tuple[bytes, TextFormat]:
     """Return the beginning of a file, and how the file is written."""
-    scanned = scan(path)
+    scanned = scan(path, in_batches=in_batches)
     for magic, (kind, ending) in OTHER_FORMATS.items():
         if scanned.start.startswith(magic):
             raise TableError(f"{path} is a {kind} file by its first bytes, not CSV: name it {ending}.")
@@ -132,15 +179,7 @@ def _find_format(path: Path, usual: str, options: TextOptions) -> tuple[bytes, T
 
 def _parse(path: Path, written: TextFormat, **settings: Any) -> pd.DataFrame:
     with open_unpacked(path) as content:
-        frame: pd.DataFrame = pd.read_csv(
-            content,
-            sep=written.separator,
-            decimal=written.decimal,
-            encoding=written.encoding,
-            skiprows=written.skipped,
-            index_col=False,
-            **settings,
-        )
+        frame: pd.DataFrame = pd.read_csv(content, **csv_settings(written), **settings)
         return frame
 
 

@@ -24,6 +24,7 @@ from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.families.family import Features
 from metricfit.tabular.parameters import MOVED_TO_NETWORK
 from metricfit.tabular.report_layer import ModelReport
+from metricfit.tabular.scored_rows import ScoredRows
 from metricfit.tabular.training_rows import prepare_rows
 
 RESAMPLES = 30  # for the corrected value; each chooses the weights of the families again
@@ -207,6 +208,8 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         return model
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
+        if isinstance(X, ScoredRows):
+            return X.logits
         return self.ensemble_.logits(self._features(X))
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
