@@ -34,7 +34,7 @@ NAMES = {
         Preparation STUDY Table fetch folds load names read_table split
     """,
     "metricfit.tabular": """
-        Comparison ComparisonRow MetricClassifier Network TunedDecisionClassifier
+        Comparison ComparisonRow Importance MetricClassifier Network TunedDecisionClassifier WorstRows
     """,
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss

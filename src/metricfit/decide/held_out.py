@@ -74,6 +74,21 @@ class HeldOut:
         return self.with_class_shares(torch.softmax(self.shares.log() + by_class, dim=0))
 
 
+@dataclass(frozen=True)
+class HeldOutPlaces:
+    """Where held-out rows come from, in their order.
+
+    Attributes:
+        rows: The number of each row in the table that ``fit`` got.
+        folds: The number of the fold that held the row out.
+        total: The number of rows of that table.
+    """
+
+    rows: NDArray[np.int64]
+    folds: NDArray[np.int64]
+    total: int
+
+
 def collect_held_out(
     logits: Tensor,
     y: Tensor,

@@ -10,17 +10,29 @@ if TYPE_CHECKING:
     from metricfit.tabular.compare.comparison import Comparison
     from metricfit.tabular.compare.comparison_row import ComparisonRow
     from metricfit.tabular.families.network import Network
+    from metricfit.tabular.insight.importance import Importance
+    from metricfit.tabular.insight.worst_rows import WorstRows
     from metricfit.tabular.tuned import TunedDecisionClassifier
 
-__all__ = ["Comparison", "ComparisonRow", "MetricClassifier", "Network", "TunedDecisionClassifier"]
+__all__ = [
+    "Comparison",
+    "ComparisonRow",
+    "Importance",
+    "MetricClassifier",
+    "Network",
+    "TunedDecisionClassifier",
+    "WorstRows",
+]
 
 #: Loaded when first used: rows of a comparison need none of the packages that training needs.
 _MODULES = {
     "Comparison": "compare.comparison",
     "ComparisonRow": "compare.comparison_row",
+    "Importance": "insight.importance",
     "MetricClassifier": "classifier",
     "Network": "families.network",
     "TunedDecisionClassifier": "tuned",
+    "WorstRows": "insight.worst_rows",
 }
 _EXTRA = ("numpy", "scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 

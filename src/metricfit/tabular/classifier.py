@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -21,7 +22,8 @@ from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.tabular import inputs, storage
 from metricfit.tabular.ensemble_fit import fit_ensemble
-from metricfit.tabular.families.family import Features
+from metricfit.tabular.families.family import Features, FittedModel
+from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import MOVED_TO_NETWORK
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.scored_rows import ScoredRows
@@ -30,7 +32,7 @@ from metricfit.tabular.training_rows import prepare_rows
 RESAMPLES = 30  # for the corrected value; each chooses the weights of the families again
 
 
-class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MetricClassifier(ModelReport, ModelInsight, DecidingClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier for tables that makes the best decisions for the metric it is judged by.
 
     It fits several families of models on the same folds, weights them by what they are worth for the metric, calibrates
@@ -107,6 +109,7 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
     """
 
     average: ScalarAverage
+    _fold_models: Mapping[str, Sequence[FittedModel]] = {}  # not saved
     plan = RenamedAttribute("models_")
 
     @renamed_parameters(**MOVED_TO_NETWORK)
@@ -166,6 +169,7 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
             fitted = fit_ensemble(self, prepared)
             self.ensemble_, self.models_, self.held_out_ = fitted.ensemble, fitted.models, fitted.held_out
             self.history_, self._seed = fitted.history, prepared.seed
+            self._places, self._fold_models = fitted.places, fitted.fold_models
             unshifted = torch.zeros(self.held_out_.logits.shape[1], dtype=torch.float64)
             resamples = RESAMPLES if fitted.refit is not None else None
             self._decide(self.held_out_, unshifted, fitted.refit, resamples)
@@ -216,6 +220,9 @@ class MetricClassifier(ModelReport, DecidingClassifier, ClassifierMixin, BaseEst
         features = self._features(X)
         folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))
         return self.held_out_.with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
+
+    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64]) -> torch.Tensor:
+        return self.ensemble_.logits_of_folds(self._features(X), folds, self._fold_models)
 
     def _features(self, X: Any) -> Features:
         table = inputs.checked_table(self, X, reset=False)

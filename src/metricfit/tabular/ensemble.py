@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,7 +81,9 @@ class Ensemble:
         models = [member.model for member in self.members]
         return max((model.folds for model in models if isinstance(model, ModelOfFolds)), default=1)
 
-    def logits_of_folds(self, features: Features, folds: Integers) -> Tensor:
+    def logits_of_folds(
+        self, features: Features, folds: Integers, fold_models: Mapping[str, Sequence[FittedModel]] | None = None
+    ) -> Tensor:
         """Return calibrated logits, of each row by the models of one fold.
 
         They are distributed as the logits of held-out rows are. The mean over folds is not: its noise is smaller.
@@ -90,11 +92,19 @@ class Ensemble:
         Args:
             features: The rows.
             folds: For each row the number of the fold.
+            fold_models: The models of the folds, by the name of the family, for families whose combined model does not
+                know them.
         """
+        known = fold_models or {}
         logits = torch.empty(len(features), len(self.calibration.bias), dtype=torch.float64)
         for fold in np.unique(folds).tolist():
             rows = np.flatnonzero(folds == fold)
-            members = tuple(replace(member, model=_of_fold(member.model, fold)) for member in self.members)
+            members = tuple(
+                replace(
+                    member, model=known[member.name][fold] if member.name in known else _of_fold(member.model, fold)
+                )
+                for member in self.members
+            )
             logits[rows] = Ensemble(members, self.calibration).logits(features.take(rows))
         return logits
 

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from metricfit.decide.costs.row_costs import row_costs
 from metricfit.decide.decision_choice import Refit
-from metricfit.decide.held_out import HeldOut, collect_held_out
+from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
 from metricfit.tabular.families import make_families
-from metricfit.tabular.families.family import Deadline, Family, Floats, Integers
+from metricfit.tabular.families.family import Deadline, Family, FittedModel, Floats, Integers
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
 from metricfit.tabular.out_of_fold import FamilyResult, fit_families
 from metricfit.tabular.parameters import threads_of
@@ -38,6 +39,8 @@ class FittedEnsemble:
         refit: Chooses weights and calibrations again, with other weights of the rows; None for several classes, where
             that would take minutes.
         history: One row per member and epoch of the network.
+        places: The rows and the folds of ``held_out``.
+        fold_models: The models of the folds by family, for families whose combined model does not know them.
     """
 
     ensemble: Ensemble
@@ -45,6 +48,8 @@ class FittedEnsemble:
     held_out: HeldOut
     refit: Refit | None
     history: list[dict[str, Any]]
+    places: HeldOutPlaces
+    fold_models: dict[str, tuple[FittedModel, ...]]
 
 
 def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsemble:
@@ -79,6 +84,8 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         replace(held_out, logits=mixture.logits),
         out_of_fold.refit(metric, model.average, requirements) if rows.classes == 2 else None,
         _history(results),
+        _places(splits, prepared),
+        {result.name: result.fold_models for result in results if result.fold_models},
     )
 
 
@@ -125,6 +132,15 @@ def collect_out_of_fold(
     first = held_out[0]
     costs = row_costs(metric, first.columns, len(first.y)) if metric.columns else None
     return OutOfFold(tuple(family.logits for family in held_out), first.y, first.weight, costs), first
+
+
+def _places(splits: Splits, prepared: PreparedRows) -> HeldOutPlaces:
+    """Return which rows of the user's table were held out, and by which fold."""
+    folds = np.full(len(prepared.rows), -1)
+    for fold, (_, part) in enumerate(splits):
+        folds[part] = fold
+    held_out_rows = folds >= 0
+    return HeldOutPlaces(prepared.numbers[held_out_rows], folds[held_out_rows], prepared.total)
 
 
 def _history(results: list[FamilyResult]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples, has_fit_parameter
+from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from metricfit.decide.estimators.estimator_scores import Scores
@@ -41,11 +41,13 @@ class HeldOutScores:
     Attributes:
         scores: The scores.
         rows: The row that each score belongs to; a row that several folds hold out is there several times.
+        folds: The fold that each score belongs to.
         models: The classifier of each fold; none if one classifier has scored all rows.
     """
 
     scores: Scores
     rows: NDArray[np.int64]
+    folds: NDArray[np.int64]
     models: tuple[Any, ...] = ()
 
     @property
@@ -125,15 +127,18 @@ def fit_and_score_folds(
         raise InvalidValueError("the estimator gives probabilities in some folds and other scores in others")
     values = np.concatenate([part.values for part in parts])
     rows = np.concatenate([held_out for _, held_out in splits])
-    return HeldOutScores(Scores(values, parts[0].are_probabilities), rows, models)
+    folds = np.repeat(np.arange(len(splits)), [len(held_out) for _, held_out in splits])
+    return HeldOutScores(Scores(values, parts[0].are_probabilities), rows, folds, models)
 
 
-def score_by_folds(models: Sequence[Any], X: Any, logits_of: Callable[[Any, Any], Tensor], seed: int) -> Tensor:
-    """Return logits of new rows, each by the model of a fold that is drawn at random.
+def score_by_folds(
+    models: Sequence[Any], X: Any, folds: NDArray[np.int64], logits_of: Callable[[Any, Any], Tensor]
+) -> Tensor:
+    """Return logits of rows, each by the model of its fold.
 
-    They are distributed as the logits of held-out rows are; those of a model of all rows are not.
+    With folds that are drawn at random, logits of new rows are distributed as those of held-out rows are; those of a
+    model of all rows are not.
     """
-    folds = np.random.default_rng(seed).integers(len(models), size=_num_samples(X))
     rows = [np.flatnonzero(folds == fold) for fold in range(len(models))]
     used = [(model, part) for model, part in zip(models, rows, strict=True) if len(part)]
     if not used:

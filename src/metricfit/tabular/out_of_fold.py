@@ -16,6 +16,7 @@ from metricfit.tabular.families.family import (
     Family,
     FittedModel,
     Floats,
+    ModelOfFolds,
     OutOfTime,
     Splits,
     TrainingRows,
@@ -41,12 +42,14 @@ class FamilyResult:
         model: The models of the folds, combined.
         logits: The logits of each row by the model that did not train on it, NaN where all did.
         seconds: The time that fitting took.
+        fold_models: The models of the folds, if the combined model does not know them.
     """
 
     name: str
     model: FittedModel
     logits: Floats
     seconds: float
+    fold_models: tuple[FittedModel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,9 @@ def fit_family(
     for model, (_, held_out) in zip(models, splits, strict=True):
         logits[held_out] = model.logits(rows.features.take(held_out))
     combined = models[-1] if last_only else family.combine(models)
-    return FamilyResult(family.name, combined, logits, time.monotonic() - start)
+    knows_folds = isinstance(combined, ModelOfFolds) and combined.folds == len(models)
+    fold_models = () if knows_folds else tuple(models)
+    return FamilyResult(family.name, combined, logits, time.monotonic() - start, fold_models)
 
 
 def _fit_folds_in_time(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.families.family import Features, Floats, TrainingRows
+from metricfit.tabular.families.family import Features, Floats, Integers, TrainingRows
 from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.row_folds import takes_row_numbers
 
@@ -41,13 +41,17 @@ class PreparedRows:
         groups: The group of each row, or None.
         seed: Seed of everything random.
         columns: Columns of the table with the costs of each row, if the metric takes costs from columns.
+        numbers: The number of each row in the table that was passed; rows of weight 0 are left out.
+        total: The number of rows of that table.
     """
 
     rows: TrainingRows
     weight: Floats | None
     groups: NDArray[Any] | None
     seed: int
-    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    columns: Mapping[str, torch.Tensor]
+    numbers: Integers
+    total: int
 
 
 def prepare_rows(
@@ -77,12 +81,14 @@ def prepare_rows(
     labels = checked_labels(model, y)
     check_consistent_length(table, labels)
     weight, group = checked_weights(sample_weight, table), checked_groups(groups, table)
+    total = len(labels)
+    row_numbers = np.arange(total)
     if weight is not None and not weight.all():  # rows of weight 0 count as absent
         if takes_row_numbers(model.cv):
             raise InvalidValueError("rows of weight 0 count as absent, and cv= counts all rows: pass the others alone")
         weighted = weight > 0
         table, labels, weight = inputs.rows(table, weighted), labels[weighted], weight[weighted]
-        group = None if group is None else group[weighted]
+        group, row_numbers = None if group is None else group[weighted], row_numbers[weighted]
     model.classes_ = classes_of(labels)
     check_requirements_fit(len(model.classes_), requirements)
     check_class_index(len(model.classes_), metric)
@@ -108,7 +114,7 @@ def prepare_rows(
         len(model.classes_),
     )
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-    return PreparedRows(rows, weight, group, seed, columns)
+    return PreparedRows(rows, weight, group, seed, columns, row_numbers, total)
 
 
 def _training_weights(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, LabelCalibration, fit_calibration
@@ -34,7 +34,7 @@ from metricfit.decide.estimators.estimator_scores import (
 from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.estimators.rollback import unchanged_if_it_fails
 from metricfit.decide.guarantees.certified import checked_guarantee
-from metricfit.decide.held_out import HeldOut, collect_held_out, collect_label_rows
+from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out, collect_label_rows
 from metricfit.decide.labels.label_decisions import fit_label_calibration
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -49,6 +49,7 @@ from metricfit.tabular.held_out_scores import (
     score_by_folds,
     splits_of,
 )
+from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_decision_parameters
 from metricfit.tabular.tuned_rows import TunedRows, check_prefit, prepare_tuned_rows, routed_parameters
 
@@ -56,7 +57,7 @@ PREFIT = "prefit"
 AVERAGES = ("macro", "micro", "weighted", "samples")
 
 
-class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TunedDecisionClassifier(ModelInsight, DecidingClassifier, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Any classifier of scikit-learn, with the decisions that are best for the metric it is judged by.
 
     The classifier is fitted on the folds of ``cv``. Its scores of the rows that each fold holds out are calibrated, and
@@ -185,9 +186,8 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
             rows = prepare_tuned_rows(self, X, y, sample_weight, groups, fit_params)
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._set_classes(rows.target)
-            metric = get_metric(self.metric)
+            metric, classes = get_metric(self.metric), 0 if rows.target.ndim == 2 else len(self.classes_)
             columns = cost_columns(metric, rows.X)
-            classes = 0 if rows.target.ndim == 2 else len(self.classes_)
             check_costs(metric, columns, classes, as_requirements(self.subject_to))
             self._check_guarantee(rows)
             self._calibrate(self._held_out_scores(rows), rows, columns)
@@ -278,14 +278,14 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
 
     def _held_out_scores(self, rows: TunedRows) -> HeldOutScores:
         """Set the fitted estimators, and return scores of rows by estimators that were not trained on them."""
-        X, target = rows.X, rows.target
-        scores_of = self._scores_of(target)
+        X, target, scores_of = rows.X, rows.target, self._scores_of(rows.target)
         if isinstance(self.cv, str):
             if self.cv != PREFIT:
                 raise InvalidValueError(f"cv is a number of folds, 'prefit' or a splitter; got {quote(self.cv)}")
             check_prefit(self.estimator, None if target.ndim == 2 else self.classes_)
             self._one_estimator, self.estimators_, self._training_share = self.estimator, [], 1.0
-            return HeldOutScores(scores_of(self.estimator, X), np.arange(len(target)))
+            numbers, fold = np.arange(len(target)), np.zeros(len(target), dtype=np.int64)
+            return HeldOutScores(scores_of(self.estimator, X), numbers, fold)
         parameters = routed_parameters(self, rows)
         splits = splits_of(self.cv, X, target, rows.groups, self._seed)
         self._training_share = min(len(train) for train, _ in splits) / len(target)
@@ -313,6 +313,7 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
         """Fit the calibration, and keep the held-out rows, with the columns of their costs."""
         self.smallest_probability_ = smallest_probability(held_out.scores)
         labels, place, group = rows.target.ndim == 2, held_out.rows, rows.groups
+        self._places = HeldOutPlaces(rows.numbers[place], held_out.folds, rows.total)
         logits = to_logits(held_out.scores, self.smallest_probability_, labels=labels)
         y = (torch.from_numpy(rows.target) if labels else self._numbers_of(rows.target))[place]
         weight = None if rows.weight is None else torch.from_numpy(rows.weight[place])
@@ -330,9 +331,12 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         return torch.stack([self._logits_by(estimator, X) for estimator in self._deciding_estimators]).mean(0)
 
+    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64]) -> torch.Tensor:
+        return score_by_folds(self.estimators_ or [self._one_estimator], X, folds, self._logits_by)
+
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
-        estimators = self.estimators_ or [self._one_estimator]
-        return self.held_out_, score_by_folds(estimators, X, self._logits_by, self._seed)
+        folds = np.random.default_rng(self._seed).integers(max(1, len(self.estimators_)), size=_num_samples(X))
+        return self.held_out_, self._logits_out_of_fold(X, folds)
 
     def _logits_by(self, model: Any, X: Any) -> torch.Tensor:
         scores = self._scores_of(self.held_out_.y.numpy())(model, X)
@@ -341,8 +345,6 @@ class TunedDecisionClassifier(DecidingClassifier, MetaEstimatorMixin, Classifier
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         of_estimator = get_tags(self.estimator)
-        tags.input_tags = of_estimator.input_tags
-        tags.classifier_tags.multi_label = bool(
-            of_estimator.classifier_tags is not None and of_estimator.classifier_tags.multi_label
-        )
+        tags.input_tags, of_classifier = of_estimator.input_tags, of_estimator.classifier_tags
+        tags.classifier_tags.multi_label = bool(of_classifier is not None and of_classifier.multi_label)
         return tags

@@ -42,6 +42,8 @@ class TunedRows:
         weight: One weight per row, or None.
         groups: One group per row, or None.
         fit_params: What else the estimator's ``fit`` takes.
+        numbers: The number of each row in the table that was passed; rows of weight 0 are left out.
+        total: The number of rows of that table.
     """
 
     X: Any
@@ -49,6 +51,8 @@ class TunedRows:
     weight: NDArray[np.float64] | None
     groups: NDArray[Any] | None
     fit_params: dict[str, Any]
+    numbers: NDArray[np.int64]
+    total: int
 
 
 def prepare_tuned_rows(
@@ -64,13 +68,13 @@ def prepare_tuned_rows(
     X, target = indexable(X, target)
     weight, group = checked_weights(sample_weight, target), checked_groups(groups, target)
     if weight is None or weight.all():
-        return TunedRows(X, target, weight, group, fit_params)
+        return TunedRows(X, target, weight, group, fit_params, np.arange(len(target)), len(target))
     if not (model.cv is None or isinstance(model.cv, (str, Integral))):
         raise InvalidValueError("rows of weight 0 count as absent, and cv= counts all rows: pass the others alone")
     kept = np.flatnonzero(weight)
     parts = rows_of(fit_params, kept, len(target))
     group = None if group is None else group[kept]
-    return TunedRows(_safe_indexing(X, kept), target[kept], weight[kept], group, parts)
+    return TunedRows(_safe_indexing(X, kept), target[kept], weight[kept], group, parts, kept, len(target))
 
 
 def routed_parameters(model: TunedDecisionClassifier, rows: TunedRows) -> dict[str, Any]:

@@ -174,7 +174,11 @@ class PredictingClassifier(ClassBalance):
 
     def _decide_rows(self, X: Any) -> torch.Tensor:
         """Return class numbers, -1 for rows that are referred, or for several labels 0 and 1."""
-        margins, decision = self._margins(X), self.decision_
+        return self._decide_margins(self._margins(X))
+
+    def _decide_margins(self, margins: torch.Tensor) -> torch.Tensor:
+        """Return the decisions about rows with these margins."""
+        decision = self.decision_
         if decision.refer is not None:
             assert decision.threshold is not None
             low, high = (end - decision.threshold for end in decision.refer)

@@ -1,0 +1,252 @@
+"""Labelled rows on which a fitted model is judged, and the logits of models that were not trained on them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from metricfit.core.types import ScalarAverage
+from metricfit.data.column_names import did_you_mean
+from metricfit.decide.costs.row_costs import RowCosts
+from metricfit.decide.estimators.row_checks import checked_labels, checked_weights
+from metricfit.decide.estimators.scoring import average_of_classes
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.metrics.metric import Metric, get_metric
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: Rows on which the logits of the folds' models are compared with those of ``fit``.
+COMPARED = 64
+
+
+class TrainingRowsWarning(UserWarning):
+    """Rows to judge a model on are those that it was trained on."""
+
+
+@dataclass(frozen=True)
+class JudgedRows:
+    """Labelled rows, and how a fitted model decides about them.
+
+    Attributes:
+        model: The fitted model.
+        table: The rows: a DataFrame, an array, a sparse matrix, or one entry per row.
+        y: Class numbers; of two classes, 1 is the positive one.
+        weight: One weight per row, or None.
+        groups: One group per row, or None; resamples draw whole groups.
+        numbers: The number of each row in the table that was passed.
+        folds: The fold whose models did not train on the row; None if the whole model decides.
+        costs: What wrong decisions cost, if the metric takes costs from columns.
+    """
+
+    model: Any
+    table: Any
+    y: Integers
+    weight: NDArray[np.float64] | None
+    groups: NDArray[Any] | None
+    numbers: Integers
+    folds: Integers | None
+    costs: RowCosts | None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the model."""
+        return get_metric(self.model.metric)
+
+    @property
+    def average(self) -> ScalarAverage:
+        """Its average over several classes."""
+        return average_of_classes(self.model.average)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.model.classes_)
+
+    def take(self, index: Integers) -> JudgedRows:
+        """Return these rows."""
+        return JudgedRows(
+            self.model,
+            take_rows(self.table, index),
+            self.y[index],
+            None if self.weight is None else self.weight[index],
+            None if self.groups is None else self.groups[index],
+            self.numbers[index],
+            None if self.folds is None else self.folds[index],
+            None if self.costs is None else self.costs.take(torch.from_numpy(index)),
+        )
+
+    def logits(self, table: Any = None) -> torch.Tensor:
+        """Return calibrated logits for the current class balance, of these rows or of changed ones in their place."""
+        rows = self.table if table is None else table
+        logits: torch.Tensor
+        if self.folds is None:
+            logits = self.model._logits(rows)
+        else:
+            logits = self.model._logits_out_of_fold(rows, self.folds) + self.model.shift_
+        return logits
+
+    def decide(self, table: Any = None) -> Integers:
+        """Return class numbers, -1 for rows that are referred, of these rows or of changed ones in their place."""
+        logits, costs = self.logits(table), self.costs
+        if costs is not None and table is not None:  # a model that does not know a column does not know its costs
+            costs = self.model._costs_of(table, len(self))
+        margins = self.model.decision_.margins(logits if costs is None else costs.margins(logits))
+        return np.asarray(self.model._decide_margins(margins).numpy())
+
+
+def judged_rows(model: Any, X: Any, y: Any, sample_weight: Any = None, *, out_of_fold: bool = False) -> JudgedRows:
+    """Check the rows that a model is judged on.
+
+    Args:
+        model: The fitted model.
+        X: Rows with the columns of ``fit``.
+        y: Their labels.
+        sample_weight: One weight per row, or None.
+        out_of_fold: Whether ``X`` and ``y`` are those of ``fit``, and each row is decided by models of the folds that
+            did not train on it.
+
+    Returns:
+        The rows; out of fold those that some fold held out, with the weights and the groups of ``fit``.
+
+    Raises:
+        NotFittedError: The model is not fitted.
+        InvalidValueError: Columns are missing, labels are unknown, or the rows are not those of ``fit``.
+        InvalidTypeError: The model has several labels per row.
+    """
+    check_is_fitted(model, "decision_")
+    if model._has_labels:
+        raise InvalidTypeError("the model decides several labels per row: fit one model per label to look into it")
+    table = plain_table(X)
+    _check_columns(model, table)
+    labels = checked_labels(model, y)
+    check_consistent_length(table, labels)
+    unknown = np.setdiff1d(labels, model.classes_)
+    if len(unknown):
+        raise InvalidValueError(
+            f"y has labels that were not there in fit: {', '.join(quote(label) for label in unknown[:5].tolist())}"
+        )
+    numbers = model._numbers_of(labels).numpy()
+    if out_of_fold:
+        if sample_weight is not None:
+            raise InvalidValueError("out of fold the weights are those of fit: leave sample_weight out")
+        return _rows_of_fit(model, table, numbers)
+    rows = JudgedRows(
+        model,
+        table,
+        numbers,
+        checked_weights(sample_weight, labels),
+        None,
+        np.arange(len(labels)),
+        None,
+        model._costs_of(table, len(labels)),
+    )
+    if _are_rows_of_fit(rows):
+        warnings.warn(
+            "the model was trained on these rows, and looks better there than it is: pass rows that it has not seen, "
+            "or out_of_fold=True, which judges each row by models that were not trained on it",
+            TrainingRowsWarning,
+            stacklevel=4,
+        )
+    return rows
+
+
+def plain_table(X: Any) -> Any:
+    """Return a pandas DataFrame, an array, a sparse matrix or a list as it can be indexed by rows and columns."""
+    if hasattr(X, "to_pandas"):  # polars, pyarrow
+        X = X.to_pandas()
+    if isinstance(X, pd.DataFrame):
+        return X
+    if issparse(X):
+        return X.tocsr()
+    return X if hasattr(X, "dtype") else np.asarray(X)
+
+
+def take_rows(table: Any, index: Integers) -> Any:
+    """Return rows of a table."""
+    return _safe_indexing(table, index)
+
+
+def column_names(model: Any, table: Any) -> list[Any]:
+    """Return the names of the columns; x0, x1 and so on where they have none."""
+    if isinstance(table, pd.DataFrame):
+        return list(table.columns)
+    if table.ndim != 2:
+        raise InvalidValueError(
+            f"X has no columns: its shape is {table.shape}. Importance is that of columns; make a table of numbers or "
+            "texts first"
+        )
+    known = getattr(model, "feature_names_in_", None)
+    return [f"x{place}" for place in range(table.shape[1])] if known is None else list(known)
+
+
+def _check_columns(model: Any, table: Any) -> None:
+    """Name the columns that a DataFrame lacks."""
+    known = getattr(model, "feature_names_in_", None)
+    if known is None or not isinstance(table, pd.DataFrame):
+        return
+    names = set(table.columns)
+    missing = [name for name in known if name not in names]
+    if missing:
+        listed = ", ".join(quote(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        hint = did_you_mean(str(missing[0]), [str(name) for name in table.columns if name not in set(known)])
+        raise InvalidValueError(f"X lacks {len(missing)} of the columns the model was trained on: {listed}.{hint}")
+
+
+def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
+    """Return the held-out rows of the table that ``fit`` got."""
+    places = getattr(model, "_places", None)
+    if places is None:
+        raise InvalidValueError(
+            "out_of_fold=True needs the models of the folds, which are not saved: use the model that fit returned, or "
+            "pass rows that the model was not trained on"
+        )
+    if len(numbers) != places.total:
+        raise InvalidValueError(
+            f"out_of_fold=True is for the rows of fit, which were {places.total:,}; X has {len(numbers):,}"
+        )
+    held_out = model.held_out_.with_logits_shifted(model.shift_)
+    rows = JudgedRows(
+        model,
+        take_rows(table, places.rows),
+        held_out.y.numpy(),
+        None if held_out.weight is None else held_out.weight.double().numpy(),
+        held_out.groups,
+        places.rows,
+        places.folds,
+        model._costs_of(dict(held_out.columns), len(held_out.y)),
+    )
+    if not np.array_equal(numbers[places.rows], rows.y) or not _has_logits_of_fit(rows):
+        raise InvalidValueError("out_of_fold=True is for the rows of fit in their order, and these are others")
+    return rows
+
+
+def _are_rows_of_fit(rows: JudgedRows) -> bool:
+    """Whether these are the rows of ``fit``, as far as that is still known."""
+    model = rows.model
+    places = getattr(model, "_places", None)
+    if places is None or places.total != len(rows) or getattr(model, "cv", None) == "prefit":
+        return False
+    if not np.array_equal(rows.y[places.rows], model.held_out_.y.numpy()):
+        return False
+    part = rows.take(places.rows)
+    return _has_logits_of_fit(JudgedRows(model, part.table, part.y, None, None, part.numbers, places.folds, None))
+
+
+def _has_logits_of_fit(rows: JudgedRows) -> bool:
+    """Whether the models of the folds give the logits that they gave in ``fit``, on some of the rows."""
+    index = np.linspace(0, len(rows) - 1, min(COMPARED, len(rows))).astype(np.int64)
+    found = rows.take(index).logits() - rows.model.shift_
+    return bool(torch.allclose(found, rows.model.held_out_.logits[index], rtol=1e-3, atol=1e-3))
