@@ -21,6 +21,7 @@ from metricfit.decide.held_out import HeldOut
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.tabular import inputs, storage
+from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.families.family import Features, FittedModel
 from metricfit.tabular.insight.insight_methods import ModelInsight
@@ -221,8 +222,11 @@ class MetricClassifier(ModelReport, ModelInsight, DecidingClassifier, Classifier
         folds = np.random.default_rng(self._seed).integers(self.ensemble_.folds, size=len(features))
         return self.held_out_.with_copies_as_groups(), self.ensemble_.logits_of_folds(features, folds)
 
-    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64]) -> torch.Tensor:
-        return self.ensemble_.logits_of_folds(self._features(X), folds, self._fold_models)
+    def _fold_scorers(self) -> Sequence[Ensemble]:
+        return self.ensemble_.of_folds(int(self._places.folds.max()) + 1, self._fold_models)
+
+    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Ensemble]) -> torch.Tensor:
+        return logits_by_fold(scorers, self._features(X), folds)
 
     def _features(self, X: Any) -> Features:
         table = inputs.checked_table(self, X, reset=False)

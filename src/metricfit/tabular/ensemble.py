@@ -81,9 +81,7 @@ class Ensemble:
         models = [member.model for member in self.members]
         return max((model.folds for model in models if isinstance(model, ModelOfFolds)), default=1)
 
-    def logits_of_folds(
-        self, features: Features, folds: Integers, fold_models: Mapping[str, Sequence[FittedModel]] | None = None
-    ) -> Tensor:
+    def logits_of_folds(self, features: Features, folds: Integers) -> Tensor:
         """Return calibrated logits, of each row by the models of one fold.
 
         They are distributed as the logits of held-out rows are. The mean over folds is not: its noise is smaller.
@@ -92,21 +90,37 @@ class Ensemble:
         Args:
             features: The rows.
             folds: For each row the number of the fold.
+        """
+        return logits_by_fold(self.of_folds(int(folds.max(initial=0)) + 1), features, folds)
+
+    def of_folds(
+        self, folds: int, fold_models: Mapping[str, Sequence[FittedModel]] | None = None
+    ) -> tuple[Ensemble, ...]:
+        """Return the ensemble of each fold.
+
+        Args:
+            folds: The number of folds.
             fold_models: The models of the folds, by the name of the family, for families whose combined model does not
-                know them.
+                know them. Without them, these families take part with the combined model.
         """
         known = fold_models or {}
-        logits = torch.empty(len(features), len(self.calibration.bias), dtype=torch.float64)
-        for fold in np.unique(folds).tolist():
-            rows = np.flatnonzero(folds == fold)
-            members = tuple(
-                replace(
-                    member, model=known[member.name][fold] if member.name in known else _of_fold(member.model, fold)
-                )
-                for member in self.members
-            )
-            logits[rows] = Ensemble(members, self.calibration).logits(features.take(rows))
-        return logits
+
+        def of_fold(member: EnsembleMember, fold: int) -> EnsembleMember:
+            model = known[member.name][fold] if member.name in known else _of_fold(member.model, fold)
+            return replace(member, model=model)
+
+        return tuple(
+            replace(self, members=tuple(of_fold(member, fold) for member in self.members)) for fold in range(folds)
+        )
+
+
+def logits_by_fold(ensembles: Sequence[Ensemble], features: Features, folds: Integers) -> Tensor:
+    """Return calibrated logits, of each row by the ensemble of its fold."""
+    logits = torch.empty(len(features), len(ensembles[0].calibration.bias), dtype=torch.float64)
+    for fold in np.unique(folds).tolist():
+        rows = np.flatnonzero(folds == fold)
+        logits[rows] = ensembles[fold].logits(features.take(rows))
+    return logits
 
 
 def _of_fold(model: FittedModel, fold: int) -> FittedModel:

@@ -1,7 +1,6 @@
 """TunedDecisionClassifier: any classifier of scikit-learn, with decisions chosen for a metric.
 
-Its decisions are those of ``decide.estimators``. It is in this package, above ``decide``, because it is saved and
-loaded with the files and checks of MetricClassifier, and needs the same extra.
+It is not in ``decide``, because it is saved with the files and checks of MetricClassifier, and needs the same extra.
 """
 
 from __future__ import annotations
@@ -272,9 +271,8 @@ class TunedDecisionClassifier(ModelInsight, DecidingClassifier, MetaEstimatorMix
     def _check_guarantee(self, rows: TunedRows) -> None:
         """Report too few rows for the confidence before anything is trained."""
         if self.confidence is not None:
-            weight = None if rows.weight is None else torch.from_numpy(rows.weight)
             requirements, numbers = as_requirements(self.subject_to), self._numbers_of(rows.target)
-            checked_guarantee(requirements, numbers, self.confidence, weight=weight, groups=rows.groups)
+            checked_guarantee(requirements, numbers, self.confidence, weight=rows.weights, groups=rows.groups)
 
     def _held_out_scores(self, rows: TunedRows) -> HeldOutScores:
         """Set the fitted estimators, and return scores of rows by estimators that were not trained on them."""
@@ -316,7 +314,7 @@ class TunedDecisionClassifier(ModelInsight, DecidingClassifier, MetaEstimatorMix
         self._places = HeldOutPlaces(rows.numbers[place], held_out.folds, rows.total)
         logits = to_logits(held_out.scores, self.smallest_probability_, labels=labels)
         y = (torch.from_numpy(rows.target) if labels else self._numbers_of(rows.target))[place]
-        weight = None if rows.weight is None else torch.from_numpy(rows.weight[place])
+        weight = None if rows.weights is None else rows.weights[place]
         if held_out.repeated and group is None:
             group = np.arange(len(rows.target))  # scores of one row are not independent
         groups = None if group is None else group[place]
@@ -331,20 +329,22 @@ class TunedDecisionClassifier(ModelInsight, DecidingClassifier, MetaEstimatorMix
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         return torch.stack([self._logits_by(estimator, X) for estimator in self._deciding_estimators]).mean(0)
 
-    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64]) -> torch.Tensor:
-        return score_by_folds(self.estimators_ or [self._one_estimator], X, folds, self._logits_by)
+    def _fold_scorers(self) -> list[Any]:
+        return self.estimators_ or [self._one_estimator]
+
+    def _logits_out_of_fold(self, X: Any, folds: NDArray[np.int64], scorers: Sequence[Any]) -> torch.Tensor:
+        return score_by_folds(scorers, X, folds, self._logits_by)
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
         folds = np.random.default_rng(self._seed).integers(max(1, len(self.estimators_)), size=_num_samples(X))
-        return self.held_out_, self._logits_out_of_fold(X, folds)
+        return self.held_out_, self._logits_out_of_fold(X, folds, self._fold_scorers())
 
     def _logits_by(self, model: Any, X: Any) -> torch.Tensor:
         scores = self._scores_of(self.held_out_.y.numpy())(model, X)
         return self.calibration_(to_logits(scores, self.smallest_probability_, labels=self._has_labels))
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        of_estimator = get_tags(self.estimator)
+        tags, of_estimator = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.input_tags, of_classifier = of_estimator.input_tags, of_estimator.classifier_tags
         tags.classifier_tags.multi_label = bool(of_classifier is not None and of_classifier.multi_label)
         return tags

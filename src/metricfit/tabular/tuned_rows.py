@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
@@ -53,6 +54,11 @@ class TunedRows:
     fit_params: dict[str, Any]
     numbers: NDArray[np.int64]
     total: int
+
+    @property
+    def weights(self) -> torch.Tensor | None:
+        """The weights as a tensor."""
+        return None if self.weight is None else torch.from_numpy(self.weight)
 
 
 def prepare_tuned_rows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class JudgedRows:
         groups: One group per row, or None; resamples draw whole groups.
         numbers: The number of each row in the table that was passed.
         folds: The fold whose models did not train on the row; None if the whole model decides.
+        scorers: The models of the folds.
         costs: What wrong decisions cost, if the metric takes costs from columns.
     """
 
@@ -56,6 +57,7 @@ class JudgedRows:
     numbers: Integers
     folds: Integers | None
     costs: RowCosts | None
+    scorers: Any = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -86,6 +88,7 @@ class JudgedRows:
             self.numbers[index],
             None if self.folds is None else self.folds[index],
             None if self.costs is None else self.costs.take(torch.from_numpy(index)),
+            self.scorers,
         )
 
     def logits(self, table: Any = None) -> torch.Tensor:
@@ -95,7 +98,7 @@ class JudgedRows:
         if self.folds is None:
             logits = self.model._logits(rows)
         else:
-            logits = self.model._logits_out_of_fold(rows, self.folds) + self.model.shift_
+            logits = self.model._logits_out_of_fold(rows, self.folds, self.scorers) + self.model.shift_
         return logits
 
     def decide(self, table: Any = None) -> Integers:
@@ -227,6 +230,7 @@ def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
         places.rows,
         places.folds,
         model._costs_of(dict(held_out.columns), len(held_out.y)),
+        model._fold_scorers(),
     )
     if not np.array_equal(numbers[places.rows], rows.y) or not _has_logits_of_fit(rows):
         raise InvalidValueError("out_of_fold=True is for the rows of fit in their order, and these are others")
@@ -242,7 +246,7 @@ def _are_rows_of_fit(rows: JudgedRows) -> bool:
     if not np.array_equal(rows.y[places.rows], model.held_out_.y.numpy()):
         return False
     part = rows.take(places.rows)
-    return _has_logits_of_fit(JudgedRows(model, part.table, part.y, None, None, part.numbers, places.folds, None))
+    return _has_logits_of_fit(replace(part, folds=places.folds, scorers=model._fold_scorers()))
 
 
 def _has_logits_of_fit(rows: JudgedRows) -> bool:
