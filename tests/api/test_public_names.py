@@ -34,7 +34,8 @@ NAMES = {
         Preparation STUDY Table fetch folds load names read_table split
     """,
     "metricfit.tabular": """
-        Comparison ComparisonRow Importance MetricClassifier Network TunedDecisionClassifier WorstRows
+        Comparison ComparisonRow Examination Finding Importance MetricClassifier Network TunedDecisionClassifier
+        WorstRows examine_table
     """,
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss

@@ -35,6 +35,7 @@ class Entry(NamedTuple):
 
 #: The summaries are repeated here, because reading them from the functions would load all their libraries.
 COMMANDS = {
+    "doctor": Entry("doctor", "Say what looks wrong in a table before anything is trained, the most serious first."),
     "fit": Entry("fit", "Train a classifier for a metric, choose its threshold, and write the model and a report."),
     "compare": Entry(
         "compare",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,13 +24,12 @@ from metricfit.decide.estimators.positive_class import choose_positive_class
 from metricfit.decide.guarantees.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
+from metricfit.tabular.doctor.examination import examine_table
 
-#: Classes of fewer rows are warned about.
-FEW_ROWS = 10
+#: Findings about a table that fit and compare print; doctor prints all.
+FINDINGS_SHOWN = 2
 #: Separator, decimal mark and encoding are guessed.
 GUESSED = TextOptions()
-#: Columns of fewer rows may differ in every row by chance.
-FEWEST_OF_IDENTIFIERS = 30
 
 
 def check_metric_options(metric: str, subject_to: list[str] | None, confidence: float | None = None) -> None:
@@ -67,11 +67,17 @@ def title_data(data: Sequence[Path]) -> str:
 
 
 def read_rows(
-    data: Sequence[Path], target: str, group: str | None, written: TextOptions = GUESSED, time: str | None = None
+    data: Sequence[Path],
+    target: str,
+    group: str | None,
+    written: TextOptions = GUESSED,
+    time: str | None = None,
+    *,
+    subject_to: Sequence[str] | None = None,
 ) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
     """Read a table, and return the features, the labels, and the groups if a column of groups is named.
 
-    With a column of times, the rows are in the order of time.
+    With a column of times, the rows are in the order of time. The most serious findings about the table are printed.
     """
     if group is not None and time is not None:
         raise UserError("--group and --time both say how rows are split into folds; give one of them.")
@@ -82,8 +88,8 @@ def read_rows(
     check_classes(y, source)
     if time is not None:
         X, y = sort_by_time(X, y, time, source)
-    _print_warnings(X, y)
     if group is None:
+        _print_findings(frame, data, target, time=time, subject_to=subject_to)
         return X, y, None
     if group not in X.columns:
         raise UserError(f"{source} has no column {quote(group)} to group by.{did_you_mean(group, X.columns)}")
@@ -97,6 +103,7 @@ def read_rows(
         raise UserError(
             f"All rows of {source} have one value of {quote(group)}: one group cannot be split. Leave --group out."
         )
+    _print_findings(frame, data, target, groups=group, subject_to=subject_to)
     return X.drop(columns=group), y, X[group]
 
 
@@ -144,18 +151,6 @@ def describe_classes(counts: pd.Series, positive: Any) -> str:
     return f"Classes: {listed}" + ("." if positive is None else f"; the positive one is {quote_label(positive)}.")
 
 
-def _looks_like_an_identifier(column: pd.Series) -> bool:
-    """Return whether a column of text has a different word in every row."""
-    if not (pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)):
-        return False
-    words = column.dropna()
-    return (
-        len(words) == len(column)
-        and all(isinstance(word, str) and not any(map(str.isspace, word)) for word in words)
-        and words.nunique() == len(words)
-    )
-
-
 def _means(text: str, label: Any) -> bool:
     """Return whether the text is another spelling of a label that is a number, or true or false."""
     if isinstance(label, (bool, np.bool_)):
@@ -170,30 +165,12 @@ def _listed(labels: Any) -> str:
     return ", ".join(shorten(label, QUOTED) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
 
 
-def _print_warnings(X: pd.DataFrame, y: pd.Series) -> None:
-    """Print warnings about a table that can be learned from but looks wrong."""
-    for name in X.columns:
-        if name.startswith("Unnamed: "):
-            print_message(
-                f"Warning: a column without a name, here {quote(name)}, is learned from like any other. If it holds "
-                "row numbers (pandas writes them without index=False), remove it."
-            )
-        if len(X) >= FEWEST_OF_IDENTIFIERS and _looks_like_an_identifier(X[name]):
-            print_message(
-                f"Warning: the column {quote(name)} has another word in every row, as identifiers do. New rows will "
-                "have words that no model has seen; if it is an identifier, remove it."
-            )
-    by_text: dict[str, list[str]] = {}
-    for label in y.unique():
-        by_text.setdefault(str(label).strip(), []).append(quote(str(label)))
-    for alike in by_text.values():
-        if len(alike) > 1:
-            print_message(
-                f"Warning: the labels {' and '.join(alike)} differ only by blanks, and count as different classes."
-            )
-    counts = y.value_counts()
-    if int(counts.iloc[-1]) < FEW_ROWS:
-        print_message(
-            f"Warning: the class {quote_label(counts.index[-1])} has {int(counts.iloc[-1])} rows. Decisions and values "
-            "that rest on so few rows are uncertain; collect more of them if you can."
-        )
+def _print_findings(frame: pd.DataFrame, data: Sequence[Path], target: str, **asked: Any) -> None:
+    """Print the most serious findings about a table, and how to see the others."""
+    findings = examine_table(frame, target, name=name_data(data), **asked).findings
+    found = [finding for finding in findings if finding.severity != "note"]
+    for finding in found[:FINDINGS_SHOWN]:
+        print_message(f"Warning: {finding}")
+    if len(found) > FINDINGS_SHOWN:
+        command = shlex.join(["metricfit", "doctor", *map(str, data), "--target", target])
+        print_message(f"Warning: {len(found) - FINDINGS_SHOWN} more in the table; {command} lists all.")

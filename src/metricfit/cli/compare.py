@@ -62,7 +62,7 @@ def compare(
     """Compare ways to train a classifier on identical folds, and recommend one."""
     check_metric_options(metric, subject_to)
     check_folder(out)
-    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding))
+    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), subject_to=subject_to)
     check_binary_options(y, positive, subject_to)
     positive_label, counts = choose_positive_label(y, positive), y.value_counts()
     with progress_bar("comparing", quiet) as progress:

@@ -91,7 +91,8 @@ def fit(
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
     check_new_folder(out)
-    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time)
+    judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
+    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time, subject_to=judged)
     check_binary_options(y, positive, subject_to)
     if refer is not None:
         check_referral(get_metric(metric), y.nunique(), refer, (), confidence)

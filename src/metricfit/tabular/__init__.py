@@ -1,4 +1,4 @@
-"""Classifiers for tables, as scikit-learn estimators, and their comparison. Needs the extra ``tabular``."""
+"""Classifiers for tables, as scikit-learn estimators, their comparison, and checks of tables (extra ``tabular``)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
     from metricfit.tabular.compare.comparison import Comparison
     from metricfit.tabular.compare.comparison_row import ComparisonRow
+    from metricfit.tabular.doctor.examination import Examination, examine_table
+    from metricfit.tabular.doctor.finding import Finding
     from metricfit.tabular.families.network import Network
     from metricfit.tabular.insight.importance import Importance
     from metricfit.tabular.insight.worst_rows import WorstRows
@@ -17,22 +19,28 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison",
     "ComparisonRow",
+    "Examination",
+    "Finding",
     "Importance",
     "MetricClassifier",
     "Network",
     "TunedDecisionClassifier",
     "WorstRows",
+    "examine_table",
 ]
 
 #: Loaded when first used: rows of a comparison need none of the packages that training needs.
 _MODULES = {
     "Comparison": "compare.comparison",
     "ComparisonRow": "compare.comparison_row",
+    "Examination": "doctor.examination",
+    "Finding": "doctor.finding",
     "Importance": "insight.importance",
     "MetricClassifier": "classifier",
     "Network": "families.network",
     "TunedDecisionClassifier": "tuned",
     "WorstRows": "insight.worst_rows",
+    "examine_table": "doctor.examination",
 }
 _EXTRA = ("numpy", "scipy", "sklearn", "pandas", "pyarrow", "baycomp", "safetensors", "lightgbm", "skops")
 
@@ -45,4 +53,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "classifier", "compare"])
+    return sorted([*__all__, "classifier", "compare", "doctor"])

@@ -1,0 +1,226 @@
+r"""Columns that alone tell the classes apart: found by the AUC of one column, with a bound that allows for chance.
+
+A column's AUC for a class is the larger of two: that of its numbers as they are, and that of the class's share in the
+bin of an entry (a category, or an interval of numbers), the shares being those of other rows. The variance of an AUC A
+is at most :math:`A (1 - A) / m` with m rows of the rarer side (van Dantzig 1951), so that Wilson's lower bound with m
+trials is a lower bound of the AUC. Its level is divided by the number of columns and classes that were tried.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import norm, rankdata
+
+from metricfit.data.labels import quote_label
+from metricfit.errors import quote
+from metricfit.tabular.doctor.column_kinds import as_codes, as_numbers
+from metricfit.tabular.doctor.finding import Finding, Severity
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: An AUC from which a column decides, and a lower bound that makes it a serious finding.
+DECIDES, SURELY = 0.985, 0.9
+#: The same for a warning: an AUC that is high, on many rows, or perfect, on a few.
+STRONG, PERFECT = (0.97, 0.9), (0.999, 0.75)
+LEVEL = 0.05
+FOLDS, MOST_BINS, MOST_CATEGORIES, MOST_CLASSES = 5, 64, 255, 30
+#: Rows of each class that are looked at, cells in all, and the largest number of columns.
+ROWS_OF_A_CLASS, CELLS, MOST_COLUMNS = 10_000, 600_000, 2_000
+#: Leaks that a message lists.
+LISTED = 3
+
+
+class ColumnAuc(NamedTuple):
+    """How well one column alone tells a class from the others.
+
+    Attributes:
+        column: Name of the column.
+        auc: Its AUC.
+        bound: The lower bound of the AUC, which allows for the number of columns that were tried.
+        label: The class.
+        rows: Number of rows of the class, or of the others if they are fewer.
+    """
+
+    column: str
+    auc: float
+    bound: float
+    label: object
+    rows: int
+
+
+def find_leaks(X: pd.DataFrame, y: pd.Series, *, positive: object = None, seed: int = 0) -> list[Finding]:
+    """Find columns that alone decide the target.
+
+    Args:
+        X: The features.
+        y: Labels of at least two classes.
+        positive: The positive class of two, for messages.
+        seed: Seed of the rows that are looked at in a large table, and of the folds.
+
+    Returns:
+        At most three findings: columns that decide, columns that are nearly as good, and columns that may be so by
+        chance.
+    """
+    columns = column_aucs(X, y, positive=positive, seed=seed)
+    serious = [each for each in columns if each.auc >= DECIDES and each.bound >= SURELY]
+    strong = [
+        each
+        for each in columns
+        if each not in serious and any(each.auc >= auc and each.bound >= bound for auc, bound in (STRONG, PERFECT))
+    ]
+    chance = [each for each in columns if each not in serious + strong and each.auc >= DECIDES]
+    of_two = y.nunique() == 2
+    groups: list[tuple[list[ColumnAuc], Severity]] = [(serious, "serious"), (strong, "warning"), (chance, "note")]
+    return [_describe(group, severity, of_two) for group, severity in groups if group]
+
+
+def column_aucs(X: pd.DataFrame, y: pd.Series, *, positive: object = None, seed: int = 0) -> list[ColumnAuc]:
+    """Compute the AUC of each column alone, for the class that it tells apart best; the highest first.
+
+    Example:
+        >>> X = pd.DataFrame({"noise": [3, 1, 2] * 40, "copy": [0, 0, 1] * 40})
+        >>> best = column_aucs(X, pd.Series(["no", "no", "yes"] * 40), positive="yes")[0]
+        >>> best.auc, round(best.bound, 2), best.rows
+        (1.0, 0.91, 40)
+    """
+    rng = np.random.default_rng(seed)
+    X = X.iloc[:, :MOST_COLUMNS]
+    chosen = _sampled_rows(y, max(200, CELLS // max(1, X.shape[1])), rng)
+    codes, labels = pd.factorize(y.iloc[chosen])
+    counts = np.bincount(codes)
+    if len(labels) == 2:
+        tested = [next((i for i, label in enumerate(labels) if label == positive), int(counts.argmin()))]
+    else:
+        tested = np.argsort(-counts, kind="stable")[:MOST_CLASSES].tolist()
+    folds = rng.permutation(len(chosen)) % FOLDS
+    z = float(norm.isf(LEVEL / max(1, X.shape[1] * len(tested))))
+    found = []
+    for name in X.columns:
+        aucs = _column_auc(X[name].iloc[chosen], codes, folds, tested)
+        best = int(np.argmax(aucs))
+        rows = int(min(counts[tested[best]], len(codes) - counts[tested[best]]))
+        found.append(
+            ColumnAuc(name, float(aucs[best]), _wilson_bound(float(aucs[best]), rows, z), labels[tested[best]], rows)
+        )
+    return sorted(found, key=lambda each: -each.auc)
+
+
+def _sampled_rows(y: pd.Series, most: int, rng: np.random.Generator) -> Integers:
+    """Choose rows, up to the same number of each class, because an AUC does not depend on their shares."""
+    codes, labels = pd.factorize(y)
+    per_class = min(ROWS_OF_A_CLASS, most // len(labels))
+    parts = [np.flatnonzero(codes == label) for label in range(len(labels))]
+    return np.sort(
+        np.concatenate(
+            [part if len(part) <= per_class else rng.choice(part, per_class, replace=False) for part in parts]
+        )
+    )
+
+
+def _column_auc(column: pd.Series, codes: Integers, folds: Integers, tested: list[int]) -> Floats:
+    numbers = as_numbers(column)
+    if numbers is None:
+        return _binned_auc(_merge_rare(as_codes(column)), codes, folds, tested)
+    smallest = int(np.bincount(codes).min())
+    binned = _binned_auc(_bins(numbers, int(np.clip(smallest, 4, MOST_BINS))), codes, folds, tested)
+    return np.maximum(binned, _rank_auc(numbers, codes, tested))
+
+
+def _rank_auc(numbers: Floats, codes: Integers, tested: list[int]) -> Floats:
+    """Compute the AUC of the numbers themselves, in either direction; missing ones are the lowest."""
+    counts = np.bincount(codes).astype(np.float64)
+    sums = np.bincount(codes, weights=rankdata(np.where(np.isnan(numbers), -np.inf, numbers)))
+    auc = (sums - counts * (counts + 1) / 2) / np.maximum(counts * (len(codes) - counts), 1)
+    return np.asarray(np.maximum(auc, 1 - auc)[tested])
+
+
+def _bins(numbers: Floats, count: int) -> Integers:
+    """Return the interval of each number, of about equally many rows each; missing numbers have one of their own."""
+    present = numbers[~np.isnan(numbers)]
+    if not len(present):
+        return np.zeros(len(numbers), dtype=np.int64)
+    edges = np.unique(np.quantile(present, np.linspace(0, 1, count + 1)[1:-1]))
+    # Two searches give an edge that many rows share an interval of its own, such as the 0 of an amount.
+    bins = np.searchsorted(edges, numbers, side="left") + np.searchsorted(edges, numbers, side="right")
+    return np.where(np.isnan(numbers), 2 * len(edges) + 1, bins)
+
+
+def _merge_rare(codes: Integers) -> Integers:
+    """Give all but the most frequent categories one code."""
+    counts = np.bincount(codes)
+    if len(counts) <= MOST_CATEGORIES:
+        return codes
+    kept = np.argsort(-counts, kind="stable")[:MOST_CATEGORIES]
+    renumbered = np.full(len(counts), MOST_CATEGORIES, dtype=np.int64)
+    renumbered[kept] = np.arange(MOST_CATEGORIES)
+    return np.asarray(renumbered[codes])
+
+
+def _binned_auc(bins: Integers, codes: Integers, folds: Integers, tested: list[int]) -> Floats:
+    """Compute the AUC of each class's share in a row's bin, the shares being those of the other folds."""
+    width, classes = int(bins.max()) + 1, int(codes.max()) + 1
+    table = np.bincount((folds * width + bins) * classes + codes, minlength=FOLDS * width * classes)
+    table = table.reshape(FOLDS, width, classes)
+    others = table.sum(axis=0)[None] - table
+    prior = np.bincount(codes, minlength=classes) / len(codes)
+    shares = (others + prior) / (others.sum(axis=2, keepdims=True) + 1)
+    return np.array([_mean_over_folds(table, shares, label) for label in tested])
+
+
+def _mean_over_folds(table: Integers, shares: Floats, label: int) -> float:
+    values, weights = [], []
+    for counts, scores in zip(table, shares[:, :, label], strict=True):
+        of_class, of_others = counts[:, label], counts.sum(axis=1) - counts[:, label]
+        if of_class.sum() and of_others.sum():
+            _, place = np.unique(scores.round(12), return_inverse=True)
+            hits, misses = np.bincount(place, weights=of_class), np.bincount(place, weights=of_others)
+            below = np.cumsum(misses) - 0.5 * misses
+            values.append(float(hits @ below / (hits.sum() * misses.sum())))
+            weights.append(float(hits.sum()))
+    return float(np.average(values, weights=weights)) if values else 0.5
+
+
+def _wilson_bound(share: float, trials: int, z: float) -> float:
+    if trials == 0:
+        return 0.0
+    spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    return (share + z * z / (2 * trials) - spread) / (1 + z * z / trials)
+
+
+def _describe(columns: list[ColumnAuc], severity: Severity, of_two: bool) -> Finding:
+    first = columns[0]
+    whom = "the classes apart" if of_two else f"{quote_label(first.label)} from the other classes"
+    if len(columns) == 1:
+        subject, verb, auc = quote(first.column), "tells", f"AUC {_short(first.auc)}"
+    else:
+        listed = ", ".join(f"{quote(each.column)} {_short(each.auc)}" for each in columns[:LISTED])
+        more = f" and {len(columns) - LISTED} more" if len(columns) > LISTED else ""
+        subject, verb, auc = f"{len(columns)} columns", "each tell", f"AUC of {listed}{more}"
+        whom = whom if of_two else "one class from the others"
+    how = {"serious": "almost perfectly", "warning": "very well", "note": "almost perfectly"}[severity]
+    message = f"{subject} alone {verb} {whom} {how} ({auc}"
+    if severity == "note":
+        return Finding(
+            "leak",
+            severity,
+            f"{message}); with {first.rows} rows of the rarer class this may be chance.",
+            "More rows would tell; if it is made from the target, remove it.",
+            tuple(each.column for each in columns),
+        )
+    message += f"; at least {math.floor(100 * first.bound) / 100:g} at 95 % confidence)."
+    it = "it is" if len(columns) == 1 else "they are"
+    remedy = (
+        f"Check that {it} known when the decision is made, and not a result of the target; otherwise remove "
+        f"{'it' if len(columns) == 1 else 'them'}."
+    )
+    return Finding("leak", severity, message, remedy, tuple(each.column for each in columns))
+
+
+def _short(auc: float) -> str:
+    return f"{math.floor(1000 * auc) / 1000:.3f}"
