@@ -69,6 +69,13 @@ def fit(
             "--time-budget", min=0.001, help="Seconds of training. Models that would take longer are left out."
         ),
     ] = 300.0,
+    insight: Annotated[
+        bool,
+        typer.Option(
+            "--insight/--no-insight",
+            help="Show in the report which columns matter, and the values of the rows that are most wrong.",
+        ),
+    ] = True,
     jobs: options.Jobs = -1,
     seed: options.Seed = 0,
     sep: options.Separator = None,
@@ -116,7 +123,12 @@ def fit(
         with new_folder(out) as unfinished:
             model.save(unfinished / "model")
             write_model_page(
-                model, unfinished / "report.html", data=title_data(data), target=target, command=command_line()
+                model,
+                unfinished / "report.html",
+                data=title_data(data),
+                target=target,
+                command=command_line(),
+                rows=(X, y.to_numpy()) if insight else None,
             )
     result = _result(model, y.value_counts(), out) | {"interrupted": display.interrupted}
     print_result(result, as_json, _lines(model, y.value_counts(), out))

@@ -36,11 +36,13 @@ class ModelReport:
         threshold: float | None = None,
         data: str | None = None,
         target: str | None = None,
+        out_of_fold: bool = False,
     ) -> Path:
         """Write an HTML page about the model.
 
         Without rows the page shows the decisions on the training rows, each by models that did not train on it, and
-        the models with their weights. With ``X`` and ``y`` it shows the decisions on those rows.
+        the models with their weights. With ``X`` and ``y`` it shows the decisions on those rows, and the values of the
+        rows that are most wrong.
 
         Args:
             path: The file to write. Missing folders are created.
@@ -48,7 +50,10 @@ class ModelReport:
             y: The labels of these rows.
             threshold: A threshold in place of the model's, for two classes and with ``X`` and ``y``.
             data: Name of the table, for the title.
-            target: Name of the predicted column, for the title of a page without rows.
+            target: Name of the predicted column, for the title of a page about the training rows.
+            out_of_fold: Whether ``X`` and ``y`` are those that were passed to ``fit``. The page is then the one about
+                the training rows, and also shows which columns matter and the rows that are most wrong. Not for models
+                that were loaded.
 
         Returns:
             The path of the page.
@@ -61,12 +66,14 @@ class ModelReport:
         check_is_fitted(self, "decision_")
         if (X is None) != (y is None):
             raise InvalidValueError("report needs both X and y, or neither")
-        if threshold is not None and (X is None or getattr(self, "threshold_", None) is None):
+        if out_of_fold and X is None:
+            raise InvalidValueError("out_of_fold=True needs X and y, those that were passed to fit")
+        if threshold is not None and (X is None or out_of_fold or getattr(self, "threshold_", None) is None):
             raise InvalidValueError("threshold= is for models of two classes, together with X and y")
         pages = report_pages()
         page: Path = (
-            pages.write_model_page(self, path, data=data, target=target)
-            if X is None
+            pages.write_model_page(self, path, data=data, target=target, rows=(X, y) if out_of_fold else None)
+            if X is None or out_of_fold
             else pages.write_evaluation_page(self, X, y, path, threshold=threshold, data=data)
         )
         return page

@@ -1,7 +1,8 @@
 """The three pages.
 
 ``model_page`` is about a fitted model, ``evaluation_page`` about a model on other rows, ``comparison_page`` about
-methods compared; ``model_facts`` has what the first two state alike.
+methods compared; ``model_facts`` has what the first two state alike, and ``insight_sections`` what is
+shown of the rows of ``fit``.
 """
 
 from metricfit.report.pages.comparison_page import write_comparison_page

@@ -26,7 +26,13 @@ from metricfit.report.model_decisions import (
 from metricfit.report.page import PathLike
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
 from metricfit.report.sections.cost_table import cost_table
+from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.insight.judged_rows import judged_rows
+from metricfit.tabular.insight.worst_rows import find_worst_rows
+from metricfit.tabular.scored_rows import ScoredRows
+
+WORST = 30  # rows that are most wrong
 
 
 def write_evaluation_page(
@@ -79,6 +85,9 @@ def write_evaluation_page(
             requirements=model.subject_to,
             classes=class_names(model),
         )
+    sections = [section]
+    if threshold is None and not isinstance(X, ScoredRows):
+        sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y, warn=False), WORST)))
     facts = data_fact(data, getattr(y, "name", None)) | {"Rows": f"{len(y):,}"} | positive_class_of(model)
     if threshold is None and model.refer_region_ is not None:
         referred = int((positive_decisions(model, X) == REFERRED).sum())
@@ -89,7 +98,7 @@ def write_evaluation_page(
         data or f"{metric_label(model)} on {len(y):,} rows",
         f"{metric_label(model)} is {formatting.value(value)}{bracketed(interval)}{at_threshold}, on {len(y):,} rows.",
         verdict_of_evaluation(model, counts, value, interval, threshold=threshold),
-        [section],
+        sections,
         facts | requirements_fact(requirements_of(model)) | made_by(command),
     )
     return report.write(page, path)

@@ -110,7 +110,9 @@ class JudgedRows:
         return np.asarray(self.model._decide_margins(margins).numpy())
 
 
-def judged_rows(model: Any, X: Any, y: Any, sample_weight: Any = None, *, out_of_fold: bool = False) -> JudgedRows:
+def judged_rows(
+    model: Any, X: Any, y: Any, sample_weight: Any = None, *, out_of_fold: bool = False, warn: bool = True
+) -> JudgedRows:
     """Check the rows that a model is judged on.
 
     Args:
@@ -120,6 +122,7 @@ def judged_rows(model: Any, X: Any, y: Any, sample_weight: Any = None, *, out_of
         sample_weight: One weight per row, or None.
         out_of_fold: Whether ``X`` and ``y`` are those of ``fit``, and each row is decided by models of the folds that
             did not train on it.
+        warn: Whether to warn if the whole model is judged on the rows of ``fit``.
 
     Returns:
         The rows; out of fold those that some fold held out, with the weights and the groups of ``fit``.
@@ -156,7 +159,7 @@ def judged_rows(model: Any, X: Any, y: Any, sample_weight: Any = None, *, out_of
         None,
         model._costs_of(table, len(labels)),
     )
-    if _are_rows_of_fit(rows):
+    if warn and _are_rows_of_fit(rows):
         warnings.warn(
             "the model was trained on these rows, and looks better there than it is: pass rows that it has not seen, "
             "or out_of_fold=True, which judges each row by models that were not trained on it",

@@ -30,6 +30,7 @@ class WorstRows:
         total: The number of rows among which they are the worst.
         wrong: How many of these were decided wrongly; referred rows are not decided.
         positive: The class whose probability is given; None for the true class of each row.
+        judged: The number of columns of ``table`` that come before those of the user's table.
         notes: What is to know about it.
 
     Example:
@@ -47,6 +48,7 @@ class WorstRows:
     total: int
     wrong: int
     positive: Any = None
+    judged: int = 3
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -97,6 +99,7 @@ def find_worst_rows(rows: JudgedRows, n: int = 20) -> WorstRows:
         len(rows),
         int(((decided >= 0) & (decided != y)).sum()),
         model.pos_label_,
+        judged.shape[1],
         () if rows.folds is None else ("Each row was decided by models that were not trained on it.",),
     )
 

@@ -1,0 +1,53 @@
+"""The sections of a model page that need the rows of ``fit``: columns that matter, and rows that are most wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metricfit.report.model_decisions import metric_label
+from metricfit.report.page import Section
+from metricfit.report.sections.column_importance import column_importance
+from metricfit.report.sections.worst_decisions import worst_decisions
+from metricfit.tabular import MetricClassifier
+from metricfit.tabular.insight.importance import MIN_ROWS
+
+MAX_ROWS, REPEATS, WORST = 2000, 3, 30
+#: Importance may take this share of the training time, and this many seconds in any case.
+SHARE_OF_TRAINING, ALWAYS = 0.2, 4.0
+
+
+def insight_sections(model: MetricClassifier, X: Any, y: Any) -> list[Section]:
+    """Return the sections about the rows of ``fit``, each decided by models that were not trained on it.
+
+    Args:
+        model: The fitted model, not a loaded one.
+        X: The table that was passed to ``fit``.
+        y: The labels that were passed to ``fit``.
+
+    Returns:
+        The columns that matter, if there are rows enough, and the rows that are most wrong.
+
+    Raises:
+        ValueError: These are not the rows of ``fit``, or the model was loaded.
+    """
+    sections: list[Section] = []
+    important: list[Any] = []
+    if len(model.held_out_.y) >= MIN_ROWS:
+        training = sum(row.seconds or 0.0 for row in model.models_)
+        importance = model.importance(
+            X,
+            y,
+            out_of_fold=True,
+            repeats=REPEATS,
+            max_rows=MAX_ROWS,
+            max_seconds=max(ALWAYS, SHARE_OF_TRAINING * training),
+        )
+        important = importance.table["column"].tolist()
+        if important:
+            sections.append(column_importance(importance, lead=_importance_lead(model, important[0])))
+    worst = model.worst(X, y, out_of_fold=True, n=WORST)
+    return [*sections, worst_decisions(worst, first=important)]
+
+
+def _importance_lead(model: MetricClassifier, first: Any) -> str:
+    return f"{metric_label(model)} depends most on “{first}”."
