@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import typer
 from rich.table import Table
 
@@ -19,16 +22,17 @@ from metricfit.cli.command_rows import (
     read_rows,
     title_data,
 )
-from metricfit.cli.exit_codes import NOT_MET
-from metricfit.cli.output_paths import check_folder
+from metricfit.cli.exit_codes import NOT_MET, UserError
+from metricfit.cli.output_paths import check_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
-from metricfit.cli.terminal import command_line, print_result
+from metricfit.cli.terminal import command_line, print_message, print_result
 from metricfit.data.text_format import TextOptions
 from metricfit.report.pages import write_comparison_page
 from metricfit.runs.backends import BACKENDS
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
+from metricfit.tabular.compare.run_description import ChangedRunError
 
 
 def compare(
@@ -38,9 +42,14 @@ def compare(
     subject_to: options.Requirements = None,
     positive: options.Positive = None,
     group: options.Group = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for finished trainings and the report.")] = Path(
-        "metricfit-compare"
-    ),
+    time: options.Time = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder for finished trainings and the report. By default metricfit-runs/TABLE-METRIC-DATE.",
+        ),
+    ] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Number of folds.")] = 5,
     jobs: Annotated[int, typer.Option("--jobs", help="Trainings at a time; -1 for one per core.")] = 1,
     backend: Annotated[str, typer.Option("--backend", help="Where to train: " + ", ".join(BACKENDS) + ".")] = "loky",
@@ -61,20 +70,22 @@ def compare(
 ) -> None:
     """Compare ways to train a classifier on identical folds, and recommend one."""
     check_metric_options(metric, subject_to)
-    check_folder(out)
-    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), subject_to=subject_to)
+    named_folder = run_folder(data, metric, date.today()) if out is None else out
+    check_folder(named_folder)
+    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time, subject_to=subject_to)
     check_binary_options(y, positive, subject_to)
     positive_label, counts = choose_positive_label(y, positive), y.value_counts()
     with progress_bar("comparing", quiet) as progress:
-        result = compare_methods(
+        compare_in = partial(
+            compare_methods,
             X,
             y,
             metric,
             subject_to=subject_to,
             groups=groups,
+            time=None if time is None else pd.Series(range(len(X)), name=time),  # they are sorted
             pos_label=positive_label,
             folds=folds,
-            folder=out / "cells",
             name=title_data(data),
             methods=method,
             time_budget=time_budget,
@@ -83,20 +94,29 @@ def compare(
             backend=backend,
             progress=progress,
         )
-    report = write_comparison_page(result, out / "report.html", command=command_line())
+        result, folder = _compare_in_folder(compare_in, named_folder, by_default=out is None)
+    report = write_comparison_page(result, folder / "report.html", command=command_line())
     command = fit_command(
         result,
         data,
         target,
-        out / "recommended",
+        folder / "recommended",
         subject_to=subject_to,
-        given={"--positive": positive, "--group": group, "--sep": sep, "--decimal": decimal, "--encoding": encoding},
+        given={
+            "--positive": positive,
+            "--group": group,
+            "--time": time,
+            "--sep": sep,
+            "--decimal": decimal,
+            "--encoding": encoding,
+        },
         seed=seed,
     )
     summary = result.to_dict() | {
         "command": command,
         "positive": positive_label,
         "classes": {str(label): int(rows) for label, rows in counts.items()},
+        "folder": str(folder),
         "report": str(report),
     }
     lines: list[str | Table] = [
@@ -105,11 +125,28 @@ def compare(
         *(f"{note}." for note in result.notes),
         result.verdict,
         f"To fit it on all rows: {command}",
+        f"Trainings: {folder} (the same command uses them again)",
         f"Report: {report}",
     ]
     print_result(summary, as_json, lines)
     if not result.requirements_reachable:
         raise typer.Exit(NOT_MET)
+
+
+def _compare_in_folder(
+    compare_in: Callable[..., Comparison], folder: Path, *, by_default: bool
+) -> tuple[Comparison, Path]:
+    """Compare in a folder, or if it was not chosen by the user and holds another comparison, in the next one."""
+    number, first = 2, folder
+    while True:
+        try:
+            return compare_in(folder=folder / "cells"), folder
+        except ChangedRunError as error:
+            problem = f"{folder} holds a comparison of another table or with other options: {'; '.join(error.changes)}."
+            if not by_default:
+                raise UserError(f"{problem} Give another --out to keep both, or remove that folder.") from error
+            folder, number = first.with_name(f"{first.name}-{number}"), number + 1
+            print_message(f"{problem} This one goes to {folder}.")
 
 
 def fit_command(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 from metricfit.cli.exit_codes import UserError
@@ -29,6 +32,24 @@ def check_folder(path: Path) -> None:
             if not folder.is_dir():
                 raise UserError(f"{folder} is a file; give a new folder to --out.")
             return
+
+
+#: Where comparisons are kept that have no ``--out``.
+RUNS = Path("metricfit-runs")
+LONGEST_NAME = 60  # characters of a table's or a metric's name in the name of a folder
+
+
+def run_folder(data: Sequence[Path], metric: str, day: date) -> Path:
+    """Return the folder of a run: named after its table, its metric and the day.
+
+    >>> run_folder([Path("data/loans.csv.gz")], "fbeta(beta=2)", date(2026, 11, 16)).as_posix()
+    'metricfit-runs/loans-fbeta-beta=2-2026-11-16'
+    """
+    table = "standard-input" if str(data[0]) == "-" else data[0].name or "table"
+    for ending in (".gz", data[0].with_name(table.removesuffix(".gz")).suffix):
+        table = table.removesuffix(ending)
+    names = [table, *([f"and {len(data) - 1} more"] if len(data) > 1 else []), metric, day.isoformat()]
+    return RUNS / "-".join(re.sub(r"[^\w.=+]+", "-", name).strip("-")[:LONGEST_NAME] for name in names)
 
 
 def next_free(path: Path) -> Path:

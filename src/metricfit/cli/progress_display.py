@@ -35,7 +35,7 @@ class TimeLeft(ProgressColumn):
         if seconds_left is None:
             return Text("")
         left = seconds_left - (time.monotonic() - task.fields["estimated_at"])
-        return Text(f"about {format_seconds(left)} left" if left > 0 else "nearly done")
+        return Text(f"about {format_seconds(left)} left" if left > -1 else "longer than estimated")
 
 
 def _estimate(seconds_left: float | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pandas as pd
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message
 from metricfit.data.column_names import did_you_mean
-from metricfit.data.labels import quote_label
+from metricfit.data.row_times import order_by_time
 from metricfit.errors import quote
 
 
@@ -24,7 +24,8 @@ def sort_by_time(X: pd.DataFrame, y: pd.Series, column: str, source: str) -> tup
         The other features and the labels, earliest first. Rows of the same time keep their order.
 
     Raises:
-        UserError: There is no such column, a time is missing, all are equal, or text is no date in that form.
+        UserError: There is no such column, or no other one.
+        InvalidValueError: A time is missing, all are equal, or text is no date in that form.
     """
     if column not in X.columns:
         raise UserError(f"{source} has no column {quote(column)} for --time.{did_you_mean(column, X.columns)}")
@@ -32,37 +33,10 @@ def sort_by_time(X: pd.DataFrame, y: pd.Series, column: str, source: str) -> tup
         raise UserError(
             f"{source} has no column except the target and {quote(column)}: there is nothing to learn from."
         )
-    missing = int(X[column].isna().sum())
-    if missing:
-        raise UserError(
-            f"The time {quote(column)} is missing in {missing} of {len(X)} rows of {source}. Remove those rows, or "
-            "give each a time."
-        )
-    times = _as_times(X[column])
-    if times.nunique() == 1:
-        raise UserError(
-            f"All rows of {source} have one value of {quote(column)}: they have no order. Leave --time out."
-        )
-    order = times.argsort(kind="stable").to_numpy()
+    order = order_by_time(X[column])
     first, last = (str(X[column].iloc[order[end]]).removesuffix(" 00:00:00") for end in (0, -1))
     print_message(
         f"Rows are in the order of {quote(column)}, from {first} to {last}: every fold is judged by a model of earlier "
         f"rows. {quote(column)} itself is not learned from."
     )
     return X.drop(columns=column).iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
-
-
-def _as_times(column: pd.Series) -> pd.Series:
-    """Return times that can be sorted."""
-    if pd.api.types.is_bool_dtype(column):
-        raise UserError(f"The column {quote(column.name)} holds true and false, which are no times for --time.")
-    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
-        return column
-    times = pd.to_datetime(column.astype(str), format="ISO8601", errors="coerce", utc=True)
-    if times.isna().any():
-        wrong = column[times.isna()].iloc[0]
-        raise UserError(
-            f"The column {quote(column.name)} holds {quote_label(wrong)}, which is no date of the form 2024-12-31 or "
-            "2024-12-31 18:30, and no number. Write all times in that form; in others, day and month can be mistaken."
-        )
-    return times

@@ -56,7 +56,10 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
         **_described_methods(rows),
         "Rows": f"{total:,}: {_class_shares(comparison)}",
         **(positive_class_fact((classes[0], classes[1])) if len(classes) == 2 else {}),
-        "Folds": f"{folds}, each with the same shares of the classes; copies of a row stay together{together}",
+        "Folds": f"{folds}, each with the same shares of the classes; copies of a row stay together{together}"
+        if comparison.time is None
+        else f"{folds}, in the order of “{comparison.time}”: each is judged by models of earlier rows, and the first "
+        "rows of the table are in none",
         "Differences": "paired by fold; Nadeau and Bengio's corrected t-test, because the folds' training rows "
         f"overlap; corrected for {compared} comparisons: p-values by Holm's method, intervals by Bonferroni's",
     }

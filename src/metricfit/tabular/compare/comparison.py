@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,33 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.core.types import ScalarAverage
-from metricfit.data import folds as split_into_folds
 from metricfit.decide.costs.row_costs import RowCosts, check_costs, cost_columns, row_costs
-from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.metrics import Metric, Requirement, get_metric
-from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics import Metric, get_metric
+from metricfit.metrics.curves import Requirements
 from metricfit.runs import run
 from metricfit.runs.backends import check_backend, threads_per_job
 from metricfit.runs.runner import Watch
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.baselines import BASELINES
+from metricfit.tabular.compare.compare_arguments import (
+    cell_folder,
+    name_of_metric,
+    refuse_removed,
+    requirement_texts,
+)
 from metricfit.tabular.compare.comparison_row import ComparisonRow
 from metricfit.tabular.compare.fold_encoding import forget_encoded_fold
 from metricfit.tabular.compare.fold_results import FoldResults, MethodDecisions, judge_folds
 from metricfit.tabular.compare.methods import DEFAULT, UNTUNED, choose_methods, classifier_of
+from metricfit.tabular.compare.run_description import continue_run, describe_table
 from metricfit.tabular.compare.standings import standings
-from metricfit.tabular.compare.table_columns import number_classes, split_columns
+from metricfit.tabular.compare.table_columns import number_classes, sort_by_time_column, split_columns, split_rows
 from metricfit.tabular.compare.trainings import TrainingTask, load_training, read_training, trainings_of
 from metricfit.tabular.compare.verdict import advise
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.report_layer import report_pages
-
-#: Parameters of version 0.1.0, and what replaces them.
-REMOVED = ("network", "members", "epochs")
-SUCCESSOR = (
-    "every method is trained as MetricClassifier trains it, methods=[...] chooses what is compared, and time_budget= "
-    "limits each training"
-)
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,8 @@ class Comparison:
         costs: The costs of each row, if the metric takes costs from columns.
         decisions: The scores, the decisions and the thresholds of each method, by its name.
         groups: The group of each row; None if there is no such column.
+        time: Name of the column that the rows are ordered by; None if folds are not in the order of time. With it, the
+            first rows are only learned from, and are missing in scores, decisions, labels and costs.
 
     Example:
         >>> import metricfit, numpy as np, pandas as pd
@@ -95,6 +94,7 @@ class Comparison:
     costs: RowCosts | None = field(default=None, repr=False)
     decisions: Mapping[str, MethodDecisions] = field(default_factory=dict, repr=False)
     groups: NDArray[Any] | None = field(default=None, repr=False)
+    time: str | None = None
 
     @property
     def requirements_reachable(self) -> bool:
@@ -156,6 +156,7 @@ def compare(
     methods: Sequence[str] | None = None,
     subject_to: Requirements | None = None,
     groups: Any = None,
+    time: Any = None,
     pos_label: Any = None,
     average: ScalarAverage = "macro",
     folds: int = 5,
@@ -185,12 +186,16 @@ def compare(
         subject_to: Requirements on every method's threshold, such as ``"recall >= 0.9"``, for two classes.
         groups: Name of a column, or one value per row. Rows with the same value stay on one side of a split. A column
             that is named here is not learned from.
+        time: Name of a column of dates or numbers, or one value per row. Rows are sorted by it, and every fold is
+            judged by models of earlier rows; the first rows are only learned from. A column that is named here is not
+            learned from.
         pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the class
             with fewer rows.
         average: Average of the metric over several classes: "macro", "micro" or "weighted".
         folds: Number of folds.
         folder: Where finished trainings are kept, so that an interrupted comparison can continue, and a comparison for
-            another metric reuses the trainings that do not depend on it. By default nothing is kept.
+            another metric reuses the trainings that do not depend on it. A folder with trainings of another table or
+            with other options is refused with what has changed. By default nothing is kept.
         name: Name of the table in the report.
         time_budget: Seconds of each training; None for no limit. A model that would not be ready in time is left out.
             Boosted trees are always trained.
@@ -206,6 +211,7 @@ def compare(
 
     Raises:
         InvalidValueError: If the table, the target or an option cannot be used; the message says why.
+        CellError: If ``folder`` holds trainings of another table or with other options, or a training failed.
 
     Example:
         >>> import metricfit, numpy as np, pandas as pd
@@ -215,10 +221,13 @@ def compare(
         >>> sorted(row.name for row in result.rows)[1:4]
         ['at random', 'boosted trees', 'logistic regression']
     """
-    _refuse(removed)
+    refuse_removed(removed)
     check_backend(jobs, backend)
-    metric_name, requirements = _name_of(metric), _as_texts(subject_to)
-    X, y, group_values, group_name, target_name = split_columns(table, target, groups)
+    metric_name, requirements = name_of_metric(metric), requirement_texts(subject_to)
+    X, y, group_values, group_name, target_name = split_columns(table, target, groups, time)
+    time_name = None
+    if time is not None:
+        X, y, time_name = sort_by_time_column(table, X, y, time)
     labels, classes = number_classes(y, pos_label, folds)
     if len(classes) > 2 and requirements:
         raise InvalidValueError("subject_to is for two classes; make one class against the rest in your table")
@@ -230,86 +239,65 @@ def compare(
     compared = choose_methods(
         methods, classes=len(classes), constrained=bool(requirements), row_costs=bool(judged.columns)
     )
+    splits, notes = split_rows(X, labels, folds, seed=seed, groups=group_values, forward=time is not None)
     task = TrainingTask(
         X,
         labels,
         group_values,
-        split_into_folds(X, labels, folds, seed=seed, groups=group_values),
+        splits,
         metric_name,
         average,
         tuple(requirements),
         seed,
         time_budget,
         threads_per_job(jobs) or threads_of(-1),
+        time is not None,
     )
+    description = describe_table(X, labels, classes, group_values) | {
+        "target": target_name,
+        "positive": classes[1] if len(classes) == 2 else None,
+        "group": group_name,
+        "time": time_name,
+        "folds": folds,
+        "seed": seed,
+        "time_budget": time_budget,
+        "metric": metric_name,
+        "average": average,
+        "subject_to": requirements,
+        "methods": [method.name for method in compared],
+    }
     trainings = list(dict.fromkeys(training for method in compared for training in trainings_of(method)))
     cells = task.cells(name, trainings)
-    with _cell_folder(folder) as place:
+    with cell_folder(folder) as place:
+        continue_run(place, name, description)
         try:
             reports = run(cells, task.train, place, jobs=jobs, backend=backend, prepare=load_training, watch=progress)
         finally:
             forget_encoded_fold()
     trained = {(cell.training, cell.fold): read_training(cell, reports[cell.name]) for cell in cells}
     results: FoldResults = judge_folds(task, compared, trained, len(classes))
+    tested = task.tested_rows
+    decisions = {method: decided.take(tested) for method, decided in results.decisions.items()}
     rows = standings(results.by_row, judged, required=bool(requirements))
-    advice, by_default = advise(rows, metric_name), results.decisions[DEFAULT]
+    advice, by_default = advise(rows, metric_name), decisions[DEFAULT]
     return Comparison(
         metric_name,
         rows,
         advice.text,
         by_default.scores,
         by_default.decided,
-        labels,
+        labels[tested],
         threshold=by_default.threshold,
         recommended=advice.row.name,
         subject_to=tuple(requirements),
         average=average,
-        notes=tuple(results.notes),
+        notes=(*notes, *results.notes),
         name=name,
         target=target_name,
         group=group_name,
         classes=classes,
-        costs=row_costs(judged, columns, len(labels)) if judged.columns else None,
-        decisions=results.decisions,
+        costs=row_costs(judged, columns, len(labels)).take(tested) if judged.columns else None,
+        decisions=decisions,
         groups=group_values,
+        time=time_name,
     )
-
-
-def _refuse(parameters: dict[str, Any]) -> None:
-    for name in parameters:
-        if name in REMOVED:
-            raise InvalidTypeError(f"compare has no parameter {name!r} any more: {SUCCESSOR}")
-        raise InvalidTypeError(f"compare() got an unexpected keyword argument {name!r}")
-
-
-def _name_of(metric: str | Metric) -> str:
-    """Return the metric as text, because the cells of a comparison keep it in their files."""
-    if isinstance(metric, str):
-        get_metric(metric)
-        return metric
-    try:
-        known = get_metric(metric.name) == metric
-    except ValueError:
-        known = False
-    if not known:
-        raise InvalidValueError(
-            f"compare takes metrics that metricfit knows by name, such as 'fbeta(beta=2)'; got {quote(metric)}"
-        )
-    return metric.name
-
-
-def _as_texts(subject_to: Requirements | None) -> list[str]:
-    as_requirements(subject_to)  # checks them
-    if subject_to is None:
-        return []
-    several = [subject_to] if isinstance(subject_to, (str, Requirement)) else subject_to
-    return [str(requirement) for requirement in several]
-
-
-@contextmanager
-def _cell_folder(folder: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike[str]]:
-    if folder is not None:
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="metricfit-compare-") as temporary:
-        yield temporary

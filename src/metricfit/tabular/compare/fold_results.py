@@ -15,6 +15,7 @@ from metricfit.metrics.curves import as_requirements
 from metricfit.tabular.compare.judging import FoldResult, Judge
 from metricfit.tabular.compare.methods import DEFAULT, Method
 from metricfit.tabular.compare.trainings import TrainedLogits, Training, TrainingTask, trainings_of
+from metricfit.tabular.families.family import Integers
 
 Trained = Mapping[tuple[Training, int], TrainedLogits | str]
 
@@ -37,6 +38,10 @@ class MethodDecisions:
     def threshold(self) -> float | None:
         """Mean of the thresholds; None if there are none."""
         return statistics.fmean(self.thresholds) if self.thresholds else None
+
+    def take(self, index: Integers) -> MethodDecisions:
+        """Return the decisions of these rows."""
+        return MethodDecisions(self.scores[index], self.decided[index], self.thresholds)
 
 
 @dataclass

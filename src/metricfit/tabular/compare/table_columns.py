@@ -6,35 +6,104 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import TimeSeriesSplit
 
+from metricfit.data import folds as split_into_folds
+from metricfit.data.row_times import order_by_time
 from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.errors import InvalidValueError, quote
-from metricfit.tabular.families.family import Integers
+from metricfit.tabular.families.family import Integers, Splits
 
 
-def split_columns(table: Any, target: Any, groups: Any) -> tuple[pd.DataFrame, pd.Series, Any, str | None, str]:
+def split_columns(
+    table: Any, target: Any, groups: Any, time: Any = None
+) -> tuple[pd.DataFrame, pd.Series, Any, str | None, str]:
     """Return the features, the labels, the groups, and the names of the group and target columns.
 
     Args:
         table: A pandas or polars DataFrame, or an array.
         target: Name of a column, or the labels themselves.
         groups: Name of a column, one value per row, or None.
+        time: Name of a column, one value per row, or None.
 
     Raises:
         InvalidValueError: A column is missing or cannot be used.
     """
-    frame = table.to_pandas() if hasattr(table, "to_pandas") else pd.DataFrame(table)
-    if not all(isinstance(column, str) for column in frame.columns):
-        frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+    if groups is not None and time is not None:
+        raise InvalidValueError("groups= and time= both say how rows are split into folds; give one of them")
+    frame = _frame(table)
     y, target_name = _column(frame, target, "target")
     group_values, group_name = (None, None) if groups is None else _column(frame, groups, "groups")
-    named = [column for column in (target, groups) if isinstance(column, str)]
+    named = [column for column in (target, groups, time) if isinstance(column, str)]
     if len(set(named)) < len(named):
-        raise InvalidValueError(f"target and groups both name the column {quote(target)}; groups need another column")
+        other = "groups" if groups is not None else "time"
+        raise InvalidValueError(f"target and {other} both name the column {quote(target)}; {other} needs another one")
+    if isinstance(time, str):
+        _column(frame, time, "time")
     X = frame.drop(columns=named)
     if X.shape[1] == 0:
         raise InvalidValueError("the table has no column to learn from")
     return X, y, None if group_values is None else group_values.to_numpy(), group_name, target_name
+
+
+def sort_by_time_column(table: Any, X: pd.DataFrame, y: pd.Series, time: Any) -> tuple[pd.DataFrame, pd.Series, str]:
+    """Sort features and labels by a column of times, and return them with the name of the column.
+
+    Args:
+        table: The table, as the user passed it.
+        X: The features.
+        y: The labels.
+        time: Name of a column of the table, or one value per row.
+
+    Raises:
+        InvalidValueError: The times cannot be used.
+    """
+    times, name = _column(_frame(table), time, "time")
+    order = order_by_time(times.rename(name))
+    return X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True), name
+
+
+def split_rows(
+    X: pd.DataFrame, labels: Integers, folds: int, *, seed: int, groups: Any, forward: bool
+) -> tuple[Splits, list[str]]:
+    """Split rows into the folds of a comparison.
+
+    Args:
+        X: The features.
+        labels: Class numbers.
+        folds: Number of folds.
+        seed: Seed of stratified folds.
+        groups: One group per row, or None.
+        forward: Whether the rows are in the order of time: every fold then holds the rows after its training rows.
+
+    Returns:
+        For each fold the training rows and the test rows, and notes about folds that are left out because their
+        training rows or their test rows lack a class.
+
+    Raises:
+        InvalidValueError: Fewer than two folds can be used.
+    """
+    if not forward:
+        return split_into_folds(X, labels, folds, seed=seed, groups=groups), []
+    if len(labels) <= folds:
+        raise InvalidValueError(f"{len(labels)} rows cannot be split into {folds} folds and the rows before them")
+    every = len(np.unique(labels))
+    pairs = [(train, test) for train, test in TimeSeriesSplit(folds).split(labels)]
+    splits = [pair for pair in pairs if all(len(np.unique(labels[part])) == every for part in pair)]
+    dropped = f"{len(pairs) - len(splits)} of {folds} folds are left out: their training or test rows lack a class"
+    if len(splits) < 2:
+        raise InvalidValueError(
+            f"{dropped}, and a comparison needs two folds; use fewer folds, or leave the column of times out"
+        )
+    return splits, [] if len(splits) == len(pairs) else [dropped]
+
+
+def _frame(table: Any) -> pd.DataFrame:
+    """Return a table as a DataFrame whose columns have text for names."""
+    frame = table.to_pandas() if hasattr(table, "to_pandas") else pd.DataFrame(table)
+    if all(isinstance(column, str) for column in frame.columns):
+        return frame
+    return frame.set_axis([str(column) for column in frame.columns], axis=1)
 
 
 def _column(frame: pd.DataFrame, column: Any, parameter: str) -> tuple[pd.Series, str]:

@@ -30,6 +30,7 @@ from metricfit.tabular.families.family import Deadline, Floats, Integers, Splits
 from metricfit.tabular.families.network import Network
 from metricfit.tabular.families.network_recipes import WITHOUT_METRIC
 from metricfit.tabular.out_of_fold import LeftOut, fit_family
+from metricfit.tabular.row_folds import FORWARD
 from metricfit.tabular.training_rows import prepare_rows
 
 #: Trained whatever the time budget is, so that the default and the reference always have a model.
@@ -110,6 +111,7 @@ class TrainingTask:
         seed: The seed of every model.
         time_budget: Seconds of each training; None for no limit.
         jobs: Number of threads of each training.
+        forward: Whether the rows are in the order of time, and every fold is judged by a model of earlier rows.
     """
 
     X: pd.DataFrame
@@ -122,6 +124,12 @@ class TrainingTask:
     seed: int
     time_budget: float | None
     jobs: int
+    forward: bool = False
+
+    @property
+    def tested_rows(self) -> Integers:
+        """The numbers of the rows in some test fold; in the order of time, the first rows are in none."""
+        return np.sort(np.concatenate([test for _, test in self.splits]))
 
     def cells(self, name: str, trainings: Sequence[Training]) -> list[TrainingCell]:
         """Return one cell per training and fold, fold by fold."""
@@ -130,6 +138,7 @@ class TrainingTask:
             "folds": len(self.splits),
             "seed": self.seed,
             "time_budget": self.time_budget,
+            **({"forward": True} if self.forward else {}),
         }
         return [self._cell(name, spec, training, fold) for fold in range(len(self.splits)) for training in trainings]
 
@@ -143,11 +152,13 @@ class TrainingTask:
             models=[cell.training.model],
             class_weight=cell.training.class_weight,
             average=self.average,
+            cv=FORWARD if self.forward else None,
             random_state=self.seed,
         )
         groups = None if self.groups is None else self.groups[training_rows]
         training, test = self.X.iloc[training_rows], self.X.iloc[test_rows]
-        fold = encode_fold((cell.spec["data"], len(self.splits), self.seed, cell.fold), training, test)
+        key = cell.spec["data"], len(self.splits), self.seed, self.forward, cell.fold
+        fold = encode_fold(key, training, test)
         start = time.perf_counter()
         encoded = fold.encoder, fold.training
         prepared = prepare_rows(model, training, self.y[training_rows], None, groups, encoded)
@@ -158,6 +169,7 @@ class TrainingTask:
             seed=prepared.seed,
             jobs=self.jobs,
             deadline=Deadline.after(None if cell.training.model == ALWAYS else self.time_budget),
+            last_only=self.forward,
         )
         seconds = fold.seconds + time.perf_counter() - start
         if isinstance(result, LeftOut):

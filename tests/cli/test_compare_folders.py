@@ -1,0 +1,120 @@
+"""``compare``: a folder per table, metric and day by default, changes in words, and folds in the order of time."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import f1_score
+from sklearn.model_selection import TimeSeriesSplit
+from typer.testing import CliRunner
+
+from metricfit.cli.app import app
+from metricfit.cli.output_paths import run_folder
+from metricfit.tabular.compare.comparison import compare
+from metricfit.tabular.compare.methods import classifier_of
+
+pytestmark = pytest.mark.usefixtures("two_inner_folds")
+SMALL = ("--method", "logistic regression", "--folds", "2", "--time-budget", "0.001", "--json", "--quiet")
+
+
+def call(*arguments):
+    result = CliRunner().invoke(app, ["compare", *map(str, arguments)])
+    return result, json.loads(result.stdout) if result.exit_code == 0 else None
+
+
+@pytest.fixture
+def rows():
+    """Rows in the order of time."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(90, 2)).round(3), columns=["a", "b"])
+    frame["when"] = pd.date_range("2024-01-01", periods=90).strftime("%Y-%m-%d")
+    return frame.assign(y=(frame["a"] + 0.5 * rng.normal(size=90) > 0.4).astype(int))
+
+
+def finished(folder):
+    return {path: path.stat().st_mtime_ns for path in Path(folder).rglob("report.json")}
+
+
+def test_the_folder_of_a_table_a_metric_and_a_day(rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows.drop(columns="when").to_csv("loans.csv", index=False)
+    result, first = call("loans.csv", "--target", "y", *SMALL)
+    assert result.exit_code == 0, result.output
+    folder = run_folder([Path("loans.csv")], "f1", date.today())
+    assert Path(first["folder"]) == folder
+    assert folder.match(f"metricfit-runs/loans-f1-{date.today()}")
+    assert Path(first["report"]).is_file()
+    trained = finished(folder)
+    _, again = call("loans.csv", "--target", "y", *SMALL)
+    assert finished(folder) == trained
+    assert again["methods"] == first["methods"]
+
+    rows[:80].assign(age=1).drop(columns="when").to_csv("loans.csv", index=False)
+    result, other = call("loans.csv", "--target", "y", *SMALL)
+    assert Path(other["folder"]) == folder.with_name(f"{folder.name}-2")
+    said = " ".join(result.stderr.split())
+    assert "rows 90 -> 80; column 'age' is new. This one goes to" in said
+    result, _ = call("loans.csv", "--target", "y", "--out", folder, *SMALL)
+    assert result.exit_code == 2
+    assert "rows 90 -> 80; column 'age' is new. Give another --out to keep both" in " ".join(result.stderr.split())
+    assert finished(folder) == trained
+
+
+@pytest.mark.parametrize(
+    ("data", "metric", "name"),
+    [
+        (["a b/my.loans.csv"], "f1", "my.loans-f1-2026-11-16"),
+        (["parts/"], "2*tp/(2*tp + fp)", "parts-2-tp-2-tp-+-fp-2026-11-16"),
+        (["-"], "mcc", "standard-input-mcc-2026-11-16"),
+        (["a.parquet", "b.parquet"], "mcc", "a-and-1-more-mcc-2026-11-16"),
+        (["x" * 300 + ".csv"], "mcc", "x" * 60 + "-mcc-2026-11-16"),
+    ],
+)
+def test_names_of_folders(data, metric, name):
+    assert run_folder([Path(path) for path in data], metric, date(2026, 11, 16)) == Path("metricfit-runs") / name
+
+
+def test_folds_in_the_order_of_time(rows, tmp_path):
+    rows.sample(frac=1, random_state=1).to_csv(tmp_path / "t.csv", index=False)
+    result, compared = call(tmp_path / "t.csv", "--target", "y", "--time", "when", "--out", tmp_path / "c", *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "--time when" in compared["command"]
+    values = {row["name"]: row["values"] for row in compared["methods"]}["boosted trees"]
+    X, y = rows[["a", "b"]], rows["y"]
+    expected = []
+    for train, test in TimeSeriesSplit(2).split(X):
+        model = classifier_of("boosted trees", "f1", cv="forward", time_budget=None, random_state=0)
+        expected.append(f1_score(y[test], model.fit(X.iloc[train], y[train]).predict(X.iloc[test])))
+    assert values == pytest.approx(expected)
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert "in the order of “when”" in page
+
+    settings = {"folder": tmp_path / "c" / "cells", "name": "t.csv", "time_budget": 0.001, "folds": 2}
+    trained = finished(tmp_path)
+    shuffled = rows.sample(frac=1, random_state=2)
+    in_python = compare(shuffled, "y", time="when", methods=["logistic regression"], **settings)
+    assert finished(tmp_path) == trained
+    assert {row.name: list(row.values) for row in in_python.rows}["boosted trees"] == values
+    assert in_python.time == "when"
+    assert len(in_python.labels) == len(in_python.scores) == 60
+    assert in_python.labels.tolist() == y[30:].tolist()
+    assert not np.isnan(in_python.scores).any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"time": "when", "groups": "a"}, "groups= and time= both"),
+        ({"time": "then"}, "time='then' is not a column"),
+        ({"time": "y"}, "target and time both name the column 'y'"),
+        ({"time": [1] * 90}, "all rows have one value"),
+        ({"time": "a", "folds": 20}, "folds are left out: their training or test rows lack a class, and a comparison"),
+    ],
+)
+def test_wrong_times_are_refused(rows, settings, message):
+    ordered = rows.assign(y=[0] * 45 + [1] * 45, a=range(90))
+    with pytest.raises(ValueError, match=message):
+        compare(ordered, "y", **settings)
