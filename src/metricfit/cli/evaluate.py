@@ -12,9 +12,8 @@ from rich.table import Table
 
 from metricfit.cli import options
 from metricfit.cli.command_rows import title_data
-from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
-from metricfit.cli.saved_model import load_model
+from metricfit.cli.saved_model import check_threshold, load_model
 from metricfit.cli.scored_data import scored_rows
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.core.counts import Counts
@@ -40,10 +39,7 @@ def evaluate(
     model: options.ModelFolder,
     data: options.Data,
     target: Annotated[str, typer.Option("--target", help="Name of the column with the labels.")],
-    threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", min=0, max=1, help="A probability to decide at, instead of the model's threshold."),
-    ] = None,
+    threshold: options.Threshold = None,
     report: Annotated[Path | None, typer.Option("--report", help="A new HTML file for a report.")] = None,
     sep: options.Separator = None,
     decimal: options.Decimal = None,
@@ -55,6 +51,7 @@ def evaluate(
     if report is not None:
         check_file(report, "--report")
     classifier = load_model(model)
+    check_threshold(classifier, threshold)
     written = TextOptions(sep, decimal, encoding)
     X, y = scored_rows(classifier, data, written, target, doing="Evaluating", quiet=quiet)
     _warn_of_absent_classes(classifier, y)
@@ -80,13 +77,6 @@ def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:
 
 def _evaluate(model: MetricClassifier, X: ScoredRows, y: pd.Series, threshold: float | None) -> dict[str, Any]:
     """Compute the counts and all metrics with intervals, the model's metric first."""
-    if threshold is not None and len(model.classes_) > 2:
-        raise UserError(
-            "--threshold is for two classes; of several, the largest sum of a class's log-probability and its tuned "
-            "offset decides."
-        )
-    if threshold is not None and get_metric(model.metric).columns:
-        raise UserError(f"--threshold cannot be used with {model.metric}: every row has a threshold of its own.")
     counts = decision_counts(model, X, y, threshold)
     metrics = list(dict.fromkeys([get_metric(model.metric), *metrics_without_parameters()]))
     intervals = metric_intervals(model, X, y, threshold, metrics)

@@ -66,6 +66,16 @@ Time = Annotated[
         "earlier rows. The column is not learned from.",
     ),
 ]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        min=0,
+        max=1,
+        help="A probability of the positive class to decide at, instead of the model's threshold; no row is then "
+        "referred.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Seed = Annotated[

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 import typer
 
 from metricfit.cli import options
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
-from metricfit.cli.saved_model import load_model
+from metricfit.cli.saved_model import check_threshold, load_model
 from metricfit.cli.scored_data import scored_batches
 from metricfit.cli.terminal import print_result
+from metricfit.data.labels import quote_label
 from metricfit.data.table_writing import WRITABLE, new_table
 from metricfit.data.text_format import TextOptions
+from metricfit.decide.refer.refer_label import REFERRED
+from metricfit.errors import quote
+from metricfit.report.model_decisions import positive_decisions
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.scored_rows import ScoredRows
+
+#: The columns of the labels, and of the rows that are referred to a person.
+PREDICTED, WAS_REFERRED = "predicted", "referred"
 
 
 def predict(
     model: options.ModelFolder,
     data: options.Data,
     out: Annotated[Path, typer.Option("--out", help="A new file for the predictions, .csv or .parquet.")],
+    id_columns: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Name of a column that is written beside the predictions; may be repeated."),
+    ] = None,
+    threshold: options.Threshold = None,
     sep: options.Separator = None,
     decimal: options.Decimal = None,
     encoding: options.Encoding = None,
@@ -35,20 +50,69 @@ def predict(
     if out.suffix.lower() not in WRITABLE:
         raise UserError(f"Predictions are written as {' or '.join(WRITABLE)}; {out.name!r} ends in neither.")
     classifier = load_model(model)
-    rows = 0
+    check_threshold(classifier, threshold)
+    carried = list(dict.fromkeys(id_columns or ()))
+    _check_names(classifier, carried, threshold)
+    written = TextOptions(sep, decimal, encoding)
+    rows, counts = 0, Counter[Any]()
     with new_table(out) as table:
-        for batch in scored_batches(classifier, data, TextOptions(sep, decimal, encoding), quiet=quiet):
-            table.write(_predictions(classifier, batch.scored))
+        for batch in scored_batches(classifier, data, written, carried=carried, quiet=quiet):
+            predictions = _predictions(classifier, batch.scored, threshold)
+            table.write(pd.concat([batch.frame[carried].reset_index(drop=True), predictions], axis=1))
+            counts.update({str(label): int(count) for label, count in predictions[PREDICTED].value_counts().items()})
             rows += len(batch.scored)
-    result = {"rows": rows, "file": str(out)}
-    print_result(result, as_json, [f"{rows} rows: {out}"])
+    result: dict[str, Any] = {
+        "rows": rows,
+        "file": str(out),
+        "predicted": {str(label): counts[str(label)] for label in classifier.classes_},
+        "threshold": classifier.threshold_ if threshold is None else threshold,
+    }
+    if _refers(classifier, threshold):
+        result["referred"] = counts[str(classifier.refer_label_)]
+    print_result(result, as_json, _lines(result, classifier))
 
 
-def _predictions(model: MetricClassifier, scored: ScoredRows) -> pd.DataFrame:
+def _check_names(model: MetricClassifier, carried: Sequence[str], threshold: float | None) -> None:
+    """Refuse columns to carry through that have the name of a column of the predictions."""
+    names = [PREDICTED, *([WAS_REFERRED] if _refers(model, threshold) else []), *map(_probability_name, model.classes_)]
+    for name in carried:
+        if name in names:
+            raise UserError(
+                f"--id {quote(name)} has the name of a column of the predictions; rename the column in the table."
+            )
+
+
+def _predictions(model: MetricClassifier, scored: ScoredRows, threshold: float | None) -> pd.DataFrame:
     """Return the labels and probabilities of some rows, as they are written."""
+    predictions = pd.DataFrame({PREDICTED: _labels(model, scored, threshold)})
+    if _refers(model, threshold):
+        predictions[WAS_REFERRED] = positive_decisions(model, scored) == REFERRED
+    for label, column in zip(model.classes_, model.predict_proba(scored).T, strict=True):
+        predictions[_probability_name(label)] = column
+    return predictions
+
+
+def _labels(model: MetricClassifier, scored: ScoredRows, threshold: float | None) -> Any:
+    if threshold is not None:
+        positive = model.classes_.tolist().index(model.pos_label_)
+        called = positive_decisions(model, scored, threshold)
+        return model.classes_[np.where(called == 1, positive, 1 - positive)]
     labels = model.predict(scored)
     # A column of a file has one type, and the label of referred rows may be of another than the classes.
-    predictions = pd.DataFrame({"predicted": labels.astype(str) if labels.dtype == object else labels})
-    for label, column in zip(model.classes_, model.predict_proba(scored).T, strict=True):
-        predictions[f"probability of {label}"] = column
-    return predictions
+    return labels.astype(str) if labels.dtype == object else labels
+
+
+def _refers(model: MetricClassifier, threshold: float | None) -> bool:
+    """Return whether rows can be referred to a person; at another threshold than the model's, all are decided."""
+    return threshold is None and model.refer_region_ is not None
+
+
+def _probability_name(label: Any) -> str:
+    return f"probability of {label}"
+
+
+def _lines(result: dict[str, Any], model: MetricClassifier) -> list[str]:
+    called = [f"{result['predicted'][str(label)]:,} {quote_label(label)}" for label in model.classes_.tolist()]
+    listed = ", ".join(called[:20]) + (f" and {len(called) - 20} more classes" if len(called) > 20 else "")
+    referred = f", {result['referred']:,} referred to a person" if "referred" in result else ""
+    return [f"{result['rows']:,} rows: {result['file']}", f"Predicted: {listed}{referred}."]

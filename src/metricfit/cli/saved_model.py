@@ -9,6 +9,7 @@ import pandas as pd
 from metricfit.cli.exit_codes import UserError
 from metricfit.data.column_names import did_you_mean
 from metricfit.errors import quote
+from metricfit.metrics import get_metric
 from metricfit.tabular import MetricClassifier
 
 
@@ -18,6 +19,17 @@ def load_model(path: Path) -> MetricClassifier:
         raise UserError(f"There is no model {path}.")
     inside = path / "model"  # where fit puts it
     return MetricClassifier.load(inside if inside.is_dir() else path)
+
+
+def check_threshold(model: MetricClassifier, threshold: float | None) -> None:
+    """Refuse a threshold for a model that decides by none."""
+    if threshold is not None and len(model.classes_) > 2:
+        raise UserError(
+            "--threshold is for two classes; of several, the largest sum of a class's log-probability and its tuned "
+            "offset decides."
+        )
+    if threshold is not None and get_metric(model.metric).columns:
+        raise UserError(f"--threshold cannot be used with {model.metric}: every row has a threshold of its own.")
 
 
 def model_columns(model: MetricClassifier, frame: pd.DataFrame, source: str) -> pd.DataFrame:
