@@ -7,7 +7,12 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from metricfit import Counts, metrics
-from metricfit.decide.optimism import corrected_value, draw_multiplicities, interval_of_decisions
+from metricfit.decide.optimism import (
+    corrected_value,
+    draw_balances,
+    draw_multiplicities,
+    interval_of_decisions,
+)
 from metricfit.decide.rules import choose_threshold
 from metricfit.stats import bootstrap
 
@@ -133,3 +138,27 @@ def test_rows_without_an_error_are_not_certain(classes):
     found = corrected_value(lambda _: y, y, metrics.f1, classes=classes)
     assert found.value == found.interval[1] == 1.0
     assert 0.85 < found.interval[0] < 0.99
+
+
+def test_the_interval_counts_that_the_class_balance_of_the_rows_is_a_sample():
+    y = torch.arange(1000) % 20 == 0
+    nothing = torch.zeros(1000, dtype=torch.long)  # right about every negative: accuracy is 1 minus the share
+    low, high = corrected_value(lambda w: nothing, y.long(), metrics.accuracy, resamples=400).interval
+    binomial = 2 * 1.96 * (0.95 * 0.05 / 1000) ** 0.5
+    assert 0.8 * binomial < high - low < 1.2 * binomial
+    known = corrected_value(lambda w: nothing, y.long(), metrics.accuracy, resamples=100, balance_known=True).interval
+    assert known[1] - known[0] < 0.5 * binomial
+
+
+def test_balances_vary_as_those_of_resampled_groups_do():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(60), 5)
+    y, weight = torch.from_numpy((rng.random(60) < 0.3)[groups].astype(int)), torch.from_numpy(rng.random(300))
+    balances = draw_balances(y, weight, groups, seed=0)
+    drawn = [float((weight * next(balances))[y == 1].sum() / weight.sum()) for _ in range(2000)]
+    shares = []
+    for _ in range(2000):
+        rows = (5 * rng.integers(0, 60, 60)[:, None] + np.arange(5)).ravel()
+        shares.append(float(weight[rows] @ y[rows].double() / weight[rows].sum()))
+    assert np.mean(drawn) == pytest.approx(np.mean(shares), abs=0.005)
+    assert np.std(drawn) == pytest.approx(np.std(shares), rel=0.1)

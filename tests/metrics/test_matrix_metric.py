@@ -5,6 +5,7 @@ import math
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -48,9 +49,9 @@ def test_quadratic_weights_are_the_default():
     assert get_metric("weighted_kappa") == metrics.weighted_kappa() == metrics.weighted_kappa(power=2)
 
 
-def test_costs_can_be_lists_tuples_arrays_and_tensors():
-    expected = metrics.cost_matrix([[0, 1], [10, 0]])
-    for costs in (((0, 1), (10, 0)), np.array([[0, 1], [10, 0]]), torch.tensor([[0.0, 1.0], [10.0, 0.0]])):
+def test_costs_can_be_lists_tuples_arrays_tensors_and_tables():
+    expected, array = metrics.cost_matrix([[0, 1], [10, 0]]), np.array([[0, 1], [10, 0]])
+    for costs in (((0, 1), (10, 0)), array, torch.from_numpy(array).float(), pd.DataFrame(array)):
         assert metrics.cost_matrix(costs) == expected
 
 
@@ -60,7 +61,7 @@ def test_costs_can_be_lists_tuples_arrays_and_tensors():
         ([[0, 1]], "must be square"),
         ([[0, 1], [1]], "must be square"),
         ([[0]], "must be square"),
-        ([], "has no values"),
+        ([], "must be square"),
         ([[0, math.nan], [1, 0]], "must be finite"),
         ([[0, 1e30], [1, 0]], "at most 1e\\+20 in size"),
     ],
@@ -72,7 +73,7 @@ def test_wrong_costs_are_refused(costs, message):
 
 @pytest.mark.parametrize("costs", [3, [1, 2], [[0, "a"], [1, 0]], [[0, True], [1, 0]], [[0, 1], 2], None, "x"])
 def test_costs_of_another_type_are_refused(costs):
-    with pytest.raises(TypeError, match="cost_matrix: costs must be"):
+    with pytest.raises(TypeError, match="cost_matrix: costs must be a matrix"):
         metrics.cost_matrix(costs)
 
 

@@ -66,3 +66,14 @@ def test_counts_have_no_amounts():
             use()
     with pytest.raises(TypeError, match="one number for two classes"):
         metric[0]
+
+
+@pytest.mark.parametrize("text", ["cost(fp=5, fn=amount)", "cost(5, amount)"])
+def test_a_column_without_quotes_is_explained(text):
+    with pytest.raises(ValueError, match=r"name of a column in quotes: .* such as 'amount'"):
+        get_metric(text)
+
+
+def test_costs_of_rows_have_no_gap():
+    with pytest.raises(TypeError, match="cost for each row"):
+        metrics.cost(fp=5, fn="amount").gap(2)

@@ -10,6 +10,7 @@ from sklearn.metrics import f1_score
 
 from metricfit import curves, metrics
 from metricfit.metrics.sweep import area_under_precision_recall, area_under_roc
+from metricfit.stats.multinomial import resampled_counts
 from metricfit.stats.resampling import Resampler, Table
 from metricfit.stats.statistics import AtBest, AtThreshold, OfResample, UnderCurve
 
@@ -142,3 +143,21 @@ def test_whole_groups_are_drawn():
         with_positive = np.array([target[group == label].any() for label in np.unique(group)])
         same = (per_group[:, with_positive].sum(1) == with_positive.sum()).all()
         assert same == (stratified or with_positive.all())
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_resampled_decisions_of_several_classes_vary_as_resampled_rows_do(matrix):
+    rng = np.random.default_rng(0)
+    target, predicted = rng.integers(0, 3, 200) // 2, rng.integers(0, 3, 200)
+    counts = resampled_counts(predicted, target, 3, matrix=matrix)
+    rows = rng.integers(0, 200, (1000, 200))
+    for k in range(3):
+        naive = (
+            ((predicted == k) & (target == k))[rows].sum(1),
+            (predicted == k)[rows].sum(1),
+            (target == k)[rows].sum(1),
+        )
+        for ours, theirs in zip((counts.tp, counts.predicted, counts.positives), naive, strict=True):
+            assert float(ours[:, k].mean()) == pytest.approx(theirs.mean(), abs=1)
+            assert float(ours[:, k].std()) == pytest.approx(theirs.std(), rel=0.15)
+    assert bool((counts.n == 200).all())

@@ -95,14 +95,14 @@ def test_columns_that_are_missing_or_wrong_are_named(model, rows):
     X, y = rows
     with pytest.raises(TypeError, match="pass a DataFrame that has it"):
         model.fit(X.to_numpy(), y)
-    with pytest.raises(ValueError, match="which X does not have"):
+    with pytest.raises(ValueError, match="which the table does not have"):
         model.fit(X.drop(columns="amount"), y)
     with pytest.raises(ValueError, match="1 of 400 are missing"):
         model.fit(X.assign(amount=X["amount"].where(X.index != 3)), y)
     with pytest.raises(ValueError, match="is for two classes"):
         model.fit(X, np.arange(400) % 3)
     model.fit(X, y)
-    with pytest.raises(ValueError, match="which X does not have"):
+    with pytest.raises(ValueError, match="which the table does not have"):
         model.predict(X.drop(columns="amount"))
     with pytest.raises(ValueError, match="are negative"):
         model.score(X.assign(amount=-X["amount"]), y)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from metricfit.core.types import LabelAverage
@@ -103,15 +104,14 @@ def best_decision(
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average must be 'macro', 'micro' or 'weighted', got {quote(average)}")
     z, y, w = check_rows(logits, target, weight)
-    if z.shape[1] == 1 and not 0 < int(y.sum()) < len(y):
-        raise InvalidValueError(f"all rows are of one class, {int(y[0])}: there is nothing to decide")
+    check_two_classes(z, y, w)
     if prevalence is not None and confidence is not None:
         raise InvalidValueError("a confidence is for rows as these; leave out prevalence or confidence")
     calibration = None
     if check_rule(rule) == "plugin" and calibrate:
         calibration = fit_calibration(z, y, w)
         z = calibration(z)
-    held_out = collect_held_out(z, y, w, None if groups is None else np.asarray(groups))
+    held_out = collect_held_out(z, y, w, check_groups(groups, len(y)))
     if prevalence is not None:
         at_balance = held_out.with_class_shares(_check_shares(prevalence, max(2, z.shape[1])))
         shift = (at_balance.logits - held_out.logits)[0]
@@ -158,7 +158,7 @@ def _best_for_labels(
     y = y.long()
     calibration = fit_label_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
     calibrated = z if calibration is None else calibration(z)
-    rows = collect_label_rows(calibrated, y, w, None if groups is None else np.asarray(groups))
+    rows = collect_label_rows(calibrated, y, w, check_groups(groups, len(y)))
     decision = choose_label_decision(rows, metric, average=average, seed=seed, rule=rule)
     if calibration is None:
         return decision
@@ -223,3 +223,20 @@ def check_rows(logits: Array, target: Array, weight: Array | None) -> tuple[Tens
     if w is not None and not (bool(((w >= 0) & (w < torch.inf)).all()) and bool((w > 0).any())):
         raise InvalidValueError("weights must be finite and at least 0, and not all 0")
     return z.double(), y.long(), w
+
+
+def check_two_classes(logits: Tensor, y: Tensor, weight: Tensor | None) -> None:
+    """Refuse rows of two classes of which one has no weight."""
+    counted = y if weight is None else y[weight > 0]
+    if logits.shape[1] == 1 and not 0 < int(counted.sum()) < len(counted):
+        raise InvalidValueError(f"all rows are of one class, {int(counted[0])}: there is nothing to decide")
+
+
+def check_groups(groups: Any, rows: int) -> NDArray[Any] | None:
+    """Return the group of each row as an array, or None."""
+    if groups is None:
+        return None
+    array = np.asarray(groups)
+    if array.shape != (rows,):
+        raise InvalidValueError(f"groups needs one group per row, {rows}; got an array of shape {array.shape}")
+    return array

@@ -46,6 +46,8 @@ class Decision:
             first number on and below the second. It contains the threshold. None if every row is decided.
         referred_share: The share of the held-out rows that is in the region; value, intervals and requirements are
             those of the others.
+        cost_margins: Whether the threshold is one of cost margins, because rows have costs of their own
+            (``decide.costs``): logits alone cannot be decided, and an estimator adds the costs of the rows.
 
     Raises:
         InvalidValueError: None of the three is given, or more than one; or the region does not contain the threshold.
@@ -71,6 +73,7 @@ class Decision:
     costs: Tensor | None = None
     refer: tuple[float, float] | None = None
     referred_share: float = 0.0
+    cost_margins: bool = False
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.threshold, self.offsets, self.thresholds)) != 1:

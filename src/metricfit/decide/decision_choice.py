@@ -236,7 +236,14 @@ def _judge_threshold(
         return decided.long()
 
     corrected = corrected_value(
-        fit_decision, y, metric, weight=weight, groups=held_out.groups, resamples=resamples, seed=seed
+        fit_decision,
+        y,
+        metric,
+        weight=weight,
+        groups=held_out.groups,
+        balance_known=held_out.balance_known,
+        resamples=resamples,
+        seed=seed,
     )
     resample = partial(
         bootstrap,
@@ -245,6 +252,7 @@ def _judge_threshold(
         metric,
         weight=None if weight is None else weight.numpy(),
         groups=held_out.groups,
+        stratified=held_out.balance_known,
         resamples=int(np.clip(SCORES_DRAWN // len(y), 100, 1000)),
         seed=seed,
     )
@@ -304,6 +312,7 @@ def _judge_offsets(
         average=average,
         weight=held_out.weight,
         groups=held_out.groups,
+        balance_known=held_out.balance_known,
         resamples=resamples or int(np.clip(LOGITS_CHOSEN_ON // held_out.logits.numel(), FEWEST, MOST_OF_OFFSETS)),
         seed=seed,
     )

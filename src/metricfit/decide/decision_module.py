@@ -64,7 +64,7 @@ class DecisionModule(nn.Module):
 
     Raises:
         InvalidTypeError: The model is no module, or the decision no Decision.
-        InvalidValueError: The decision holds NaN, or refers rows.
+        InvalidValueError: The decision holds NaN, refers rows, or is about costs of each row.
 
     Example:
         >>> model = nn.Linear(2, 1, bias=False)
@@ -97,7 +97,7 @@ class DecisionModule(nn.Module):
 
         Raises:
             InvalidTypeError: The decision is no Decision.
-            InvalidValueError: The decision holds NaN, or refers rows.
+            InvalidValueError: The decision holds NaN, refers rows, or is about costs of each row.
         """
         if not isinstance(decision, Decision):
             raise InvalidTypeError(
@@ -108,6 +108,11 @@ class DecisionModule(nn.Module):
             raise InvalidValueError(
                 "a DecisionModule decides every row, and this decision refers some; use dataclasses.replace(decision, "
                 "refer=None), and decision.referred(logits) beside it"
+            )
+        if decision.cost_margins:
+            raise InvalidValueError(
+                "a DecisionModule gets logits alone, and this decision is about costs of each row; let the estimator "
+                "decide, or choose a decision with costs that are numbers, such as cost(fp=5, fn=80)"
             )
         weight = next((each for each in self.model.parameters() if each.is_floating_point()), torch.empty(0))
         dtype, device = counting_dtype(weight.dtype), weight.device

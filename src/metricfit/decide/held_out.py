@@ -23,6 +23,7 @@ class HeldOut:
         groups: The group of each row, or None; the bootstrap draws whole groups.
         shares: The share of each class, or of the rows where each label is there, in these rows.
         columns: Columns of the table that hold the costs of each row (``decide.costs``).
+        balance_known: Whether the shares are known, as after ``with_class_shares``, and not those of a sample.
     """
 
     logits: Tensor
@@ -31,6 +32,7 @@ class HeldOut:
     groups: NDArray[Any] | None
     shares: Tensor
     columns: Mapping[str, Tensor] = field(default_factory=dict)
+    balance_known: bool = False
 
     def with_copies_as_groups(self) -> HeldOut:
         """Return the rows with a group for each distinct row of logits, if they have no groups yet.
@@ -57,7 +59,7 @@ class HeldOut:
         weight = torch.ones(len(self.y), dtype=torch.float64) if self.weight is None else self.weight.double()
         change = shares.double() / self.shares
         logits = self.logits + logit_shift(change)
-        return replace(self, logits=logits, weight=weight * change[self.y], shares=shares)
+        return replace(self, logits=logits, weight=weight * change[self.y], shares=shares, balance_known=True)
 
     def with_logits_shifted(self, shift: Tensor) -> HeldOut:
         """Return the rows with the class shares that ``with_class_shares`` shifts the logits for by this much.

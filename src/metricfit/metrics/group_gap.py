@@ -31,7 +31,8 @@ class GroupGap(Metric):
         groups: The number of groups, or their names in the order of the group numbers.
 
     Raises:
-        InvalidTypeError: ``metric`` is a gap already, or ``groups`` is neither a number nor a list of names.
+        InvalidTypeError: ``metric`` is a gap already or has costs in columns, or ``groups`` is neither a number nor a
+            list of names.
         InvalidValueError: There are fewer than two groups, or two of the same name.
 
     Example:
@@ -44,6 +45,8 @@ class GroupGap(Metric):
     def __init__(self, metric: Metric, groups: int | Sequence[object]) -> None:
         if isinstance(metric, GroupGap):
             raise InvalidTypeError(f"{metric.name} is a difference between groups already")
+        if metric.columns:
+            raise InvalidTypeError(f"{metric.name} has a cost for each row, and a gap is between counts of groups")
         low, high = metric.bounds
         super().__init__(
             metric.base_name,

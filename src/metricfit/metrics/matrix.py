@@ -72,7 +72,12 @@ def confusion_matrix(
 
 
 def _builtin_factory(
-    formula: Formula, *, minimize: bool, bounds: Callable[..., Bounds], needs: tuple[str, ...] = ()
+    formula: Formula,
+    *,
+    minimize: bool,
+    bounds: Callable[..., Bounds],
+    needs: tuple[str, ...] = (),
+    matrices: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, None]], MatrixMetricFactory[P]]:
     """Make a factory of this library from a formula; the decorated function has its signature and documentation."""
 
@@ -81,6 +86,7 @@ def _builtin_factory(
             signature.__name__, formula, bounds, minimize=minimize, needs=frozenset(needs), user_defined=False
         )
         entry.__doc__ = inspect.cleandoc(signature.__doc__ or "")
+        entry.matrices = frozenset(matrices)
         parameters = inspect.signature(signature, eval_str=True)
         entry.__signature__ = parameters.replace(return_annotation=Metric)
         registry.add_builtin(entry.name, entry)
@@ -98,7 +104,7 @@ def _bounds_of_cost(costs: Any) -> Bounds:
     return min(0.0, *numbers), max(0.0, *numbers)  # 0 is the value without samples
 
 
-@_builtin_factory(_cost_matrix, minimize=True, bounds=_bounds_of_cost)
+@_builtin_factory(_cost_matrix, minimize=True, bounds=_bounds_of_cost, matrices=("costs",))
 def cost_matrix(costs: Any) -> None:
     """sum_ij costs_ij matrix_ij / n, the mean cost of a decision; lower is better.
 

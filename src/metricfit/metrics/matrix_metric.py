@@ -144,11 +144,13 @@ class MatrixMetricFactory(MetricFactory[P]):
     """
 
     metric_class: ClassVar[type[Metric]] = MatrixMetric
+    #: The parameters that must be matrices.
+    matrices: frozenset[str] = frozenset()
 
     def _check_parameters(self, values: Mapping[str, object]) -> dict[str, Any]:
         checked: dict[str, Any] = {}
         for key, value in values.items():
-            if _is_nested(value):
+            if key in self.matrices or _is_nested(value):
                 checked[key] = check_square(self.name, key, value)
             else:
                 checked |= check_parameters(self.name, {key: value}, user_defined=self.settings["user_defined"])
@@ -236,7 +238,7 @@ def _is_nested(value: object) -> bool:
     """Return whether a parameter is a matrix: a list that holds a list, or an array with two axes."""
     if isinstance(value, (list, tuple)):
         return any(isinstance(row, (list, tuple)) for row in value)
-    return hasattr(value, "tolist") and getattr(value, "ndim", 0) > 0
+    return (hasattr(value, "tolist") or hasattr(value, "to_numpy")) and getattr(value, "ndim", 0) > 0
 
 
 @lru_cache(maxsize=64)

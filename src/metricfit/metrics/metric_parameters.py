@@ -61,13 +61,14 @@ def check_square(metric: str, key: str, value: object) -> Square:
     Args:
         metric: The name of the metric, for messages.
         key: Name of the parameter.
-        value: A list of lists, an array or a tensor, of at least two rows; the numbers can be negative.
+        value: A list of lists, an array, a tensor or a DataFrame, of at least two rows; the numbers can be negative.
 
     Raises:
         InvalidTypeError: The value is something else.
         InvalidValueError: The matrix is not square, or a number is not finite or too large.
     """
-    rows = value.tolist() if hasattr(value, "tolist") else value
+    table = value.to_numpy() if hasattr(value, "to_numpy") else value
+    rows = table.tolist() if hasattr(table, "tolist") else table
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in rows):
         raise InvalidTypeError(
             f"{metric}: {key} must be a matrix, one row per true class, such as [[0, 1], [10, 0]]; got {quote(value)}"
@@ -78,6 +79,9 @@ def check_square(metric: str, key: str, value: object) -> Square:
             f"{metric}: {key} must be square, one row and one column per class; got {len(rows)} rows, of length "
             f"{lengths or 0}"
         )
+    for number in (number for row in rows for number in row):
+        if isinstance(number, bool) or not isinstance(number, Real):
+            raise InvalidTypeError(f"{metric}: {key} must be a matrix of numbers, and has the entry {quote(number)}")
     square = tuple(tuple(_check_number(metric, key, number, True) for number in row) for row in rows)
     largest = max(abs(number) for row in square for number in row)
     if largest > LARGEST_PARAMETER:

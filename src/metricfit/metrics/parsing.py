@@ -50,14 +50,26 @@ def parse(text: str) -> ParsedMetric:
     Raises:
         InvalidValueError: The text is none of these.
     """
-    parsed = parse_metric(parse_expression(text), text)
+    node = parse_expression(text)
+    parsed = parse_metric(node, text)
     if parsed is None:
         raise InvalidValueError(
             describe_syntax_error(text)
+            or _describe_unquoted_column(node)
             or f"cannot read the metric {quote(text)}; write a name, a name with literal parameters such as "
             "'fbeta(beta=2)', or a formula such as '2*tp/(2*tp + fp + fn)'"
         )
     return parsed
+
+
+def _describe_unquoted_column(node: ast.expr | None) -> str | None:
+    """Say that the column of ``cost(fp=5, fn=amount)`` must be in quotes; None for anything else."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "cost"):
+        return None
+    for value in (*node.args, *(keyword.value for keyword in node.keywords)):
+        if isinstance(value, ast.Name):
+            return f"write the name of a column in quotes: 'cost' takes a number or a name such as {value.id!r}"
+    return None
 
 
 def parse_metric(node: ast.expr | None, text: str) -> ParsedMetric | None:

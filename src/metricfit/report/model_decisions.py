@@ -154,7 +154,7 @@ def metric_intervals(
     return {
         metric.name: interval_of_costs(_paid(model, X, y))
         if metric.columns
-        else stats.bootstrap(called, labels, metric, threshold=0.5).interval
+        else stats.bootstrap(called, labels, metric, threshold=0.5, stratified=False).interval
         for metric in several
     }
 

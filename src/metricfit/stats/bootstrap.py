@@ -110,7 +110,7 @@ def bootstrap(
     seed: Seed = 0,
     method: str = "bias_corrected",
 ) -> BootstrapResult:
-    """Compute the stratified bootstrap interval of a metric on one test set, and of the threshold chosen on it.
+    """Compute the bootstrap interval of a metric on one test set, and of the threshold chosen on it.
 
     The value at a threshold that was chosen on the same data is optimistic: it is the best value of this sample, and
     the value on new data is usually lower. ``value - optimism`` is Harrell's corrected value, which is still slightly
@@ -131,7 +131,9 @@ def bootstrap(
         weight: Weights of the samples.
         groups: One label per sample. Whole groups are resampled, for samples that are not independent.
         stratified: Keep the number of positives and negatives (or of groups with and without a positive) in each
-            resample.
+            resample. Pass False if the test set is a random sample and the metric follows its class balance, as
+            accuracy, costs and ``selection_rate`` do: with 5 % positives, stratified 95 % intervals of accuracy
+            contained the true value in only 53 % of 300 test sets of 1,000 samples.
         level: Level of the intervals.
         resamples: Number of resamples.
         seed: Seed of the resamples, or a NumPy generator.

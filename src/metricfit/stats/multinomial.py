@@ -16,11 +16,11 @@ RESAMPLES = 1000
 def resampled_counts(
     predicted: NDArray[np.int64], target: NDArray[np.int64], classes: int, seed: int = 0, *, matrix: bool = False
 ) -> Counts:
-    """Draw bootstrap resamples of decisions, stratified by the true class.
+    """Draw bootstrap resamples of decisions.
 
-    Metrics of decisions depend on the confusion matrix alone, so resampling the rows of a class is drawing its row of
-    the matrix from a multinomial distribution. Memory is O(resamples x classes), one row of the matrix at a time; with
-    ``matrix`` it is O(resamples x classes x classes).
+    Metrics of decisions depend on the confusion matrix alone, so resampling the rows is drawing the matrix from a
+    multinomial distribution: first the number of rows of each class, then its row of the matrix. Memory is
+    O(resamples x classes), one row of the matrix at a time; with ``matrix`` it is O(resamples x classes x classes).
 
     Args:
         predicted: Numbers of the predicted classes.
@@ -35,10 +35,11 @@ def resampled_counts(
     rng = np.random.default_rng(seed)
     tp, called = np.zeros((RESAMPLES, classes)), np.zeros((RESAMPLES, classes))
     matrices = np.zeros((RESAMPLES, classes, classes) if matrix else 0)
-    rows = np.bincount(target, minlength=classes)
-    for label in np.flatnonzero(rows):
-        shares = np.bincount(predicted[target == label], minlength=classes) / rows[label]
-        drawn = rng.multinomial(rows[label], shares, size=RESAMPLES)
+    of_class = np.bincount(target, minlength=classes)
+    rows = rng.multinomial(len(target), of_class / len(target), size=RESAMPLES)
+    for label in np.flatnonzero(of_class):
+        shares = np.bincount(predicted[target == label], minlength=classes) / of_class[label]
+        drawn = rng.multinomial(rows[:, label], shares)
         tp[:, label] = drawn[:, label]
         called += drawn
         if matrix:
@@ -46,7 +47,7 @@ def resampled_counts(
     if matrix:
         return ConfusionMatrix(torch.from_numpy(matrices))
     fp, fn = called - tp, rows - tp
-    return Counts(*map(torch.from_numpy, (tp, fp, fn, rows.sum() - tp - fp - fn)))
+    return Counts(*map(torch.from_numpy, (tp, fp, fn, len(target) - tp - fp - fn)))
 
 
 def percentile_interval(values: Tensor) -> tuple[float, float]:

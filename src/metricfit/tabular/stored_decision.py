@@ -76,6 +76,7 @@ def describe_decision(model: Any) -> dict[str, Any]:
             "confidence": decision.confidence,
             "refer": _ends(decision.refer),
             "referred_share": decision.referred_share,
+            "cost_margins": decision.cost_margins,
             "refer_label": plain_label(model.refer_label_),
         },
         "seed": model._seed,
@@ -155,6 +156,7 @@ def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor]
         confidence=decision.get("confidence"),
         refer=_restored_ends(decision.get("refer")),
         referred_share=decision.get("referred_share", 0.0),
+        cost_margins=decision.get("cost_margins", False),
         label_intervals=arrays.get("label_intervals"),
         costs=arrays.get("costs"),
     )

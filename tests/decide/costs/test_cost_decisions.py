@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from metricfit import metrics
-from metricfit.decide.costs.cost_decisions import best_margin, choose_cost_decision, interval_of_costs
+from metricfit.decide import DecisionModule
+from metricfit.decide.costs.cost_decisions import (
+    best_margin,
+    choose_cost_decision,
+    choose_cost_without_intervals,
+    interval_of_costs,
+)
 from metricfit.decide.costs.row_costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.decide.held_out import collect_held_out
 
@@ -128,6 +134,9 @@ def test_rows_without_a_wrong_decision_leave_the_cost_uncertain():
         ([1.0, -3.0], "1 of 2 are negative"),
         ([1.0, np.inf], "1 of 2 are larger than"),
         (["a", "b"], "no numbers"),
+        (["1", "2"], "text or dates"),
+        (np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[ns]"), "text or dates"),
+        (np.array([1, 2], dtype="timedelta64[s]"), "text or dates"),
     ],
 )
 def test_wrong_columns_are_refused(amounts, message):
@@ -135,8 +144,27 @@ def test_wrong_columns_are_refused(amounts, message):
         cost_columns(METRIC, pd.DataFrame({"amount": amounts}))
 
 
+def test_columns_of_other_numbers_are_costs():
+    for amounts in ([True, False], pd.Categorical([1, 0]), pd.array([1, 0], dtype="Int64")):
+        assert cost_columns(METRIC, pd.DataFrame({"amount": amounts}))["amount"].tolist() == [1.0, 0.0]
+
+
+def test_a_column_with_nearly_that_name_is_suggested():
+    with pytest.raises(ValueError, match="did you mean 'amounts'"):
+        cost_columns(METRIC, pd.DataFrame({"amounts": [1]}))
+
+
+def test_a_module_without_costs_refuses_the_decision():
+    columns = {"amount": torch.tensor([1.0, 2.0])}
+    held_out = collect_held_out(torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]), None, None, columns)
+    decision = choose_cost_without_intervals(held_out, METRIC, "plugin")
+    assert decision.cost_margins
+    with pytest.raises(ValueError, match="costs of each row"):
+        DecisionModule(torch.nn.Identity(), decision)
+
+
 def test_missing_columns_and_impossible_problems_are_refused():
-    with pytest.raises(ValueError, match="'amount', which X does not have"):
+    with pytest.raises(ValueError, match="'amount', which the table does not have"):
         cost_columns(METRIC, pd.DataFrame({"price": [1]}))
     with pytest.raises(TypeError, match="pass a DataFrame"):
         cost_columns(METRIC, np.ones((2, 2)))

@@ -175,6 +175,21 @@ def test_wrong_shares_are_refused(settings, message):
         best_referral(z, y, "f1", **settings)
 
 
+def test_rows_of_one_class_and_groups_of_other_rows_are_refused():
+    for target, weight in (([0, 0, 0], None), ([1, 0, 0], [0, 1, 1])):
+        with pytest.raises(ValueError, match="one class, 0"):
+            best_referral([0.1, 0.2, 0.3], target, "f1", max_share=0.1, weight=weight)
+    with pytest.raises(ValueError, match="one group per row, 3"):
+        best_referral([0.1, 0.2, 0.3], [0, 1, 0], "f1", max_share=0.1, groups=[1, 2])
+
+
+def test_the_interval_of_decided_rows_counts_that_their_class_balance_is_a_sample():
+    z = torch.linspace(-3, 3, 1000, dtype=torch.float64)
+    y = torch.arange(1000) % 20 == 0  # scores say nothing, so that nearly every row is called negative
+    low, high = best_referral(z, y.long(), "accuracy", max_share=0.1).value_interval
+    assert high - low > 0.7 * 2 * 1.96 * (0.95 * 0.05 / 900) ** 0.5
+
+
 def test_several_classes_costs_in_columns_and_modules_are_refused():
     with pytest.raises(ValueError, match="two classes"):
         best_referral(torch.zeros(6, 3), torch.arange(6) % 3, "f1", max_share=0.1)

@@ -41,5 +41,5 @@ def test_what_needs_a_metric_of_counts_is_refused(table):
             metricfit.compare(table, "fraud", "cost(fp=5, fn='amount')", methods=[method], folds=2)
     with pytest.raises(ValueError, match="subject_to cannot be combined"):
         metricfit.compare(table, "fraud", "cost(fp=5, fn='amount')", subject_to="recall >= 0.9")
-    with pytest.raises(ValueError, match="which X does not have"):
+    with pytest.raises(ValueError, match="which the table does not have"):
         metricfit.compare(table, "fraud", "cost(fp=5, fn='price')")

@@ -83,7 +83,8 @@ def choose_cost_without_intervals(held_out: HeldOut, metric: Metric, rule: Rule)
     costs = row_costs(metric, held_out.columns, len(held_out.y))
     threshold = choose_margin(held_out.logits, held_out.y, held_out.weight, costs, rule=rule)
     decided = costs.margins(held_out.logits).reshape(-1) >= threshold
-    return Decision(mean_cost(costs.of_decisions(decided, held_out.y), held_out.weight), threshold=threshold)
+    value = mean_cost(costs.of_decisions(decided, held_out.y), held_out.weight)
+    return Decision(value, threshold=threshold, cost_margins=True)
 
 
 def choose_cost_decision(
@@ -132,6 +133,7 @@ def choose_cost_decision(
         value_interval=(low, high),
         corrected_value=corrected,
         corrected_interval=(max(low - optimism, 0.0), high - optimism),
+        cost_margins=True,
     )
 
 

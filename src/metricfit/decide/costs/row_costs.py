@@ -6,6 +6,7 @@ positive if p b >= (1 - p) a, that is if its logit plus log(b / a) is at least 0
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -92,13 +93,20 @@ def _cost_column(metric: Metric, X: Any, name: str) -> Tensor:
             f"{type(X).__name__}"
         )
     if name not in list(names):
+        close = difflib.get_close_matches(name, list(map(str, names)), n=1)
+        hint = f"; did you mean {quote(close[0])}?" if close else "; add it to the table"
         raise InvalidValueError(
-            f"{metric.name} takes costs from the column {quote(name)}, which X does not have; add it to the table"
+            f"{metric.name} takes costs from the column {quote(name)}, which the table does not have{hint}"
         )
+    given = np.asarray(X[name])
     try:
+        if given.dtype.kind in "SUmM" or any(isinstance(entry, str) for entry in given if given.dtype.kind == "O"):
+            raise TypeError
         values = np.array(X[name], dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidValueError(f"the column {quote(name)} holds costs, and has entries that are no numbers") from None
+        raise InvalidValueError(
+            f"the column {quote(name)} holds costs, and has entries that are no numbers, but text or dates"
+        ) from None
     for wrong, what in (
         (np.isnan(values), "missing"),
         (values < 0, "negative"),

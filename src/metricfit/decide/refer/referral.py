@@ -16,7 +16,14 @@ from metricfit.core.counts import Counts
 from metricfit.core.threads import one_thread
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
-from metricfit.decide.optimism import FEWEST, MOST, ROWS_CHOSEN_ON, draw_multiplicities, interval_of_decisions
+from metricfit.decide.optimism import (
+    FEWEST,
+    MOST,
+    ROWS_CHOSEN_ON,
+    draw_balances,
+    draw_multiplicities,
+    interval_of_decisions,
+)
 from metricfit.decide.refer.referral_search import Region, search_region
 from metricfit.decide.rules import Rule, choose_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -105,14 +112,15 @@ def choose_referral(
     number = int(np.clip(ROWS_CHOSEN_ON // len(y), FEWEST, MOST))
     votes = torch.zeros(len(y), 3, dtype=torch.float64)
     chosen_anew, at_region = [], []
-    for multiplicity in draw_multiplicities(y, held_out.groups, number, seed):
+    balances = draw_balances(y, w, held_out.groups, seed, known=held_out.balance_known)
+    for multiplicity, balance in zip(draw_multiplicities(y, held_out.groups, number, seed), balances, strict=False):
         weight = w * multiplicity
-        at_region.append(_value(decided, y, weight, metric))
+        at_region.append(_value(decided, y, weight * balance, metric))
         if not requirements:
             logits = refit(weight).squeeze(1)
             threshold = choose_threshold(logits, y, weight, metric, rule=rule).threshold
             anew = _decide(logits, search(logits, y, weight, threshold=threshold))
-            chosen_anew.append(_value(anew, y, weight, metric))
+            chosen_anew.append(_value(anew, y, weight * balance, metric))
             votes += anew * (multiplicity == 0)[:, None]
     interval = _interval(np.array(at_region), decided, held_out, metric, seed)
     corrected, corrected_interval = region.value, interval

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from metricfit.decide.best import about_raw_logits, check_rows
+from metricfit.decide.best import about_raw_logits, check_groups, check_rows, check_two_classes
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.decision import Decision
 from metricfit.decide.decision_choice import choose_decision, default_refit
@@ -56,8 +54,8 @@ def best_referral(
         the one with the smallest violation, and ``not_reachable`` says so.
 
     Raises:
-        InvalidValueError: Neither ``max_share`` nor ``subject_to`` is given, there are more than two classes, or the
-            arrays do not fit each other.
+        InvalidValueError: Neither ``max_share`` nor ``subject_to`` is given, there are more than two classes or rows of
+            one class alone, or the arrays do not fit each other.
         InvalidTypeError: An argument has the wrong type.
 
     Example:
@@ -73,9 +71,10 @@ def best_referral(
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
     z, y, w = check_rows(logits, target, weight)
     check_referral(chosen, max(2, z.shape[1]), max_share, requirements, None)
+    check_two_classes(z, y, w)
     calibration = fit_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
     calibrated = z if calibration is None else calibration(z)
-    held_out = collect_held_out(calibrated, y, w, None if groups is None else np.asarray(groups))
+    held_out = collect_held_out(calibrated, y, w, check_groups(groups, len(y)))
     decision = choose_referral(
         held_out,
         chosen,
