@@ -27,7 +27,7 @@ def rows():
     X = pd.DataFrame(
         {"signal": rng.normal(size=120), "noise": rng.normal(size=120), "kind": rng.choice(["a", "b"], 120)}
     )
-    return X, np.where(X["signal"] + 0.7 * rng.normal(size=120) > 0.6, "yes", "no")
+    return X, np.digitize(X["signal"] + 0.7 * rng.normal(size=120), [-0.6, 0.6])
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_the_page_of_fit_has_both_sections_out_of_fold(model, rows, tmp_path):
     assert "Which columns matter" not in plain
     html = model.report(tmp_path / "page.html", *rows, out_of_fold=True).read_text(encoding="utf-8")
     said = text_of(html)
-    assert "f1 depends most on “signal”." in said
+    assert "macro f1 depends most on “signal”." in said
     worst = model.worst(*rows, n=1, out_of_fold=True)
     assert f'<th scope="row" class="number">{worst.numbers[0]}</th>' in html
     assert "Each row was decided by models that were not trained on it." in said

@@ -129,6 +129,7 @@ def fit(
                 target=target,
                 command=command_line(),
                 rows=(X, y.to_numpy()) if insight else None,
+                group=group,
             )
     result = _result(model, y.value_counts(), out) | {"interrupted": display.interrupted}
     print_result(result, as_json, _lines(model, y.value_counts(), out))

@@ -36,6 +36,7 @@ class ModelReport:
         threshold: float | None = None,
         data: str | None = None,
         target: str | None = None,
+        groups: Any = None,
         out_of_fold: bool = False,
     ) -> Path:
         """Write an HTML page about the model.
@@ -51,6 +52,7 @@ class ModelReport:
             threshold: A threshold in place of the model's, for two classes and with ``X`` and ``y``.
             data: Name of the table, for the title.
             target: Name of the predicted column, for the title of a page about the training rows.
+            groups: One group per row of ``X``, for values by group. Without ``X`` they are the groups of ``fit``.
             out_of_fold: Whether ``X`` and ``y`` are those that were passed to ``fit``. The page is then the one about
                 the training rows, and also shows which columns matter and the rows that are most wrong. Not for models
                 that were loaded.
@@ -66,6 +68,8 @@ class ModelReport:
         check_is_fitted(self, "decision_")
         if (X is None) != (y is None):
             raise InvalidValueError("report needs both X and y, or neither")
+        if groups is not None and (X is None or out_of_fold):
+            raise InvalidValueError("groups= is for other rows than those of fit, together with X and y")
         if out_of_fold and X is None:
             raise InvalidValueError("out_of_fold=True needs X and y, those that were passed to fit")
         if threshold is not None and (X is None or out_of_fold or getattr(self, "threshold_", None) is None):
@@ -74,6 +78,6 @@ class ModelReport:
         page: Path = (
             pages.write_model_page(self, path, data=data, target=target, rows=(X, y) if out_of_fold else None)
             if X is None or out_of_fold
-            else pages.write_evaluation_page(self, X, y, path, threshold=threshold, data=data)
+            else pages.write_evaluation_page(self, X, y, path, threshold=threshold, data=data, groups=groups)
         )
         return page

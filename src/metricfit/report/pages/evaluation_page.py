@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metricfit import report
+from metricfit.decide.estimators.row_checks import checked_groups
 from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
@@ -24,8 +25,10 @@ from metricfit.report.model_decisions import (
     positive_scores,
 )
 from metricfit.report.page import PathLike
+from metricfit.report.pages.insight_sections import group_title
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
 from metricfit.report.sections.cost_table import cost_table
+from metricfit.report.sections.group_values import group_values
 from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.judged_rows import judged_rows
@@ -44,6 +47,8 @@ def write_evaluation_page(
     threshold: float | None = None,
     data: str | None = None,
     command: str | None = None,
+    groups: Any = None,
+    group: str | None = None,
 ) -> Path:
     """Write the page of a model on labelled rows.
 
@@ -55,6 +60,8 @@ def write_evaluation_page(
         threshold: A threshold in place of the model's; for two classes.
         data: Name of the table.
         command: The command line that made it, if there was one.
+        groups: One group per row, for the values by group.
+        group: Name of the column with the groups.
 
     Returns:
         The path of the page.
@@ -85,7 +92,7 @@ def write_evaluation_page(
             requirements=model.subject_to,
             classes=class_names(model),
         )
-    sections = [section]
+    sections = [section, *_group_section(model, X, y, threshold, groups, group)]
     if threshold is None and not isinstance(X, ScoredRows):
         sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y, warn=False), WORST)))
     facts = data_fact(data, getattr(y, "name", None)) | {"Rows": f"{len(y):,}"} | positive_class_of(model)
@@ -102,3 +109,25 @@ def write_evaluation_page(
         facts | requirements_fact(requirements_of(model)) | made_by(command),
     )
     return report.write(page, path)
+
+
+def _group_section(
+    model: MetricClassifier, X: Any, y: Any, threshold: float | None, groups: Any, name: str | None
+) -> list[report.Section]:
+    """Show the metric in each group, if there are groups of some size."""
+    if groups is None:
+        return []
+    metric, several = get_metric(model.metric), len(model.classes_) > 2
+    labels = checked_groups(groups, y)
+    assert labels is not None
+    section = group_values(
+        class_numbers(model, model.predict(X)) if several else positive_decisions(model, X, threshold),
+        class_numbers(model, y) if several else positive_labels(model, y),
+        labels,
+        classes=len(model.classes_),
+        metric=metric,
+        average=model.average,
+        costs=costs_of(model, X) if metric.columns else None,
+        title=group_title(name),
+    )
+    return [] if section is None else [section]

@@ -1,12 +1,15 @@
-"""The sections of a model page that need the rows of ``fit``: columns that matter, and rows that are most wrong."""
+"""The sections about the rows of ``fit``: columns that matter, rows that are most wrong, and values by group."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from metricfit.decide.costs.row_costs import row_costs
+from metricfit.metrics import get_metric
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.page import Section
 from metricfit.report.sections.column_importance import column_importance
+from metricfit.report.sections.group_values import group_values
 from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.importance import MIN_ROWS
@@ -47,6 +50,37 @@ def insight_sections(model: MetricClassifier, X: Any, y: Any) -> list[Section]:
             sections.append(column_importance(importance, lead=_importance_lead(model, important[0])))
     worst = model.worst(X, y, out_of_fold=True, n=WORST)
     return [*sections, worst_decisions(worst, first=important)]
+
+
+def held_out_groups(model: MetricClassifier, name: str | None = None) -> list[Section]:
+    """Return the section of the groups that were passed to ``fit``; none if there were none, or only small ones.
+
+    Args:
+        model: The fitted model.
+        name: What the groups are called.
+    """
+    held_out, metric = model.held_out_.with_logits_shifted(model.shift_), get_metric(model.metric)
+    if held_out.groups is None:
+        return []
+    costs = row_costs(metric, held_out.columns, len(held_out.y)) if metric.columns else None
+    margins = model.decision_.margins(held_out.logits if costs is None else costs.margins(held_out.logits))
+    section = group_values(
+        model._decide_margins(margins).numpy(),
+        held_out.y.numpy(),
+        held_out.groups,
+        classes=len(model.classes_),
+        metric=metric,
+        average=model.average,
+        weight=None if held_out.weight is None else held_out.weight.double().numpy(),
+        costs=costs,
+        title=group_title(name),
+    )
+    return [] if section is None else [section]
+
+
+def group_title(name: str | None) -> str:
+    """Return the title of the section of groups."""
+    return "Values by group" if name is None else f"Values by “{name}”"
 
 
 def _importance_lead(model: MetricClassifier, first: Any) -> str:

@@ -16,7 +16,7 @@ from metricfit.report.facts import data_fact, made_by, requirements_fact
 from metricfit.report.findings import verdict_of_fit
 from metricfit.report.model_decisions import class_names, metric_label
 from metricfit.report.page import PathLike
-from metricfit.report.pages.insight_sections import insight_sections
+from metricfit.report.pages.insight_sections import held_out_groups, insight_sections
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
 from metricfit.report.sections.cost_table import cost_table
 from metricfit.tabular import MetricClassifier
@@ -32,6 +32,7 @@ def write_model_page(
     target: str | None = None,
     command: str | None = None,
     rows: tuple[Any, Any] | None = None,
+    group: str | None = None,
 ) -> Path:
     """Write the page of a fitted model: its decisions on rows held out of training, and the models it consists of.
 
@@ -43,6 +44,7 @@ def write_model_page(
         command: The command line that made it, if there was one.
         rows: The table and the labels that were passed to ``fit``. With them the page shows which columns matter, and
             the rows that are most wrong with their values. Not for a model that was loaded.
+        group: Name of the column with the groups, if groups were passed to ``fit``.
 
     Returns:
         The path of the page.
@@ -59,7 +61,7 @@ def write_model_page(
         facts["Threshold"] = f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"
     facts |= _referral_fact(model)
     insights = [] if rows is None else insight_sections(model, *rows)
-    sections = [_held_out_section(model), *insights, _models_section(model)]
+    sections = [_held_out_section(model), *held_out_groups(model, group), *insights, _models_section(model)]
     if model.history_:
         sections.append(report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD))
     page = report.Report(
@@ -94,6 +96,7 @@ def _held_out_section(model: MetricClassifier) -> report.Section:
             metric=metric,
             average=model.average,
             weight=held_out.weight,
+            groups=held_out.groups,
             lead=lead,
         )
     return report.scores(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,10 +14,12 @@ from metricfit.core.counting import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
+from metricfit.report.class_intervals import class_intervals
 from metricfit.report.page import Section
 
 MAX_CLASSES = 20
 MAX_CONFUSIONS = 20
+MAX_PAIRS = 6
 
 
 def multiclass(
@@ -27,10 +30,11 @@ def multiclass(
     metric: str | Metric = "f1",
     average: ScalarAverage = "macro",
     weight: Any | None = None,
+    groups: Any | None = None,
     title: str = "Decisions by class",
     lead: str = "",
 ) -> Section:
-    """Make the confusion matrix and a table of the metrics of each class.
+    """Make the confusion matrix, the pairs of classes most often confused, and the metrics of each class.
 
     With more than 20 classes the matrix would not be readable, so the most frequent confusions are listed instead.
 
@@ -41,6 +45,7 @@ def multiclass(
         metric: The metric that the model is judged by.
         average: Average over the classes: "macro", "micro" or "weighted".
         weight: One weight per sample; counts are then sums of weights.
+        groups: One group per sample; intervals are then those of drawn groups.
         title: Title of the section.
         lead: A sentence or two below the title.
 
@@ -65,8 +70,17 @@ def multiclass(
     assert isinstance(counts, ConfusionMatrix)
     matrix = counts.matrix
     judged = get_metric(metric)
-    columns = list(dict.fromkeys([*([] if judged.whole_matrix else [judged]), precision, recall, specificity, f1]))
+    of_each_class = not judged.whole_matrix and judged.class_index is None
+    columns = list(dict.fromkeys([*([judged] if of_each_class else []), precision, recall, specificity, f1]))
     values = [column(counts).tolist() for column in columns]
+    intervals = class_intervals(
+        guess.reshape(-1).long().numpy(),
+        truth.reshape(-1).long().numpy(),
+        len(classes),
+        columns,
+        None if w is None else w.double().numpy(),
+        None if groups is None else np.asarray(groups),
+    )
     context = {
         "classes": [str(name) for name in classes],
         "matrix": matrix.tolist() if len(classes) <= MAX_CLASSES else None,
@@ -74,11 +88,31 @@ def multiclass(
         "confusions": _confusions(matrix, classes) if len(classes) > MAX_CLASSES else [],
         "columns": [column.name for column in columns],
         "values": list(zip(*values, strict=True)),
+        "intervals": list(zip(*intervals, strict=True)),
+        "pairs": _pairs(matrix, classes),
         "metric": judged.name if judged.whole_matrix else f"{average} {judged.name}",
         "value": float(averaged(judged, counts, average)),
         "n": float(matrix.sum()),
     }
     return Section(title, "multiclass.html", context, lead)
+
+
+def _pairs(matrix: Tensor, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the pairs of classes that are most often taken for each other, with their shares of all errors."""
+    wrong = matrix.clone().fill_diagonal_(0)
+    both, total = (wrong + wrong.T).triu(1), float(wrong.sum())
+    order = both.flatten().argsort(descending=True, stable=True)[:MAX_PAIRS].tolist()
+    found = [divmod(index, len(classes)) for index in order]
+    return [
+        {
+            "classes": (str(classes[i]), str(classes[j])),
+            "rows": float(both[i, j]),
+            "share": float(both[i, j]) / total,
+            "called": (float(wrong[i, j]), float(wrong[j, i])),
+        }
+        for i, j in found
+        if float(both[i, j]) > 0
+    ]
 
 
 def _confusions(matrix: Tensor, classes: Sequence[str]) -> list[tuple[str, str, float]]:

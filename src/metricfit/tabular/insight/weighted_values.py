@@ -53,7 +53,9 @@ def weighted_values(
         paid = costs.of_decisions(torch.from_numpy(decided), torch.from_numpy(y)).numpy()
         return np.asarray(weights @ paid / weights.sum(1))
     counted = decided != REFERRED
-    counts = _counts(classes, y[counted], decided[counted], weights[:, counted], matrix=metric.needs_matrix)
+    counts = weighted_counts(classes, y[counted], decided[counted], weights[:, counted], matrix=metric.needs_matrix)
+    if classes == 2:
+        counts = counts.map(lambda cell: cell[..., 1:])
     return np.asarray(averaged(metric, counts, average).numpy())
 
 
@@ -87,8 +89,19 @@ def draw_multiplicities(
     return drawn[:, unit]
 
 
-def _counts(classes: int, y: Integers, decided: Integers, weights: Floats, *, matrix: bool) -> Counts:
-    """Return counts ``(weightings, c)`` of the classes; of the positive class alone if there are two."""
+def weighted_counts(classes: int, y: Integers, decided: Integers, weights: Floats, *, matrix: bool = False) -> Counts:
+    """Count the decisions about each class for each weighting of the rows.
+
+    Args:
+        classes: Number of classes.
+        y: True class numbers.
+        decided: Decided class numbers.
+        weights: Weights ``(weightings, n)``.
+        matrix: Whether the counts of more than two classes must hold the whole confusion matrix.
+
+    Returns:
+        Counts ``(weightings, c)``.
+    """
     pairs, place = np.unique(y * classes + decided, return_inverse=True)
     sums = np.zeros((len(weights), len(pairs)))
     if len(pairs):
@@ -105,5 +118,4 @@ def _counts(classes: int, y: Integers, decided: Integers, weights: Floats, *, ma
     np.add.at(fp, called[~right], sums[:, ~right].T)
     np.add.at(fn, truth[~right], sums[:, ~right].T)
     tn = np.maximum(total - (tp + fp + fn).T, 0.0).T
-    counts = Counts(*(torch.from_numpy(cell.T.copy()) for cell in (tp, fp, fn, tn)), exclusive=True)
-    return counts.map(lambda cell: cell[..., 1:]) if classes == 2 else counts
+    return Counts(*(torch.from_numpy(cell.T.copy()) for cell in (tp, fp, fn, tn)), exclusive=True)

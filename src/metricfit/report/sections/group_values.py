@@ -1,0 +1,133 @@
+"""The section of groups: the metric of the decisions about each group of rows, with intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from metricfit.core.counts import Counts
+from metricfit.core.types import ScalarAverage
+from metricfit.decide.costs.cost_decisions import interval_of_costs
+from metricfit.decide.costs.row_costs import RowCosts
+from metricfit.metrics import Metric, averaged
+from metricfit.report import formatting
+from metricfit.report.class_intervals import drawn_counts
+from metricfit.report.page import Section
+from metricfit.stats.multinomial import percentile_interval
+from metricfit.tabular.insight.weighted_values import weighted_values
+
+SHOWN, LISTED = 12, 200
+#: Groups of fewer rows say nothing on their own.
+MIN_ROWS = 10
+LEAD = "The same decisions, group by group."
+
+Integers = NDArray[np.int64]
+
+
+def group_values(
+    decided: Integers,
+    y: Integers,
+    groups: Any,
+    *,
+    classes: int,
+    metric: Metric,
+    average: ScalarAverage = "macro",
+    weight: NDArray[np.float64] | None = None,
+    costs: RowCosts | None = None,
+    title: str = "Values by group",
+    lead: str = LEAD,
+) -> Section | None:
+    """Make a table of the metric in each group, the largest groups first.
+
+    Args:
+        decided: Decided class numbers, -1 for rows that are referred to a person, which do not count.
+        y: True class numbers; of two classes, 1 is the positive one.
+        groups: The group of each row.
+        classes: Number of classes.
+        metric: The metric.
+        average: Its average over several classes.
+        weight: One weight per row, or None.
+        costs: What wrong decisions cost, for a metric with costs from columns.
+        title: Title of the section.
+        lead: A sentence or two below the title.
+
+    Returns:
+        The section; None if there are not two groups of at least 10 rows.
+
+    Example:
+        >>> from metricfit.metrics import recall
+        >>> y, groups = np.tile([1, 0], 20), np.repeat(["a", "b"], 20)
+        >>> section = group_values(y, y, groups, classes=2, metric=recall)
+        >>> [(row["name"], row["rows"], row["value"]) for row in section.context["shown"]]
+        [('a', 20, 1.0), ('b', 20, 1.0)]
+    """
+    names, number, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    large = np.flatnonzero(sizes >= MIN_ROWS)
+    if len(large) < 2:
+        return None
+    rows = []
+    for place in large[np.argsort(-sizes[large], kind="stable")][:LISTED]:
+        part = np.flatnonzero(number.reshape(-1) == place)
+        part_costs = None if costs is None else costs.take(torch.from_numpy(part))
+        part_weight = None if weight is None else weight[part]
+        value, interval = _value(decided[part], y[part], classes, metric, average, part_weight, part_costs)
+        positives = int((y[part] == 1).sum()) if classes == 2 else None
+        row = {"name": str(names[place]), "rows": len(part), "positives": positives, "value": value}
+        rows.append(row | {"interval": interval})
+    context = {
+        "metric": metric.name if classes == 2 or metric.whole_matrix else f"{average} {metric.name}",
+        "shown": rows[:SHOWN],
+        "folded": rows[SHOWN:],
+        "positives": classes == 2,
+        "groups": len(names),
+        "unlisted": len(names) - len(rows),
+        "min_rows": MIN_ROWS,
+        "sentence": _sentence(rows, minimize=metric.minimize),
+    }
+    return Section(title, "group_values.html", context, lead)
+
+
+def _value(
+    decided: Integers,
+    y: Integers,
+    classes: int,
+    metric: Metric,
+    average: ScalarAverage,
+    weight: NDArray[np.float64] | None,
+    costs: RowCosts | None,
+) -> tuple[float, tuple[float, float] | None]:
+    """Return the metric of these decisions and its interval; none if all rows are of one class."""
+    weights = np.ones((1, len(y))) if weight is None else weight[None]
+    value = float(weighted_values(metric, average, classes, y, decided, weights, costs)[0])
+    counted = decided >= 0
+    if len(np.unique(y[counted])) < 2:
+        return value, None
+    if costs is not None:
+        paid = costs.of_decisions(torch.from_numpy(decided), torch.from_numpy(y)).numpy()
+        return value, interval_of_costs(paid) if weight is None else None
+    part_weight = None if weight is None else weight[counted]
+    matrix = metric.needs_matrix and classes > 2
+    counts = drawn_counts(decided[counted], y[counted], classes, part_weight, matrix=matrix)
+    if classes == 2:  # the positive class alone
+        cells = (counts.tp, counts.fp, counts.fn, counts.tn)
+        counts = Counts(*(cell[..., 1:] for cell in cells), exclusive=True)
+    low, high = percentile_interval(averaged(metric, counts, average))
+    return value, (min(low, value), max(high, value))
+
+
+def _sentence(rows: list[dict[str, Any]], *, minimize: bool) -> str:
+    """Say between which groups the difference is largest."""
+    judged = [row for row in rows if row["interval"] is not None]
+    if len(judged) < 2:
+        return ""
+    ordered = sorted(judged, key=lambda row: row["value"], reverse=not minimize)
+    best, worst = ordered[0], ordered[-1]
+    apart = worst["interval"][1] < best["interval"][0] or best["interval"][1] < worst["interval"][0]
+    said = (
+        f"Best in “{best['name']}” ({formatting.value(best['value'])}), worst in “{worst['name']}” "
+        f"({formatting.value(worst['value'])})"
+    )
+    return f"{said}." if apart else f"{said}; their intervals overlap, so that may be chance."
