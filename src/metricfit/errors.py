@@ -63,6 +63,10 @@ class ModelFileError(MetricfitError, ValueError):
     """A saved model that is damaged, incomplete or inconsistent."""
 
 
+class ExportError(MetricfitError, ValueError):
+    """A model that cannot be exported, or whose export does not decide as the model does."""
+
+
 class TableError(MetricfitError, ValueError):
     """A table that cannot be read, or that cannot be learned from."""
 

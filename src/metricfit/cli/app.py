@@ -44,6 +44,7 @@ COMMANDS = {
     ),
     "evaluate": Entry("evaluate", "Compute the metrics of a saved model on labelled rows."),
     "predict": Entry("predict", "Predict labels and probabilities of new rows with a saved model."),
+    "export": Entry("export", "Write a saved model as one ONNX graph, compare it with the model, and time it."),
     "reproduce": Entry(
         None,
         "Run a paper's table again, and show the published numbers beside the measured ones.",

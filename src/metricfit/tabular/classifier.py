@@ -23,6 +23,7 @@ from metricfit.metrics.metric import Formula, Metric
 from metricfit.tabular import inputs, storage
 from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
+from metricfit.tabular.export_layer import ModelExport
 from metricfit.tabular.families.family import Features, FittedModel
 from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import MOVED_TO_NETWORK
@@ -33,7 +34,7 @@ from metricfit.tabular.training_rows import prepare_rows
 RESAMPLES = 30  # for the corrected value; each chooses the weights of the families again
 
 
-class MetricClassifier(ModelReport, ModelInsight, DecidingClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifier, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier for tables that makes the best decisions for the metric it is judged by.
 
     It fits several families of models on the same folds, weights them by what they are worth for the metric, calibrates

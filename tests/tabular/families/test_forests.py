@@ -7,7 +7,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from metricfit.errors import ModelFileError
 from metricfit.tabular.families.extra_trees import ExtraTrees
 from metricfit.tabular.families.family import Deadline, Features, OutOfTime, TrainingRows
-from metricfit.tabular.families.forest_trees import CompactTrees, _children
+from metricfit.tabular.families.forest_trees import CompactTrees, children_of
 
 
 def logits_of(votes):
@@ -89,14 +89,14 @@ def test_the_order_of_the_nodes_says_which_are_children():
     rng = np.random.default_rng(0)
     for _ in range(200):
         inner = random_shape(rng)
-        left, right = _children(np.array(inner))
+        left, right = children_of(np.array(inner))
         assert (left.tolist(), right.tolist()) == naive_children(inner)
 
 
 @pytest.mark.parametrize("inner", [[True], [True, False], [False, False], [False, True, False, False], [True, True]])
 def test_nodes_that_form_no_tree_are_refused(inner):
     with pytest.raises(ModelFileError, match="no tree"):
-        _children(np.array(inner))
+        children_of(np.array(inner))
 
 
 def test_parts_of_the_rows_and_threads_do_not_change_the_logits(rows, monkeypatch):

@@ -28,6 +28,9 @@ MISSING |= {"1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 YES_NO = {"true": 1.0, "false": 0.0}
 TEXT_BUCKETS = 4096
 TEXT_COMPONENTS = 30
+#: Text is a column of known values, and not free text, if it has at most this many, each of which is repeated so often
+#: on average.
+MOST_KNOWN_TEXTS, FEWEST_REPEATS = 1000, 5
 
 
 class Column(ABC):
@@ -136,11 +139,18 @@ class Date(Column):
 
     def transform(self, column: Any) -> Floats:
         """Five columns."""
-        given = column if pd.api.types.is_datetime64_any_dtype(column) else column.astype(object)
-        time = pd.Series(pd.to_datetime(given, format=self.format, errors="coerce", utc=True))
-        days = (time - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds() / 86400
+        time = self._time(column)
+        days = _seconds_since_1970(time) / 86400
         parts = [days, time.dt.month, time.dt.day, time.dt.day_of_week, time.dt.hour]
         return np.stack([part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts], axis=1)
+
+    def seconds(self, column: Any) -> Floats:
+        """The seconds since 1970 in UTC, ``(n,)``, from which ``transform`` follows."""
+        return np.asarray(_seconds_since_1970(self._time(column)).to_numpy(dtype=np.float64, na_value=np.nan))
+
+    def _time(self, column: Any) -> Any:
+        given = column if pd.api.types.is_datetime64_any_dtype(column) else column.astype(object)
+        return pd.Series(pd.to_datetime(given, format=self.format, errors="coerce", utc=True))
 
     def state(self) -> dict[str, Any]:
         """The format."""
@@ -156,7 +166,8 @@ class Text(Column):
     """Free text: its character 3- and 4-grams, weighted by rarity, projected on their main directions.
 
     skrub's StringEncoder does the same with a vocabulary; here the n-grams are hashed, so that what was learned is two
-    arrays.
+    arrays. The values themselves are kept only if they are few and repeat, such as names of countries: encodings
+    outside of Python look them up (``metricfit.export``).
     """
 
     kind = "text"
@@ -165,10 +176,15 @@ class Text(Column):
     def __init__(self) -> None:
         self.rarity = np.zeros(0, dtype=np.float32)
         self.directions = np.zeros((0, 0), dtype=np.float32)
+        self.categories: list[str] = []
 
     def fit(self, column: Any) -> Text:
         """Learn how rare each n-gram is, and the directions."""
-        counts = self._counts(as_text(column))
+        texts = as_text(column)
+        known = sorted({text for text in texts if text})
+        repeats = len(texts) >= FEWEST_REPEATS * len(known)
+        self.categories = known if repeats and len(known) <= MOST_KNOWN_TEXTS else []
+        counts = self._counts(texts)
         rows, _ = counts.shape
         self.rarity = (np.log((1 + rows) / (1 + counts.getnnz(axis=0))) + 1).astype(np.float32)
         size = min(TEXT_COMPONENTS, rows - 1)
@@ -186,8 +202,13 @@ class Text(Column):
         """Rarities and directions."""
         return {"rarity": self.rarity, "directions": self.directions}
 
+    def state(self) -> dict[str, Any]:
+        """The values, if they are few."""
+        return {"categories": self.categories}
+
     def restore(self, state: dict[str, Any], arrays: Arrays) -> Column:
-        """Rarities and directions."""
+        """Rarities and directions, and the values if they are few."""
+        self.categories = list(state.get("categories", []))
         self.rarity, self.directions = arrays["rarity"], arrays["directions"]
         return self
 
@@ -217,6 +238,10 @@ def _read(entry: Any) -> float:
         return float(entry)
     except (TypeError, ValueError, OverflowError):
         raise NotANumber(quote(entry)) from None
+
+
+def _seconds_since_1970(time: Any) -> Any:
+    return (time - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds()
 
 
 def _is_integer(entry: Any) -> bool:

@@ -84,7 +84,7 @@ class CompactTrees:
             inner_start, inner_end = inner_end, inner_end + int(inner.sum())
             leaf_start, leaf_end = leaf_end, leaf_end + int((~inner).sum())
             nodes = np.zeros(len(feature), dtype=NODE_DTYPE)
-            nodes["left_child"], nodes["right_child"] = _children(inner)
+            nodes["left_child"], nodes["right_child"] = children_of(inner)
             nodes["feature"] = np.where(inner, feature, -2)
             nodes["threshold"][inner] = self.threshold[inner_start:inner_end]
             nodes["threshold"][~inner] = -2.0
@@ -116,7 +116,7 @@ class CompactTrees:
         return cls(nodes, feature, threshold, state.indices("share", leaves, 0, len(shares)), shares)
 
 
-def _children(inner: NDArray[np.bool_]) -> tuple[Integers, Integers]:
+def children_of(inner: NDArray[np.bool_]) -> tuple[Integers, Integers]:
     """Return the left and right child of each node, -1 for leaves.
 
     Args:

@@ -1,0 +1,179 @@
+"""Whether a written graph decides as the model does, and how fast it is, by onnxruntime."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from metricfit._extras import explain_missing
+from metricfit.export.column_nodes import Input, as_frame
+from metricfit.tabular.encoding.columns import Category, Column, Date, Text
+from metricfit.tabular.encoding.encoder import TableEncoder
+
+if TYPE_CHECKING:
+    from metricfit.tabular.classifier import MetricClassifier
+
+with explain_missing("metricfit.export.onnx", ["onnxruntime"], "metricfit[onnx]"):
+    import onnxruntime
+
+#: Rows that are made up where the user passes none, and rows that are compared at a time.
+MADE_UP_ROWS, ROWS_AT_A_TIME = 512, 4096
+ROWS_OF_LATENCY = 1000
+UNSEEN = "never seen in training"
+
+
+class Latency(NamedTuple):
+    """Milliseconds of one call.
+
+    Attributes:
+        one_row: For one row, the median of 21 calls.
+        thousand_rows: For 1,000 rows, the fastest of 3 calls.
+    """
+
+    one_row: float
+    thousand_rows: float
+
+
+class Agreement(NamedTuple):
+    """How the graph and the model agree on some rows.
+
+    Attributes:
+        rows: The number of rows.
+        different: The positions of rows with another label.
+        largest_difference: The largest difference of a probability.
+    """
+
+    rows: int
+    different: tuple[int, ...]
+    largest_difference: float
+
+
+def start_session(content: bytes) -> onnxruntime.InferenceSession:
+    """Load a graph into onnxruntime, on the CPU."""
+    return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+
+def feed(X: Any, inputs: Sequence[Input], encoder: TableEncoder) -> dict[str, NDArray[Any]]:
+    """Return what each input of the graph gets for the rows of a checked table."""
+    table = X if inputs[0].kind == "array" else as_frame(X)
+    return {entry.name: entry.values(table, encoder) for entry in inputs}
+
+
+def compare(
+    session: onnxruntime.InferenceSession,
+    model: MetricClassifier,
+    X: Any,
+    inputs: Sequence[Input],
+    positions: NDArray[np.int64],
+) -> Agreement:
+    """Compare labels and probabilities of the graph with those of the model.
+
+    Args:
+        session: The graph.
+        model: The model.
+        X: Rows of a checked table.
+        inputs: The inputs of the graph.
+        positions: The position of each row in the user's table.
+    """
+    different: list[int] = []
+    largest, rows = 0.0, X.shape[0]
+    for first in range(0, rows, ROWS_AT_A_TIME):
+        part = X.iloc[first : first + ROWS_AT_A_TIME] if hasattr(X, "iloc") else X[first : first + ROWS_AT_A_TIME]
+        labels, probabilities = session.run(None, feed(part, inputs, model.encoder_))
+        expected = model.predict_proba(part)
+        largest = max(largest, float(np.abs(probabilities - expected).max(initial=0.0)))
+        unequal = np.array([str(a) != str(b) for a, b in zip(labels, model.predict(part), strict=True)], dtype=bool)
+        different += positions[first + np.flatnonzero(unequal)].tolist()
+    return Agreement(rows, tuple(different), largest)
+
+
+def graph_latency(
+    session: onnxruntime.InferenceSession, X: Any, inputs: Sequence[Input], encoder: TableEncoder
+) -> Latency:
+    """Measure the graph on rows of a table; rows are repeated to 1,000."""
+    arrays = feed(X[:ROWS_OF_LATENCY], inputs, encoder)
+    place = np.arange(ROWS_OF_LATENCY) % min(ROWS_OF_LATENCY, X.shape[0])
+    many = {name: values[place] for name, values in arrays.items()}
+    one = {name: values[:1] for name, values in arrays.items()}
+    return Latency(
+        median(_milliseconds(lambda: session.run(None, one), 21)),
+        min(_milliseconds(lambda: session.run(None, many), 3)),
+    )
+
+
+def model_latency(model: MetricClassifier, X: Any) -> Latency:
+    """Measure ``predict`` of the model on the same rows."""
+    place = np.arange(ROWS_OF_LATENCY) % min(ROWS_OF_LATENCY, X.shape[0])
+    many = X.iloc[place] if hasattr(X, "iloc") else X[place]
+    one = many[:1]
+    return Latency(
+        median(_milliseconds(lambda: model.predict(one), 5)), min(_milliseconds(lambda: model.predict(many), 3))
+    )
+
+
+def made_up_rows(encoder: TableEncoder, names: Sequence[str] | None, rows: int = MADE_UP_ROWS) -> Any:
+    """Make rows that look like those of training: numbers around the median, known and unknown categories, missing.
+
+    Args:
+        encoder: The fitted encoder.
+        names: The names of the columns; None for an array.
+        rows: The number of rows.
+
+    Returns:
+        A DataFrame, or an array if the model was trained on one.
+    """
+    generator = np.random.default_rng(0)
+    centre, spread = encoder.scaling.centre, encoder.scaling.spread
+    if encoder.columns is None:
+        shape = (rows, encoder.features)
+        if encoder.directions is not None:
+            return generator.normal(size=shape) * (generator.random(shape) < 0.05)
+        numbers = centre + spread * generator.normal(size=shape) * 1.5
+        numbers[generator.random(shape) < 0.05] = np.nan
+        return numbers if names is None else pd.DataFrame(numbers, columns=list(names))
+    columns, first = {}, 0
+    for position, column in enumerate(encoder.columns):
+        name = position if names is None else names[position]
+        columns[name] = _made_up_column(generator, column, centre[first:], spread[first:], rows)
+        first += _width(column)
+    return pd.DataFrame(columns)
+
+
+def _made_up_column(generator: Any, column: Column | None, centre: Any, spread: Any, rows: int) -> Any:
+    if column is None:
+        return [None] * rows
+    missing = generator.random(rows) < 0.05
+    if isinstance(column, (Category, Text)):
+        unseen = [UNSEEN] if isinstance(column, Category) else []
+        known = np.array([*column.categories, *unseen, None], dtype=object)
+        return pd.Series(known[generator.integers(len(known), size=rows)], dtype=object)
+    numbers = centre[0] + spread[0] * generator.normal(size=rows) * 1.5
+    if isinstance(column, Date):
+        seconds = pd.Series(np.floor(numbers * 86400)).clip(-2e9, 4e9)
+        return pd.to_datetime(seconds.mask(missing), unit="s", utc=True)
+    return np.where(missing, np.nan, numbers)
+
+
+def _width(column: Column | None) -> int:
+    if column is None:
+        return 0
+    if isinstance(column, Category):
+        return 1 if len(column.categories) == 2 else len(column.categories)
+    if isinstance(column, Text):
+        return len(column.directions)
+    return 5 if isinstance(column, Date) else 1
+
+
+def _milliseconds(call: Callable[[], Any], times: int) -> list[float]:
+    durations = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        durations.append(1000 * (time.perf_counter() - start))
+    return durations

@@ -1,0 +1,41 @@
+"""Exports of models. As ``report_layer``, it calls upwards: ``metricfit.export`` is loaded when a model is exported."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sklearn.utils.validation import check_is_fitted
+
+if TYPE_CHECKING:
+    from metricfit.export.onnx import OnnxExport
+
+
+class ModelExport:
+    """Adds ``export_onnx`` to a fitted classifier."""
+
+    def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> OnnxExport:
+        """Write the model as one graph of ONNX, which onnxruntime runs without torch and scikit-learn.
+
+        The graph holds the encoding of the columns, all families, their weights, the calibration and the decision. It
+        has one input ``(rows, 1)`` per column of the training table: numbers as float64 (NaN is missing), categories as
+        strings (the empty string is missing), dates as seconds since 1970 in UTC. A model that was trained on an array
+        has one input ``X``. The outputs are ``label`` and ``probability``, with one column per class.
+
+        Args:
+            path: The file to write. Missing folders are created.
+            X: Rows to compare the graph and the model on, such as the training rows. By default rows are made up, with
+                numbers around the medians, known and unknown categories, and missing values.
+
+        Returns:
+            The size, the comparison and the latency; ``print`` shows them.
+
+        Raises:
+            ExportError: If columns, families or the decision cannot be exported, such as free text, or if the graph
+                does not decide as the model does. No file is written.
+            ModuleNotFoundError: If the extra ``onnx`` is not installed.
+        """
+        check_is_fitted(self, "decision_")
+        result: OnnxExport = import_module("metricfit.export.onnx").export_onnx(self, path, X)
+        return result
