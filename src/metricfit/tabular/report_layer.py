@@ -1,4 +1,4 @@
-"""Reports of results. This module holds the only call upwards: ``metricfit.report`` is loaded when a page is written.
+"""Reports of results. It calls upwards: ``metricfit.report`` is loaded when a page is written.
 
 The report layer is above this one in the import contract, and it needs packages that training does not.
 """
