@@ -14,7 +14,8 @@ from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import load_model, model_columns
 from metricfit.cli.terminal import print_result, status
 from metricfit.data.text_format import TextOptions
-from metricfit.export.onnx import OnnxExport, export_onnx
+from metricfit.export.onnx import export_onnx
+from metricfit.tabular.export_results import OnnxExport
 
 
 def export(

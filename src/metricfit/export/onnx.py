@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from metricfit.export.family_nodes import add_ensemble
 from metricfit.export.graph import Graph
 from metricfit.export.runtime_check import (
     Agreement,
-    Latency,
     compare,
     graph_latency,
     made_up_rows,
@@ -32,70 +30,10 @@ from metricfit.export.runtime_check import (
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs as tables
 from metricfit.tabular.classifier import MetricClassifier
+from metricfit.tabular.export_results import OnnxExport
 
 #: Probabilities that differ by more are a defect. ``kernel`` works in single precision in Python.
 TOLERANCE = 1e-4
-#: Rows with another label that a message names.
-NAMED_ROWS = 10
-
-
-@dataclass(frozen=True)
-class OnnxExport:
-    """What was exported.
-
-    Attributes:
-        path: The file.
-        bytes: Its size.
-        inputs: For each input of the graph, what it holds.
-        outputs: The names of the outputs: the label, and the probabilities of all classes.
-        classes: The labels in the order of the probabilities.
-        checked_rows: The number of rows on which the graph was compared with the model.
-        unknown_text_rows: The number of rows that were not compared, because they have a text that was not there in
-            training: the graph takes it for missing, and the model encodes its characters.
-        made_up: Whether these rows were made up, because none were passed.
-        different_rows: The positions of the rows with another label than the model's.
-        largest_difference: The largest difference of a probability.
-        load_seconds: The time that onnxruntime took to load the graph.
-        latency: Milliseconds of the graph, for one row and for 1,000.
-        model_latency: The same for ``predict`` of the model.
-    """
-
-    path: Path
-    bytes: int
-    inputs: dict[str, str]
-    outputs: tuple[str, str]
-    classes: tuple[Any, ...]
-    checked_rows: int
-    unknown_text_rows: int
-    made_up: bool
-    different_rows: tuple[int, ...]
-    largest_difference: float
-    load_seconds: float
-    latency: Latency
-    model_latency: Latency
-
-    def __str__(self) -> str:
-        """Say in sentences what was written and how it compares with the model."""
-        rows = f"{self.checked_rows:,} {'made-up ' if self.made_up else ''}rows"
-        if self.unknown_text_rows:
-            rows += f" (not on {self.unknown_text_rows:,} with text that was not there in training)"
-        if self.different_rows:
-            count, named = len(self.different_rows), ", ".join(map(str, self.different_rows[:NAMED_ROWS]))
-            more = ", ..." if count > NAMED_ROWS else ""
-            verb, noun = ("differs", "row") if count == 1 else ("differ", "rows")
-            labels = f"{count} of the labels {verb}, at {noun} {named}{more} (counted from 0)"
-        else:
-            labels = "all labels equal"
-        return "\n".join(
-            [
-                f"{self.path}: {self.bytes / 1e6:.1f} MB, {len(self.inputs)} inputs; outputs "
-                f"{' and '.join(self.outputs)}",
-                f"Checked on {rows}: {labels}; probabilities differ by at most {self.largest_difference:.1g}",
-                f"One row: {self.latency.one_row:.2f} ms (in Python {self.model_latency.one_row:.1f} ms); 1,000 rows: "
-                f"{self.latency.thousand_rows:.0f} ms (in Python {self.model_latency.thousand_rows:.0f} ms); loading "
-                f"takes {self.load_seconds:.1f} s",
-            ]
-        )
 
 
 def export_onnx(model: Any, path: str | os.PathLike[str], X: Any = None) -> OnnxExport:

@@ -15,6 +15,7 @@ from metricfit._extras import explain_missing
 from metricfit.export.column_nodes import Input, as_frame
 from metricfit.tabular.encoding.columns import Category, Column, Date, Text
 from metricfit.tabular.encoding.encoder import TableEncoder
+from metricfit.tabular.export_results import Latency
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -26,18 +27,6 @@ with explain_missing("metricfit.export.onnx", ["onnxruntime"], "metricfit[onnx]"
 MADE_UP_ROWS, ROWS_AT_A_TIME = 512, 4096
 ROWS_OF_LATENCY = 1000
 UNSEEN = "never seen in training"
-
-
-class Latency(NamedTuple):
-    """Milliseconds of one call.
-
-    Attributes:
-        one_row: For one row, the median of 21 calls.
-        thousand_rows: For 1,000 rows, the fastest of 3 calls.
-    """
-
-    one_row: float
-    thousand_rows: float
 
 
 class Agreement(NamedTuple):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-if TYPE_CHECKING:
-    from metricfit.export.onnx import OnnxExport
+from metricfit.tabular.export_results import OnnxExport
 
 
 class ModelExport:
