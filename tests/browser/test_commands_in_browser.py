@@ -41,7 +41,8 @@ def fitted(data):
 @pytest.fixture(scope="module")
 def judge(data, fitted):
     def evaluate(*options):
-        return call("evaluate", fitted["model"], data, "--target", EVIL, "--json", *options)
+        printed = call("evaluate", fitted["model"], data, "--target", EVIL, "--json", *options)
+        return printed | {name: measured["value"] for name, measured in printed["metrics"].items()}
 
     return evaluate
 

@@ -113,7 +113,7 @@ def test_evaluate_counts_what_predict_writes(model, data, tmp_path):
     positive = 'say "yes"'
     assert values["tp"] == int(((predicted == positive) & (truth == positive)).sum())
     assert values["fp"] == int(((predicted == positive) & (truth != positive)).sum())
-    assert values["recall"] == pytest.approx(values["tp"] / (values["tp"] + values["fn"]))
+    assert values["metrics"]["recall"]["value"] == pytest.approx(values["tp"] / (values["tp"] + values["fn"]))
 
 
 def test_another_threshold_is_counted(model, data):

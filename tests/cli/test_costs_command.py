@@ -48,8 +48,8 @@ def test_evaluate_and_predict_agree_with_sums_of_money(fitted):
     assert (called == (p * frame["amount"] >= (1 - p) * 5)).all()
     paid = np.where(frame["fraud"] == 1, (called == 0) * frame["amount"], (called == 1) * 5.0)
     printed = json.loads(call("evaluate", model, data, "--target", "fraud", "--json").stdout)
-    assert printed[METRIC] == pytest.approx(paid.mean())
-    low, high = printed["intervals"][METRIC]
+    assert printed["value"] == pytest.approx(paid.mean())
+    low, high = printed["metrics"][METRIC]["interval"]
     assert low <= paid.mean() <= high
     assert printed["tp"] == int(((called == 1) & (frame["fraud"] == 1)).sum())
     text = call("evaluate", model, data, "--target", "fraud", "--report", folder / "page.html")

@@ -1,16 +1,19 @@
 """What evaluate prints: the judged metric first, short numbers for people, all digits for scripts."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import (
     accuracy_score,
+    average_precision_score,
     confusion_matrix,
     f1_score,
     fbeta_score,
     precision_recall_fscore_support,
+    roc_auc_score,
 )
 from typer.testing import CliRunner
 
@@ -41,16 +44,17 @@ def test_the_judged_metric_comes_first(table, tmp_path, metric):
     model = MetricClassifier(metric, **TINY).fit(frame[["a", "b"]], frame["two"])
     model.save(tmp_path / "model")
     printed = json.loads(call("evaluate", tmp_path / "model", path, "--target", "two", "--json").stdout)
-    assert list(printed)[:7] == ["rows", "threshold", "tp", "fp", "fn", "tn", metric]
+    assert list(printed["metrics"])[:3] == [metric, "auroc", "average_precision"]
     called = model.predict(frame[["a", "b"]])
     expected = (
         fbeta_score(frame["two"], called, beta=2, pos_label="yes")
         if metric.startswith("fbeta")
         else (printed["fp"] + 5 * printed["fn"]) / 120
     )
-    assert printed[metric] == pytest.approx(expected)
+    assert printed["value"] == pytest.approx(expected)
+    assert printed["metrics"][metric] == {"value": printed["value"], "interval": printed["value_interval"]}
     lines = call("evaluate", tmp_path / "model", path, "--target", "two").stdout.splitlines()
-    low, high = printed["intervals"][metric]
+    low, high = printed["value_interval"]
     assert low <= expected <= high
     assert f"{metric}: {expected:.4g} (95 % interval {low:.4g} to {high:.4g})" in lines
 
@@ -66,12 +70,10 @@ def test_the_terminal_names_the_classes_and_says_whether_requirements_held(table
         assert f"120 rows: {positives} are 'yes' (the positive class), {120 - positives} are 'no'." in text
         assert "called 'yes' ┃ called 'no'" in text
         for name, each in zip(("recall >= 0.6", "fpr <= 0.9"), held, strict=True):
-            assert f"Requirement {name}: {each} ({int(threshold == '0')})." in text
+            assert f"Requirement {name}: {each} ({int(threshold == '0')}, 95 % interval" in text
     printed = json.loads(call(*call_it, "--json", "--threshold", "0").stdout)
-    assert printed["requirements"] == {
-        "recall >= 0.6": {"value": 1.0, "held": True},
-        "fpr <= 0.9": {"value": 1.0, "held": False},
-    }
+    held = {text: (each["value"], each["held"]) for text, each in printed["requirements"].items()}
+    assert held == {"recall >= 0.6": (1.0, True), "fpr <= 0.9": (1.0, False)}
     assert (printed["positive"], printed["negative"]) == ("yes", "no")
 
 
@@ -81,18 +83,29 @@ def test_several_classes_are_averaged_and_have_no_threshold(table, tmp_path):
     model.save(tmp_path / "model")
     printed = json.loads(call("evaluate", tmp_path / "model", path, "--target", "three", "--json").stdout)
     called = model.predict(frame[["a", "b"]])
-    assert list(printed)[:2] == ["rows", "macro f1"]
-    assert printed["macro f1"] == pytest.approx(f1_score(frame["three"], called, average="macro"))
-    assert printed["accuracy"] == pytest.approx(accuracy_score(frame["three"], called))
+    assert (printed["metric"], next(iter(printed["metrics"]))) == ("macro f1", "macro f1")
+    assert printed["value"] == pytest.approx(f1_score(frame["three"], called, average="macro"))
+    assert printed["metrics"]["accuracy"]["value"] == pytest.approx(accuracy_score(frame["three"], called))
     by_class = precision_recall_fscore_support(frame["three"], called, zero_division=0)
-    for name, values in zip(("precision", "recall", "f1", "rows"), by_class, strict=True):
-        assert [each[name] for each in printed["classes"].values()] == pytest.approx(values.tolist())
+    assert [each["rows"] for each in printed["classes"].values()] == by_class[3].tolist()
+    for name, values in zip(("precision", "recall", "f1"), by_class[:3], strict=True):
+        measured = [each["metrics"][name] for each in printed["classes"].values()]
+        assert [each["value"] for each in measured] == pytest.approx(values.tolist())
+        assert all(each["interval"][0] <= each["value"] <= each["interval"][1] for each in measured)
+    probabilities = model.predict_proba(frame[["a", "b"]])
+    for index, label in enumerate("xyz"):
+        truth, of_class = frame["three"] == label, printed["classes"][label]["metrics"]
+        assert of_class["auroc"]["value"] == pytest.approx(roc_auc_score(truth, probabilities[:, index]))
+        assert of_class["average_precision"]["value"] == pytest.approx(
+            average_precision_score(truth, probabilities[:, index])
+        )
     matrix = [[printed["confusion"][true][given] for given in "xyz"] for true in "xyz"]
     assert matrix == confusion_matrix(frame["three"], called, labels=list("xyz")).tolist()
     lines = call("evaluate", tmp_path / "model", path, "--target", "three").stdout
-    low, high = printed["intervals"]["accuracy"]
-    assert low < printed["accuracy"] < high
-    assert f"accuracy: {printed['accuracy']:.4g} (95 % interval {low:.4g} to {high:.4g})" in lines
+    low, high = printed["metrics"]["accuracy"]["interval"]
+    accuracy = printed["metrics"]["accuracy"]["value"]
+    assert low < accuracy < high
+    assert f"accuracy: {accuracy:.4g} (95 % interval {low:.4g} to {high:.4g})" in lines
     assert "true / predicted" in lines
     refused = call("evaluate", tmp_path / "model", path, "--target", "three", "--threshold", "0.5")
     assert refused.exit_code == 2
@@ -150,8 +163,8 @@ def test_a_class_without_rows_is_told(fitted, table, tmp_path):
     assert "all of one class" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("swapped", "verdict"), [(False, "In line with training"), (True, "Worse than the")])
-def test_the_page_says_whether_the_model_does_as_in_training(fitted, table, tmp_path, swapped, verdict):
+@pytest.mark.parametrize(("swapped", "verdict"), [(False, "as expected"), (True, "worse than expected")])
+def test_the_page_and_the_terminal_say_whether_the_model_does_as_in_training(fitted, table, tmp_path, swapped, verdict):
     frame = table[1].copy()
     if swapped:
         frame["two"] = frame["two"].map({"yes": "no", "no": "yes"})
@@ -160,6 +173,9 @@ def test_the_page_says_whether_the_model_does_as_in_training(fitted, table, tmp_
     found = call("evaluate", fitted, tmp_path / "rows.csv", "--target", "two", "--report", page)
     assert found.exit_code == 0, found.output
     assert verdict in page.read_text(encoding="utf-8")
+    assert re.search(
+        rf"^f1 is 0[.\d]+ here \(95 % .*\), 0[.\d]+ at training time \(.*\): {verdict}", found.stdout, re.MULTILINE
+    )
 
 
 def test_fit_names_the_classes_and_the_metric_as_evaluate_does(table, tmp_path):

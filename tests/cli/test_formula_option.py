@@ -44,7 +44,9 @@ def test_a_formula_is_fitted_for_stored_and_measured_again(rows, tmp_path):
     measured = call("evaluate", tmp_path / "formula", path, "--target", "y", "--report", tmp_path / "r.html", "--json")
     called = MetricClassifier.load(tmp_path / "formula" / "model").predict(frame[["a", "b"]])
     expected = f1_score(frame["y"], called)
-    assert json.loads(measured.stdout)["2 * tp / (2 * tp + fp + fn)"] == pytest.approx(expected, abs=1e-12)
+    assert json.loads(measured.stdout)["metrics"]["2 * tp / (2 * tp + fp + fn)"]["value"] == pytest.approx(
+        expected, abs=1e-12
+    )
     assert "2 * tp / (2 * tp + fp + fn)" in (tmp_path / "r.html").read_text()
 
 

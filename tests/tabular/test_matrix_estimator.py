@@ -120,9 +120,10 @@ def test_the_command_line(grades, tmp_path):
     assert run.exit_code == 0, run.output
     printed = json.loads(run.stdout)
     called = MetricClassifier.load(folder).predict(X)
-    assert printed[KAPPA] == pytest.approx(quadratic_kappa(y, called))
-    low, high = printed["intervals"][KAPPA]
-    assert low < printed[KAPPA] < high
+    assert printed["value"] == pytest.approx(quadratic_kappa(y, called))
+    assert printed["metrics"][KAPPA]["value"] == printed["value"]
+    low, high = printed["value_interval"]
+    assert low < printed["value"] < high
 
 
 def test_any_model_is_decided_for_the_metric(grades):

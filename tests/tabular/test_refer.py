@@ -132,7 +132,8 @@ def test_the_commands_and_the_pages_tell_of_referred_rows(rows, tmp_path):
     printed = json.loads(call("evaluate", out / "model", data, "--target", "fraud", "--json", "--report", page))
     assert printed["referred"] == referred.sum() > 0
     kept = ~referred.to_numpy()
-    assert printed["f1"] == pytest.approx(f1_score(y[kept], predicted[kept].astype(int)))
-    assert printed["intervals"]["f1"][0] <= printed["f1"] <= printed["intervals"]["f1"][1]
+    assert printed["value"] == pytest.approx(f1_score(y[kept], predicted[kept].astype(int)))
+    low, high = printed["metrics"]["f1"]["interval"]
+    assert low <= printed["value"] <= high
     assert f"{referred.sum()} of these rows" in page.read_text()
     assert "do not count" in call("evaluate", out / "model", data, "--target", "fraud")

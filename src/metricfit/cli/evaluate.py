@@ -16,21 +16,11 @@ from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import check_threshold, load_model
 from metricfit.cli.scored_data import scored_rows
 from metricfit.cli.terminal import command_line, print_message, print_result, status
-from metricfit.core.counts import Counts
 from metricfit.data.labels import quote_label
 from metricfit.data.text_format import TextOptions
-from metricfit.metrics import Metric, averaged, get_metric
-from metricfit.report.findings import requirements_on
-from metricfit.report.model_decisions import (
-    decision_counts,
-    metric_intervals,
-    metric_label,
-    metric_values,
-    metrics_without_parameters,
-)
+from metricfit.report.evaluation_result import evaluation_result
 from metricfit.report.pages import write_evaluation_page
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.scored_rows import ScoredRows
 
 MAX_COLUMNS = 12  # classes side by side on a terminal
 
@@ -56,7 +46,7 @@ def evaluate(
     X, y = scored_rows(classifier, data, written, target, doing="Evaluating", quiet=quiet)
     _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", quiet):
-        result = _evaluate(classifier, X, y, threshold)
+        result = evaluation_result(classifier, X, y, threshold) | {"report": None}
         if report is not None:
             page = write_evaluation_page(
                 classifier, X, y, report, threshold=threshold, data=title_data(data), command=command_line()
@@ -75,82 +65,36 @@ def _warn_of_absent_classes(model: MetricClassifier, y: pd.Series) -> None:
         )
 
 
-def _evaluate(model: MetricClassifier, X: ScoredRows, y: pd.Series, threshold: float | None) -> dict[str, Any]:
-    """Compute the counts and all metrics with intervals, the model's metric first."""
-    counts = decision_counts(model, X, y, threshold)
-    metrics = list(dict.fromkeys([get_metric(model.metric), *metrics_without_parameters()]))
-    intervals = metric_intervals(model, X, y, threshold, metrics)
-    if len(model.classes_) > 2:
-        return _several_classes(model, X, y, counts, metrics, intervals)
-    result: dict[str, Any] = {"rows": len(y), "threshold": model.threshold_ if threshold is None else threshold}
-    if threshold is None and model.refer_region_ is not None:
-        result["referred"] = len(y) - int(counts.n)
-    result |= {name: int(count) for name, count in zip(("tp", "fp", "fn", "tn"), counts, strict=True)}
-    result |= metric_values(model, X, y, counts, metrics)
-    negative = next(label for label in model.classes_ if label != model.pos_label_)
-    requirements = {
-        text: {"value": requirement.value, "held": requirement.met}
-        for text, requirement in requirements_on(model, counts).items()
-    }
-    return result | {
-        "positive": model.pos_label_,
-        "negative": negative,
-        "requirements": requirements,
-        "intervals": intervals,
-    }
-
-
-def _several_classes(
-    model: MetricClassifier,
-    X: ScoredRows,
-    y: pd.Series,
-    counts: Counts,
-    metrics: list[Metric],
-    intervals: dict[str, tuple[float, float] | None],
-) -> dict[str, Any]:
-    """Return averaged metrics, the metrics of each class, and the confusion matrix."""
-    result: dict[str, Any] = {"rows": len(y)}
-    result |= {metric_label(model, metric): float(averaged(metric, counts, model.average)) for metric in metrics}
-    result["intervals"] = {metric_label(model, metric): intervals[metric.name] for metric in metrics}
-    labels = [str(label) for label in model.classes_]
-    shown = dict.fromkeys([metrics[0], *map(get_metric, ("precision", "recall", "f1"))])
-    values = {metric.name: metric(counts).tolist() for metric in shown if not metric.whole_matrix}
-    result["classes"] = {
-        label: {"rows": int(counts.positives[index]), "predicted": int(counts.predicted[index])}
-        | {name: by_class[index] for name, by_class in values.items()}
-        for index, label in enumerate(labels)
-    }
-    matrix = pd.crosstab(y.to_numpy(), model.predict(X)).reindex(
-        index=model.classes_, columns=model.classes_, fill_value=0
-    )
-    rows = matrix.to_numpy().tolist()
-    result["confusion"] = {label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, rows, strict=True)}
-    return result
-
-
 def _lines(result: dict[str, Any]) -> list[str | Table]:
-    """Write the result as text: the decisions by class, the requirements, then every metric with its interval."""
+    """Write the result as text: the decisions by class, the comparison with training, then every metric."""
     lines: list[str | Table] = []
-    if "positive" in result:
+    if result["classes"] is None:
         lines += _decision_lines(result)
     else:
-        lines.append(f"{result['rows']} rows of {len(result['classes'])} classes.")
-    for text, requirement in result.get("requirements", {}).items():
+        lines.append(f"{result['rows']:,} rows of {len(result['classes'])} classes.")
+    lines.append(f"{result['training']['sentence']}")
+    for text, requirement in result["requirements"].items():
         held = "held" if requirement["held"] else "NOT held"
-        lines.append(f"Requirement {text}: {held} ({_short(requirement['value'])}).")
-    for name, interval in result["intervals"].items():
-        ends = "" if interval is None else f" (95 % interval {_short(interval[0])} to {_short(interval[1])})"
-        lines.append(f"{name}: {_short(result[name])}{ends}")
-    for name, corner in (("classes", "class"), ("confusion", "true / predicted")):
-        by_class = result.get(name, {})
-        if name == "confusion" and len(by_class) > MAX_COLUMNS:
-            lines.append(f"The confusion matrix of {len(by_class)} classes is too wide to print; --json has it.")
-        elif by_class:
-            table = Table(corner, *map(escape, next(iter(by_class.values()))))
-            for label, values in by_class.items():
-                table.add_row(escape(label), *map(_short, values.values()))
-            lines.append(table)
-    return lines + ([f"Report: {result['report']}"] if "report" in result else [])
+        lines.append(f"Requirement {text}: {held} ({_with_interval(requirement, ', ')}).")
+    lines += [f"{name}: {_measured(measured)}" for name, measured in result["metrics"].items()]
+    if result["classes"] is not None:
+        lines += _class_tables(result["classes"], result["confusion"])
+    return lines + ([] if result["report"] is None else [f"Report: {result['report']}"])
+
+
+def _class_tables(classes: dict[str, Any], confusion: dict[str, dict[str, int]]) -> list[str | Table]:
+    """Make the table of classes, each value with its interval below it, and the confusion matrix."""
+    names = next(iter(classes.values()))["metrics"]
+    table = Table("class", "rows", "called", *map(escape, names))
+    for label, of_class in classes.items():
+        cells = [_cell(measured) for measured in of_class["metrics"].values()]
+        table.add_row(escape(label), str(of_class["rows"]), str(of_class["predicted"]), *cells)
+    if len(confusion) > MAX_COLUMNS:
+        return [table, f"The confusion matrix of {len(confusion)} classes is too wide to print; --json has it."]
+    matrix = Table("true / predicted", *map(escape, confusion))
+    for label, row in confusion.items():
+        matrix.add_row(escape(label), *map(str, row.values()))
+    return [table, matrix]
 
 
 def _decision_lines(result: dict[str, Any]) -> list[str | Table]:
@@ -161,11 +105,35 @@ def _decision_lines(result: dict[str, Any]) -> list[str | Table]:
     matrix.add_row(escape(f"is {positive}"), str(tp), str(fn))
     matrix.add_row(escape(f"is {negative}"), str(fp), str(tn))
     rows = f"{result['rows']} rows: {tp + fn} are {positive} (the positive class), {fp + tn} are {negative}."
-    if "referred" in result:
+    if result["referred"] is not None:
         rows = rows.removesuffix(".") + f", and {result['referred']} are referred to a person and do not count."
     threshold = result["threshold"]
     at = "of its own for each row, by its costs" if threshold is None else _short(threshold)
     return [rows, f"Threshold on the probability of {positive}: {at}", matrix]
+
+
+def _measured(measured: dict[str, Any]) -> str:
+    """Write a value and its interval as the end of a line."""
+    if measured["interval"] is None:
+        return "not known" if measured["value"] is None else _short(measured["value"])
+    return f"{_short(measured['value'])} (95 % interval {_ends(measured['interval'])})"
+
+
+def _with_interval(measured: dict[str, Any], between: str) -> str:
+    interval = measured["interval"]
+    return _short(measured["value"]) + ("" if interval is None else f"{between}95 % interval {_ends(interval)}")
+
+
+def _cell(measured: dict[str, Any]) -> str:
+    """Write a value as a cell of a narrow table, its interval in a second line."""
+    if measured["value"] is None:
+        return ""
+    value, interval = f"{measured['value']:.3f}", measured["interval"]
+    return value if interval is None else f"{value}\n{interval[0]:.2f} to {interval[1]:.2f}"
+
+
+def _ends(interval: tuple[float, float]) -> str:
+    return f"{_short(interval[0])} to {_short(interval[1])}"
 
 
 def _short(value: Any) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from metricfit.core.counts import Counts
 from metricfit.decide.guarantees.bounds import format_percent
-from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.report import formatting
+from metricfit.report.training_comparison import compare_with_training
 from metricfit.tabular import MetricClassifier
 
 Pair = tuple[float, float]
@@ -66,12 +66,9 @@ def verdict_of_evaluation(
     Returns:
         A few sentences.
     """
-    if interval is None:
-        sentence = "These rows are all of one class, so they do not say how the model tells classes apart."
-    elif threshold is not None:
-        sentence = f"This is at the threshold that was given; the model's own is {model.threshold_:.4g}."
-    else:
-        sentence = _compare_with_training(model, counts, value, interval)
+    sentence = compare_with_training(
+        model, value, interval, positives=int(counts.positives.min()), threshold=threshold
+    ).sentence
     results = requirements_on(model, counts)
     held = (
         f" The requirement {text} {'holds' if result.met else 'does not hold'} here ({formatting.value(result.value)})."
@@ -87,26 +84,3 @@ def requirements_on(model: MetricClassifier, counts: Counts) -> Mapping[str, Req
         value = float(requirement.metric(counts).squeeze(-1))
         results[str(requirement)] = RequirementValue(value, bool(requirement.holds(counts).all()), value)
     return results
-
-
-def _compare_with_training(model: MetricClassifier, counts: Counts, value: float, interval: Pair) -> str:
-    """Say whether the rows are consistent with the value of training, and how precise they are."""
-    before, (low, high) = formatting.value(model.value_), interval
-    if low <= model.value_ <= high:
-        return (
-            f"In line with training, which estimated {before} for new rows. {_describe_rows(model, counts)} they are "
-            f"consistent with any value from {formatting.between(interval)}, so a smaller difference would not show."
-        )
-    better = (model.value_ < low) != get_metric(model.metric).minimize
-    advice = "" if better else " Look for what differs in these rows before relying on the model."
-    return (
-        f"{'Better' if better else 'Worse'} than the {before} that training estimated for new rows, which is outside "
-        f"the interval of these rows, {formatting.between(interval)}.{advice}"
-    )
-
-
-def _describe_rows(model: MetricClassifier, counts: Counts) -> str:
-    rows = int(counts.n.reshape(-1)[0])
-    if len(model.classes_) == 2:
-        return f"These are {rows:,} rows, {int(counts.positives.reshape(-1)[0]):,} of them “{model.pos_label_}”;"
-    return f"These are {rows:,} rows, {int(counts.positives.min()):,} of them of the rarest class;"

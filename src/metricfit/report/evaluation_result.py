@@ -1,0 +1,143 @@
+"""Everything that ``metricfit evaluate`` measures of a model on labelled rows, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from metricfit.core.counts import Counts
+from metricfit.metrics import Metric, get_metric
+from metricfit.metrics.curves import as_requirements
+from metricfit.report.findings import requirements_on
+from metricfit.report.model_decisions import (
+    class_numbers,
+    decision_counts,
+    metric_intervals,
+    metric_label,
+    metric_values,
+    metrics_without_parameters,
+    positive_labels,
+    positive_scores,
+)
+from metricfit.report.ranking_values import ranking_values
+from metricfit.report.training_comparison import compare_with_training
+from metricfit.stats.multinomial import percentile_interval, resampled_counts
+from metricfit.tabular import MetricClassifier
+
+Pair = tuple[float, float]
+#: Metrics of each class, beside the model's.
+OF_A_CLASS = ("precision", "recall", "f1")
+
+
+def evaluation_result(model: MetricClassifier, X: Any, y: Any, threshold: float | None = None) -> dict[str, Any]:
+    """Measure a model on labelled rows.
+
+    Args:
+        model: The fitted model.
+        X: The rows.
+        y: Their labels.
+        threshold: A threshold in place of the model's, for two classes.
+
+    Returns:
+        What ``metricfit evaluate --json`` prints: the value of the model's metric beside that of training, every
+        metric with its interval, the requirements, and the decisions by class.
+    """
+    metric, of_two = get_metric(model.metric), len(model.classes_) == 2
+    counts = decision_counts(model, X, y, threshold)
+    several = list(dict.fromkeys([metric, *metrics_without_parameters()]))
+    values = metric_values(model, X, y, counts, several)
+    intervals = metric_intervals(model, X, y, threshold, several)
+    measured = {
+        metric_label(model, each): {"value": values[each.name], "interval": intervals[each.name]} for each in several
+    }
+    if of_two:
+        name, *others = measured
+        ranked = ranking_values(positive_scores(model, X), positive_labels(model, y))
+        ranking = {measure: found._asdict() for measure, found in ranked.items()}
+        measured = {name: measured[name]} | ranking | {other: measured[other] for other in others}
+    training = compare_with_training(
+        model, values[metric.name], intervals[metric.name], positives=_rarest(counts), threshold=threshold
+    )
+    return {
+        "rows": len(y),
+        "metric": metric_label(model),
+        "value": values[metric.name],
+        "value_interval": intervals[metric.name],
+        "training": training.to_dict(),
+        "threshold": (model.threshold_ if threshold is None else threshold) if of_two else None,
+        "positive": model.pos_label_,
+        "negative": next(label for label in model.classes_ if label != model.pos_label_) if of_two else None,
+        **dict(zip(("tp", "fp", "fn", "tn"), (int(each) for each in counts) if of_two else (None,) * 4, strict=True)),
+        "referred": len(y) - int(counts.n) if of_two and threshold is None and model.refer_region_ else None,
+        "requirements": _requirements(model, X, y, counts, threshold),
+        "metrics": measured,
+        "classes": _classes(model, X, y, counts) if not of_two else None,
+        "confusion": _confusion(model, X, y) if not of_two else None,
+    }
+
+
+def _requirements(
+    model: MetricClassifier, X: Any, y: Any, counts: Counts, threshold: float | None
+) -> dict[str, dict[str, Any]]:
+    """Return whether each requirement held, with the interval of its value where there are two classes."""
+    found = {}
+    for requirement, (text, result) in zip(
+        as_requirements(model.subject_to), requirements_on(model, counts).items(), strict=True
+    ):
+        interval = None
+        if len(model.classes_) == 2:
+            interval = metric_intervals(model, X, y, threshold, [requirement.metric])[requirement.metric.name]
+        found[text] = {"value": result.value, "interval": interval, "held": result.met}
+    return found
+
+
+def _classes(model: MetricClassifier, X: Any, y: Any, counts: Counts) -> dict[str, dict[str, Any]]:
+    """Return the rows of each class, and its metrics and AUROC with their intervals."""
+    shown = dict.fromkeys([get_metric(model.metric), *map(get_metric, OF_A_CLASS)])
+    metrics = [metric for metric in shown if not metric.whole_matrix]
+    numbers = class_numbers(model, y)
+    intervals = _class_intervals(model, X, numbers, metrics)
+    probabilities = model.predict_proba(X)
+    found = {}
+    for index, label in enumerate(model.classes_):
+        of_class: dict[str, Any] = {
+            "rows": int(counts.positives[index]),
+            "predicted": int(counts.predicted[index]),
+            "metrics": {
+                metric.name: {"value": float(metric(counts)[index]), "interval": intervals[metric.name][index]}
+                for metric in metrics
+            },
+        }
+        ranked = ranking_values(probabilities[:, index].astype(np.float64), (numbers == index).astype(np.int64))
+        of_class["metrics"] |= {measure: measured._asdict() for measure, measured in ranked.items()}
+        found[str(label)] = of_class
+    return found
+
+
+def _class_intervals(
+    model: MetricClassifier, X: Any, numbers: Any, metrics: Sequence[Metric]
+) -> dict[str, list[Pair | None]]:
+    present = np.bincount(numbers, minlength=len(model.classes_)) > 0
+    resampled = resampled_counts(class_numbers(model, model.predict(X)), numbers, len(model.classes_))
+    return {
+        metric.name: [
+            percentile_interval(metric(resampled)[:, index]) if there else None for index, there in enumerate(present)
+        ]
+        for metric in metrics
+    }
+
+
+def _confusion(model: MetricClassifier, X: Any, y: Any) -> dict[str, dict[str, int]]:
+    """Return the confusion matrix: for each true class, how many of its rows are called each class."""
+    matrix = pd.crosstab(np.asarray(y), model.predict(X)).reindex(
+        index=model.classes_, columns=model.classes_, fill_value=0
+    )
+    labels, rows = [str(label) for label in model.classes_], matrix.to_numpy().tolist()
+    return {label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, rows, strict=True)}
+
+
+def _rarest(counts: Counts) -> int:
+    return int(counts.positives.min())
