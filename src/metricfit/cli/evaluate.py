@@ -84,10 +84,10 @@ def _lines(result: dict[str, Any]) -> list[str | Table]:
 
 def _class_tables(classes: dict[str, Any], confusion: dict[str, dict[str, int]]) -> list[str | Table]:
     """Make the table of classes, each value with its interval below it, and the confusion matrix."""
-    names = next(iter(classes.values()))["metrics"]
+    names = [name for name in next(iter(classes.values()))["metrics"] if name != "average_precision"]  # --json has it
     table = Table("class", "rows", "called", *map(escape, names))
     for label, of_class in classes.items():
-        cells = [_cell(measured) for measured in of_class["metrics"].values()]
+        cells = [_cell(of_class["metrics"][name]) for name in names]
         table.add_row(escape(label), str(of_class["rows"]), str(of_class["predicted"]), *cells)
     if len(confusion) > MAX_COLUMNS:
         return [table, f"The confusion matrix of {len(confusion)} classes is too wide to print; --json has it."]
