@@ -89,8 +89,15 @@ def read_rows(
     if time is not None:
         X, y = sort_by_time(X, y, time, source)
     if group is None:
-        _print_findings(frame, data, target, time=time, subject_to=subject_to)
+        print_findings(frame, data, target, time=time, subject_to=subject_to)
         return X, y, None
+    check_groups(X, group, source)
+    print_findings(frame, data, target, groups=group, subject_to=subject_to)
+    return X.drop(columns=group), y, X[group]
+
+
+def check_groups(X: pd.DataFrame, group: str, source: str) -> None:
+    """Refuse a column of groups that is not there, that has missing values, or that is one group."""
     if group not in X.columns:
         raise UserError(f"{source} has no column {quote(group)} to group by.{did_you_mean(group, X.columns)}")
     missing = int(X[group].isna().sum())
@@ -103,8 +110,6 @@ def read_rows(
         raise UserError(
             f"All rows of {source} have one value of {quote(group)}: one group cannot be split. Leave --group out."
         )
-    _print_findings(frame, data, target, groups=group, subject_to=subject_to)
-    return X.drop(columns=group), y, X[group]
 
 
 def check_binary_options(y: pd.Series, positive: str | None, subject_to: list[str] | None) -> None:
@@ -165,7 +170,7 @@ def _listed(labels: Any) -> str:
     return ", ".join(shorten(label, QUOTED) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
 
 
-def _print_findings(frame: pd.DataFrame, data: Sequence[Path], target: str, **asked: Any) -> None:
+def print_findings(frame: pd.DataFrame, data: Sequence[Path], target: str, **asked: Any) -> None:
     """Print the most serious findings about a table, and how to see the others."""
     findings = examine_table(frame, target, name=name_data(data), **asked).findings
     found = [finding for finding in findings if finding.severity != "note"]

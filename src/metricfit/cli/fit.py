@@ -25,6 +25,7 @@ from metricfit.cli.command_rows import (
     title_data,
 )
 from metricfit.cli.exit_codes import INTERRUPTED, NOT_MET, UserError
+from metricfit.cli.large_rows import read_large_rows
 from metricfit.cli.output_paths import check_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import command_line, print_message, print_result
@@ -99,7 +100,10 @@ def fit(
         raise UserError(f"{out} is not empty; give a new folder.")
     check_new_folder(out)
     judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
-    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time, subject_to=judged)
+    written = TextOptions(sep, decimal, encoding)
+    X, y, groups = read_large_rows(data, target, group, written, time) or read_rows(
+        data, target, group, written, time, subject_to=judged
+    )
     check_binary_options(y, positive, subject_to)
     if refer is not None:
         check_referral(get_metric(metric), y.nunique(), refer, (), confidence)
@@ -128,7 +132,7 @@ def fit(
                 data=title_data(data),
                 target=target,
                 command=command_line(),
-                rows=(X, y.to_numpy()) if insight else None,
+                rows=(X, y.to_numpy()) if insight and isinstance(X, pd.DataFrame) else None,
                 group=group,
             )
     result = _result(model, y.value_counts(), out) | {"interrupted": display.interrupted}
@@ -191,6 +195,7 @@ def _result(model: MetricClassifier, counts: pd.Series, out: Path) -> dict[str, 
 def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | Table]:
     """Write the same facts as text: the classes, the families, the value, the threshold and the requirements."""
     lines: list[str | Table] = [describe_classes(counts, model.pos_label_), _table_of_models(model)]
+    lines += [f"{row.name} was {row.sample}." for row in model.models_ if row.sample is not None]
     lines += [f"{row.name} is left out: {row.left_out}." for row in model.models_ if row.left_out is not None]
     lines.append(
         f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: "

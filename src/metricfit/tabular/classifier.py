@@ -31,6 +31,8 @@ from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.scored_rows import ScoredRows
 from metricfit.tabular.training_rows import prepare_rows
 
+#: Rows that are encoded at a time; those of a large table would take many times its memory.
+ROWS_AT_ONCE = 200_000
 RESAMPLES = 30  # for the corrected value; each chooses the weights of the families again
 
 
@@ -216,7 +218,9 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         if isinstance(X, ScoredRows):
             return X.logits
-        return self.ensemble_.logits(self._features(X))
+        table = inputs.checked_table(self, X, reset=False)
+        parts = inputs.parts(table, ROWS_AT_ONCE)
+        return torch.cat([self.ensemble_.logits(Features(self.encoder_.transform(part), part)) for part in parts])
 
     def _comparable_rows(self, X: Any) -> tuple[HeldOut, torch.Tensor]:
         features = self._features(X)

@@ -120,7 +120,7 @@ def _is_model_row(row: Any) -> bool:
     """Whether this tells what became of a family."""
     if not isinstance(row, dict) or not isinstance(row.get("name"), str):
         return False
-    numbers = [row.get(name) for name in ("weight", "value", "log_loss", "seconds")]
+    numbers = [row.get(name) for name in ("weight", "value", "log_loss", "seconds", "fitted_rows", "table_rows")]
     return all(number is None or isinstance(number, (int, float)) for number in numbers) and (
         row.get("left_out") is None or isinstance(row["left_out"], str)
     )

@@ -35,6 +35,8 @@ class ModelRow:
         log_loss: The cross-entropy of its calibrated out-of-fold logits; None if it was not fitted.
         seconds: The time that fitting took; None if it was not fitted.
         left_out: Why it was not fitted; None if it was.
+        fitted_rows: The rows that it was fitted on, if these are a sample of a large table; None for all rows.
+        table_rows: The rows of that table.
     """
 
     name: str
@@ -43,6 +45,19 @@ class ModelRow:
     log_loss: float | None = None
     seconds: float | None = None
     left_out: str | None = None
+    fitted_rows: int | None = None
+    table_rows: int | None = None
+
+    @property
+    def sample(self) -> str | None:
+        """What the family was fitted on, in words, if it was a sample.
+
+        >>> ModelRow("linear", fitted_rows=250_000, table_rows=10_000_000).sample
+        'fitted on 250,000 of 10,000,000 rows'
+        """
+        if self.fitted_rows is None or self.table_rows is None:
+            return None
+        return f"fitted on {self.fitted_rows:,} of {self.table_rows:,} rows"
 
 
 @dataclass(frozen=True)
@@ -239,7 +254,8 @@ def build_ensemble(
     for result, calibration, weight, logits in parts:
         calibrated = calibration(logits)
         value, log_loss = selection.value(calibrated), selection.log_loss(calibrated)
-        table.append(ModelRow(result.name, weight, value, log_loss, result.seconds))
+        sample = (None, None) if result.fitted_rows is None else (result.fitted_rows, len(result.logits))
+        table.append(ModelRow(result.name, weight, value, log_loss, result.seconds, None, *sample))
         if weight > 0:
             members.append(EnsembleMember(result.name, result.model, calibration, weight))
     table.sort(key=lambda row: -row.weight)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ense
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, FittedModel, Floats, Integers
 from metricfit.tabular.fit_progress import FitTracker, choose_watcher
+from metricfit.tabular.large.compact_rows import CompactFeatures
+from metricfit.tabular.large.held_out_part import split_large_table
+from metricfit.tabular.large.large_families import families_of_large_table
 from metricfit.tabular.out_of_fold import FamilyResult, fit_families
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
@@ -66,6 +70,8 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     families, splits = families_of(model), splits_of(model, prepared)
     watcher = choose_watcher(model.verbose)
     deadline, names = Deadline.after(model.time_budget, watcher.stop), [family.name for family in families]
+    if isinstance(rows.features, CompactFeatures):
+        families = families_of_large_table(families, rows.features, threads_of(model.n_jobs), deadline)
     results, left_out = fit_families(
         families,
         rows,
@@ -103,6 +109,9 @@ def families_of(model: MetricClassifier) -> list[Family]:
 def splits_of(model: MetricClassifier, prepared: PreparedRows) -> Splits:
     """Return the folds of a classifier, the same for all its families."""
     rows = prepared.rows
+    if isinstance(rows.features, CompactFeatures) and (model.cv is None or isinstance(model.cv, Integral)):
+        number = model.members if model.cv is None else int(model.cv)
+        return split_large_table(rows.features, rows.y, prepared.groups, number, prepared.seed)
     return choose_folds(rows, model.members, model.cv, prepared.groups, rows.features.table, prepared.seed)
 
 

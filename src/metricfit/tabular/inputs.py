@@ -11,13 +11,20 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from metricfit.data.parquet_table import ParquetTable
 from metricfit.errors import InvalidTypeError, InvalidValueError
 
 
 def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """Return X as a float array, a sparse matrix or, if it holds more than numbers, a pandas DataFrame."""
+    """Return X as a float array, a sparse matrix or, if it holds more than numbers, a pandas DataFrame.
+
+    Parquet files of many rows stay as they are.
+    """
     if hasattr(X, "collect") and not hasattr(X, "to_pandas"):
         raise InvalidTypeError(f"X is a {type(X).__name__}, a query that has no rows yet: X.collect() runs it")
+    if isinstance(X, ParquetTable):
+        validate_data(estimator, X.head(), reset=reset, skip_check_array=True)
+        return X
     if hasattr(X, "to_pandas"):  # polars, pyarrow
         X = X.to_pandas()
     if isinstance(X, pd.DataFrame):
@@ -43,3 +50,11 @@ def checked_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 def rows(X: Any, selected: NDArray[np.bool_]) -> Any:
     """Return the selected rows of a table."""
     return X[selected] if not isinstance(X, pd.DataFrame) else X.loc[selected].reset_index(drop=True)
+
+
+def parts(X: Any, rows: int) -> list[Any]:
+    """Return the rows of a table in parts of at most this many; a smaller table is returned as it is."""
+    if X.shape[0] <= rows:
+        return [X]
+    by_position = X.iloc if isinstance(X, pd.DataFrame) else X
+    return [by_position[first : first + rows] for first in range(0, X.shape[0], rows)]

@@ -43,6 +43,7 @@ class FamilyResult:
         logits: The logits of each row by the model that did not train on it, NaN where all did.
         seconds: The time that fitting took.
         fold_models: The models of the folds, if the combined model does not know them.
+        fitted_rows: The rows that each model was fitted on, if these are a sample of a large table.
     """
 
     name: str
@@ -50,6 +51,7 @@ class FamilyResult:
     logits: Floats
     seconds: float
     fold_models: tuple[FittedModel, ...] = ()
+    fitted_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,12 @@ def fit_family(
         return models
     logits = np.full((len(rows), rows.outputs), np.nan)
     for model, (_, held_out) in zip(models, splits, strict=True):
-        logits[held_out] = model.logits(rows.features.take(held_out))
+        for part in rows.features.parts(held_out):
+            logits[part] = model.logits(rows.features.take(part))
     combined = models[-1] if last_only else family.combine(models)
     knows_folds = isinstance(combined, ModelOfFolds) and combined.folds == len(models)
     fold_models = () if knows_folds else tuple(models)
-    return FamilyResult(family.name, combined, logits, time.monotonic() - start, fold_models)
+    return FamilyResult(family.name, combined, logits, time.monotonic() - start, fold_models, family.fitted_rows)
 
 
 def _fit_folds_in_time(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
+from metricfit.data.parquet_table import ParquetTable
 from metricfit.decide.costs.row_costs import check_costs, cost_columns
 from metricfit.decide.decision_choice import check_class_index, check_requirements_fit
 from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
@@ -23,7 +24,9 @@ from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.families.family import Features, Floats, Integers, TrainingRows
+from metricfit.tabular.families.family import AnyFeatures, Features, Floats, Integers, TrainingRows
+from metricfit.tabular.large.batch_encoding import encode_large_table
+from metricfit.tabular.large.row_sources import is_large, source_of
 from metricfit.tabular.parameters import check_parameters
 from metricfit.tabular.row_folds import takes_row_numbers
 
@@ -89,6 +92,7 @@ def prepare_rows(
         weighted = weight > 0
         table, labels, weight = inputs.rows(table, weighted), labels[weighted], weight[weighted]
         group, row_numbers = None if group is None else group[weighted], row_numbers[weighted]
+    features: AnyFeatures
     model.classes_ = classes_of(labels)
     check_requirements_fit(len(model.classes_), requirements)
     check_class_index(len(model.classes_), metric)
@@ -100,15 +104,20 @@ def prepare_rows(
     if model.confidence is not None:  # too few rows are reported before anything is trained
         weights = None if weight is None else torch.from_numpy(weight)
         checked_guarantee(requirements, numbers, model.confidence, weight=weights, groups=group)
-    if encoded is None:
-        encoder = TableEncoder()
-        encoded = encoder, encoder.fit(table)
-    model.encoder_, features = encoded
+    if encoded is None and is_large(table):
+        model.encoder_, features = encode_large_table(
+            source_of(table), None if isinstance(table, ParquetTable) else table
+        )
+    else:
+        if encoded is None:
+            encoder = TableEncoder()
+            encoded = encoder, encoder.fit(table)
+        model.encoder_, features = encoded[0], Features(encoded[1], table)
     in_training = _training_weights(labels, model.classes_, model.class_weight, weight)
     if in_training is not None:  # penalties and limits of the families are for weights of 1 on average
         in_training = in_training.double() / in_training.double().mean()
     rows = TrainingRows(
-        Features(features, table),
+        features,
         numbers.numpy(),
         None if in_training is None else in_training.numpy(),
         len(model.classes_),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,13 +83,37 @@ class Boosting(Family):
             return Boosting(self.name, self.trees).fit(train, held_out, seed=seed, deadline=deadline)
         start = prior_logits(train.y, train.weight, classes=train.classes)
         data = self._dataset(train, start)
+        held_out_data = self._dataset(held_out, start, reference=data)
+        settings = self.settings(len(train), train.classes, seed)
+        return self.grow(data, held_out_data, start, settings, lambda _: deadline.check())
+
+    def grow(
+        self,
+        data: lightgbm.Dataset,
+        held_out: lightgbm.Dataset,
+        start: Floats,
+        settings: dict[str, Any],
+        after_each_round: Callable[[Any], None],
+    ) -> BoostedTrees:
+        """Grow trees on datasets of LightGBM.
+
+        Args:
+            data: The rows to learn from.
+            held_out: The rows whose cross-entropy says when to stop.
+            start: The logits before any tree, which are the initial scores of both.
+            settings: Parameters of LightGBM.
+            after_each_round: A callback of LightGBM.
+
+        Returns:
+            The trees up to the round with the lowest cross-entropy.
+        """
         trees = lightgbm.train(
-            self._settings(train, seed),
+            settings,
             data,
             num_boost_round=MAXIMUM_ROUNDS,
-            valid_sets=[self._dataset(held_out, start, reference=data)],
+            valid_sets=[held_out],
             feval=None if self.metric is None else _cross_entropy,
-            callbacks=[lightgbm.early_stopping(self.trees.patience, verbose=False), lambda _: deadline.check()],
+            callbacks=[lightgbm.early_stopping(self.trees.patience, verbose=False), after_each_round],
         )
         return BoostedTrees.from_lightgbm(trees, start)
 
@@ -112,14 +136,15 @@ class Boosting(Family):
             free_raw_data=True,
         )
 
-    def _settings(self, rows: TrainingRows, seed: int) -> dict[str, Any]:
-        plain, plain_loss = ("binary", "binary_logloss") if rows.classes == 2 else ("multiclass", "multi_logloss")
+    def settings(self, rows: int, classes: int, seed: int) -> dict[str, Any]:
+        """Return the parameters of LightGBM for this many rows and classes."""
+        plain, plain_loss = ("binary", "binary_logloss") if classes == 2 else ("multiclass", "multi_logloss")
         settings = {
             "objective": plain if self.metric is None else objective(self.metric, average=self.average),
-            "num_class": rows.outputs,
+            "num_class": 1 if classes == 2 else classes,
             "metric": plain_loss if self.metric is None else "none",
             "boost_from_average": False,
-            "learning_rate": 0.05 if len(rows) <= MANY_ROWS else 0.1,
+            "learning_rate": 0.05 if rows <= MANY_ROWS else 0.1,
             "verbose": -1,
             "num_threads": 1,
             "deterministic": True,

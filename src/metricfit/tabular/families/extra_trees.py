@@ -96,6 +96,8 @@ class ExtraTrees(Family):
 
     def __init__(self, trees: int | None = None) -> None:
         self.trees = trees
+        #: Trees that are grown at a time.
+        self.jobs = 1
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
         """Grow the forest, ten trees at a time."""
@@ -104,7 +106,7 @@ class ExtraTrees(Family):
             max_features=0.5,
             min_samples_leaf=1 + len(train) // ROWS_PER_LEAF_ROW,
             warm_start=True,
-            n_jobs=1,
+            n_jobs=self.jobs,
             random_state=seed % 2**31,
         )
         for grown in [*range(TREES_AT_A_TIME, trees, TREES_AT_A_TIME), trees]:

@@ -80,8 +80,34 @@ class Features:
             table = table.iloc[index] if hasattr(table, "iloc") else table[index]
         return Features(self.encoded[index], table)
 
+    def parts(self, index: Integers) -> list[Integers]:
+        """Return the row numbers in parts that are predicted at a time: here all at once."""
+        return [index]
+
     def __len__(self) -> int:
         return len(self.encoded)
+
+
+class AnyFeatures(Protocol):
+    """The columns of rows, encoded or in a compact form from which the columns of some rows can be encoded."""
+
+    @property
+    def encoded(self) -> NDArray[np.float32]:
+        """Numbers on one scale, without missing values."""
+        ...
+
+    @property
+    def table(self) -> Any:
+        """The table as the user passed it, or None."""
+        ...
+
+    def take(self, index: Integers) -> Features:
+        """Return these rows, encoded."""
+        ...
+
+    def parts(self, index: Integers) -> list[Integers]:
+        """Return the row numbers in parts that are predicted at a time."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -95,7 +121,7 @@ class TrainingRows:
         classes: The number of classes of the whole table.
     """
 
-    features: Features
+    features: AnyFeatures
     y: Integers
     weight: Floats | None
     classes: int
@@ -151,11 +177,13 @@ class Family(ABC):
         name: The name of the family in ``models`` and in ``models_``.
         can_be_stopped: Whether a fit ends soon after its deadline.
         growth: The seconds of a fit grow with the number of rows to this power; for families that cannot be stopped.
+        fitted_rows: The rows that the last model was fitted on, if these are a sample of a large table.
     """
 
     name: str
     can_be_stopped: bool = True
     growth: float = 1.0
+    fitted_rows: int | None = None
 
     def check(self, rows: TrainingRows) -> None:
         """Raise an error if the family can never be fitted on such rows. All families are checked before training."""

@@ -1,0 +1,176 @@
+"""Seconds and memory of fit, predict and evaluate on a table of many rows.
+
+    python docs/studies/many_rows.py FOLDER --rows 10000000   # tables, model and predictions go to the folder
+
+It writes two Parquet tables of 20 columns with 1 % positives (numbers, counts, categories, a date, 2,000 merchants;
+some values are missing), fits a model on the first with ``metricfit fit``, and applies it to the second. Every step is
+a process of its own, and its peak resident memory is what the kernel reports at its end. The results go to
+``results/many_rows.json`` or ``--out``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from joblib import Parallel, delayed
+
+RESULTS = Path(__file__).parent / "results" / "many_rows.json"
+CHUNK = 500_000
+POSITIVES = 0.01
+COUNTRIES = [f"{first}{second}" for first in "ABCDEF" for second in "KLMNO"]
+DEVICES = ["phone", "tablet", "laptop", "desktop", "watch", "tv", "console", "other"]
+COMMAND = [sys.executable, "-c", "from metricfit.cli import main; main()"]
+
+
+def draw_rows(rows: int, seed: list[int]) -> tuple[pd.DataFrame, np.ndarray]:
+    """Draw rows and the logit of each, without the intercept."""
+    r = np.random.default_rng(seed)
+    country = r.choice(len(COUNTRIES), rows, p=_falling(len(COUNTRIES)))
+    channel = r.choice(5, rows, p=_falling(5))
+    device = r.choice(len(DEVICES), rows, p=_falling(len(DEVICES)))
+    merchant = np.minimum((r.pareto(1.1, rows) * 5).astype(np.int64), 1999)
+    plan = r.choice(4, rows, p=_falling(4))
+    amount = r.lognormal(3.5, 1.1, rows)
+    balance = r.normal(900, 700, rows)
+    age = r.integers(18, 90, rows)
+    tenure = r.exponential(700, rows).astype(np.int64)
+    orders = r.poisson(1 + tenure / 200)
+    returns = r.binomial(orders, 0.08)
+    discount = np.where(r.random(rows) < 0.3, np.nan, r.beta(1, 6, rows))
+    hour = r.integers(0, 24, rows)
+    latitude, longitude = r.uniform(36, 60, rows), r.uniform(-9, 30, rows)
+    first, second = r.normal(size=rows), r.normal(size=rows)
+    mobile, address = r.random(rows) < 0.55, r.random(rows) < 0.8
+    logit = (
+        0.55 * np.log(amount)
+        - 0.9 * np.log1p(tenure / 30) / 2
+        + 1.1 * (channel == 3)
+        + 0.8 * ((device == 1) & (hour < 6))
+        + 0.6 * np.sin(country)
+        + 0.7 * np.cos(merchant / 7.0)
+        + 0.9 * np.tanh(first * second)
+        + 0.6 * first
+        + 0.8 * (returns / (1 + orders))
+        + 0.7 * np.isnan(discount) * (plan == 2)
+        - 0.5 * address
+        + 0.5 * (balance < 0)
+    )
+    frame = pd.DataFrame(
+        {
+            "amount": amount.round(2),
+            "balance": np.where(r.random(rows) < 0.05, np.nan, balance.round(2)),
+            "age": age,
+            "tenure_days": tenure,
+            "orders": orders,
+            "returns": returns,
+            "discount": discount.round(3),
+            "hour": hour,
+            "latitude": latitude,
+            "longitude": longitude,
+            "score_a": first,
+            "score_b": second,
+            "country": pd.Categorical.from_codes(country, COUNTRIES).astype(str),
+            "channel": pd.Categorical.from_codes(channel, ["web", "app", "shop", "phone", "mail"]).astype(str),
+            "device": pd.Series(pd.Categorical.from_codes(device, DEVICES)).astype(str).mask(r.random(rows) < 0.1),
+            "plan": pd.Categorical.from_codes(plan, ["free", "basic", "plus", "pro"]).astype(str),
+            "mobile": mobile,
+            "address": address,
+            "signup": pd.Timestamp("2015-01-01") + pd.to_timedelta(r.integers(0, 3600, rows), unit="D"),
+            "merchant": pd.Series(merchant).map(lambda number: f"merchant {number}"),
+        }
+    )
+    return frame, logit
+
+
+def write_table(path: Path, rows: int, seed: int) -> None:
+    """Write a table, the same for the same arguments, one row group at a time."""
+    _, pilot = draw_rows(200_000, [99])
+    low, high = -20.0, 5.0
+    while high - low > 1e-6:  # the intercept at which the share of positives is right
+        middle = (low + high) / 2
+        share = (1 / (1 + np.exp(-2 * (pilot + middle)))).mean()
+        low, high = (low, middle) if share > POSITIVES else (middle, high)
+    writer = None
+    for number, first in enumerate(range(0, rows, CHUNK)):
+        frame, logit = draw_rows(min(CHUNK, rows - first), [seed, number])
+        chance = 1 / (1 + np.exp(-2 * (logit + low)))
+        frame["fraud"] = (np.random.default_rng([seed, number, 1]).random(len(frame)) < chance).astype(np.int64)
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    writer.close()
+
+
+def measure(arguments: list[str]) -> dict[str, Any]:
+    """Run ``metricfit`` with these arguments, and return its output, seconds and peak resident memory."""
+    start = time.monotonic()
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.monotonic() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"metricfit {' '.join(arguments)} ended with {process.returncode}")
+    return {
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+        "peak_gib": round(usage.ru_maxrss / 2**20, 2),
+        "result": json.loads(output),
+    }
+
+
+def run(folder: Path, rows: int, out: Path, budget: float, steps: list[str]) -> None:
+    """Make the tables if they are not there, and run the steps; each result is written when it is ready."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = [folder / f"{name}-{rows}.parquet" for name in ("train", "test")]
+    start = time.monotonic()
+    missing = [(path, seed) for seed, path in enumerate(tables) if not path.exists()]
+    Parallel(n_jobs=2)(delayed(write_table)(path, rows, seed) for path, seed in missing)
+    results = json.loads(out.read_text()) if out.exists() else {}
+    found = results.setdefault(str(rows), {})
+    found["machine"] = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
+    found["tables"] = {
+        "seconds": round(time.monotonic() - start, 1),
+        "bytes": [path.stat().st_size for path in tables],
+        "columns": len(pq.read_schema(tables[0]).names) - 1,
+    }
+    model = folder / f"model-{rows}"
+    predictions = folder / f"predictions-{rows}.parquet"
+    commands = {
+        "fit": ["fit", str(tables[0]), "--target", "fraud", "--time-budget", str(budget), "--out", str(model)],
+        "predict": ["predict", str(model), str(tables[1]), "--out", str(predictions)],
+        "evaluate": ["evaluate", str(model), str(tables[1]), "--target", "fraud"],
+    }
+    for step in steps:
+        found[step] = measure([*commands[step], "--json"])
+        print(f"{step}: {found[step]['seconds']} s, {found[step]['peak_gib']} GiB", flush=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _falling(number: int) -> np.ndarray:
+    weights = 1 / np.arange(1, number + 1)
+    return weights / weights.sum()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where the tables and the model are written")
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--time-budget", type=float, default=300.0)
+    parser.add_argument("--steps", nargs="+", default=["fit", "predict", "evaluate"])
+    options = parser.parse_args()
+    run(options.folder, options.rows, options.out, options.time_budget, options.steps)
