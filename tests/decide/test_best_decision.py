@@ -115,7 +115,8 @@ def test_groups_are_drawn_whole():
     [
         ({"rule": "certified"}, "rule must be 'plugin', 'empirical' or 'auto'"),
         ({"average": None}, "average must be 'macro', 'micro' or 'weighted'"),
-        ({"subject_to": "recall >= 0.5", "logits": torch.zeros(4, 3)}, "subject_to is for two classes"),
+        ({"subject_to": "recall[3] >= 0.5", "logits": torch.zeros(4, 3)}, r"recall\[3\]: there are 3 classes, 0 to 2"),
+        ({"subject_to": "recall['a'] >= 0.5"}, "two classes have the counts of the positive one"),
         ({"target": torch.tensor([0, 1, 2, 0])}, "class numbers from 0 to 1"),
         ({"target": torch.tensor([0, 1])}, "4 rows of logits, but 2 values of target"),
         ({"logits": torch.tensor([0.0, 1.0, torch.nan, 2.0])}, "1 of 4 logits are NaN"),

@@ -48,5 +48,5 @@ def test_wrong_labels_are_refused():
         best_decision(z[:, :3], y, "f1")
     with pytest.raises(ValueError, match="0 or 1"):
         best_decision(z, y + 1, "f1")
-    with pytest.raises(ValueError, match="not for several labels"):
-        best_decision(z, y, "f1", subject_to="recall >= 0.9")
+    with pytest.raises(ValueError, match="prevalence is for classes"):
+        best_decision(z, y, "f1", prevalence=0.5)

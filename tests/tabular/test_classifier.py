@@ -120,8 +120,8 @@ def test_several_classes(quick, blobs):
     shares = {"low": 0.8, "middle": 0.1, "top": 0.1}
     before = model.predict_proba(X).mean(0)
     assert model.rethreshold(shares).predict_proba(X).mean(0)[0] > before[0]
-    with pytest.raises(ValueError, match="subject_to is for two classes"):
-        MetricClassifier(**quick, subject_to="recall >= 0.9").fit(X, y)
+    with pytest.raises(ValueError, match=r"recall\['none'\]: there is no such class; the classes are 'low', 'middle'"):
+        MetricClassifier(**quick, subject_to="recall['none'] >= 0.9").fit(X, y)
 
 
 def test_a_class_with_one_row_is_learned_from_and_never_held_out(quick, blobs):

@@ -7,7 +7,7 @@ import pytest
 
 from metricfit import MetricClassifier
 from metricfit.curves import InfeasibleError, InfeasibleWarning
-from metricfit.decide import decision_choice
+from metricfit.decide import threshold_choice
 
 NEVER = ["precision >= 0.999", "recall >= 0.999"]
 
@@ -93,25 +93,25 @@ def test_another_balance_may_make_requirements_unreachable_and_back(settings, bl
     assert model.requirements_met_
 
 
-def test_requirements_of_several_classes_are_refused_again(settings, blobs):
+def test_a_class_that_there_is_not_is_refused_again(settings, blobs):
     X, _ = blobs
     model = MetricClassifier("f1", **settings).fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
-    with pytest.raises(ValueError, match="subject_to is for two classes"):
-        model.rethreshold(subject_to="recall >= 0.5")
+    with pytest.raises(ValueError, match=r"recall\[3\]: there are 3 classes, 0 to 2"):
+        model.rethreshold(subject_to="recall[3] >= 0.5")
     assert model.subject_to is None
 
 
 def test_requirements_that_no_resample_meets_are_no_error(settings, blobs, monkeypatch):
     """The rows may meet a requirement just so, and no resample of them: then the threshold has no interval."""
     model = MetricClassifier("f1", decision="empirical", **settings).fit(*blobs)
-    real = decision_choice.bootstrap
+    real = threshold_choice.bootstrap
 
     def strict(*given, subject_to=None, **settings):
         if subject_to:
             raise InfeasibleError("no resample gave a value")
         return real(*given, **settings)
 
-    monkeypatch.setattr(decision_choice, "bootstrap", strict)
+    monkeypatch.setattr(threshold_choice, "bootstrap", strict)
     model.rethreshold(subject_to="recall >= 0.5")
     assert model.requirements_met_
     assert model.threshold_interval_ is None

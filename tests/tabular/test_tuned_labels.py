@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.datasets import make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, recall_score
 from sklearn.model_selection import GroupKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
@@ -105,13 +105,13 @@ def test_wrong_use(rows):
     X, y = rows
     with pytest.raises(InvalidValueError, match="pos_label is for two classes"):
         TunedDecisionClassifier(LINEAR, pos_label=1).fit(X, y)
-    with pytest.raises(InvalidValueError, match="subject_to is for two classes"):
-        TunedDecisionClassifier(LINEAR, subject_to="recall >= 0.9").fit(X, y)
+    with pytest.raises(InvalidValueError, match=r"recall\[4\]: there are 4 classes, 0 to 3"):
+        TunedDecisionClassifier(LINEAR, subject_to="recall[4] >= 0.9").fit(X, y)
     model = TunedDecisionClassifier(LINEAR, cv=3, random_state=0).fit(X, y)
     with pytest.raises(InvalidValueError, match="prevalence is for classes"):
         model.rethreshold(0.5)
-    with pytest.raises(InvalidValueError, match="subject_to is for two classes"):
-        model.rethreshold(subject_to="recall >= 0.9")
+    with pytest.raises(InvalidValueError, match="names a class, and classes have numbers here"):
+        model.rethreshold(subject_to="recall['red'] >= 0.9")
     with pytest.raises(InvalidValueError, match="y has 3 labels, the model 4"):
         model.score(X, y[:, :3])
     with pytest.raises(InvalidValueError, match="a matrix of 0 and 1"):
@@ -122,6 +122,20 @@ def test_wrong_use(rows):
         TunedDecisionClassifier(LINEAR).fit(X, [list(np.flatnonzero(row)) for row in y])
     with pytest.raises(InvalidValueError, match="a matrix of 0 and 1"):
         TunedDecisionClassifier(LINEAR).fit(X, np.where(y == 1, np.nan, 0.0))
-    two_labels = TunedDecisionClassifier(LINEAR, cv=3, random_state=0).fit(X, y[:, :2])
-    with pytest.raises(InvalidValueError, match="subject_to is for two classes"):
-        two_labels.rethreshold(subject_to="recall >= 0.9")
+
+
+def test_each_label_meets_its_requirements(rows):
+    X, y = rows
+    model = TunedDecisionClassifier(LINEAR, cv=3, random_state=0).fit(X, y[:, :2])
+    free = model.thresholds_
+    model.rethreshold(subject_to=["recall >= 0.8", "precision[1] >= 0.3"])
+    assert list(model.requirements_) == ["recall[0] >= 0.8", "recall[1] >= 0.8", "precision[1] >= 0.3"]
+    decided = model.held_out_.logits >= model.decision_.thresholds
+    for label in range(2):
+        found = recall_score(model.held_out_.y[:, label], decided[:, label])
+        assert found == pytest.approx(model.requirements_[f"recall[{label}] >= 0.8"].value)
+        assert found >= 0.8
+    assert model.requirements_met_
+    sure = model.rethreshold(subject_to="recall[0] >= 0.8", confidence=0.9)
+    assert sure.confidence_ == 0.9
+    assert model.rethreshold(subject_to=None).thresholds_ == pytest.approx(free)

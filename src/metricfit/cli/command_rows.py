@@ -112,14 +112,13 @@ def check_groups(X: pd.DataFrame, group: str, source: str) -> None:
         )
 
 
-def check_binary_options(y: pd.Series, positive: str | None, subject_to: list[str] | None) -> None:
+def check_binary_options(y: pd.Series, positive: str | None) -> None:
     """Refuse options for two classes if there are more."""
-    for option, value in (("--positive", positive), ("--subject-to", subject_to)):
-        if value and y.nunique() > 2:
-            raise UserError(
-                f"{option} is for two classes; the target has {y.nunique()}: {_listed(y.unique())}. Leave it out, or "
-                "make one class against the rest in your table."
-            )
+    if positive and y.nunique() > 2:
+        raise UserError(
+            f"--positive is for two classes; the target has {y.nunique()}: {_listed(y.unique())}. Leave it out, or "
+            "make one class against the rest in your table."
+        )
 
 
 def choose_positive_label(y: pd.Series, positive: str | None) -> Any:

@@ -73,7 +73,7 @@ def compare(
     named_folder = run_folder(data, metric, date.today()) if out is None else out
     check_folder(named_folder)
     X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time, subject_to=subject_to)
-    check_binary_options(y, positive, subject_to)
+    check_binary_options(y, positive)
     positive_label, counts = choose_positive_label(y, positive), y.value_counts()
     with progress_bar("comparing", quiet) as progress:
         compare_in = partial(

@@ -104,7 +104,7 @@ def fit(
     X, y, groups = read_large_rows(data, target, group, written, time) or read_rows(
         data, target, group, written, time, subject_to=judged
     )
-    check_binary_options(y, positive, subject_to)
+    check_binary_options(y, positive)
     if refer is not None:
         check_referral(get_metric(metric), y.nunique(), refer, (), confidence)
     make_classifier = partial(MetricClassifier, models=families) if method is None else partial(classifier_of, method)
@@ -139,8 +139,8 @@ def fit(
     print_result(result, as_json, _lines(model, y.value_counts(), out))
     if not model.requirements_met_:
         print_message(
-            f"The requirements are not met: {model.decision_.not_reachable}. The model is kept and decides at the "
-            "nearest threshold. To choose again without training, in Python: "
+            f"The requirements are not met: {model.decision_.not_reachable}. The model is kept and decides as near "
+            "to them as it can. To choose again without training, in Python: "
             f"MetricClassifier.load({str(out / 'model')!r}).rethreshold(subject_to='...')."
         )
     if display.interrupted:

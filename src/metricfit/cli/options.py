@@ -37,7 +37,11 @@ MetricName = Annotated[
 ]
 Requirements = Annotated[
     list[str] | None,
-    typer.Option("--subject-to", help="A requirement on the decisions, such as 'recall >= 0.9'; may be repeated."),
+    typer.Option(
+        "--subject-to",
+        help="A requirement on the decisions, such as 'recall >= 0.9'; may be repeated. Of several classes, "
+        "'recall[gold] >= 0.9' is on the class gold, and a requirement without a class is one on each of them.",
+    ),
 ]
 Confidence = Annotated[
     float | None,

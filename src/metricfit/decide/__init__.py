@@ -2,7 +2,9 @@
 
 - ``best``: ``best_decision``, from held-out logits and labels to a decision.
 - ``decision``: the decision itself, which needs torch alone; ``decision_module`` is a torch model together with it.
-- ``decision_choice``: the choice of a decision, with bootstrap intervals and requirements.
+- ``decision_choice``: the choice of a decision, with bootstrap intervals and requirements; ``threshold_choice`` is its
+  part for two classes, and ``refit`` what is fitted again on resamples.
+- ``class_requirements``: which classes or labels a requirement is about, and their names.
 - ``held_out``: the rows on which decisions are chosen.
 - ``calibration``: logits to calibrated logits, a temperature and a bias fitted on held-out rows.
 - ``rules``: the threshold of two classes, by expected counts (plug-in) or by labels (empirical), under requirements.
@@ -15,6 +17,7 @@
 Rooms of their own:
 
 - ``guarantees``: requirements that hold on new rows with a given probability.
+- ``classes``: decisions about several classes under requirements.
 - ``labels``: decisions about several labels.
 - ``costs``: decisions by costs, of each row or of each pair of true and decided class.
 - ``refer``: decisions that refer some rows to a person.

@@ -23,6 +23,7 @@ from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import what_is_reachable
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import Array, column
 
 
@@ -58,8 +59,9 @@ def best_decision(
             the decision then has one threshold per label.
         metric: A Metric of counts, its name or a function of Counts.
         rule: "plugin", "empirical" or "auto", which is "plugin".
-        subject_to: Requirements such as ``"recall >= 0.9"``, for two classes. If no threshold meets them, the one with
-            the smallest violation is chosen, and ``not_reachable`` of the decision says what is reachable.
+        subject_to: Requirements such as ``"recall >= 0.9"``; of several classes or labels, ``"recall[2] >= 0.9"`` is
+            on class 2, and a requirement without a class is one on each of them. If no decision meets them, the one
+            with the smallest violation is chosen, and ``not_reachable`` of the decision says what is reachable.
         average: The average over several classes or labels; for labels also "samples", the mean over rows.
         weight: One weight per row.
         groups: One group per row, for rows that are not independent; the bootstrap draws whole groups.
@@ -67,7 +69,7 @@ def best_decision(
         confidence: The probability, such as 0.95, with which all requirements must hold on new rows, if the rows are
             independent draws and were not used to fit the model. By default the requirements are met on these rows
             alone. The requirements must be on recall, fnr, specificity, fpr, precision, npv, accuracy or
-            selection_rate.
+            selection_rate. Of several classes, a fifth of the rows chooses which offsets are tested.
         prevalence: The class balance to decide for, if it differs from that of these rows: the share of the positive
             class, or one share per class (such as ``shares`` of ``estimate_prevalence``). Rows of each class are
             assumed to look as they do here.
@@ -80,8 +82,8 @@ def best_decision(
 
     Raises:
         InvalidValueError: The arrays do not fit each other, all rows are of one of two classes, there is no such rule
-            or average, requirements are given for several classes, or a confidence together with weights, groups, a
-            prevalence or a requirement without exact bounds.
+            or average, a requirement is on a class that there is not, or a confidence is given together with weights,
+            groups, a prevalence or a requirement without exact bounds.
         InfeasibleError: There are too few rows for the confidence; the message says how many are needed.
         InvalidTypeError: An argument has the wrong type.
 
@@ -98,9 +100,11 @@ def best_decision(
     """
     chosen, requirements = get_metric(metric), as_requirements(subject_to)
     if torch.as_tensor(target).dim() == 2 and torch.as_tensor(target).shape[1] > 1:
-        if requirements or confidence is not None or prevalence is not None:
-            raise InvalidValueError("subject_to, confidence and prevalence are not for several labels; leave them out")
-        return _best_for_labels(logits, target, chosen, rule, average, weight, groups, calibrate, seed)
+        if prevalence is not None:
+            raise InvalidValueError("prevalence is for classes; leave it out for several labels")
+        return _best_for_labels(
+            logits, target, chosen, rule, average, weight, groups, calibrate, seed, requirements, confidence
+        )
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average must be 'macro', 'micro' or 'weighted', got {quote(average)}")
     z, y, w = check_rows(logits, target, weight)
@@ -123,9 +127,8 @@ def best_decision(
     raw = decision if calibration is None else about_raw_logits(decision, calibration)
     if check_rule(rule) == "empirical":
         raw = replace(raw, calibration=None)  # scores of any kind have no probabilities
-    if decision.not_reachable is None:
+    if decision.not_reachable is None or decision.threshold is None:
         return raw
-    assert decision.threshold is not None
     assert raw.threshold is not None
     if confidence is None:
         reachable = what_is_reachable(requirements, raw.requirements, raw.threshold)
@@ -146,6 +149,8 @@ def _best_for_labels(
     groups: Any,
     calibrate: bool,
     seed: int,
+    requirements: list[Requirement],
+    confidence: float | None,
 ) -> Decision:
     """Choose one threshold per label, about logits as they were given."""
     z, y = (torch.as_tensor(values).detach().cpu() for values in (logits, target))
@@ -159,7 +164,22 @@ def _best_for_labels(
     calibration = fit_label_calibration(z, y, w) if check_rule(rule) == "plugin" and calibrate else None
     calibrated = z if calibration is None else calibration(z)
     rows = collect_label_rows(calibrated, y, w, check_groups(groups, len(y)))
-    decision = choose_label_decision(rows, metric, average=average, seed=seed, rule=rule)
+
+    def raw(label: int, threshold: float) -> float:
+        if calibration is None:
+            return threshold
+        return float(calibration.temperature[label]) * (threshold - float(calibration.bias[label]))
+
+    decision = choose_label_decision(
+        rows,
+        metric,
+        average=average,
+        seed=seed,
+        rule=rule,
+        subject_to=requirements,
+        confidence=confidence,
+        as_shown=raw,
+    )
     if calibration is None:
         return decision
     assert decision.thresholds is not None

@@ -67,6 +67,8 @@ class OffsetProblem:
         self.classes = logits.shape[1]
         #: Sums over the rows for each decided class: true positives and rows, or the rows of every true class.
         self.sums = self.classes if metric.needs_matrix else 2
+        #: Whether a row adds the same amounts to the sums of any class.
+        self.equal_amounts = metric.needs_matrix
         self.sign = -1.0 if metric.minimize else 1.0
 
     def draw(self, rows: int, seed: int) -> OffsetProblem:
@@ -74,9 +76,12 @@ class OffsetProblem:
         if len(self.weight) <= rows:
             return self
         generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randperm(len(self.weight), generator=generator)[:rows].to(self.weight.device)
-        shares = self.given_shares[drawn]
-        return OffsetProblem(self.logits[drawn], shares, self.weight[drawn], self.metric, self.average)
+        return self.take(torch.randperm(len(self.weight), generator=generator)[:rows].to(self.weight.device))
+
+    def take(self, rows: Tensor) -> OffsetProblem:
+        """Return the problem of these rows."""
+        shares = self.given_shares[rows]
+        return OffsetProblem(self.logits[rows], shares, self.weight[rows], self.metric, self.average)
 
     def with_scores(self, scores: Tensor) -> OffsetProblem:
         """Return the problem of the same rows with other scores in place of the logits."""
@@ -101,9 +106,12 @@ class OffsetProblem:
         if self.metric.needs_matrix:
             return self.metric(ConfusionMatrix(self._without_rounding(sums)))
         tp, predicted = sums.unbind(-2)
+        return averaged(self.metric, self.counts(tp, predicted), self.average)
+
+    def counts(self, tp: Tensor, predicted: Tensor) -> Counts:
+        """Return the counts of every class, ``(..., c)``."""
         cells = (tp, predicted - tp, self.positives - tp, self.n - predicted - self.positives + tp)
-        counts = Counts(*map(self._without_rounding, cells), exclusive=True)
-        return averaged(self.metric, counts, self.average)
+        return Counts(*map(self._without_rounding, cells), exclusive=True)
 
     def _without_rounding(self, cells: Tensor) -> Tensor:
         return torch.where(cells > ROUNDING * self.n, cells, 0.0)
@@ -153,20 +161,22 @@ def search_offsets(problem: OffsetProblem, rounds: int, starts: int = STARTS, se
     zeros = problem.logits.new_zeros(problem.classes, dtype=dtype)
     candidates = max(2, problem.fitting(FINE_CANDIDATES_TIMES_CLASSES))
     if starts == 1:
-        return _ascend(problem, zeros, rounds, candidates)
+        return ascend(problem, zeros, rounds, candidates)
     best = Found(zeros, problem.value(problem.logits.argmax(1)))
     few_rows = problem.draw(COARSE_ROWS, seed)
-    plain, *others = (_ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in _starts(few_rows, starts, seed))
+    plain, *others = (
+        ascend(few_rows, start, 1, COARSE_CANDIDATES) for start in starting_offsets(few_rows, starts, seed)
+    )
     others.sort(key=lambda found: -problem.sign * found.value)
     for followed in [plain, *others[: FOLLOWED_STARTS - 1]]:
-        offsets = _ascend(few_rows, followed.offsets, FOLLOWED_ROUNDS, COARSE_CANDIDATES).offsets.to(dtype)
+        offsets = ascend(few_rows, followed.offsets, FOLLOWED_ROUNDS, COARSE_CANDIDATES).offsets.to(dtype)
         value = problem.value((problem.logits + offsets).argmax(1))
         if problem.sign * (value - best.value) > ROUNDING:
             best = Found(offsets, value)
-    return _ascend(problem, best.offsets, rounds, candidates)
+    return ascend(problem, best.offsets, rounds, candidates)
 
 
-def _starts(problem: OffsetProblem, starts: int, seed: int) -> list[Tensor]:
+def starting_offsets(problem: OffsetProblem, starts: int, seed: int) -> list[Tensor]:
     """Return offsets to start from: none, those that give the classes equal shares, and random ones."""
     prior = problem.positives / problem.n
     balanced = -prior.clamp(min=1e-6).log()
@@ -179,10 +189,10 @@ def _starts(problem: OffsetProblem, starts: int, seed: int) -> list[Tensor]:
 
 def improve_offsets(problem: OffsetProblem, offsets: Tensor) -> Tensor:
     """Improve offsets by two quick rounds, as for a resample of the rows on which they were found."""
-    return _ascend(problem.draw(COARSE_ROWS, 0), offsets, 2, COARSE_CANDIDATES).offsets
+    return ascend(problem.draw(COARSE_ROWS, 0), offsets, 2, COARSE_CANDIDATES).offsets
 
 
-def _ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int) -> Found:
+def ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int) -> Found:
     """Improve one offset after the other until a round brings no improvement."""
     offsets = start
     best = problem.value((problem.logits + offsets).argmax(1))
@@ -190,7 +200,7 @@ def _ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int)
         before = best
         for k in range(problem.classes):
             tried = offsets.clone()
-            tried[k] += _Line(problem, offsets, k).best_change(candidates)
+            tried[k] += OffsetLine(problem, offsets, k).best_change(candidates)
             value = problem.value((problem.logits + tried).argmax(1))
             if problem.sign * (value - best) > ROUNDING:
                 offsets, best = tried, value
@@ -199,7 +209,7 @@ def _ascend(problem: OffsetProblem, start: Tensor, rounds: int, candidates: int)
     return Found(offsets, best)
 
 
-class _Line:
+class OffsetLine:
     """All changes of the offset of class k: the rows in the order in which they are assigned to it."""
 
     def __init__(self, problem: OffsetProblem, offsets: Tensor, k: int) -> None:
@@ -211,7 +221,7 @@ class _Line:
         gaps, order = torch.sort(highest - own)
         self.other = other[order]
         self.lost = problem.amounts(other)[:, order]
-        self.gained = self.lost if problem.metric.needs_matrix else problem.amounts(torch.full_like(other, k))[:, order]
+        self.gained = self.lost if problem.equal_amounts else problem.amounts(torch.full_like(other, k))[:, order]
         first_of_ties = torch.cat([gaps.new_ones(1, dtype=torch.bool), gaps[1:] != gaps[:-1]])
         self.gap_number = first_of_ties.cumsum(0) - 1  # ties have one number
         self.first_row = first_of_ties.nonzero().squeeze(1)

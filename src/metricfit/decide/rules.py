@@ -16,7 +16,7 @@ from torch import Tensor
 
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import best_of_allowed, best_or_nearest, judge_requirements
-from metricfit.metrics.feasibility import ChosenThreshold, allowed_thresholds
+from metricfit.metrics.feasibility import Allowed, ChosenThreshold, allowed_thresholds
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import Sweep, expected_sweep, one_class, sweep
@@ -80,11 +80,7 @@ def choose_threshold(
         chosen = best_or_nearest(observed, metric, requirements)
         return chosen._replace(threshold=middle_of(logits, chosen.threshold))
     expected = expected_sweep(logits, weight)
-    allowed, feasible = allowed_thresholds(observed.counts, requirements)
-    if feasible and requirements:
-        as_expected = allowed_thresholds(expected.counts, requirements)
-        on_both = allowed & as_expected.thresholds
-        allowed = on_both if as_expected.feasible and bool(on_both.any()) else allowed
+    allowed, feasible = allowed_on_both(observed, expected, requirements)
     threshold = best_of_allowed(expected, metric, allowed).threshold
     return ChosenThreshold(
         middle_of(logits, threshold),
@@ -92,6 +88,25 @@ def choose_threshold(
         feasible,
         judge_requirements(requirements, observed, threshold),
     )
+
+
+def allowed_on_both(observed: Sweep, expected: Sweep, requirements: Sequence[Requirement]) -> Allowed:
+    """Find the thresholds that meet all requirements on the labels and on the expected counts, or on the labels alone.
+
+    Args:
+        observed: The counts of the labels at each threshold.
+        expected: The expected counts at the same thresholds.
+        requirements: The requirements.
+
+    Returns:
+        The thresholds that may be chosen. If the labels cannot meet the requirements: those that come nearest.
+    """
+    allowed, feasible = allowed_thresholds(observed.counts, requirements)
+    if feasible and requirements:
+        as_expected = allowed_thresholds(expected.counts, requirements)
+        on_both = allowed & as_expected.thresholds
+        allowed = on_both if as_expected.feasible and bool(on_both.any()) else allowed
+    return Allowed(allowed, feasible)
 
 
 def value_at(observed: Sweep, metric: Metric, threshold: float) -> float:

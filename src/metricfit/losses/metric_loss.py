@@ -273,7 +273,7 @@ class MetricLoss(AdditiveLoss):
             Class numbers. The list is empty for a binary loss, for other averages and for metrics that need no
             positives. It is not updated under torch.compile.
         """
-        whole = self.metric.whole_matrix or self.metric.class_index is not None
+        whole = self.metric.whole_matrix or self.metric.of_one_class
         if self._last_counts is None or self.average != "macro" or whole:
             return []
         positives = self._last_counts.positives

@@ -70,7 +70,7 @@ def check_average(metric: Metric, average: str | None) -> None:
     """Raise an error for an average that does not exist or makes no sense for the metric."""
     if average not in AVERAGES:
         raise InvalidValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}")
-    if average == "micro" and metric.class_index is not None:
+    if average == "micro" and metric.of_one_class:
         raise InvalidValueError(f"{metric.name} is of one class, which average='micro' sums with the others")
     if (
         average == "micro"

@@ -59,7 +59,7 @@ class GroupGap(Metric):
             user_defined=metric.user_defined,
             class_index=metric.class_index,
         )
-        self.metric = metric
+        self.metric, self.class_name = metric, metric.class_name
         self.needs_matrix = metric.needs_matrix
         self.group_names = _check_names(metric, groups)
         self.groups = len(self.group_names) if self.group_names is not None else _check_number(metric, groups)
@@ -122,7 +122,7 @@ class GroupGap(Metric):
                 f"{tuple(counts.tp.shape)}. Pass the group number of each row as group="
             )
 
-    def __getitem__(self, index: int) -> Metric:
+    def __getitem__(self, index: int | str) -> Metric:
         return GroupGap(self.metric[index], self._groups)
 
     @property

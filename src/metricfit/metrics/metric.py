@@ -15,6 +15,7 @@ from metricfit._moved import RenamedAttribute, renamed_parameters
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
 from metricfit.metrics import parsing, registry
+from metricfit.metrics.class_selection import ClassSelection
 from metricfit.metrics.metric_parameters import (
     Parameter,
     check_parameters,
@@ -31,12 +32,13 @@ Formula = Callable[..., Tensor]
 Bounds = tuple[float, float]
 
 
-class Metric(RequirementOperators):
+class Metric(ClassSelection, RequirementOperators):
     """A formula over counts, with its direction and its bounds.
 
     Metrics compare equal by name and parameters. ``metric >= bound``, ``metric <= bound`` and ``metric.equals(bound)``
-    make a Requirement, ``metric[k]`` is the metric of class k alone, and ``metric.gap(groups)`` is the largest
-    difference between groups. Use ``metrics.f1`` and the like, ``get_metric`` or ``@metric`` to get one.
+    make a Requirement, ``metric[k]`` and ``metric["name"]`` are the metric of one class alone, and
+    ``metric.gap(groups)`` is the largest difference between groups. Use ``metrics.f1`` and the like, ``get_metric`` or
+    ``@metric`` to get one.
 
     Args:
         name: The name, without parameters.
@@ -97,7 +99,7 @@ class Metric(RequirementOperators):
         """The name that ``get_metric`` takes, including the parameters."""
         arguments = ", ".join(f"{key}={format_parameter(value)}" for key, value in self.parameters.items())
         name = self.base_name + (f"({arguments})" if arguments else "")
-        return name if self.class_index is None else f"{in_brackets(name)}[{self.class_index}]"
+        return f"{in_brackets(name)}[{self.class_text}]" if self.of_one_class else name
 
     @property
     def found_by_name(self) -> bool:
@@ -129,7 +131,7 @@ class Metric(RequirementOperators):
             return self(replace(counts.map(lambda cell: cell.unsqueeze(-1)), exclusive=True)).squeeze(-1)
         parameters = {key: expand_parameter(self, key, value, counts.tp) for key, value in self.parameters.items()}
         value = self._compute_safely(counts, parameters) if self.user_defined else self.formula(counts, **parameters)
-        return value if self.class_index is None else self._select_class(value)
+        return self.select_class(value) if self.of_one_class else value
 
     def _compute_safely(self, counts: Counts, parameters: Mapping[str, float | Tensor]) -> Tensor:
         """Compute a user's formula, which may divide by 0: the value and the gradient are 0 where it gives NaN."""
@@ -146,29 +148,6 @@ class Metric(RequirementOperators):
         replaced = undefined if undefined.shape == counts.tp.shape else undefined.unsqueeze(-1)
         value = self.formula(counts.map(lambda cell: torch.where(replaced, 1.0, cell)), **parameters)
         return torch.where(undefined, 0.0, value)
-
-    def _select_class(self, value: Tensor) -> Tensor:
-        assert self.class_index is not None
-        classes = value.shape[-1]
-        if self.class_index >= classes:
-            hint = "; a binary problem has one, its positive class: leave the index out" if classes == 1 else ""
-            raise InvalidValueError(f"{self.name}: the counts have {classes} classes, 0 to {classes - 1}{hint}")
-        return value[..., self.class_index : self.class_index + 1]
-
-    def __getitem__(self, index: int) -> Metric:
-        if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-            raise InvalidTypeError(f"{self.name}[k] takes a class number from 0 on, got {quote(index)}")
-        if self.whole_matrix:
-            raise InvalidTypeError(f"{self.name} is one number for the whole confusion matrix, not one per class")
-        if self.class_index is not None:
-            raise InvalidTypeError(f"{self.name} is already the metric of one class")
-        return self._with_class_index(index)
-
-    def _with_class_index(self, class_index: int | None) -> Metric:
-        """Copy the metric, subclasses included, for one class of samples or for all."""
-        copied = object.__new__(type(self))
-        copied.__dict__.update(self.__dict__, class_index=class_index)
-        return copied
 
     def _key(self) -> tuple[object, ...]:
         return self.name, self.formula if self.user_defined else None

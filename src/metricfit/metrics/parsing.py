@@ -15,7 +15,7 @@ LONGEST = 100_000
 
 
 class ParsedMetric(NamedTuple):
-    """A metric as written: its name, its arguments, after ``[k]`` its class, and the groups of ``.gap(groups)``.
+    """A metric as written: its name, its arguments, in brackets its class, and the groups of ``.gap(groups)``.
 
     In place of a name it may have a formula over counts.
     """
@@ -45,7 +45,7 @@ def parse_expression(text: str) -> ast.expr | None:
 
 
 def parse(text: str) -> ParsedMetric:
-    """Read ``name``, ``name(1, beta=2)`` or a formula, any with ``[k]``, and any of these with ``.gap(groups)``.
+    """Read ``name``, ``name(1, beta=2)`` or a formula, any with ``[class]``, and any of these with ``.gap(groups)``.
 
     Raises:
         InvalidValueError: The text is none of these.
@@ -85,7 +85,7 @@ def parse_metric(node: ast.expr | None, text: str) -> ParsedMetric | None:
                 return None
             groups, node = literal_value(node.args[0]), node.func.value
         if isinstance(node, ast.Subscript):
-            index, node = literal_value(node.slice), node.value
+            index, node = _class_of(node.slice), node.value
     except ValueError:
         return None
     if node is not None and is_formula(node):
@@ -102,6 +102,11 @@ def parse_metric(node: ast.expr | None, text: str) -> ParsedMetric | None:
     if len(kwargs) < len(node.keywords):  # a parameter that is given twice, or **mapping
         return None
     return ParsedMetric(node.func.id, args, kwargs, index, groups)
+
+
+def _class_of(node: ast.expr) -> Any:
+    """Read what stands in brackets: a class number, or the name of a class with or without quotation marks."""
+    return node.id if isinstance(node, ast.Name) else literal_value(node)
 
 
 def literal_value(node: ast.expr) -> Any:

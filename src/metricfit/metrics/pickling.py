@@ -18,11 +18,13 @@ def reduce_by_name(metric: Metric) -> str | tuple[object, ...] | None:
     """Return what ``__reduce__`` returns for a metric that is found again by its name; None if it is not."""
     from metricfit.metrics.metric import get_metric
 
+    if metric.class_index is not None and metric.class_name is not None:
+        return of_class, (metric.of_class(None), metric.class_index, metric.class_name)
     if metric.found_by_name:
         return get_metric, (metric.name,)
-    if metric.class_index is not None:
-        all_classes = metric._with_class_index(None)
-        return operator.getitem, (find_definition(all_classes) or all_classes, metric.class_index)
+    if metric.of_one_class:
+        all_classes, index = metric.of_class(None), metric.class_index
+        return operator.getitem, (find_definition(all_classes) or all_classes, metric.class_name or index)
     if metric.parameters:
         return call_factory, (registry.find(metric.base_name), metric.parameters)
     return name_in_module(metric)
@@ -45,3 +47,8 @@ def find_definition(entry: Metric | MetricFactory[...]) -> Metric | MetricFactor
 def call_factory(factory: MetricFactory[...], parameters: Mapping[str, Parameter]) -> Metric:
     """Recreate a metric from its factory and its parameters."""
     return factory(**parameters)
+
+
+def of_class(metric: Metric, index: int, name: str | int) -> Metric:
+    """Recreate the metric of a class that has a number and a name."""
+    return metric.of_class(index, name)

@@ -159,9 +159,9 @@ def parse_requirement(requirement: str | Requirement) -> Requirement:
     """Read a requirement from text, without evaluating it.
 
     Args:
-        requirement: Text such as ``"recall >= 0.9"``, ``"recall[2] >= 0.9"``, ``"0.1 >= fpr"``,
-            ``"recall == 0.9"``, ``"recall == 0.9 +- 0.02"``, ``"recall.gap(2) <= 0.05"`` or ``"fp/n <= 0.01"``, or a
-            Requirement, which is returned as it is.
+        requirement: Text such as ``"recall >= 0.9"``, ``"recall[2] >= 0.9"``, ``"recall['gold'] >= 0.9"``,
+            ``"0.1 >= fpr"``, ``"recall == 0.9"``, ``"recall == 0.9 +- 0.02"``, ``"recall.gap(2) <= 0.05"`` or
+            ``"fp/n <= 0.01"``, or a Requirement, which is returned as it is.
 
     Returns:
         The Requirement.

@@ -51,7 +51,7 @@ class RowCost(Metric):
             "the amounts as weights"
         )
 
-    def __getitem__(self, index: int) -> Metric:
+    def __getitem__(self, index: int | str) -> Metric:
         raise InvalidTypeError(f"{self.name} is one number for two classes, not one per class")
 
     def __reduce__(self) -> str | tuple[object, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from metricfit.core.counts import Counts
+from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.guarantees.bounds import format_percent
-from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.report import formatting
 from metricfit.report.training_comparison import compare_with_training
@@ -30,8 +30,8 @@ def verdict_of_fit(model: MetricClassifier) -> str:
     if model.decision_.not_reachable is not None:
         sentences.insert(
             0,
-            f"The requirements cannot be met: {model.decision_.not_reachable}. The model decides at the nearest "
-            "threshold; choose other requirements with MetricClassifier.load(...).rethreshold(subject_to=...).",
+            f"The requirements cannot be met: {model.decision_.not_reachable}. The model decides as near to "
+            "them as it can; choose other requirements with MetricClassifier.load(...).rethreshold(subject_to=...).",
         )
     elif model.requirements_:
         met = "; ".join(f"{text} ({formatting.value(result.value)})" for text, result in model.requirements_.items())
@@ -40,7 +40,7 @@ def verdict_of_fit(model: MetricClassifier) -> str:
         else:
             sentences.append(
                 f"Met on held-out rows only: {met}. A requirement that is met with little room may fail on new rows; "
-                "confidence=0.95 chooses a threshold that holds there too."
+                "confidence=0.95 chooses a decision that holds there too."
             )
     sentences.append("The command metricfit compare shows whether a simpler method does as well.")
     return " ".join(sentences)
@@ -80,7 +80,7 @@ def verdict_of_evaluation(
 def requirements_on(model: MetricClassifier, counts: Counts) -> Mapping[str, RequirementValue]:
     """Return, for each of the model's requirements, its value on these counts and whether that meets the bound."""
     results = {}
-    for requirement in as_requirements(model.subject_to):
+    for requirement in model_requirements(model):
         value = float(requirement.metric(counts).squeeze(-1))
         results[str(requirement)] = RequirementValue(value, bool(requirement.holds(counts).all()), value)
     return results

@@ -46,8 +46,9 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts. With
             ``"cost(fp=5, fn='amount')"`` a miss costs what the column "amount" of ``X`` says, and each row is decided
             by its own costs.
-        subject_to: Requirements such as ``"recall >= 0.95"``, for two classes. If no threshold meets them, the model
-            decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable;
+        subject_to: Requirements such as ``"recall >= 0.95"``. Of several classes, ``"recall['gold'] >= 0.9"`` is on the
+            class with that label, and ``"recall >= 0.9"`` on every class. If no decision meets them, the model decides
+            with the smallest violation, and an InfeasibleWarning says what is reachable;
             ``rethreshold(subject_to=...)`` chooses again.
         confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
             on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few rows

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from metricfit.decide.costs.row_costs import row_costs
-from metricfit.decide.decision_choice import Refit
+from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
-from metricfit.metrics.curves import as_requirements
+from metricfit.decide.refit import Refit
 from metricfit.metrics.metric import Metric, get_metric
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
 from metricfit.tabular.families import make_families
@@ -58,7 +58,8 @@ class FittedEnsemble:
 
 def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsemble:
     """Fit the families of a classifier on the folds of its rows, and build the ensemble."""
-    rows, metric, requirements = prepared.rows, get_metric(model.metric), as_requirements(model.subject_to)
+    rows, metric = prepared.rows, get_metric(model.metric)
+    requirements = model_requirements(model, has_labels=False)
     weight = None if prepared.weight is None else torch.from_numpy(prepared.weight)
 
     def collect(logits: Sequence[Floats]) -> tuple[OutOfFold, HeldOut]:
@@ -101,7 +102,7 @@ def families_of(model: MetricClassifier) -> list[Family]:
         model.models,
         metric=get_metric(model.metric),
         average=model.average,
-        requirements=as_requirements(model.subject_to),
+        requirements=model_requirements(model, has_labels=False),
         device=torch.device(model.device or ("cuda" if torch.cuda.is_available() else "cpu")),
     )
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metricfit.decide.costs.row_costs import check_costs
+from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.errors import ModelFileError, shorten
-from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
 from metricfit.metrics.metric_parameters import LARGEST_PARAMETER
 from metricfit.tabular.parameters import check_parameters
@@ -69,7 +69,7 @@ def decision_faults(model: Any) -> list[str]:
         found.append(("held-out rows", wrong, f"the column {name} does not hold one cost per row"))
     faults = [f"{part}: {reason}" for part, wrong, reason in found if wrong]
     try:
-        requirements = as_requirements(model.subject_to)
+        requirements = model_requirements(model)
         check_costs(get_metric(model.metric), columns, 0 if has_labels else classes, requirements)
     except (ValueError, TypeError) as error:
         faults.append(f"parameters: {shorten(error)}")

@@ -14,11 +14,12 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
 from metricfit.data.parquet_table import ParquetTable
+from metricfit.decide.class_requirements import check_class_index
 from metricfit.decide.costs.row_costs import check_costs, cost_columns
-from metricfit.decide.decision_choice import check_class_index, check_requirements_fit
+from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.estimators.row_checks import checked_groups, checked_labels, checked_weights
-from metricfit.decide.guarantees.certified import checked_guarantee
+from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.metric import get_metric
@@ -79,7 +80,8 @@ def prepare_rows(
         The rows as numbers, with weights, groups and the seed.
     """
     check_parameters(model)
-    metric, requirements = get_metric(model.metric), as_requirements(model.subject_to)
+    metric = get_metric(model.metric)
+    as_requirements(model.subject_to)  # what cannot be read is reported before the table is looked at
     table = inputs.checked_table(model, X, reset=True)
     labels = checked_labels(model, y)
     check_consistent_length(table, labels)
@@ -94,12 +96,12 @@ def prepare_rows(
         group, row_numbers = None if group is None else group[weighted], row_numbers[weighted]
     features: AnyFeatures
     model.classes_ = classes_of(labels)
-    check_requirements_fit(len(model.classes_), requirements)
+    model.pos_label_ = choose_positive_class(labels, model.pos_label)
+    model._order = order_of(model.classes_, model.pos_label_)
+    requirements = model_requirements(model, has_labels=False)
     check_class_index(len(model.classes_), metric)
     columns = cost_columns(metric, table)
     check_costs(metric, columns, len(model.classes_), requirements)
-    model.pos_label_ = choose_positive_class(labels, model.pos_label)
-    model._order = order_of(model.classes_, model.pos_label_)
     numbers = model._numbers_of(labels)
     if model.confidence is not None:  # too few rows are reported before anything is trained
         weights = None if weight is None else torch.from_numpy(weight)

@@ -20,8 +20,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import Calibration, LabelCalibration, fit_calibration
-from metricfit.decide.costs.row_costs import check_costs, cost_columns
-from metricfit.decide.decision_choice import check_requirements_fit
+from metricfit.decide.costs.row_costs import cost_columns
 from metricfit.decide.estimators.deciding import DecidingClassifier
 from metricfit.decide.estimators.estimator_scores import (
     check_has_scores,
@@ -32,12 +31,11 @@ from metricfit.decide.estimators.estimator_scores import (
 )
 from metricfit.decide.estimators.positive_class import choose_positive_class, classes_of, order_of
 from metricfit.decide.estimators.rollback import unchanged_if_it_fails
-from metricfit.decide.guarantees.certified import checked_guarantee
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out, collect_label_rows
 from metricfit.decide.labels.label_decisions import fit_label_calibration
 from metricfit.decide.rules import Rule
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.metrics.curves import Requirements, as_requirements
+from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular import tuned_storage
 from metricfit.tabular.held_out_scores import (
@@ -50,7 +48,13 @@ from metricfit.tabular.held_out_scores import (
 )
 from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import check_decision_parameters
-from metricfit.tabular.tuned_rows import TunedRows, check_prefit, prepare_tuned_rows, routed_parameters
+from metricfit.tabular.tuned_rows import (
+    TunedRows,
+    check_prefit,
+    check_tuned_decision,
+    prepare_tuned_rows,
+    routed_parameters,
+)
 
 PREFIT = "prefit"
 AVERAGES = ("macro", "micro", "weighted", "samples")
@@ -69,8 +73,10 @@ class TunedDecisionClassifier(ModelInsight, DecidingClassifier, MetaEstimatorMix
         metric: A Metric, its name such as ``"fbeta(beta=2)"``, or a function of Counts. With
             ``"cost(fp=5, fn='amount')"`` a miss costs what the column "amount" of ``X`` says, and each row is decided
             by its own costs.
-        subject_to: Requirements such as ``"recall >= 0.95"``, for two classes. If no threshold meets them, the model
-            decides at the threshold with the smallest violation, and an InfeasibleWarning says what is reachable.
+        subject_to: Requirements such as ``"recall >= 0.95"``. Of several classes, ``"recall['gold'] >= 0.9"`` is on the
+            class with that label and ``"recall >= 0.9"`` on every class; of several labels, ``"recall[2] >= 0.9"`` is
+            on the label of column 2. If no decision meets them, the model decides with the smallest violation, and an
+            InfeasibleWarning says what is reachable.
         confidence: The probability, such as 0.95, with which all requirements must hold on new rows, for requirements
             on recall, fnr, specificity, fpr, precision, npv, accuracy and selection_rate. If there are too few rows
             for that, ``fit`` raises an InfeasibleError before anything is trained. The tests are exact with
@@ -185,10 +191,8 @@ class TunedDecisionClassifier(ModelInsight, DecidingClassifier, MetaEstimatorMix
             rows = prepare_tuned_rows(self, X, y, sample_weight, groups, fit_params)
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._set_classes(rows.target)
-            metric, classes = get_metric(self.metric), 0 if rows.target.ndim == 2 else len(self.classes_)
-            columns = cost_columns(metric, rows.X)
-            check_costs(metric, columns, classes, as_requirements(self.subject_to))
-            self._check_guarantee(rows)
+            columns = cost_columns(get_metric(self.metric), rows.X)
+            check_tuned_decision(self, rows, columns)
             self._calibrate(self._held_out_scores(rows), rows, columns)
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self._deciding_estimators[0], name):
@@ -262,17 +266,10 @@ class TunedDecisionClassifier(ModelInsight, DecidingClassifier, MetaEstimatorMix
             self.classes_, self.pos_label_ = np.arange(target.shape[1]), None
         else:
             self.classes_, self.pos_label_ = classes_of(target), choose_positive_class(target, self.pos_label)
-            check_requirements_fit(len(self.classes_), as_requirements(self.subject_to))
         self._order = order_of(self.classes_, self.pos_label_)
 
     def _decides_out_of_fold(self) -> bool:
         return not isinstance(self.cv, str)
-
-    def _check_guarantee(self, rows: TunedRows) -> None:
-        """Report too few rows for the confidence before anything is trained."""
-        if self.confidence is not None:
-            requirements, numbers = as_requirements(self.subject_to), self._numbers_of(rows.target)
-            checked_guarantee(requirements, numbers, self.confidence, weight=rows.weights, groups=rows.groups)
 
     def _held_out_scores(self, rows: TunedRows) -> HeldOutScores:
         """Set the fitted estimators, and return scores of rows by estimators that were not trained on them."""

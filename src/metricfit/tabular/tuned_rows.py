@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from metricfit.decide.costs.row_costs import check_costs
+from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.estimators.row_checks import (
     checked_groups,
     checked_label_matrix,
@@ -20,8 +23,9 @@ from metricfit.decide.estimators.row_checks import (
     checked_weights,
     has_several_labels,
 )
+from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
 from metricfit.errors import InvalidValueError, quote
-from metricfit.metrics.curves import as_requirements
+from metricfit.metrics.metric import get_metric
 from metricfit.tabular.held_out_scores import fit_parameters_of, rows_of
 
 if TYPE_CHECKING:
@@ -112,14 +116,33 @@ def check_prefit(estimator: Any, classes: NDArray[Any] | None) -> None:
             raise InvalidValueError(f"cv='prefit': y has {what}: {names}. Pass rows with the estimator's classes")
 
 
+def check_tuned_decision(model: TunedDecisionClassifier, rows: TunedRows, columns: Mapping[str, torch.Tensor]) -> None:
+    """Refuse requirements, costs and a confidence that the rows do not support, before anything is trained.
+
+    Args:
+        model: The estimator, whose classes are known.
+        rows: The rows.
+        columns: The columns with the costs of each row.
+
+    Raises:
+        InvalidValueError: A requirement is on a class that there is not, or costs or a confidence cannot be used.
+        InfeasibleError: There are too few rows for the confidence.
+    """
+    has_labels = rows.target.ndim == 2
+    requirements = model_requirements(model, has_labels=has_labels)
+    check_costs(get_metric(model.metric), columns, 0 if has_labels else len(model.classes_), requirements)
+    if model.confidence is not None:
+        y = torch.from_numpy(rows.target) if has_labels else model._numbers_of(rows.target)
+        weight = None if rows.weight is None else torch.from_numpy(rows.weight)
+        checked_guarantee(requirements, y, model.confidence, weight=weight, groups=rows.groups)
+
+
 def _checked_target(model: TunedDecisionClassifier, y: Any) -> NDArray[Any]:
     """Return one label per row, or a matrix of 0 and 1 with one column per label."""
     if y is not None and has_several_labels(y):
         target: NDArray[Any] = checked_label_matrix(y)
         if model.pos_label is not None:
             raise InvalidValueError("pos_label is for two classes; of several labels, 1 means that one is there")
-        if as_requirements(model.subject_to) or model.confidence is not None:
-            raise InvalidValueError("subject_to is for two classes; fit one model per label under requirements")
         return target
     if model.average == "samples":
         raise InvalidValueError("average='samples' is for several labels, a matrix y of 0 and 1")

@@ -23,7 +23,7 @@ from metricfit.decide.rules import Rule, check_rule
 from metricfit.metrics.metric import Metric
 
 if TYPE_CHECKING:
-    from metricfit.decide.decision_choice import Refit
+    from metricfit.decide.refit import Refit
 
 #: Number of resamples for the interval of the cost at a fixed decision, and the most rows that they draw in all.
 RESAMPLES, ROWS_DRAWN = 1000, 20_000_000

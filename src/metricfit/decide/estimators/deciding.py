@@ -14,14 +14,9 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.decide.costs.row_costs import check_costs
-from metricfit.decide.decision_choice import (
-    Refit,
-    check_requirements_fit,
-    choose_decision,
-    default_refit,
-    to_probability,
-)
+from metricfit.decide.decision_choice import choose_decision
 from metricfit.decide.decision_curve import DecisionCurve, decision_curve, label_curves
+from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.estimators.predicting import PredictingClassifier
 from metricfit.decide.estimators.rollback import unchanged_if_it_fails
 from metricfit.decide.estimators.scoring import average_of_classes
@@ -30,8 +25,10 @@ from metricfit.decide.held_out import HeldOut
 from metricfit.decide.labels.label_decisions import choose_label_decision
 from metricfit.decide.refer.refer_label import check_refer_label
 from metricfit.decide.refer.referral import check_referral, choose_referral
+from metricfit.decide.refit import Refit, default_refit
 from metricfit.decide.rules import Rule
 from metricfit.decide.shift.drift import DriftWarning
+from metricfit.decide.threshold_choice import to_probability
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning
@@ -65,7 +62,7 @@ class DecidingClassifier(PredictingClassifier):
         value_: The metric to expect on new rows.
         value_interval_: 95 % bootstrap interval of the value.
         requirements_: For each requirement, as text: its value on held-out rows, whether that meets the bound, and the
-            best value that any threshold reaches.
+            best value that any threshold reaches. A requirement on every class or label has one entry for each.
         requirements_met_: Whether all requirements are met on held-out rows; True if there are none. With
             ``confidence``, whether they are certified.
         confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
@@ -102,13 +99,14 @@ class DecidingClassifier(PredictingClassifier):
             metric: A metric that replaces the model's ``metric``. By default it stays. What was trained for the old
                 metric stays as it is.
             subject_to: Requirements that replace the model's ``subject_to``; None removes them. By default they stay.
+                Of several classes, ``"recall['gold'] >= 0.9"`` is on one of them.
             confidence: The probability with which the requirements must hold on new rows; None to meet them on the
                 held-out rows alone. By default it stays; it goes where the requirements are removed.
 
         Returns:
-            The model itself. If no threshold meets the requirements, it decides at the threshold with the smallest
-            violation, and an InfeasibleWarning says what is reachable, as in ``fit``. A DriftWarning says if the
-            scores of ``X`` changed in a way that another class balance does not explain.
+            The model itself. If no decision meets the requirements, it decides with the smallest violation, and an
+            InfeasibleWarning says what is reachable, as in ``fit``. A DriftWarning says if the scores of ``X`` changed
+            in a way that another class balance does not explain.
 
         Raises:
             ValueError: If a share is not between 0 and 1, a requirement cannot be used, or ``X`` is missing or has
@@ -129,21 +127,16 @@ class DecidingClassifier(PredictingClassifier):
             if metric is not None:
                 self.metric = metric
             if subject_to != "unchanged":
-                requirements = as_requirements(subject_to)
-                if self._has_labels and requirements:
-                    raise InvalidValueError("subject_to is for two classes; fit one model per label under requirements")
-                check_requirements_fit(len(self.classes_), requirements)
+                requirements = model_requirements(self, subject_to)
                 self.subject_to = subject_to
                 if not requirements and confidence == "unchanged":
                     self.confidence = None
             if confidence != "unchanged":
-                if self._has_labels and confidence is not None:
-                    raise InvalidValueError("confidence is for requirements of two classes")
                 self.confidence = None if confidence is None else check_confidence(confidence)
             if prevalence is not None and self._has_labels:
                 raise InvalidValueError("prevalence is for classes; a model of several labels decides as trained")
-            chosen, requirements = get_metric(self.metric), as_requirements(self.subject_to)
-            check_costs(chosen, self.held_out_.columns, 0 if self._has_labels else len(self.classes_), requirements)
+            chosen, classes = get_metric(self.metric), 0 if self._has_labels else len(self.classes_)
+            check_costs(chosen, self.held_out_.columns, classes, model_requirements(self))
             held_out, shift, estimate = self._rows_at_balance(prevalence, X)
             self._decide(held_out, shift)
             self.prior_shift_ = estimate
@@ -187,7 +180,7 @@ class DecidingClassifier(PredictingClassifier):
         check_is_fitted(self, "decision_")
         metric, requirements = get_metric(self.metric), as_requirements(subject_to)
         check_referral(metric, 0 if self._has_labels else len(self.classes_), max_share, requirements, self.confidence)
-        check_requirements_fit(2, requirements)
+        requirements = model_requirements(self, subject_to)
         check_refer_label(label, self.classes_)
         held_out = self.held_out_.with_logits_shifted(self.shift_)
         with unchanged_if_it_fails(self):
@@ -197,7 +190,7 @@ class DecidingClassifier(PredictingClassifier):
                 self.decision_,
                 max_share=max_share,
                 subject_to=requirements,
-                of_threshold=as_requirements(self.subject_to),
+                of_threshold=model_requirements(self),
                 rule=self.decision,
                 refit=default_refit(held_out, self.decision),
                 seed=self._seed,
@@ -240,10 +233,17 @@ class DecidingClassifier(PredictingClassifier):
             self._check_can_certify()
         self.prior_shift_ = None
         self.shift_ = shift
-        metric, requirements = get_metric(self.metric), as_requirements(self.subject_to)
+        metric, requirements = get_metric(self.metric), model_requirements(self)
         if self._has_labels:
             self.decision_ = choose_label_decision(
-                held_out, metric, average=self.average, rule=self.decision, seed=self._seed
+                held_out,
+                metric,
+                average=self.average,
+                rule=self.decision,
+                seed=self._seed,
+                subject_to=requirements,
+                confidence=self.confidence,
+                out_of_fold=self._decides_out_of_fold(),
             )
         else:
             self.decision_ = choose_decision(

@@ -63,9 +63,6 @@ RATES = {
     "npv": Rate(lambda c: c.tn, lambda c: c.tn + c.fn, "negatives", "positives", None),
     "accuracy": Rate(lambda c: c.tp + c.tn, lambda c: c.n, "rows", "rows", None),
 }
-#: Rates within one class, which stay what they are where only the class shares change.
-WITHIN_A_CLASS = ("recall", "fnr", "specificity", "fpr")
-
 _NO_ERROR = {
     "recall": "with no miss among them",
     "fnr": "with no miss among them",
@@ -118,7 +115,7 @@ def rate_of(requirement: Requirement) -> Rate:
             f"{requirement} cannot be guaranteed: confidence= bounds a rate from one side. Write {metric.name} >= or "
             f"{metric.name} <= a bound, or leave confidence out"
         )
-    if metric.user_defined or metric.parameters or metric.base_name not in RATES or metric.class_index not in (None, 0):
+    if metric.user_defined or metric.parameters or metric.base_name not in RATES:
         raise InvalidValueError(
             f"{requirement} cannot be guaranteed: confidence= needs shares of rows of one kind, which have exact "
             f"bounds: {', '.join(RATES)}. Write the requirement on one of these, or leave confidence out"
@@ -288,42 +285,3 @@ def joined(requirements: Sequence[Requirement]) -> str:
 
 def _always_holds(requirement: Requirement) -> bool:
     return requirement.bound <= 0 if requirement.sense == ">=" else requirement.bound >= 1
-
-
-def check_exact(
-    requirements: Sequence[Requirement], y: Tensor, weight: Tensor | None, groups: NDArray[Any] | None
-) -> None:
-    """Raise an error if the rows are not independent draws that count once each.
-
-    Weights that are the same within each class leave the rates within a class as they are, so that these may be
-    required still (``rethreshold(prevalence=...)``).
-
-    Args:
-        requirements: The requirements.
-        y: Class numbers 0 and 1.
-        weight: One weight per row, or None.
-        groups: The group of each row, or None.
-
-    Raises:
-        InvalidValueError: The rows have groups or weights that void the exact bounds.
-    """
-    if groups is not None:
-        raise InvalidValueError(
-            "rows in groups are not independent, which voids the exact bounds of confidence=: pass one row per group "
-            "and no groups, or leave confidence out"
-        )
-    if weight is None:
-        return
-    constant = _is_constant(weight[y == 0]) and _is_constant(weight[y == 1])
-    within = all(requirement.metric.base_name in WITHIN_A_CLASS for requirement in requirements)
-    if _is_constant(weight) or (constant and within):
-        return
-    allowed = " (where only the class shares change, recall, fnr, specificity and fpr may be required)" * constant
-    raise InvalidValueError(
-        "weights void the exact bounds of confidence=, because weighted counts are not binomial: pass rows that count "
-        f"once each, or leave confidence out{allowed}"
-    )
-
-
-def _is_constant(weight: Tensor) -> bool:
-    return len(weight) == 0 or float(weight.max()) <= float(weight.min()) * (1 + 1e-9)

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -46,9 +46,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.decide.guarantees.bounds import (
     Floats,
-    check_confidence,
     check_enough_rows,
-    check_exact,
     easiest_end,
     exact_bound,
     format_percent,
@@ -141,46 +139,6 @@ def check_guarantee(requirements: Sequence[Requirement], y: Tensor, confidence: 
     positives = int((y == 1).sum())
     for requirement in requirements:
         check_enough_rows(requirement, positives, len(y) - positives, level, share=share)
-
-
-def checked_guarantee(
-    requirements: Sequence[Requirement],
-    y: Tensor,
-    confidence: Any,
-    *,
-    weight: Tensor | None = None,
-    groups: NDArray[Any] | None = None,
-    seed: int = 0,
-    out_of_fold: bool = False,
-) -> Guarantee:
-    """Check, before any scores are known, that a confidence is possible for these requirements and rows.
-
-    Args:
-        requirements: The requirements.
-        y: Class numbers 0 and 1.
-        confidence: The probability with which all must hold.
-        weight: One weight per row, or None.
-        groups: The group of each row, or None.
-        seed: The seed of the guarantee.
-        out_of_fold: Whether the scores will be out of fold.
-
-    Returns:
-        The guarantee to ask for.
-
-    Raises:
-        InfeasibleError: There are too few rows; the message says how many are needed.
-        InvalidValueError: There is no requirement, one on a metric without an exact bound, or rows without one.
-        InvalidTypeError: The confidence is no number.
-
-    Example:
-        >>> from metricfit.metrics import parse_requirement
-        >>> checked_guarantee([parse_requirement("fpr <= 0.1")], torch.zeros(50), 0.95).confidence
-        0.95
-    """
-    guarantee = Guarantee(check_confidence(confidence), seed, out_of_fold)
-    check_exact(requirements, y, weight, groups)
-    check_guarantee(requirements, y, guarantee.confidence)
-    return guarantee
 
 
 def certify_thresholds(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,12 +11,20 @@ from torch import Tensor
 from metricfit.core.threads import one_thread
 from metricfit.core.types import LabelAverage
 from metricfit.decide.calibration import LabelCalibration, fit_calibration
+from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.decision import Decision
+from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
 from metricfit.decide.held_out import HeldOut
+from metricfit.decide.labels.label_requirements import (
+    LabelRequirements,
+    choose_required_thresholds,
+    judge_label_requirements,
+)
 from metricfit.decide.labels.label_search import choose_label_thresholds, label_value, row_values
 from metricfit.decide.optimism import draw_multiplicities
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.metrics.metric import Metric
+from metricfit.metrics.requirements import Requirement
 from metricfit.stats.percentiles import compute_interval
 
 #: Total number of logits that the resamples choose thresholds on, and the fewest and the most resamples.
@@ -49,9 +59,23 @@ def fit_label_calibration(logits: Tensor, y: Tensor, weight: Tensor | None) -> L
     return LabelCalibration(1 / slope, bias)
 
 
+def probability_of_label(label: int, threshold: float) -> float:
+    """Return the threshold of a label as a probability."""
+    return float(torch.sigmoid(torch.tensor(threshold, dtype=torch.float64)))
+
+
 @one_thread()
 def choose_label_decision(
-    held_out: HeldOut, metric: Metric, *, average: LabelAverage, seed: int, rule: Rule = "plugin"
+    held_out: HeldOut,
+    metric: Metric,
+    *,
+    average: LabelAverage,
+    seed: int,
+    rule: Rule = "plugin",
+    subject_to: Sequence[Requirement] = (),
+    confidence: float | None = None,
+    out_of_fold: bool = False,
+    as_shown: Callable[[int, float], float] = probability_of_label,
 ) -> Decision:
     """Choose one threshold per label for a metric on held-out rows.
 
@@ -64,16 +88,44 @@ def choose_label_decision(
         average: "macro", "micro" or "weighted" over labels, or "samples" over rows.
         seed: The seed of the bootstrap.
         rule: "plugin" for the best expected value, "empirical" for the best value on the labels, or "auto".
+        subject_to: Requirements, each on the label in its brackets or on every label (``class_requirements``).
+        confidence: The probability with which all requirements must hold on new rows; None to meet them on these.
+        out_of_fold: Whether the logits are out of fold, so that new rows are scored by other models than these.
+        as_shown: Returns the threshold of a label on the scale that readers see; by default a probability.
 
     Returns:
         The decision. Its corrected value is estimated on the rows that resamples leave out; the resamples repeat the
-        calibration (for the plug-in rule) and the choice of the thresholds.
+        calibration (for the plug-in rule) and the choice of the thresholds. Under requirements the value is that of
+        the held-out rows, and its interval that of the same decisions on resamples.
 
     Raises:
-        InvalidValueError: There is no such rule, or the average makes no sense for the metric.
+        InvalidValueError: There is no such rule or label, the average makes no sense for the metric, or a confidence
+            is given for requirements or rows that have no exact bounds.
+        InfeasibleError: There are too few rows for this confidence.
     """
     kind, logits, y = check_rule(rule), held_out.logits.double(), held_out.y
-    thresholds = choose_label_thresholds(logits, y, held_out.weight, metric, average, rule=kind)
+    requirements, guarantee = class_requirements(subject_to, y.shape[1], has_labels=True), None
+    if confidence is not None:
+        guarantee = checked_guarantee(
+            requirements,
+            y,
+            confidence,
+            weight=held_out.weight,
+            groups=held_out.groups,
+            seed=seed,
+            out_of_fold=out_of_fold,
+        )
+    required = LabelRequirements(requirements, y.shape[1], guarantee)
+
+    def choose(z: Tensor, weight: Tensor | None, times: Tensor | None = None) -> tuple[Tensor, dict[int, bool]]:
+        if not requirements:
+            return choose_label_thresholds(z, y, weight, metric, average, rule=kind), {}
+        return choose_required_thresholds(z, y, weight, metric, average, required, rule=kind, times=times)
+
+    thresholds, feasible = choose(logits, held_out.weight)
+    results, not_reachable = judge_label_requirements(
+        logits, y, held_out.weight, metric, required, thresholds, feasible, as_shown
+    )
     decided = (logits >= thresholds).double()
     value = label_value(decided, y, held_out.weight, metric, average)
     w = torch.ones(len(y), dtype=torch.float64) if held_out.weight is None else held_out.weight.double()
@@ -85,14 +137,16 @@ def choose_label_decision(
     for multiplicity in draw_multiplicities(stratum, held_out.groups, resamples, seed):
         weight = w * multiplicity
         z = fit_label_calibration(logits, y, weight)(logits) if kind == "plugin" else logits
-        called = (z >= choose_label_thresholds(z, y, weight, metric, average, rule=kind)).double()
+        called = (z >= choose(z, weight, multiplicity)[0]).double()
+        drawn.append(_thresholds_of_counts(logits, called.sum(0)))
+        if requirements:  # resamples that no threshold suits decide far from here
+            called = decided
         left_out = (multiplicity == 0).double()
         votes += called * left_out[:, None]
         times += left_out
         if average == "samples":
             row_sums += left_out * row_values(called, y.double(), metric)
         values.append(label_value(called, y, weight, metric, average))
-        drawn.append(_thresholds_of_counts(logits, called.sum(0)))
     judged = times > 0
     if average == "samples":
         corrected = float((w * row_sums / times.clamp(min=1))[judged].sum() / w[judged].sum())
@@ -114,6 +168,9 @@ def choose_label_decision(
         value_interval=(low, high),
         corrected_value=corrected,
         corrected_interval=(float(ends[0]), float(ends[1])),
+        requirements=results,
+        not_reachable=not_reachable,
+        confidence=confidence if not_reachable is None and guarantee is not None else None,
     )
 
 

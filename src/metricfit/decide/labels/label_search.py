@@ -17,7 +17,8 @@ label at a time, which is exact for each label: a sort and a cumulative sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -108,23 +109,50 @@ def choose_label_thresholds(
         repeated = w.repeat_interleave(labels)
         common = choose_threshold(z.reshape(-1), y.reshape(-1), repeated, metric, rule=kind).threshold
         start = torch.full((labels,), common, dtype=torch.float64)
-        return start if kind == "plugin" else _by_label(z, y.double(), w, metric, start, _micro_of_label)
+        return start if kind == "plugin" else improve_by_label(z, y.double(), w, metric, start, "micro")
     start = torch.full((labels,), _common_of_samples(z, y.double(), w, metric), dtype=torch.float64)
-    return start if kind == "plugin" else _by_label(z, y.double(), w, metric, start, _samples_of_label)
+    return start if kind == "plugin" else improve_by_label(z, y.double(), w, metric, start, "samples")
 
 
-def _by_label(z: Tensor, t: Tensor, w: Tensor, metric: Metric, start: Tensor, values_of_label: ValuesOfLabel) -> Tensor:
-    """Change one threshold at a time until a round brings no improvement."""
+def improve_by_label(
+    z: Tensor,
+    t: Tensor,
+    w: Tensor,
+    metric: Metric,
+    start: Tensor,
+    average: Literal["micro", "samples"],
+    allowed: Mapping[int, Tensor] | None = None,
+    labels: Sequence[int] | None = None,
+) -> Tensor:
+    """Change one threshold at a time until a round brings no improvement.
+
+    Args:
+        z: Logits ``(n, c)``.
+        t: Labels 0 and 1, or their probabilities, ``(n, c)``.
+        w: One weight per row, above 0 where thresholds are restricted.
+        metric: The metric.
+        start: The thresholds to start from.
+        average: "micro" or "samples".
+        allowed: For some labels, which of their thresholds may be chosen: infinity and the distinct logits, falling.
+        labels: The labels whose thresholds are changed; by default all.
+
+    Returns:
+        The thresholds.
+    """
+    values_of_label: ValuesOfLabel = _micro_of_label if average == "micro" else _samples_of_label
     thresholds, best = start.clone(), -math.inf
     decided = (z >= thresholds).double()
     for _ in range(ROUNDS):
         before = best
-        for label in range(z.shape[1]):
+        for label in range(z.shape[1]) if labels is None else labels:
             cuts, values = values_of_label(z, t, w, metric, decided, label)
+            if allowed is not None and label in allowed:
+                values = values.masked_fill(~allowed[label], -torch.inf)
             lowest = z[:, label][decided[:, label] > 0]  # the threshold that decides as now is the first below these
             now = int((cuts > lowest.min()).sum()) if len(lowest) else 0
             place = int(values.argmax())
-            if values[place] > values[now] + IMPROVEMENT * max(abs(float(values[now])), 1e-6):
+            least = IMPROVEMENT * max(abs(float(values[now])), 1e-6) if values[now] > -torch.inf else 0.0
+            if values[place] > values[now] + least:
                 thresholds[label] = cuts[place]
                 decided[:, label] = (z[:, label] >= thresholds[label]).double()
                 now = place

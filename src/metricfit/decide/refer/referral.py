@@ -32,7 +32,7 @@ from metricfit.metrics.requirements import Requirement
 from metricfit.metrics.sweep import one_class
 
 if TYPE_CHECKING:
-    from metricfit.decide.decision_choice import Refit
+    from metricfit.decide.refit import Refit
 
 
 def check_referral(

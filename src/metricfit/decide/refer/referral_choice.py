@@ -7,9 +7,10 @@ from typing import Any
 from metricfit.decide.best import about_raw_logits, check_groups, check_rows, check_two_classes
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.decision import Decision
-from metricfit.decide.decision_choice import choose_decision, default_refit
+from metricfit.decide.decision_choice import choose_decision
 from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.refer.referral import check_referral, choose_referral
+from metricfit.decide.refit import default_refit
 from metricfit.decide.rules import Rule, check_rule
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric

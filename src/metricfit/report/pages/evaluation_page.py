@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metricfit import report
+from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.estimators.row_checks import checked_groups
 from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.metrics import get_metric
@@ -89,7 +90,7 @@ def write_evaluation_page(
             positive_labels(model, y),
             threshold=used,
             metric=metric,
-            requirements=model.subject_to,
+            requirements=model_requirements(model),
             classes=class_names(model),
         )
     sections = [section, *_group_section(model, X, y, threshold, groups, group)]

@@ -10,6 +10,7 @@ import torch
 
 from metricfit import report
 from metricfit.decide.costs.row_costs import row_costs
+from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, requirements_fact
@@ -104,7 +105,7 @@ def _held_out_section(model: MetricClassifier) -> report.Section:
         held_out.y.numpy(),
         threshold=model.threshold_,
         metric=metric,
-        requirements=model.subject_to,
+        requirements=model_requirements(model),
         weight=held_out.weight,
         classes=class_names(model),
         lead=lead,

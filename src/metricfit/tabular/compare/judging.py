@@ -15,7 +15,8 @@ from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.costs.row_costs import RowCosts, mean_cost, row_costs
-from metricfit.decide.decision_choice import choose_without_intervals, to_probability
+from metricfit.decide.decision_choice import choose_without_intervals
+from metricfit.decide.threshold_choice import to_probability
 from metricfit.metrics import Metric
 from metricfit.metrics.average import averaged
 from metricfit.metrics.requirements import Requirement

@@ -1,0 +1,1 @@
+"""Decisions about several classes under requirements on each of them."""
