@@ -225,18 +225,27 @@ def summary(results: list[Any]) -> dict[str, float]:
 
 
 def collect(folder: Path) -> None:
-    """Summarise all cases of a folder in the results."""
+    """Summarise what the folder holds. Parts of the results that it does not hold stay as they are."""
     from guarantees_mammography import gather_halves
     from guarantees_out_of_fold import gather
 
-    results: dict[str, Any] = {"confidence": CONFIDENCE, "cases": [], "cross_validated": []}
+    results: dict[str, Any] = {"confidence": CONFIDENCE, "cases": [], "cross_validated": [], "mammography": {}}
+    if RESULTS.exists():
+        results |= json.loads(RESULTS.read_text())
+    earlier = {Case(**{name: case[name] for name in Case._fields}).name: case for case in results["cases"]}
+    results["cases"] = []
     for case in CASES:
         path = folder / f"{case.name}.json"
         if path.exists():
             found = json.loads(path.read_text())
             summaries = {name: summary(values) for name, values in (found["methods"] | peers(case, folder)).items()}
             results["cases"].append(case._asdict() | {"methods": summaries})
-    results["cross_validated"], results["mammography"] = gather(folder), gather_halves(folder)
+        elif case.name in earlier:
+            results["cases"].append(earlier[case.name])
+    if any(folder.glob("out-of-fold-*.json")):
+        results["cross_validated"] = gather(folder)
+    if any(folder.glob("half-*.json")):
+        results["mammography"] = gather_halves(folder)
     RESULTS.write_text(json.dumps(_rounded(results), indent=1) + "\n")
 
 

@@ -3,7 +3,8 @@
 A draw is a small sample of a table. The threshold is certified on out-of-fold scores, each by a model of the other
 folds, and judged by other rows (2,000 positives at least), scored in three ways: by the mean of the folds' models (as
 ``TunedDecisionClassifier`` does), by one model fitted on all rows of the draw (its ``ensemble=False``), or, for
-``MetricClassifier``, by itself. Beside it a model of 70 % of the rows, certified on the other 30 %.
+``MetricClassifier``, by itself. Each is tested at the whole of alpha and, with the margin that both estimators keep,
+at half of it. Beside it a model of 70 % of the rows, certified on the other 30 % at the whole of alpha.
 """
 
 from __future__ import annotations
@@ -25,10 +26,8 @@ from metricfit.metrics import get_metric, parse_requirement
 from metricfit.metrics.feasibility import InfeasibleError
 
 CONFIDENCE, FOLDS = 0.9, 5
-#: From this draw on, only MetricClassifier is judged.
-DRAWS_OF_ALL = 66
-#: MetricClassifier as it would be without its margin: tested at the whole of alpha, as all others here are.
-WHOLE = "MetricClassifier, at the whole of alpha"
+#: Ends the name of a way that is tested at half of alpha.
+MARGIN = ", with the margin"
 #: Rows of a draw, rows to judge by, and the metric and the requirement of each case.
 TABLES: dict[str, tuple[int, int, list[tuple[str, str]]]] = {
     "adult": (
@@ -124,15 +123,20 @@ def judge_draw(name: str, data: Path, draw: int, folder: Path) -> None:
     x = encoder.fit(rows.X.iloc[drawn])
     new = encoder.transform(rows.X.iloc[others])
     found: dict[str, list[Any]] = {}
-    for learner, estimator in (learners(draw) if draw < DRAWS_OF_ALL else {}).items():
-        for way, (z, target, z_new) in scores_of(estimator, x, y, new, draw).items():
-            found[f"{learner}: {way}"] = [judge(z, target, z_new, y_new, *case, draw) for case in cases]
+    for learner, estimator in learners(draw).items():
+        for way, scores in scores_of(estimator, x, y, new, draw).items():
+            for margin in ("", MARGIN) if way.startswith("out of fold") else ("",):
+                found[f"{learner}: {way}{margin}"] = [
+                    judge(*scores, y_new, *case, draw, out_of_fold=bool(margin)) for case in cases
+                ]
     model = MetricClassifier("f1", models=["linear", "boosting_small"], members=FOLDS, n_jobs=1, random_state=draw)
     model.fit(rows.X.iloc[drawn], y)
     z = model.held_out_.logits.squeeze(1).numpy()
     z_new = model._logits(rows.X.iloc[others]).squeeze(1).numpy()
-    for way, half in ((WHOLE, False), ("MetricClassifier", True)):
-        found[way] = [judge(z, model.held_out_.y, z_new, y_new, *case, draw, out_of_fold=half) for case in cases]
+    for margin in ("", MARGIN):
+        found[f"MetricClassifier{margin}"] = [
+            judge(z, model.held_out_.y, z_new, y_new, *case, draw, out_of_fold=bool(margin)) for case in cases
+        ]
     path.write_text(json.dumps(found))
 
 

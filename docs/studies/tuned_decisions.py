@@ -1,7 +1,7 @@
 """TunedDecisionClassifier and scikit-learn's TunedThresholdClassifierCV over the same LightGBM, on nineteen tables.
 
     python docs/studies/tuned_decisions.py --data ../shared/data --folder runs/tuned --jobs 8   # measure; keeps cells
-    python docs/studies/tuned_decisions.py --folder runs/tuned --splits 5 --collect             # cells to results
+    python docs/studies/tuned_decisions.py --folder runs/tuned --collect                        # cells to results
     python docs/studies/tuned_decisions.py                                                      # results to the page
 
 Stratified 80/20 splits, those of tables.py, with the columns encoded in the same way. Both classes get the same

@@ -83,3 +83,13 @@ def test_violations_are_at_most_the_nominal_ones_and_two_standard_errors(study):
             found = case["methods"][f"confidence {level:g}"]
             allowed = 1 - level
             assert found["violations"] <= allowed + 2 * (allowed * level / found["draws"]) ** 0.5
+
+
+def test_out_of_fold_thresholds_with_the_margin_fail_no_more_often_than_allowed(study):
+    margin = importlib.import_module("guarantees_out_of_fold").MARGIN
+    for table in json.loads(study.RESULTS.read_text())["cross_validated"]:
+        ways = {way: found for way, found in table["ways"].items() if way.endswith(margin)}
+        assert len(ways) == 7
+        for found in (each for way in ways.values() for each in way):
+            assert found["draws"] >= 200
+            assert found["violations"] <= 0.1
