@@ -1,4 +1,4 @@
-"""Ordered classes judged by quadratic kappa: losses and decisions beside each other, on four problems and 7 splits.
+"""Ordered classes judged by quadratic kappa: losses and decisions beside each other, on four problems and 20 splits.
 
     python docs/studies/ordinal.py --data ../shared/data --jobs 8   # fit; finished cells are kept in runs/ordinal
     python docs/studies/ordinal.py                                  # collect them, and fill in the page
@@ -44,7 +44,7 @@ DOCS = Path(__file__).resolve().parent.parent
 RESULTS = DOCS / "studies" / "results" / "ordinal.json"
 PICTURE, PAGE = DOCS / "img" / "ordinal.svg", DOCS / "ordinal.md"
 KAPPA = metrics.weighted_kappa(power=2)
-SPLITS = 7
+SPLITS = 20
 #: Training and validation rows of the larger problems; up to 10,000 others are test rows.
 TRAIN, VALIDATION, MOST_TEST = 3200, 800, 10_000
 EPOCHS, PATIENCE, BATCH = 60, 8, 256
