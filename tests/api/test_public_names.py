@@ -54,7 +54,8 @@ NAMES = {
         Blend PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins
     """,
     "metricfit.report": """
-        ComparisonRow Report Section comparison learning_curves models multiclass render scores write
+        ComparisonRow FirstScreen Report ScoredMethod Section comparison learning_curves models multiclass render scores
+        write
     """,
     "metricfit.runs": """
         Cell CellError Progress run

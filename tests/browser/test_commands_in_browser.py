@@ -97,7 +97,7 @@ def test_the_page_opens_at_the_threshold_that_was_passed_to_evaluate(opened, dat
     printed = judge("--threshold", "0.25", "--report", path)
     page = opened(path)
     assert in_page(page)[0] == "0.25"
-    assert f"f1 is {printed['f1']:.3f}" in page.locator(".headline").text_content()
+    assert f"F1 is {printed['f1']:.3f}" in page.locator(".headline").text_content()
     assert "at threshold 0.25" in page.locator(".headline").text_content()
 
 
@@ -137,6 +137,6 @@ def test_names_show_as_text_on_the_page_of_compare(opened, data):
     found = call("compare", data, "--target", EVIL, "--group", "c", "--folds", "2", "--out", out, *SMALL_COMPARISON)
     page = opened(out / "report.html")
     holds_text(page)
-    assert page.locator("h1").text_content() == f"{data.name}: {EVIL}"
+    assert page.locator("h1").text_content() == f"Predicting “{EVIL}” in {data.name}, judged by F1"
     assert page.locator(".methods tbody tr").count() == len(found["methods"])
     assert page.locator("dd", has_text="rows of one “c”").count() == 1

@@ -222,13 +222,24 @@ def test_marks_move_along_the_curves(opened, tmp_path, small):
 
 
 def test_marks_lie_on_the_drawn_curves(opened, tmp_path, small):
-    """The mark's place is reckoned from the axes' box; the curve was drawn by matplotlib."""
+    """Marks and curves are placed by the axes' box; matplotlib drew the diagonal of the ROC curve."""
     page = opened(written(tmp_path, *small))
     page.locator(".slider").fill("0.35")
-    distance = page.locator("circle.mark[data-x=fpr]").evaluate(
+    roc = page.locator("circle.mark[data-x=fpr]")
+    corners = roc.evaluate(
+        """mark => {
+            const dashed = mark.ownerSVGElement.querySelector("path[style*='--muted'][style*='stroke-dasharray']");
+            const [start, end] = [dashed.getPointAtLength(0), dashed.getPointAtLength(dashed.getTotalLength())];
+            const [x, y] = ["xRange", "yRange"].map(name => mark.dataset[name].split(" ").map(Number));
+            const unplace = (at, [low, high, from, to]) => low + (at - from) / (to - from) * (high - low);
+            return [unplace(start.x, x), unplace(start.y, y), unplace(end.x, x), unplace(end.y, y)];
+        }"""
+    )
+    assert corners == pytest.approx([0, 0, 1, 1], abs=2e-3)
+    distance = roc.evaluate(
         """mark => {
             const [x, y] = [Number(mark.getAttribute("cx")), Number(mark.getAttribute("cy"))];
-            const curve = [...mark.ownerSVGElement.querySelectorAll("path[style*='--first']")].pop();
+            const curve = mark.ownerSVGElement.querySelector("path.curve.first");
             const length = curve.getTotalLength();
             let nearest = Infinity;
             for (let at = 0; at <= 4000; at++) {

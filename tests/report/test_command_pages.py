@@ -65,7 +65,7 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
         scores = model.predict_proba(rows[0])[:, 0]  # classes_ are sorted: fraud first
         value = f1_score(rows[1] == "fraud", scores >= at)
         text = shown(path)
-        assert f"f1 is {value:.3f}" in text
+        assert f"F1 is {value:.3f}" in text
         assert f"at threshold {at:.4g}, on 160 rows." in text
         assert (f"the model's own is {model.threshold_:.4g}." in text) == (threshold is not None)
         recall = float(get_metric("recall")(decision_counts(model, *rows, threshold)))
@@ -90,7 +90,8 @@ def test_the_value_is_an_estimate_for_new_rows_and_the_page_says_so(rows, tmp_pa
     model = model_for(rows, metric)
     text = shown(model.report(tmp_path / "page.html", data="old.csv", target="kind"))
     low, high = model.value_interval_
-    assert f"{metric} is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
+    name = "F1" if metric == "f1" else metric
+    assert f"{name} is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
     assert (
         "The value is estimated for new rows: the value on held-out rows, "
         f"{model.decision_.value:.3f}, corrected for having been chosen on them." in text
@@ -140,8 +141,8 @@ def test_few_rows_are_not_called_a_reason_to_trust(rows, for_f1, tmp_path):
 def test_a_report_from_python_judges_the_model_on_the_rows_that_are_given(rows, for_f1, tmp_path):
     model = for_f1
     text = shown(model.report(tmp_path / "page.html", *rows))
-    assert f"f1 is {f1_score(rows[1], model.predict(rows[0]), pos_label='fraud'):.3f}" in text
-    assert "A classifier for f1" in shown(model.report(tmp_path / "fit.html"))
+    assert f"F1 is {f1_score(rows[1], model.predict(rows[0]), pos_label='fraud'):.3f}" in text
+    assert "A classifier judged by F1" in shown(model.report(tmp_path / "fit.html"))
     with pytest.raises(ValueError, match="report needs both X and y, or neither"):
         model.report(tmp_path / "none.html", rows[0])
     with pytest.raises(ValueError, match="threshold= is for models of two classes, together with X and y"):
@@ -153,7 +154,7 @@ def test_rows_of_one_class_have_no_interval(rows, for_f1, tmp_path):
     X, y = rows
     none = (y == "none").to_numpy()
     path = pages.write_evaluation_page(for_f1, X[none], y[none], tmp_path / "page.html", data="new.csv")
-    assert "f1 is 0.000 at threshold" in shown(path)
+    assert "F1 is 0.000 at threshold" in shown(path)
 
 
 def test_evaluation_of_several_classes(several, tmp_path):
@@ -161,7 +162,7 @@ def test_evaluation_of_several_classes(several, tmp_path):
     path = pages.write_evaluation_page(model, X, y, tmp_path / "page.html", data="new.csv")
     truth, called = y.to_numpy(), model.predict(X)
     value = f1_score(truth, called, average="macro")
-    told = re.search(rf"macro f1 is {value:.3f} \(95 % interval ([\d.]+) to ([\d.]+)\), on 160 rows\.", shown(path))
+    told = re.search(rf"macro F1 is {value:.3f} \(95 % interval ([\d.]+) to ([\d.]+)\), on 160 rows\.", shown(path))
     # The naive twin: rows of each class drawn again.
     rng, values = np.random.default_rng(1), []
     for _ in range(300):
@@ -179,7 +180,7 @@ def test_the_page_of_a_fit_with_several_classes_shows_out_of_fold_decisions(seve
     np.testing.assert_array_equal(matrix(path, 3), confusion_matrix(held_out.y, called))
     assert f"macro f1 {model.decision_.value:.3f} on 160 samples of 3 classes." in shown(path)
     low, high = model.value_interval_
-    assert f"macro f1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}), estimated for new rows." in shown(
+    assert f"macro F1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}), estimated for new rows." in shown(
         path
     )
 
@@ -189,7 +190,7 @@ def test_the_page_of_a_fit_tells_its_intervals(rows, for_f1, tmp_path, monkeypat
     model = for_f1
     text = shown(pages.write_model_page(model, tmp_path / "page.html", command=command_line()))
     low, high = model.value_interval_
-    assert f"f1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
+    assert f"F1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
     low, high = model.threshold_interval_
     assert f"Threshold {model.threshold_:.4g}, with a 95 % bootstrap interval of {low:.3f} to {high:.3f}" in text
     assert "Command metricfit fit 'a b.csv' --subject-to 'recall >= 0.5' Versions metricfit" in text

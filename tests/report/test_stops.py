@@ -1,5 +1,6 @@
 """What the page carries for the explorer is what the library says, at every threshold and for every metric."""
 
+import json
 import math
 
 import numpy as np
@@ -54,7 +55,8 @@ def test_the_page_carries_it():
     html = report.render(report.Report("t", "h", "v", [report.scores(s, y, weight=w, **settings)]))
     (data,) = carried(html)
     required = [metrics.parse_requirement("recall >= 0.9")]
-    assert data == module.compute_stops(s, y, w, 0.4, get_metric("fbeta(beta=3)"), required).payload()
+    expected = module.compute_stops(s, y, w, 0.4, get_metric("fbeta(beta=3)"), required).payload()
+    assert {name: data[name] for name in expected} == json.loads(json.dumps(expected))
 
 
 def test_values_are_the_librarys_to_the_bit():

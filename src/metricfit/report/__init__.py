@@ -6,17 +6,20 @@ from metricfit._extras import explain_missing
 from metricfit._moved import moved_names
 
 with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matplotlib"), "metricfit[report]"):
+    from metricfit.report.first_screen import FirstScreen
     from metricfit.report.page import Report, Section, render, write
     from metricfit.report.sections.comparison import comparison
     from metricfit.report.sections.learning_curves import learning_curves
     from metricfit.report.sections.models import models
     from metricfit.report.sections.multiclass import multiclass
-    from metricfit.report.sections.score_explorer import scores
+    from metricfit.report.sections.score_explorer import ScoredMethod, scores
     from metricfit.tabular.compare.comparison_row import ComparisonRow
 
 __all__ = [
     "ComparisonRow",
+    "FirstScreen",
     "Report",
+    "ScoredMethod",
     "Section",
     "comparison",
     "learning_curves",

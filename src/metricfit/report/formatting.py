@@ -97,6 +97,28 @@ def percent(share: float) -> str:
     return (fixed(100 * share, 1) if share == 0 or share >= 0.001 else f"{100 * share:.2g}") + "\u00a0%"
 
 
+def rough_percent(share: float) -> str:
+    r"""A share in whole percent, with as many digits as one near 0 or near 1 needs.
+
+    >>> rough_percent(0.7514), rough_percent(0.0314), rough_percent(0.99961), rough_percent(1.0), rough_percent(0.0004)
+    ('75\xa0%', '3.1\xa0%', '99.96\xa0%', '100\xa0%', '0.04\xa0%')
+    """
+    if 0.0995 <= share < 0.985 or share in (0.0, 1.0):
+        return fixed(100 * share, 0) + "\u00a0%"
+    missing = min(share, 1 - share)
+    return fixed(100 * share, 1 if missing >= 0.0005 else 2 if missing >= 0.00005 else 4) + "\u00a0%"
+
+
+def part(number: float, whole: float) -> str:
+    r"""A part of a whole, and its share.
+
+    >>> part(526, 700), part(0, 0)
+    ('526 of 700 (75\xa0%)', '0 of 0')
+    """
+    share = f" ({rough_percent(number / whole)})" if whole else ""
+    return f"{count(number)} of {count(whole)}{share}"
+
+
 def threshold(exact: float, above: float = -math.inf) -> str:
     """A threshold in few digits, at least four: a number that decides as the exact one does, where ``above`` is the
     highest score that it must leave out.

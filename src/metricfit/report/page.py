@@ -19,8 +19,10 @@ from metricfit._files import new_file
 from metricfit._version import __version__
 from metricfit.report import formatting
 from metricfit.report.charts.drawing import Chart
+from metricfit.report.first_screen import FirstScreen
 
 PathLike = str | os.PathLike[str]
+SCRIPTS = ("page.js", "explorer.js")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Section:
         template: Name of its template.
         context: What the template shows.
         lead: A sentence or two below the title.
+        folded: Whether the section opens only when its title is clicked.
 
     Example:
         >>> from metricfit.report import multiclass
@@ -43,6 +46,7 @@ class Section:
     template: str
     context: Mapping[str, Any]
     lead: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class Report:
         verdict: What to do, in a few sentences.
         sections: The evidence.
         facts: How the page was made, such as data, rows, seed and command; shown as a list at the end.
+        first_screen: What the decisions do, in counts of rows, beside alternatives.
 
     Example:
         >>> report = Report("churn.csv", "F1 is 0.71 on rows the model has not seen.", "Use the tuned threshold.")
@@ -67,6 +72,7 @@ class Report:
     verdict: str
     sections: Sequence[Section] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    first_screen: FirstScreen | None = None
 
 
 def render(report: Report) -> str:
@@ -85,7 +91,7 @@ def render(report: Report) -> str:
         >>> render(Report("a", "b", "c")).startswith("<!DOCTYPE html>")
         True
     """
-    script = _asset("explorer.js")
+    script = "\n".join(map(_asset, SCRIPTS))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     numbers = itertools.count(1)
 

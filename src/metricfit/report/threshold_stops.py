@@ -23,6 +23,7 @@ from metricfit.metrics.metric import MetricFactory
 from metricfit.metrics.registry import find
 from metricfit.metrics.sweep import one_class, sweep
 from metricfit.report import formatting
+from metricfit.report.threshold_axis import LINEAR, ThresholdAxis
 
 Floats = npt.NDArray[np.float64]
 MAX_STOPS = 2000
@@ -35,8 +36,9 @@ COUNTS = ("tp", "fp", "fn", "tn")
 class Stops:
     """Thresholds, rising, the last infinite; per stop the counts ``(stops, 1)``, the metrics and the requirements.
 
-    ``distinct`` is how many distinct scores there are, ``complete`` whether all of them are stops. ``spans`` are the
-    stretches of thresholds where all requirements hold, from the complete set.
+    ``distinct`` is how many distinct scores there are, ``complete`` whether all of them are stops, ``gridded`` whether
+    all thresholds of three decimals are. ``spans`` are the stretches of thresholds where all requirements hold, from
+    the complete set.
     """
 
     thresholds: Floats
@@ -46,6 +48,7 @@ class Stops:
     met: dict[str, npt.NDArray[np.bool_]]
     distinct: int
     complete: bool
+    gridded: bool
     chosen: int
     best: int | None
     spans: list[tuple[float, float]]
@@ -68,6 +71,7 @@ class Stops:
             "met": {name: "".join(map(str, held.astype(int))) for name, held in self.met.items()},
             "complete": self.complete,
             "chosen": self.chosen,
+            "spans": self.spans,
         }
 
 
@@ -78,11 +82,15 @@ def compute_stops(
     threshold: float,
     metric: Metric,
     requirements: Sequence[Requirement],
+    *,
+    axis: ThresholdAxis = LINEAR,
+    limit: int = MAX_STOPS,
 ) -> Stops:
     """Compute the stops of a set of scores.
 
-    These are all distinct scores. If there are more than 2,000, they are a selection of the scores and all thresholds
-    with up to three decimals. 0.5, the chosen threshold and the best one are always among them.
+    These are all distinct scores. If there are more than ``limit``, they are a selection of the scores, and of 2,000
+    stops about half are all thresholds with up to three decimals. 0.5, the chosen threshold and the best one are always
+    among them.
     """
     falling, counts = sweep(scores, labels, weight)
     distinct = falling.flip(0).numpy()
@@ -94,11 +102,13 @@ def compute_stops(
         best = best_threshold(scores, labels, metric, list(requirements), weight=weight).threshold
     except InfeasibleError:
         best = None
-    spans = _spans(distinct, feasible)
-    widest = sorted(spans, key=lambda span: span[0] - span[1])[:NOTED_SPANS]
-    kept = _kept(distinct, counts, [*([] if best is None else [best]), *(end for span in widest for end in span)])
+    spans = _spans(distinct, feasible, axis)
+    widest = sorted(spans, key=lambda span: span[0] - span[1])[: min(NOTED_SPANS, limit // 10)]
+    gridded = limit >= MAX_STOPS
+    needed = [*([] if best is None else [best]), *(end for span in widest for end in span)]
+    kept = _kept(distinct, counts, needed, limit, gridded)
     complete = len(kept) == len(distinct)
-    round_numbers = [0.5] if complete else GRID
+    round_numbers = GRID if gridded and not complete else [0.5]
     thresholds = np.unique(np.concatenate([distinct[kept], round_numbers, [threshold, math.inf]]))
     source = np.searchsorted(distinct, thresholds)
     below = [distinct[at - 1] if at else -math.inf for at in source]
@@ -114,6 +124,7 @@ def compute_stops(
         },
         distinct=len(distinct) - 1,
         complete=complete,
+        gridded=gridded,
         chosen=int(np.searchsorted(thresholds, threshold)),
         best=None if best is None else int(np.searchsorted(thresholds, best)),
         spans=spans,
@@ -143,32 +154,41 @@ def packed(numbers: Floats) -> str:
     return base64.b64encode(numbers.astype("<f8").tobytes()).decode()
 
 
-def _kept(distinct: Floats, counts: Counts, needed: Sequence[float]) -> npt.NDArray[np.int64]:
+def _kept(
+    distinct: Floats, counts: Counts, needed: Sequence[float], limit: int, gridded: bool
+) -> npt.NDArray[np.int64]:
     """Return the indices of the distinct scores to keep.
 
-    Of too many scores, as many are kept evenly by rank and evenly by the positives found, beside the thresholds of
-    three decimals: each of these can miss what the others hold where classes are rare or scores crowd.
+    Of too many scores, as many are kept evenly by rank, by the logarithm of the rank from the top and by the positives
+    found, beside the thresholds of three decimals: each of these can miss what the others hold where classes are rare
+    or scores crowd.
     """
-    if len(distinct) <= MAX_STOPS:
+    if len(distinct) <= limit:
         return np.arange(len(distinct))
-    share = (MAX_STOPS - len(GRID) - len(needed) - 2) // 2
-    by_rank = np.linspace(0, len(distinct) - 1, share).round().astype(np.int64)
+    share = (limit - len(GRID) * gridded - len(needed) - 3) // 3
+    last = len(distinct) - 1
+    by_rank = np.linspace(0, last, share).round().astype(np.int64)
+    from_top = last + 1 - np.geomspace(1, last + 1, share).round().astype(np.int64)
     positives = counts.tp.squeeze(-1).flip(0).numpy()
-    by_positives = len(distinct) - 1 - np.searchsorted(positives, np.linspace(0, positives[-1], share))
-    return np.unique(np.concatenate([by_rank, by_positives, np.searchsorted(distinct, needed)]))
+    by_positives = last - np.searchsorted(positives, np.linspace(0, positives[-1], share))
+    return np.unique(np.concatenate([by_rank, from_top, by_positives, np.searchsorted(distinct, needed)]))
 
 
-def _spans(distinct: Floats, feasible: npt.NDArray[np.bool_]) -> list[tuple[float, float]]:
+def _spans(distinct: Floats, feasible: npt.NDArray[np.bool_], axis: ThresholdAxis) -> list[tuple[float, float]]:
     """Return the ranges of [0, 1] in which thresholds are feasible; gaps too small to show are closed."""
     if feasible.all():
         return [(0.0, 1.0)]
     ends = np.clip(distinct, 0, 1)
     starts = np.concatenate([[0.0], ends[:-1]])
+    from_places, to_places = axis.places(starts), axis.places(ends)
+    visible = 1e-3 * (axis.high - axis.low)
     spans: list[tuple[float, float]] = []
+    last = -np.inf
     for at in np.flatnonzero(feasible):
         start, end = float(starts[at]), float(ends[at])
-        if spans and start - spans[-1][1] < 1e-3:
+        if spans and from_places[at] - last < visible:
             spans[-1] = spans[-1][0], end
         else:
             spans.append((start, end))
+        last = to_places[at]
     return spans

@@ -21,9 +21,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from metricfit.report.charts.overlays import SVG, Frame, Overlay
 from metricfit.report.formatting import printable, shortened
 
-SVG = "http://www.w3.org/2000/svg"
 LINK = "{http://www.w3.org/1999/xlink}href"
 POINTS_PER_INCH = 72
 #: Colours that stand for the page's variables, and are replaced by them.
@@ -55,18 +55,6 @@ STYLE: dict[Any, Any] = {
 
 #: For functions that draw: matplotlib reads the style as each thing is drawn.
 styled = mpl.rc_context(STYLE)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What the threshold explorer moves: a point (x, y), or without y a vertical line.
-
-    ``x`` and ``y`` are names of metrics; None as ``x`` is the threshold. ``at`` is where it stands first.
-    """
-
-    x: str | None
-    y: str | None
-    at: tuple[float, float]
 
 
 class Widths(NamedTuple):
@@ -115,8 +103,8 @@ class Drawing:
         """Both axes from 0 to 1, with room for a mark at the edge."""
         self.axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel=x, ylabel=y)
 
-    def finished(self, title: str, description: str, marks: Sequence[Mark] = ()) -> Chart:
-        """The chart, for the page."""
+    def finished(self, title: str, description: str, overlays: Sequence[Overlay] = ()) -> Chart:
+        """The chart, for the page; overlays are what the page's script can move or draw again."""
         written = io.BytesIO()
         with warnings.catch_warnings():
             # The reader's browser draws the text, with its own fonts.
@@ -124,34 +112,24 @@ class Drawing:
             self.figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
         root = ElementTree.fromstring(written.getvalue())
         _clean(root)
-        width, height = (float(side) * POINTS_PER_INCH for side in self.figure.get_size_inches())
         box = self.axes.get_position()
-        for mark in marks:
-            root.append(self._element(mark, width, height))
+        frame = self._frame()
+        for overlay in overlays:
+            root.append(frame.element(overlay))
         heading = ElementTree.Element(f"{{{SVG}}}title")
         heading.text = printable(f"{title}. {description}")
         root.insert(0, heading)
         root.attrib |= {"role": "img", "class": "chart", "aria-label": printable(f"{title}. {description}")}
         return Chart(title, description, root, (box.x0, 1 - box.x1))
 
-    def _element(self, mark: Mark, width: float, height: float) -> ElementTree.Element:
-        """The mark's element, with what is needed to move it: the axes' box and their limits."""
+    def _frame(self) -> Frame:
+        width, height = (float(side) * POINTS_PER_INCH for side in self.figure.get_size_inches())
         box = self.axes.get_position()
         left, right, bottom, top = map(float, (*self.axes.get_xlim(), *self.axes.get_ylim()))
-        x0, x1, y0, y1 = box.x0 * width, box.x1 * width, (1 - box.y0) * height, (1 - box.y1) * height
-        share_x = min(max((mark.at[0] - left) / (right - left), 0.0), 1.0)
-        share_y = min(max((mark.at[1] - bottom) / (top - bottom), 0.0), 1.0)
-        x, y = x0 + share_x * (x1 - x0), y0 + share_y * (y1 - y0)
-        attributes = {"class": "mark", "data-x-range": f"{left!r} {right!r} {x0:.2f} {x1:.2f}"}
-        if mark.x is not None:
-            attributes["data-x"] = printable(mark.x)
-        if mark.y is None:
-            return ElementTree.Element(
-                f"{{{SVG}}}line",
-                attributes | {"x1": f"{x:.2f}", "x2": f"{x:.2f}", "y1": f"{y0:.2f}", "y2": f"{y1:.2f}"},
-            )
-        attributes |= {"data-y": printable(mark.y), "data-y-range": f"{bottom!r} {top!r} {y0:.2f} {y1:.2f}"}
-        return ElementTree.Element(f"{{{SVG}}}circle", attributes | {"cx": f"{x:.2f}", "cy": f"{y:.2f}", "r": "5"})
+        return Frame(
+            (left, right, box.x0 * width, box.x1 * width),
+            (bottom, top, (1 - box.y0) * height, (1 - box.y1) * height),
+        )
 
 
 def label(text: str, length: int = 34) -> str:

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from metricfit.metrics import Metric, Requirement
 from metricfit.report import formatting
-from metricfit.report.charts.drawing import FIRST, GOOD, MUTED, SECOND, Chart, Drawing, Mark, Widths, label, styled
+from metricfit.report.charts.drawing import FIRST, MUTED, SECOND, Chart, Drawing, Widths, label, styled
+from metricfit.report.charts.overlays import Curve, Mark, Ranges
+from metricfit.report.threshold_axis import LINEAR, ThresholdAxis
 from metricfit.report.threshold_stops import Stops
 
 Floats = npt.NDArray[np.float64]
@@ -19,96 +21,147 @@ BINS = 40
 CALIBRATION_BINS = 10
 MIN_VARIANCE = 1e-6  # so that scores of 0 and 1 count too
 NORMAL_95 = 1.959963984540054
-DASHES = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 
 
-def sweep(stops: Stops, metric: Metric, requirements: Sequence[Requirement]) -> Widths:
-    """Draw the judged and the required metrics at every threshold, with the feasible range shaded."""
-    return Widths(_sweep(stops, metric, requirements, 9.4), _sweep(stops, metric, requirements, 4.6))
+def sweep(
+    several: Sequence[Stops],
+    metric: Metric,
+    requirements: Sequence[Requirement],
+    axis: ThresholdAxis = LINEAR,
+    interval: tuple[float, float] | None = None,
+) -> Widths:
+    """Draw the judged and the required metrics at every threshold, with the feasible range shaded.
+
+    Args:
+        several: The stops of each method; the first is drawn, and the axes have room for all.
+        metric: The judged metric.
+        requirements: The requirements.
+        axis: The axis of thresholds.
+        interval: The interval of the chosen threshold, if it is known.
+
+    Returns:
+        The chart for wide and for narrow screens.
+    """
+    return Widths(*(_sweep(several, metric, requirements, axis, interval, size) for size in ((6.3, 2.75), (4.6, 2.3))))
 
 
 @styled
-def _sweep(stops: Stops, metric: Metric, requirements: Sequence[Requirement], width: float) -> Chart:
-    drawing = Drawing(width, height=2.9)
-    axes = drawing.axes
-    _shade(drawing, stops, bool(requirements))
-    ends = np.minimum(stops.thresholds, 1.0)
-    shown = dict.fromkeys([metric, *(requirement.metric for requirement in requirements)])
-    for number, shown_metric in enumerate(shown):
-        style: Any = "-" if number == 0 else DASHES[(number - 1) % len(DASHES)]
-        colour = FIRST if number == 0 else SECOND
-        # A stop decides for the thresholds up to it, from the stop before.
-        x, y = np.concatenate([[0.0], ends]), stops.metrics[shown_metric.name]
-        axes.step(
-            x,
-            np.concatenate([y[:1], y]),
-            where="pre",
-            color=colour,
-            linestyle=style,
-            label=label(shown_metric.name, 20),
-        )
-    low, high = axes.get_ylim()
-    here = min(float(stops.thresholds[stops.chosen]), 1.0)
-    axes.axvline(here, color=MUTED, linewidth=1.2, linestyle=(0, (1, 2)))
-    low = 0.0 if metric.bounds[0] >= 0 else low
-    axes.set(xlim=(0, 1), ylim=(low, max(high, low + 1e-6)), xlabel="threshold", ylabel=label(metric.name))
-    if len(shown) > 1 or requirements:
-        drawing.figure.legend(loc="outside upper center", ncols=4 if width > 6 else 2)
+def _sweep(
+    several: Sequence[Stops],
+    metric: Metric,
+    requirements: Sequence[Requirement],
+    axis: ThresholdAxis,
+    interval: tuple[float, float] | None,
+    size: tuple[float, float],
+) -> Chart:
+    drawing, stops = Drawing(*size), several[0]
+    axes, shown = drawing.axes, shown_curves(metric, requirements)
+    values = np.concatenate([each.metrics[name] for each in several for name, _ in shown])
+    low = 0.0 if metric.bounds[0] >= 0 else float(values.min())
+    high = low + max(1.05 * (float(values.max()) - low), 1e-6)
+    axes.set(xlim=(axis.low, axis.high), ylim=(low, high), xlabel="threshold", ylabel=label(metric.name))
+    if axis.kind == "logit":
+        ticks = axis.ticks()
+        axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
+    places = axis.places(stops.thresholds)
+    here = float(places[stops.chosen])
     value = float(stops.metrics[metric.name][stops.chosen])
+    curves = [Curve(None, name, (places, stops.metrics[name]), looks, step=True) for name, looks in shown]
     return drawing.finished(
         "Every threshold",
-        f"{metric.name} by threshold, {formatting.value(value)} at the chosen one, {stops.labels[stops.chosen]}."
-        + _where(stops, requirements),
-        [Mark(None, None, (here, 0.0)), Mark(None, metric.name, (here, value))],
+        describe_sweep(stops, metric, requirements),
+        [
+            Ranges("feasible", _as_places(axis, stops.spans) if requirements else []),
+            Ranges("interval", [] if interval is None else _as_places(axis, [interval])),
+            *reversed(curves),
+            Mark(None, None, (here, 0.0), "chosen"),
+            Mark(None, None, (here, 0.0), "cost"),
+            Mark(None, None, (here, 0.0)),
+            Mark(None, metric.name, (here, value)),
+        ],
     )
 
 
+def describe_sweep(stops: Stops, metric: Metric, requirements: Sequence[Requirement]) -> str:
+    """Say what the chart of all thresholds shows."""
+    value = formatting.value(float(stops.metrics[metric.name][stops.chosen]))
+    chosen = stops.labels[stops.chosen]
+    return f"{metric.name} by threshold, {value} at the chosen one, {chosen}.{_where(stops, requirements)}"
+
+
+def shown_curves(metric: Metric, requirements: Sequence[Requirement]) -> list[tuple[str, str]]:
+    """Return the metrics that are drawn at every threshold, and how: the judged one first, then the required ones."""
+    names = dict.fromkeys([metric.name, *(requirement.metric.name for requirement in requirements)])
+    return [(name, "first" if number == 0 else f"second dash{(number - 1) % 3}") for number, name in enumerate(names)]
+
+
+def _as_places(axis: ThresholdAxis, ranges: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(axis.place(start), axis.place(end)) for start, end in ranges]
+
+
 @styled
-def roc(stops: Stops, area: float) -> Chart:
+def roc(stops: Stops, description: str) -> Chart:
     """Draw the ROC curve with the operating point."""
     drawing = Drawing()
     drawing.axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    _curve(drawing, stops, stops.metrics["fpr"], stops.metrics["recall"])
     drawing.unit_square("false positive rate", "true positive rate (recall)")
     at = float(stops.metrics["fpr"][stops.chosen]), float(stops.metrics["recall"][stops.chosen])
-    return drawing.finished("ROC curve", f"The area under it is {formatting.value(area)}.", [Mark("fpr", "recall", at)])
+    curves = _curves(stops, "fpr", "recall", np.ones(len(stops.thresholds), dtype=bool))
+    return drawing.finished("ROC curve", description, [*curves, Mark("fpr", "recall", at)])
 
 
 @styled
-def precision_recall(stops: Stops, area: float) -> Chart:
+def precision_recall(stops: Stops, description: str) -> Chart:
     """Draw the precision-recall curve with the operating point; it has no point where nothing is called positive."""
     drawing = Drawing()
     some = stops.counts.predicted.squeeze(-1).numpy() > 0
-    share = float(stops.counts.positives[0, 0] / stops.counts.n[0, 0])
+    share = _share_of_positives(stops)
     drawing.axes.axhline(share, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    _curve(drawing, stops, stops.metrics["recall"], np.where(some, stops.metrics["precision"], math.nan))
     drawing.unit_square("recall", "precision")
     at = float(stops.metrics["recall"][stops.chosen]), float(stops.metrics["precision"][stops.chosen])
     return drawing.finished(
         "Precision and recall",
-        f"Average precision is {formatting.value(area)}; calling everything positive gives {formatting.value(share)}.",
-        [Mark("recall", "precision", at)],
+        description,
+        [*_curves(stops, "recall", "precision", some), Mark("recall", "precision", at)],
     )
 
 
+def describe_roc(stops: Stops, area: float) -> str:
+    """Say what the ROC curve shows."""
+    return f"The area under it is {formatting.value(area)}.{_thick(stops)}"
+
+
+def describe_precision_recall(stops: Stops, area: float) -> str:
+    """Say what the precision-recall curve shows."""
+    share = formatting.value(_share_of_positives(stops))
+    return f"Average precision is {formatting.value(area)}; calling everything positive gives {share}.{_thick(stops)}"
+
+
+def _share_of_positives(stops: Stops) -> float:
+    return float(stops.counts.positives[0, 0] / stops.counts.n[0, 0])
+
+
 @styled
-def histograms(s: Any, y: Any, w: Any, classes: tuple[str, str], stops: Stops) -> Chart:
+def histograms(s: Any, y: Any, w: Any, classes: tuple[str, str], stops: Stops, axis: ThresholdAxis = LINEAR) -> Chart:
     """Draw the scores of each class as shares of the class, so that a rare class is as visible as the other."""
     drawing = Drawing()
-    edges = np.linspace(0, 1, BINS + 1)
+    edges, places = np.linspace(axis.low, axis.high, BINS + 1), axis.places(s.numpy())
     for number, colour in ((0, FIRST), (1, SECOND)):
         chosen = (y == number).numpy()
         if not chosen.any():
             continue
-        heights, _ = np.histogram(s.numpy()[chosen], edges, weights=None if w is None else w.numpy()[chosen])
+        heights, _ = np.histogram(places[chosen], edges, weights=None if w is None else w.numpy()[chosen])
         shares = heights / heights.sum()
         drawing.axes.stairs(shares, edges, fill=True, color=colour, alpha=0.3)
         drawing.axes.stairs(
             shares, edges, color=colour, linewidth=1.4, label=label(classes[number]), linestyle="-" if number else "--"
         )
-    drawing.axes.set(xlim=(0, 1), xlabel="score", ylabel="share of the class")
+    drawing.axes.set(xlim=(axis.low, axis.high), xlabel="score", ylabel="share of the class")
+    if axis.kind == "logit":
+        ticks = axis.ticks()
+        drawing.axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
     drawing.axes.legend()
-    at = float(stops.thresholds[stops.chosen])
+    at = axis.place(float(stops.thresholds[stops.chosen]))
     return drawing.finished(
         "Scores by class", "How often each score occurs, for each class by itself.", [Mark(None, None, (at, 0.0))]
     )
@@ -167,28 +220,19 @@ def _wilson(share: float, n: float) -> tuple[float, float]:
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
-def _curve(drawing: Drawing, stops: Stops, x: Floats, y: Floats) -> None:
-    """Draw a curve, and highlight the part on which the requirements hold."""
-    drawing.axes.plot(x, y, color=FIRST)
+def _curves(stops: Stops, x: str, y: str, defined: npt.NDArray[np.bool_]) -> list[Curve]:
+    """Return a curve, and below it the part on which the requirements hold, if there are any."""
+    xs, ys = stops.metrics[x], np.where(defined, stops.metrics[y], math.nan)
+    curve = Curve(x, y, (xs, ys))
     if not stops.met:
-        return
+        return [curve]
     feasible = np.logical_and.reduce(list(stops.met.values()))
-    if feasible.any():
-        part = np.where(feasible, x, math.nan), np.where(feasible, y, math.nan)
-        drawing.axes.plot(
-            *part, color=GOOD, linewidth=9, alpha=0.35, zorder=1, label="requirements met", solid_capstyle="round"
-        )
-        drawing.figure.legend(loc="outside upper center")
+    part = Curve(x, y, (xs, np.where(feasible, ys, math.nan)), "feasible-part", feasible_only=True)
+    return [part, curve]
 
 
-def _shade(drawing: Drawing, stops: Stops, required: bool) -> None:
-    if not required:
-        return
-    for number, (start, end) in enumerate(stops.spans):
-        shown = max(end - start, 1e-3)
-        drawing.axes.axvspan(
-            end - shown, end, color=GOOD, alpha=0.22, linewidth=0, label=None if number else "requirements met"
-        )
+def _thick(stops: Stops) -> str:
+    return " The requirements are met on the thick part." if stops.met and stops.spans else ""
 
 
 def _where(stops: Stops, requirements: Sequence[Requirement]) -> str:

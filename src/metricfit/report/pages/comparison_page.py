@@ -10,10 +10,12 @@ from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, positive_class_fact, requirements_fact
 from metricfit.report.page import PathLike
+from metricfit.report.pages.comparison_screen import decisions_by_method, screen_of_comparison
 from metricfit.report.sections.cost_table import cost_table
+from metricfit.report.titles import title_page
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.baselines import BASELINES
-from metricfit.tabular.compare.methods import DEFAULT, METHODS, REFERENCE
+from metricfit.tabular.compare.methods import METHODS, REFERENCE
 from metricfit.tabular.compare.verdict import headline
 
 
@@ -65,43 +67,62 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
     }
     if comparison.notes:
         facts["Left out"] = "; ".join(comparison.notes)
+    screen = screen_of_comparison(comparison)
     page = report.Report(
-        f"{comparison.name}: {comparison.target}",
+        title_page(screen.metric, comparison.name, comparison.target),
         headline(rows, comparison.metric),
         comparison.verdict,
         sections,
         facts | requirements_fact(subject_to) | made_by(command),
+        screen,
     )
     return report.write(page, path)
 
 
 def _comparison_decisions(comparison: Comparison) -> report.Section:
-    """Show how the default method decided each row."""
-    lead = f"The decisions of “{DEFAULT}”, each row's by models that did not train on it."
+    """Show how the recommended method decided each row; for two classes the reader can choose another method."""
+    decisions = decisions_by_method(comparison)
+    name, shown = next(iter(decisions.items()))
+    lead = f"The decisions of “{name}”, each row's by models that did not train on it."
     if comparison.costs is not None:
         metric, names = get_metric(comparison.metric), (comparison.classes[0], comparison.classes[1])
-        return cost_table(
-            comparison.decided, comparison.labels, comparison.costs, metric=metric, classes=names, lead=lead
-        )
-    if len(comparison.classes) > 2 or comparison.threshold is None:
+        return cost_table(shown.decided, comparison.labels, comparison.costs, metric=metric, classes=names, lead=lead)
+    if len(comparison.classes) > 2 or shown.threshold is None:
         return report.multiclass(
-            comparison.decided,
+            shown.decided,
             comparison.labels,
             classes=comparison.classes,
             metric=comparison.metric,
             average=comparison.average,
             lead=lead,
         )
+    scored = {
+        method: report.ScoredMethod(kept.scores, kept.threshold, _range(kept.thresholds))
+        for method, kept in decisions.items()
+        if kept.threshold is not None
+    }
+    first = scored.pop(name)
+    choice = " Choose another method to see its decisions." if scored else ""
     return report.scores(
-        comparison.scores,
+        first.scores,
         comparison.labels,
-        threshold=comparison.threshold,
+        threshold=first.threshold,
         metric=comparison.metric,
         requirements=list(comparison.subject_to) or None,
         classes=(comparison.classes[0], comparison.classes[1]),
-        lead=f"{lead} The threshold is the mean of the folds' thresholds, so the value here differs slightly from the "
-        "mean in the table.",
+        interval=first.interval,
+        interval_name="range of the folds' thresholds",
+        method=f"{name} (recommended)" if name == comparison.recommended else name,
+        others=scored,
+        groups=comparison.groups,
+        group_name=comparison.group or "group",
+        lead=f"{lead} The threshold is the mean of the folds' thresholds, so the numbers differ slightly from those "
+        f"above, where each fold has its own.{choice}",
     )
+
+
+def _range(thresholds: Sequence[float]) -> tuple[float, float] | None:
+    return (min(thresholds), max(thresholds)) if len(thresholds) > 1 else None
 
 
 def _class_shares(comparison: Comparison) -> str:

@@ -19,7 +19,6 @@ from metricfit.report.model_decisions import (
     costs_of,
     decision_counts,
     metric_intervals,
-    metric_label,
     metric_values,
     positive_decisions,
     positive_labels,
@@ -28,9 +27,11 @@ from metricfit.report.model_decisions import (
 from metricfit.report.page import PathLike
 from metricfit.report.pages.insight_sections import group_title
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
+from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_evaluation
 from metricfit.report.sections.cost_table import cost_table
 from metricfit.report.sections.group_values import group_values
 from metricfit.report.sections.worst_decisions import worst_decisions
+from metricfit.report.titles import title_page
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.judged_rows import judged_rows
 from metricfit.tabular.insight.worst_rows import find_worst_rows
@@ -92,22 +93,27 @@ def write_evaluation_page(
             metric=metric,
             requirements=model_requirements(model),
             classes=class_names(model),
+            interval=model.threshold_interval_ if threshold is None else None,
+            interval_name=f"{THRESHOLD_INTERVAL} in training",
         )
+    target = getattr(y, "name", None)
     sections = [section, *_group_section(model, X, y, threshold, groups, group)]
     if threshold is None and not isinstance(X, ScoredRows):
         sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y, warn=False), WORST)))
-    facts = data_fact(data, getattr(y, "name", None)) | {"Rows": f"{len(y):,}"} | positive_class_of(model)
+    facts = data_fact(data, target) | {"Rows": f"{len(y):,}"} | positive_class_of(model)
     if threshold is None and model.refer_region_ is not None:
         referred = int((positive_decisions(model, X) == REFERRED).sum())
         facts |= {
             "Referred to a person": f"{refer_region(model)}: {referred:,} of these rows, which the value leaves out"
         }
+    name = name_model_metric(model)
     page = report.Report(
-        data or f"{metric_label(model)} on {len(y):,} rows",
-        f"{metric_label(model)} is {formatting.value(value)}{bracketed(interval)}{at_threshold}, on {len(y):,} rows.",
+        title_page(name, data, None if target is None else str(target)),
+        f"{name} is {formatting.value(value)}{bracketed(interval)}{at_threshold}, on {len(y):,} rows.",
         verdict_of_evaluation(model, counts, value, interval, threshold=threshold),
         sections,
         facts | requirements_fact(requirements_of(model)) | made_by(command),
+        screen_of_evaluation(model, X, y, counts, value),
     )
     return report.write(page, path)
 

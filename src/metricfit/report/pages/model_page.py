@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from metricfit import report
-from metricfit.decide.costs.row_costs import row_costs
 from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, requirements_fact
 from metricfit.report.findings import verdict_of_fit
+from metricfit.report.held_out_decisions import held_out_costs, held_out_decisions, held_out_scores
 from metricfit.report.model_decisions import class_names, metric_label
 from metricfit.report.page import PathLike
 from metricfit.report.pages.insight_sections import held_out_groups, insight_sections
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
+from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_fit
 from metricfit.report.sections.cost_table import cost_table
+from metricfit.report.titles import title_page
 from metricfit.tabular import MetricClassifier
 
 NETWORK_LEAD = "The losses of the networks: one line per fold."
@@ -64,14 +65,16 @@ def write_model_page(
     insights = [] if rows is None else insight_sections(model, *rows)
     sections = [_held_out_section(model), *held_out_groups(model, group), *insights, _models_section(model)]
     if model.history_:
-        sections.append(report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD))
+        curves = report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD)
+        sections.append(replace(curves, folded=True))
     page = report.Report(
-        ": ".join(name for name in (data, target) if name is not None) or f"A classifier for {metric_label(model)}",
-        f"{metric_label(model)} is {formatting.value(model.value_)}{bracketed(model.value_interval_)}{threshold}, "
+        title_page(name_model_metric(model), data, target),
+        f"{name_model_metric(model)} is {formatting.value(model.value_)}{bracketed(model.value_interval_)}{threshold}, "
         "estimated for new rows.",
         verdict_of_fit(model),
         sections,
         facts | requirements_fact(requirements_of(model)) | made_by(command),
+        screen_of_fit(model, target),
     )
     return report.write(page, path)
 
@@ -84,14 +87,13 @@ def _held_out_section(model: MetricClassifier) -> report.Section:
         "having chosen weights and decision on the same rows, so they are usually slightly better than the estimate "
         "for new rows at the top of the page."
     )
-    if metric.columns:
-        costs = row_costs(metric, held_out.columns, len(held_out.y))
-        decided = model.decision_.decide(costs.margins(held_out.logits))
+    costs, decided = held_out_costs(model), held_out_decisions(model)
+    if costs is not None:
         names = class_names(model)
         return cost_table(decided, held_out.y, costs, metric=metric, classes=names, weight=held_out.weight, lead=lead)
     if model.threshold_ is None:
         return report.multiclass(
-            model.decision_.margins(held_out.logits).argmax(1),
+            decided,
             held_out.y,
             classes=[str(label) for label in model.classes_],
             metric=metric,
@@ -101,13 +103,16 @@ def _held_out_section(model: MetricClassifier) -> report.Section:
             lead=lead,
         )
     return report.scores(
-        torch.sigmoid(held_out.logits.reshape(-1)).numpy(),
+        held_out_scores(model).numpy(),
         held_out.y.numpy(),
         threshold=model.threshold_,
         metric=metric,
         requirements=model_requirements(model),
         weight=held_out.weight,
         classes=class_names(model),
+        interval=model.threshold_interval_,
+        interval_name=THRESHOLD_INTERVAL,
+        groups=held_out.groups,
         lead=lead,
     )
 

@@ -1,0 +1,212 @@
+"""The first screen of the pages about one model: after training, and on other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core.confusion import ConfusionMatrix
+from metricfit.core.counts import Counts
+from metricfit.decide.costs.row_costs import RowCosts, mean_cost
+from metricfit.decide.estimators.model_requirements import model_requirements
+from metricfit.decide.guarantees.bounds import format_percent
+from metricfit.metrics import averaged, get_metric
+from metricfit.metrics.curves import InfeasibleError, best_threshold
+from metricfit.report import formatting
+from metricfit.report.findings import requirements_on
+from metricfit.report.first_screen import (
+    SEVERAL_CLASS_COLUMNS,
+    TWO_CLASS_COLUMNS,
+    Alternative,
+    FirstScreen,
+    RequirementState,
+    Statement,
+    always_largest_class,
+    describe_several_classes,
+    describe_two_classes,
+    flagging_everybody,
+    flagging_nobody,
+    state_decisions,
+    state_several_classes,
+)
+from metricfit.report.held_out_decisions import held_out_costs, held_out_counts, held_out_scores
+from metricfit.report.model_decisions import class_names, costs_of, positive_labels
+from metricfit.report.titles import name_metric, name_rows
+from metricfit.tabular import MetricClassifier
+
+SUBJECT = "This model"
+THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"
+
+
+def screen_of_fit(model: MetricClassifier, target: str | None) -> FirstScreen:
+    """Make the first screen of a fitted model's page, from the rows that were held out of training."""
+    held_out, counts = model.held_out_, held_out_counts(model)
+    costs = held_out_costs(model)
+    without_model = _costs_of_all(costs, held_out.y, held_out.weight)
+    single = _best_family(model)
+    note = "Counts and values are those of the training rows, each decided by models that did not train on it."
+    return _screen(
+        model,
+        counts,
+        model.decision_.value,
+        _referred(model),
+        target,
+        without_model,
+        [] if single is None else [single],
+        _requirements_of_fit(model),
+        note,
+    )
+
+
+def screen_of_evaluation(
+    model: MetricClassifier,
+    X: Any,
+    y: Any,
+    counts: Counts,
+    value: float,
+) -> FirstScreen:
+    """Make the first screen of a model's page on labelled rows."""
+    target = getattr(y, "name", None)
+    costs = costs_of(model, X) if get_metric(model.metric).columns else None
+    labels = torch.from_numpy(positive_labels(model, y)) if costs is not None else torch.empty(0)
+    trained = Alternative(f"{SUBJECT}, as training expected it", ("",) * _width(model), model.value_)
+    return _screen(
+        model,
+        counts,
+        value,
+        [],
+        None if target is None else str(target),
+        _costs_of_all(costs, labels, None),
+        [trained],
+        _requirements_of_evaluation(model, counts),
+        f"Counts and values are those of these {len(y):,} rows.",
+    )
+
+
+def _screen(
+    model: MetricClassifier,
+    counts: Counts,
+    value: float,
+    more: list[Statement],
+    target: str | None,
+    without_model: Callable[[float], float] | None,
+    others: list[Alternative],
+    requirements: list[RequirementState],
+    note: str,
+) -> FirstScreen:
+    def value_of(other: Counts, called: float) -> float:
+        if without_model is not None:
+            return without_model(called)
+        return float(averaged(get_metric(model.metric), other, model.average))
+
+    metric = name_model_metric(model)
+    if isinstance(counts, ConfusionMatrix):
+        classes = [str(label) for label in model.classes_]
+        largest = always_largest_class(counts)
+        name = f"Always “{classes[int(counts.positives.argmax())]}”"
+        alternatives = [
+            describe_several_classes(SUBJECT, counts, value, is_subject=True),
+            describe_several_classes(name, largest, value_of(largest, 0.0)),
+            *others,
+        ]
+        statements = [*state_several_classes(counts, classes), *more]
+        return FirstScreen(statements, alternatives, SEVERAL_CLASS_COLUMNS, metric, requirements, note)
+    nobody, everybody = flagging_nobody(counts), flagging_everybody(counts)
+    alternatives = [
+        describe_two_classes(SUBJECT, counts, value, is_subject=True),
+        describe_two_classes("Flagging nobody", nobody, value_of(nobody, 0.0)),
+        describe_two_classes("Flagging everybody", everybody, value_of(everybody, 1.0)),
+        *others,
+    ]
+    statements = [*state_decisions(counts, name_rows(class_names(model)[1], target)), *more]
+    return FirstScreen(statements, alternatives, TWO_CLASS_COLUMNS, metric, requirements, note)
+
+
+def _costs_of_all(costs: RowCosts | None, labels: Tensor, weight: Tensor | None) -> Callable[[float], float] | None:
+    """Return a function that gives the mean cost if every row is called positive (1) or none (0)."""
+    if costs is None:
+        return None
+
+    def mean(called: float) -> float:
+        decided = torch.full((len(labels),), called, dtype=torch.float64)
+        return mean_cost(costs.of_decisions(decided, labels), weight)
+
+    return mean
+
+
+def name_model_metric(model: MetricClassifier) -> str:
+    """Return what people call the model's metric, with its average if there are several classes."""
+    return name_metric(get_metric(model.metric), None if len(model.classes_) == 2 else model.average)
+
+
+def _width(model: MetricClassifier) -> int:
+    return len(TWO_CLASS_COLUMNS if len(model.classes_) == 2 else SEVERAL_CLASS_COLUMNS)
+
+
+def _referred(model: MetricClassifier) -> list[Statement]:
+    if model.refer_region_ is None:
+        return []
+    share = formatting.rough_percent(model.referred_share_)
+    return [Statement("Refers ", share, " of the rows to a person; these are not counted here.", model.referred_share_)]
+
+
+def _best_family(model: MetricClassifier) -> Alternative | None:
+    """Return the best kind of model by itself; None if the classifier is nothing else.
+
+    Its value is that of its best decision in hindsight, so the same value of the whole model stands beside it.
+    """
+    fitted = [row for row in model.models_ if row.value is not None]
+    if len(fitted) < 2:
+        return None
+    minimize = get_metric(model.metric).minimize
+    best = min(fitted, key=lambda row: (row.value or 0.0) if minimize else -(row.value or 0.0))
+    hindsight = _value_in_hindsight(model)
+    beside = "" if hindsight is None else f"; with that, this model has {formatting.value(hindsight)}"
+    name = f"“{best.name}” alone, the best single kind of model (at its best decision in hindsight{beside})"
+    return Alternative(name, ("",) * _width(model), best.value)
+
+
+def _value_in_hindsight(model: MetricClassifier) -> float | None:
+    """Return the value at the best threshold on the held-out rows; None for several classes and if none is feasible."""
+    if model.threshold_ is None:
+        return None
+    held_out = model.held_out_
+    try:
+        return best_threshold(
+            held_out_scores(model),
+            held_out.y,
+            get_metric(model.metric),
+            model_requirements(model),
+            weight=held_out.weight,
+        ).value
+    except InfeasibleError:
+        return None
+
+
+def _requirements_of_fit(model: MetricClassifier) -> list[RequirementState]:
+    states = []
+    for text, result in model.requirements_.items():
+        value = formatting.value(result.value)
+        if model.confidence_ is not None:
+            sure = format_percent(model.confidence_)
+            words = f"guaranteed on new rows with {sure} confidence ({value} on held-out rows)"
+            states.append(RequirementState(text, "guaranteed", words))
+        elif result.met:
+            states.append(RequirementState(text, "met", f"met on held-out rows ({value}), not guaranteed on new rows"))
+        else:
+            states.append(RequirementState(text, "unmet", f"not met ({value} on held-out rows)"))
+    return states
+
+
+def _requirements_of_evaluation(model: MetricClassifier, counts: Counts) -> list[RequirementState]:
+    return [
+        RequirementState(
+            text,
+            "met" if result.met else "unmet",
+            f"{'holds' if result.met else 'does not hold'} on these rows ({formatting.value(result.value)})",
+        )
+        for text, result in requirements_on(model, counts).items()
+    ]
