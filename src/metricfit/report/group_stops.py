@@ -69,7 +69,7 @@ def compute_groups(
         >>> from metricfit import metrics
         >>> scores, labels = np.array([0.2, 0.9, 0.8]), np.array([0.0, 1.0, 0.0])
         >>> found = compute_groups(scores, labels, None, ["a", "a", "b"], np.array([0.5]), metrics.accuracy)
-        >>> [(group.name, group.n, group.values[0]) for group in found]
+        >>> [(group.name, group.n, float(group.values[0])) for group in found]
         [('a', 2.0, 1.0), ('b', 1.0, 0.0)]
     """
     names = np.asarray(groups).astype(str)

@@ -5,8 +5,6 @@ methods compared; ``model_facts`` has what the first two state alike, and ``insi
 shown of the rows of ``fit``.
 """
 
-from metricfit.report.pages.comparison_page import write_comparison_page
-from metricfit.report.pages.evaluation_page import write_evaluation_page
-from metricfit.report.pages.model_page import write_model_page
-
-__all__ = ["write_comparison_page", "write_evaluation_page", "write_model_page"]
+from metricfit.report.pages.comparison_page import write_comparison_page as write_comparison_page
+from metricfit.report.pages.evaluation_page import write_evaluation_page as write_evaluation_page
+from metricfit.report.pages.model_page import write_model_page as write_model_page
