@@ -95,6 +95,8 @@ def write_evaluation_page(
             classes=class_names(model),
             interval=model.threshold_interval_ if threshold is None else None,
             interval_name=f"{THRESHOLD_INTERVAL} in training",
+            groups=groups,
+            group_name=group or "group",
         )
     target = getattr(y, "name", None)
     sections = [section, *_group_section(model, X, y, threshold, groups, group)]
