@@ -45,6 +45,7 @@ def test_fit_writes_a_model_and_a_report(model, data):
     low, high = model["threshold_interval"]
     assert low <= model["threshold"] <= high
     page = (data.parent / "fitted" / "report.html").read_text(encoding="utf-8")
+    assert "# Model card: " in (data.parent / "fitted" / "model" / "model_card.md").read_text(encoding="utf-8")
     assert "<script>alert(1)" not in page
 
 

@@ -319,5 +319,5 @@ def test_a_folder_in_use_is_not_overwritten(saved):
 
 def test_nothing_is_pickled(saved):
     _, folder = saved
-    assert {path.suffix for path in folder.iterdir()} == {".safetensors", ".json", ".skops"}
+    assert {path.suffix for path in folder.iterdir()} == {".safetensors", ".json", ".skops", ".md"}
     json.loads((folder / "model.json").read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))

@@ -125,7 +125,7 @@ def fit(
         if refer is not None:
             model.refer(max_share=refer)
         with new_folder(out) as unfinished:
-            model.save(unfinished / "model")
+            model.save(unfinished / "model", data=title_data(data), target=target)
             write_model_page(
                 model,
                 unfinished / "report.html",

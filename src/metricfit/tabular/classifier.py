@@ -180,18 +180,29 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             self._decide(self.held_out_, unshifted, fitted.refit, resamples)
         return self
 
-    def save(self, path: str | os.PathLike[str], trusted: Sequence[str] | None = None) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        trusted: Sequence[str] | None = None,
+        *,
+        data: str | None = None,
+        target: str | None = None,
+    ) -> None:
         """Write the fitted model to a new folder, as JSON, safetensors and files of skops; nothing is pickled.
+
+        The folder also has a model card for people, ``model_card.md``, which loading ignores.
 
         Args:
             path: A folder that does not exist or has no files.
             trusted: Names of types in the user's own models, beside those that skops trusts; an error names them.
+            data: Name of the table, for the model card.
+            target: Name of the predicted column, for the model card.
 
         Raises:
             ValueError: If a model of the user has types that are not trusted.
         """
         check_is_fitted(self, "decision_")
-        storage.save(self, path, trusted)
+        storage.save(self, path, trusted, data=data, target=target)
 
     @classmethod
     def load(

@@ -1,4 +1,4 @@
-"""A model as a folder: model.json, arrays.safetensors, files of skops and a manifest of hashes.
+"""A model as a folder: model.json, arrays.safetensors, files of skops, a manifest of hashes and a model card.
 
 Loading reads numbers and text. The user's own scikit-learn models are read by skops, which builds only types that it or
 the user trusts. The hashes show that a file was cut short or changed, unless the manifest was changed too; they are no
@@ -26,6 +26,7 @@ from metricfit.tabular.families.scikit_learn_files import UntrustedTypeError, ch
 
 FORMAT = 2
 MODEL, ARRAYS, MANIFEST = "model.json", "arrays.safetensors", "manifest.json"
+CARD = "model_card.md"  # for people; nothing reads it
 SKOPS_FILE = re.compile(r"[a-z0-9._-]{1,200}\.skops")
 #: The estimator of manifests that name none.
 FIRST = "MetricClassifier"
@@ -41,6 +42,7 @@ def write_folder(
     arrays: Mapping[str, Tensor],
     files: Mapping[str, bytes],
     trusted: tuple[str, ...],
+    card: str,
 ) -> None:
     """Write a model to a new or empty folder; a failure leaves nothing behind.
 
@@ -51,6 +53,7 @@ def write_folder(
         arrays: Arrays by name.
         files: Files of skops by name.
         trusted: Names of types that the user trusts.
+        card: The model card. The manifest does not name it, so that people may edit it.
 
     Raises:
         UntrustedTypeError: A file has types that nobody trusts.
@@ -64,7 +67,7 @@ def write_folder(
     }
     hashes = {name: hash_bytes(content, length=64) for name, content in contents.items()}
     manifest = {"format": FORMAT, "metricfit": __version__, "estimator": estimator, "sha256": hashes}
-    contents[MANIFEST] = json.dumps(manifest, indent=1).encode()
+    contents[MANIFEST], contents[CARD] = json.dumps(manifest, indent=1).encode(), card.encode()
     with new_folder(path) as unfinished:
         for name, content in contents.items():
             (unfinished / name).write_bytes(content)

@@ -23,6 +23,7 @@ from metricfit.tabular.ensemble import ModelRow
 from metricfit.tabular.families.family import Features
 from metricfit.tabular.families.model_state import Expected
 from metricfit.tabular.families.scikit_learn_files import trusted_types
+from metricfit.tabular.model_card import model_card
 from metricfit.tabular.model_folder import read_folder, write_folder
 from metricfit.tabular.storage_checks import check_consistent
 from metricfit.tabular.stored_decision import (
@@ -43,13 +44,22 @@ if TYPE_CHECKING:
 OBJECTS = ("models", "cv")
 
 
-def save(model: MetricClassifier, path: str | os.PathLike[str], trusted: Any = None) -> None:
+def save(
+    model: MetricClassifier,
+    path: str | os.PathLike[str],
+    trusted: Any = None,
+    *,
+    data: str | None = None,
+    target: str | None = None,
+) -> None:
     """Write a fitted model to a new or empty folder; a failure leaves nothing behind.
 
     Args:
         model: The fitted model.
         path: The folder.
         trusted: Names of types of the user's own models, beside those that skops trusts.
+        data: Name of the table, for the model card.
+        target: Name of the predicted column, for the model card.
 
     Raises:
         UntrustedTypeError: A model of the user has other types.
@@ -57,7 +67,8 @@ def save(model: MetricClassifier, path: str | os.PathLike[str], trusted: Any = N
     """
     arrays, files = _arrays(model), dict[str, bytes]()
     description = _description(model, arrays, files)
-    write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted))
+    card = model_card(model, data=data, target=target)
+    write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted), card)
 
 
 def load(model: MetricClassifier, path: str | os.PathLike[str], trusted: Any = None, **user_functions: Any) -> None:

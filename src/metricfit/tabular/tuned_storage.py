@@ -16,6 +16,7 @@ from metricfit.errors import ModelFileError, quote, shorten
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_decision_description, check_positive_number
 from metricfit.tabular.families.scikit_learn_files import model_from_bytes, model_to_bytes, trusted_types
+from metricfit.tabular.model_card import model_card
 from metricfit.tabular.model_folder import read_folder, write_folder
 from metricfit.tabular.storage_checks import decision_faults, raise_faults
 from metricfit.tabular.stored_decision import (
@@ -66,7 +67,7 @@ def save(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: 
         "mean_of_folds": model._one_estimator is None,
         **describe_decision(model),
     }
-    write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted))
+    write_folder(path, type(model).__name__, description, arrays, files, trusted_types(trusted), model_card(model))
 
 
 def load(model: TunedDecisionClassifier, path: str | os.PathLike[str], trusted: Any, user_functions: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from metricfit.decide.costs.row_costs import row_costs
 from metricfit.metrics import get_metric
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.page import Section
@@ -13,6 +12,7 @@ from metricfit.report.sections.group_values import group_values
 from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.importance import MIN_ROWS
+from metricfit.tabular.insight.judged_rows import held_out_decisions
 
 MAX_ROWS, REPEATS, WORST = 2000, 3, 30
 #: Importance may take this share of the training time, and this many seconds in any case.
@@ -59,19 +59,17 @@ def held_out_groups(model: MetricClassifier, name: str | None = None) -> list[Se
         model: The fitted model.
         name: What the groups are called.
     """
-    held_out, metric = model.held_out_.with_logits_shifted(model.shift_), get_metric(model.metric)
-    if held_out.groups is None:
+    if model.held_out_.groups is None:
         return []
-    costs = row_costs(metric, held_out.columns, len(held_out.y)) if metric.columns else None
-    margins = model.decision_.margins(held_out.logits if costs is None else costs.margins(held_out.logits))
+    decided, y, weight, costs = held_out_decisions(model)
     section = group_values(
-        model._decide_margins(margins).numpy(),
-        held_out.y.numpy(),
-        held_out.groups,
+        decided,
+        y,
+        model.held_out_.groups,
         classes=len(model.classes_),
-        metric=metric,
+        metric=get_metric(model.metric),
         average=model.average,
-        weight=None if held_out.weight is None else held_out.weight.double().numpy(),
+        weight=weight,
         costs=costs,
         title=group_title(name),
     )

@@ -14,9 +14,9 @@ from metricfit.decide.costs.cost_decisions import interval_of_costs
 from metricfit.decide.costs.row_costs import RowCosts
 from metricfit.metrics import Metric, averaged
 from metricfit.report import formatting
-from metricfit.report.class_intervals import drawn_counts
 from metricfit.report.page import Section
 from metricfit.stats.multinomial import percentile_interval
+from metricfit.tabular.insight.class_intervals import drawn_counts
 from metricfit.tabular.insight.weighted_values import weighted_values
 
 SHOWN, LISTED = 12, 200

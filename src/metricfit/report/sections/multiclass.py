@@ -14,8 +14,8 @@ from metricfit.core.counting import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
-from metricfit.report.class_intervals import class_intervals
 from metricfit.report.page import Section
+from metricfit.tabular.insight.class_intervals import class_intervals
 
 MAX_CLASSES = 20
 MAX_CONFUSIONS = 20

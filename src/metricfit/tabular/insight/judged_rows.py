@@ -169,6 +169,22 @@ def judged_rows(
     return rows
 
 
+def held_out_decisions(model: Any) -> tuple[Integers, Integers, Floats | None, RowCosts | None]:
+    """Return the decisions about the held-out rows of a model, for its current class balance.
+
+    Args:
+        model: The fitted model of two or several classes.
+
+    Returns:
+        Decided class numbers, -1 for rows that are referred; true class numbers; weights or None; costs or None.
+    """
+    held_out = model.held_out_.with_logits_shifted(model.shift_)
+    costs = model._costs_of(dict(held_out.columns), len(held_out.y))
+    margins = model.decision_.margins(held_out.logits if costs is None else costs.margins(held_out.logits))
+    weight = None if held_out.weight is None else held_out.weight.double().numpy()
+    return model._decide_margins(margins).numpy(), held_out.y.numpy(), weight, costs
+
+
 def plain_table(X: Any) -> Any:
     """Return a pandas DataFrame, an array, a sparse matrix or a list as it can be indexed by rows and columns."""
     if hasattr(X, "to_pandas"):  # polars, pyarrow

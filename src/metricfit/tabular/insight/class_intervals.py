@@ -24,6 +24,8 @@ DRAWS = 1000
 #: With more classes the draws would take long, and rows are resampled.
 MOST_CLASSES = 50
 ROWS_AT_A_TIME = 2_000_000
+#: Of very many rows fewer resamples are drawn, so that it takes a few seconds at most.
+ROWS_IN_ALL, FEWEST_DRAWS = 20_000_000, 50
 
 Pair = tuple[float, float]
 
@@ -117,10 +119,11 @@ def _resampled(
     matrix: bool,
 ) -> Counts:
     rng, rows = np.random.default_rng(0), len(target)
-    size = max(1, min(DRAWS, ROWS_AT_A_TIME // rows))
+    draws = max(FEWEST_DRAWS, min(DRAWS, ROWS_IN_ALL // rows))
+    size = max(1, min(draws, ROWS_AT_A_TIME // rows))
     parts = []
-    for first in range(0, DRAWS, size):
-        drawn = draw_multiplicities(target, groups, rows, min(size, DRAWS - first), rng)
+    for first in range(0, draws, size):
+        drawn = draw_multiplicities(target, groups, rows, min(size, draws - first), rng)
         weights = drawn if weight is None else drawn * weight
         parts.append(weighted_counts(classes, target, predicted, weights, matrix=matrix))
     return parts[0].with_tensors(torch.cat(cells) for cells in zip(*(part.tensors for part in parts), strict=True))
