@@ -61,7 +61,10 @@ def test_the_json_of_fit_is_what_the_model_says_of_itself(model):
 def test_fit_prints_each_family_when_it_ends_and_a_table_of_them(model, data, tmp_path):
     found = call("fit", data, "--target", "fraud", "--out", tmp_path / "m", *SMALL)
     assert found.exit_code == 0, found.output
-    assert re.search(r"^linear: [\d.]+ s \(1 of 2\)\nextra_trees: [\d.]+ s \(2 of 2\)$", found.stderr, re.MULTILINE)
+    ended = (
+        r"^linear: [\d.]+ out of fold, [\d.]+ s \(1 of 2.*\)\nextra_trees: [\d.]+ out of fold, [\d.]+ s \(2 of 2.*\)$"
+    )
+    assert re.search(ended, found.stderr, re.MULTILINE)
     for row in model["models"]:
         weight = f"{row['weight']:.2f}" if row["weight"] else "not used"
         assert re.search(rf"{row['name']} +│ {row['value']:.3f} +│ {weight} +│ [\d.]+ ", found.stdout)
