@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from json_validation import validate
 from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
@@ -35,7 +36,7 @@ def model(data):
     found = call("fit", data, "--target", "fraud", "--out", data.parent / "fitted", "--json", *SMALL)
     assert found.exit_code == 0, found.output
     assert found.stderr == ""
-    return json.loads(found.stdout)
+    return validate("fit", json.loads(found.stdout))
 
 
 def test_fit_writes_a_model_and_a_report(model, data):
@@ -109,7 +110,7 @@ def test_an_option_of_0_1_0_names_its_successor(data, tmp_path, option, successo
 def test_evaluate_counts_what_predict_writes(model, data, tmp_path):
     found = call("evaluate", model["model"], data, "--target", "fraud", "--json", "--report", tmp_path / "r.html")
     assert found.exit_code == 0, found.output
-    values = json.loads(found.stdout)
+    values = validate("evaluate", json.loads(found.stdout))
     assert (tmp_path / "r.html").exists()
     written = call("predict", model["model"], data, "--out", tmp_path / "p.csv")
     assert written.exit_code == 0, written.output

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from json_validation import validate
 from sklearn.metrics import f1_score
 from sklearn.model_selection import TimeSeriesSplit
 from typer.testing import CliRunner
@@ -22,7 +23,7 @@ SMALL = ("--method", "logistic regression", "--folds", "2", "--time-budget", "0.
 
 def call(*arguments):
     result = CliRunner().invoke(app, ["compare", *map(str, arguments)])
-    return result, json.loads(result.stdout) if result.exit_code == 0 else None
+    return result, validate("compare", json.loads(result.stdout)) if result.exit_code == 0 else None
 
 
 @pytest.fixture

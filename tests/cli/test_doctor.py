@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from json_validation import validate
 from typer.testing import CliRunner
 
 from metricfit.cli.app import app
@@ -40,6 +41,7 @@ def test_findings_are_numbered_and_say_what_to_do_in_80_columns(files):
 
 def test_the_json_has_the_same_findings(files):
     found = json.loads(call("doctor", files / "train.csv", "--target", "y", "--json").stdout)
+    validate("doctor", found)
     assert [each["kind"] for each in found["findings"]] == ["leak", "identifier"]
     assert found["findings"][0]["columns"] == ["answer"]
     assert (found["rows"], found["columns"], found["positive"], found["further"]) == (300, 4, "yes", [])

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from json_validation import validate
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
@@ -83,6 +84,7 @@ def test_several_classes_are_averaged_and_have_no_threshold(table, tmp_path):
     model.save(tmp_path / "model")
     printed = json.loads(call("evaluate", tmp_path / "model", path, "--target", "three", "--json").stdout)
     called = model.predict(frame[["a", "b"]])
+    validate("evaluate", printed)
     assert (printed["metric"], next(iter(printed["metrics"]))) == ("macro f1", "macro f1")
     assert printed["value"] == pytest.approx(f1_score(frame["three"], called, average="macro"))
     assert printed["metrics"]["accuracy"]["value"] == pytest.approx(accuracy_score(frame["three"], called))
@@ -159,6 +161,7 @@ def test_a_class_without_rows_is_told(fitted, table, tmp_path):
     table[1].query("two == 'no'").to_csv(tmp_path / "one.csv", index=False)
     found = call("evaluate", fitted, tmp_path / "one.csv", "--target", "two", "--json", "--report", tmp_path / "r.html")
     assert found.exit_code == 0
+    assert validate("evaluate", json.loads(found.stdout))["training"]["verdict"] == "not comparable"
     assert "no row has the class 'yes'" in found.stderr
     assert "all of one class" in (tmp_path / "r.html").read_text(encoding="utf-8")
 

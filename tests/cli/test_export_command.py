@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+from json_validation import validate
 from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
@@ -39,7 +40,7 @@ def test_a_saved_model_is_exported_and_checked_on_a_table(saved, tmp_path):
     path = tmp_path / "model.onnx"
     ended = call(folder / "model", "--onnx", path, "--data", folder / "rows.csv", "--json")
     assert ended.exit_code == 0, ended.output
-    printed = json.loads(ended.stdout)
+    printed = validate("export", json.loads(ended.stdout))
     assert (printed["checked_rows"], printed["different_labels"], printed["made_up"]) == (100, 0, False)
     assert printed["bytes"] == path.stat().st_size
     assert printed["latency"].keys() == {"one_row", "thousand_rows"}

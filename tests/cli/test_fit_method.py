@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from json_validation import validate
 from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
@@ -84,7 +85,8 @@ def test_compare_prints_the_command_that_fits_the_recommended_method(data, tmp_p
         "--method", "logistic regression",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    printed = json.loads(result.stdout)
+    printed = validate("compare", json.loads(result.stdout))
+    assert printed["recommendation"]["method"] == printed["recommended"]
     words = shlex.split(printed["command"])
     assert words[:2] == ["metricfit", "fit"]
     assert [words[words.index(option) + 1] for option in chosen[::2]] == chosen[1::2]

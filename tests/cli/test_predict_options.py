@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from json_validation import validate
 from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
@@ -36,7 +37,7 @@ def folder(tmp_path_factory):
 def predicted(folder, tmp_path, model, *options):
     found = call("predict", folder / model, folder / "rows.csv", "--out", tmp_path / "p.csv", "--json", *options)
     assert found.exit_code == 0, found.output
-    return pd.read_csv(tmp_path / "p.csv", dtype={"customer": str}), json.loads(found.stdout)
+    return pd.read_csv(tmp_path / "p.csv", dtype={"customer": str}), validate("predict", json.loads(found.stdout))
 
 
 def test_columns_are_carried_through_letter_by_letter(folder, tmp_path):

@@ -33,6 +33,12 @@ def test_the_page_of_commands_matches_their_help(load_script: Load) -> None:
     assert between(page, module.MARK) == module.cli_reference(), "run: python docs/figures/cli_reference.py"
 
 
+def test_the_page_of_json_matches_the_schemas(load_script: Load) -> None:
+    module = load_script(DOCS / "figures" / "json_output.py")
+    page = (DOCS / module.PAGE).read_text(encoding="utf-8")
+    assert between(page, module.MARK) == module.json_output(), "run: python docs/figures/json_output.py"
+
+
 def test_the_families_of_a_table_are_those_of_the_pages() -> None:
     from metricfit.tabular import MetricClassifier
     from metricfit.tabular.families import DEFAULT, NAMES

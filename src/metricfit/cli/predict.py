@@ -66,9 +66,8 @@ def predict(
         "file": str(out),
         "predicted": {str(label): counts[str(label)] for label in classifier.classes_},
         "threshold": classifier.threshold_ if threshold is None else threshold,
+        "referred": counts[str(classifier.refer_label_)] if _refers(classifier, threshold) else None,
     }
-    if _refers(classifier, threshold):
-        result["referred"] = counts[str(classifier.refer_label_)]
     print_result(result, as_json, _lines(result, classifier))
 
 
@@ -114,5 +113,5 @@ def _probability_name(label: Any) -> str:
 def _lines(result: dict[str, Any], model: MetricClassifier) -> list[str]:
     called = [f"{result['predicted'][str(label)]:,} {quote_label(label)}" for label in model.classes_.tolist()]
     listed = ", ".join(called[:20]) + (f" and {len(called) - 20} more classes" if len(called) > 20 else "")
-    referred = f", {result['referred']:,} referred to a person" if "referred" in result else ""
+    referred = "" if result["referred"] is None else f", {result['referred']:,} referred to a person"
     return [f"{result['rows']:,} rows: {result['file']}", f"Predicted: {listed}{referred}."]

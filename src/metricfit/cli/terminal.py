@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from metricfit._files import to_json_value
+from metricfit.cli.json_schemas import SCHEMA_VERSION
 
 #: Width of tables where standard output is not a terminal.
 FILE_WIDTH = 160
@@ -33,7 +34,8 @@ def command_line() -> str:
 def print_result(result: Mapping[str, Any], as_json: bool, lines: Sequence[str | Table]) -> None:
     """Print a command's result, either as one line of strict JSON or as lines of text and tables."""
     if as_json:
-        sys.stdout.write(json.dumps(to_json_value(result), allow_nan=False) + "\n")
+        versioned = {"schema_version": SCHEMA_VERSION} | to_json_value(result)
+        sys.stdout.write(json.dumps(versioned, allow_nan=False) + "\n")
         return
     for line in lines:
         if isinstance(line, Table):

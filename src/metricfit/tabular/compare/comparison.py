@@ -122,12 +122,21 @@ class Comparison:
         """Describe the comparison in plain values, in the form that ``metricfit compare --json`` prints.
 
         Returns:
-            The metric, the verdict, the recommended method, the rows and the notes.
+            The metric, the verdict, the recommended method with how sure that is, the rows and the notes.
         """
+        advice = advise(self.rows, self.metric)
         return {
             "metric": self.metric,
             "verdict": self.verdict,
             "recommended": self.recommended,
+            "recommendation": {
+                "method": advice.row.name,
+                "mean": advice.row.mean,
+                "interval": advice.row.interval,
+                "sure": advice.sure,
+                "not_better_than": advice.alarm,
+                "requirements_reachable": self.requirements_reachable,
+            },
             "methods": [row.to_dict() for row in self.rows],
             "notes": list(self.notes),
         }

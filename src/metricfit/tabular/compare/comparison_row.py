@@ -61,8 +61,8 @@ class ComparisonRow:
         """Return the row as plain values, in the form that ``metricfit compare --json`` prints.
 
         Returns:
-            The name, the mean with its interval, the values, the seconds and the comparison with the reference; with
-            requirements also ``held`` and ``not_reachable``.
+            The name, the mean with its interval, the values, the seconds, the comparison with the reference, ``held`` and
+            ``not_reachable``.
 
         Example:
             >>> ComparisonRow("mix", 0.7, difference=0.1).to_dict()["versus_reference"]
@@ -75,6 +75,8 @@ class ComparisonRow:
             "values": self.values,
             "seconds": self.seconds,
             "versus_reference": None,
+            "held": self.held,
+            "not_reachable": self.not_reachable,
         }
         if self.difference is not None:
             result["versus_reference"] = {
@@ -82,6 +84,4 @@ class ComparisonRow:
                 "interval": self.difference_interval,
                 "p_value": self.p_value,
             }
-        if self.held is not None:
-            result |= {"held": self.held, "not_reachable": self.not_reachable}
         return result

@@ -1,0 +1,88 @@
+"""The schemas of --json: every command has one, they are valid, and the validator of these tests tells right from wrong.
+
+Beside these, the tests of each command validate what it prints.
+"""
+
+import copy
+import json
+
+import pytest
+import typer
+from json_validation import check, validate
+from typer.testing import CliRunner
+
+from metricfit.cli.app import COMMANDS, app
+from metricfit.cli.json_schemas import FIELDS, SCHEMA_VERSION, schema_of
+
+
+def test_every_command_of_this_package_has_a_schema():
+    ours = {name for name, entry in COMMANDS.items() if entry.package == "metricfit"}
+    assert set(FIELDS) == ours
+    group = typer.main.get_command(app)
+    for name in ours:
+        options = [option for parameter in group.commands[name].params for option in parameter.opts]
+        assert "--json" in options, name
+
+
+@pytest.mark.parametrize("command", FIELDS)
+def test_schemas_are_json_and_describe_every_field(command):
+    schema = schema_of(command)
+    assert json.loads(json.dumps(schema)) == schema
+    assert next(iter(schema["properties"])) == "schema_version"
+    assert all(field["description"].endswith((".", ")")) for field in schema["properties"].values())
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize("command", ["metrics", "datasets"])
+def test_lists_are_valid(command):
+    printed = json.loads(CliRunner().invoke(app, [command, "--json"]).stdout)
+    validate(command, printed)
+    assert printed["schema_version"] == SCHEMA_VERSION == 1
+
+
+PREDICTED = {
+    "schema_version": 1,
+    "rows": 3,
+    "file": "p.csv",
+    "predicted": {"no": 2, "yes": 1},
+    "threshold": 0.5,
+    "referred": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (["rows"], "3"),
+        (["rows"], -1),
+        (["rows"], True),
+        (["rows"], None),
+        (["schema_version"], 2),
+        (["predicted", "no"], 2.5),
+        (["threshold"], [0.5]),
+        (["more"], 1),
+    ],
+)
+def test_what_is_wrong_is_not_valid(place, value):
+    validate("predict", PREDICTED)
+    wrong = copy.deepcopy(PREDICTED)
+    at = wrong
+    for name in place[:-1]:
+        at = at[name]
+    at[place[-1]] = value
+    with pytest.raises(AssertionError, match="predict"):
+        validate("predict", wrong)
+    with pytest.raises(AssertionError, match="lacks"):
+        validate("predict", {name: entry for name, entry in PREDICTED.items() if name != "file"})
+
+
+def test_intervals_and_choices_are_checked():
+    interval = schema_of("fit")["properties"]["value_interval"]
+    for right in (None, [0.1, 0.2], [0, 1]):
+        check(right, interval, "interval")
+    for wrong in ([0.1], [0.1, 0.2, 0.3], ["a", "b"], 0.1):
+        with pytest.raises(AssertionError):
+            check(wrong, interval, "interval")
+    with pytest.raises(AssertionError, match="not one of"):
+        check("bad", schema_of("evaluate")["properties"]["training"]["properties"]["verdict"], "verdict")
