@@ -25,7 +25,7 @@ def _command(name: str) -> str:
 
 
 def _fields(schema: dict[str, Any], place: str) -> Iterator[tuple[str, str, str]]:
-    """The fields of an object, and those inside them: ``a.b`` of an object, ``a[].b`` of a list, ``a.NAME.b`` by name."""
+    """The fields of an object, and those inside them: ``a.b``, ``a[].b`` of a list, ``a.NAME.b`` of what has names."""
     for name, field in schema.get("properties", {}).items():
         yield from _field(field, f"{place}.{name}".lstrip("."))
 
@@ -46,13 +46,9 @@ def _type(field: dict[str, Any]) -> str:
     if "enum" in field:
         return ", ".join(f'`"{each}"`' for each in field["enum"])
     kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
-    names = {
-        "array": "list",
-        "object": "object",
-        "integer": "whole number",
-        "string": "text",
-        "boolean": "true or false",
-    }
+    if len(kinds) > 2:
+        return "label or null" if "null" in kinds else "label"
+    names = {"array": "list", "integer": "whole number", "string": "text", "boolean": "true or false"}
     written = [names.get(kind, kind) for kind in kinds]
     if field.get("maxItems") == 2:
         written[0] = "two numbers"

@@ -1,4 +1,4 @@
-"""The schemas of --json: every command has one, they are valid, and the validator of these tests tells right from wrong.
+"""The schemas of --json: every command has one, and the validator of these tests tells right from wrong.
 
 Beside these, the tests of each command validate what it prints.
 """
@@ -30,8 +30,6 @@ def test_schemas_are_json_and_describe_every_field(command):
     assert json.loads(json.dumps(schema)) == schema
     assert next(iter(schema["properties"])) == "schema_version"
     assert all(field["description"].endswith((".", ")")) for field in schema["properties"].values())
-    jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator.check_schema(schema)
 
 
 @pytest.mark.parametrize("command", ["metrics", "datasets"])

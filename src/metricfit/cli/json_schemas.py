@@ -28,8 +28,8 @@ def schema_of(command: str) -> Schema:
         >>> schema_of("predict")["properties"]["rows"]["type"]
         'integer'
     """
-    fields = {"schema_version": {"const": SCHEMA_VERSION, "description": "The version of this schema."}}
-    schema = _object("", **fields | FIELDS[command])
+    version = {"const": SCHEMA_VERSION, "description": "The version of this schema."}
+    schema = _object("", schema_version=version, **FIELDS[command])
     schema["$schema"], schema["title"] = "https://json-schema.org/draft/2020-12/schema", f"metricfit {command} --json"
     return schema
 

@@ -61,8 +61,8 @@ class ComparisonRow:
         """Return the row as plain values, in the form that ``metricfit compare --json`` prints.
 
         Returns:
-            The name, the mean with its interval, the values, the seconds, the comparison with the reference, ``held`` and
-            ``not_reachable``.
+            The name, the mean with its interval, the values, the seconds, the comparison with the reference, and how
+            the requirements held.
 
         Example:
             >>> ComparisonRow("mix", 0.7, difference=0.1).to_dict()["versus_reference"]
