@@ -171,9 +171,17 @@ def fit_family(
         for part in rows.features.parts(held_out):
             logits[part] = model.logits(rows.features.take(part))
     combined = models[-1] if last_only else family.combine(models)
-    knows_folds = isinstance(combined, ModelOfFolds) and combined.folds == len(models)
-    fold_models = () if knows_folds else tuple(models)
+    fold_models = () if _knows_folds(combined, rows, splits, logits) else tuple(models)
     return FamilyResult(family.name, combined, logits, time.monotonic() - start, fold_models, family.fitted_rows)
+
+
+def _knows_folds(combined: FittedModel, rows: TrainingRows, splits: Splits, logits: Floats) -> bool:
+    """Whether a combined model gives the logits of each fold's model, as one with the mean of their starts does not."""
+    if not isinstance(combined, ModelOfFolds) or combined.folds != len(splits):
+        return False
+    first = [held_out[:1] for _, held_out in splits]
+    found = [combined.of_fold(fold).logits(rows.features.take(row)) for fold, row in enumerate(first)]
+    return np.allclose(np.concatenate(found), logits[np.concatenate(first)], rtol=1e-6, atol=1e-6)
 
 
 def _fit_folds_in_time(

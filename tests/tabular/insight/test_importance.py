@@ -120,6 +120,16 @@ def test_out_of_fold_rows_are_decided_by_models_that_have_not_seen_them(quick_se
     assert "not trained on it" in repr(honest)
 
 
+def test_boosted_trees_of_unequal_folds_are_judged_out_of_fold():
+    """The folds' classes differ in share, and with them the logits that the trees start from."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(151, 3))
+    y = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=151) > 1
+    model = MetricClassifier(models=["boosting"], members=2, random_state=0).fit(X, y)
+    table = model.worst(X, y, n=len(y), out_of_fold=True).table.sort_index()
+    assert np.allclose(table["probability"], model.held_out_.logits.sigmoid().squeeze().numpy(), atol=1e-6)
+
+
 def test_out_of_fold_needs_the_rows_of_fit(model, halves, tmp_path):
     (X, y), (others, _) = halves
     assert len(model.importance(X, y, out_of_fold=True, repeats=1).table) == X.shape[1]
