@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from guarantees import CONFIDENCE, summary
 from numpy.typing import NDArray
+from scipy.integrate import trapezoid
 from scipy.stats import norm
 
 from metricfit.core.confusion import ConfusionMatrix
@@ -95,7 +96,7 @@ def confusion_of(population: Population, offsets: Floats) -> torch.Tensor:
         for decided in range(len(shares)):
             others = [each for each in range(len(shares)) if each != decided]
             below = np.prod([norm.cdf(u + level[decided] - level[each] - mean[each]) for each in others], axis=0)
-            matrix[true, decided] = shares[true] * np.trapezoid(norm.pdf(u - mean[decided]) * below, u)
+            matrix[true, decided] = shares[true] * trapezoid(norm.pdf(u - mean[decided]) * below, u)
     return torch.from_numpy(matrix)
 
 
