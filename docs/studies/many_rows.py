@@ -94,23 +94,38 @@ def draw_rows(rows: int, seed: list[int]) -> tuple[pd.DataFrame, np.ndarray]:
     return frame, logit
 
 
-def write_table(path: Path, rows: int, seed: int) -> None:
-    """Write a table, the same for the same arguments, one row group at a time."""
+def write_tables(paths: list[Path], rows: int) -> None:
+    """Write tables, the same for the same arguments, one row group at a time."""
+    intercept = find_intercept()
+    sizes = [min(CHUNK, rows - first) for first in range(0, rows, CHUNK)]
+    for seed, path in enumerate(paths):
+        if path.exists():
+            continue
+        chunks = (delayed(draw_table)(size, [seed, number], intercept) for number, size in enumerate(sizes))
+        writer = None
+        for table in Parallel(n_jobs=-1, return_as="generator", pre_dispatch="n_jobs")(chunks):
+            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+        writer.close()
+
+
+def find_intercept() -> float:
+    """Return the intercept at which the share of positives is right."""
     _, pilot = draw_rows(200_000, [99])
     low, high = -20.0, 5.0
-    while high - low > 1e-6:  # the intercept at which the share of positives is right
+    while high - low > 1e-6:
         middle = (low + high) / 2
         share = (1 / (1 + np.exp(-2 * (pilot + middle)))).mean()
         low, high = (low, middle) if share > POSITIVES else (middle, high)
-    writer = None
-    for number, first in enumerate(range(0, rows, CHUNK)):
-        frame, logit = draw_rows(min(CHUNK, rows - first), [seed, number])
-        chance = 1 / (1 + np.exp(-2 * (logit + low)))
-        frame["fraud"] = (np.random.default_rng([seed, number, 1]).random(len(frame)) < chance).astype(np.int64)
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        writer = writer or pq.ParquetWriter(path, table.schema)
-        writer.write_table(table)
-    writer.close()
+    return low
+
+
+def draw_table(rows: int, seed: list[int], intercept: float) -> pa.Table:
+    """Draw rows with their labels."""
+    frame, logit = draw_rows(rows, seed)
+    chance = 1 / (1 + np.exp(-2 * (logit + intercept)))
+    frame["fraud"] = (np.random.default_rng([*seed, 1]).random(len(frame)) < chance).astype(np.int64)
+    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def measure(arguments: list[str]) -> dict[str, Any]:
@@ -136,8 +151,7 @@ def run(folder: Path, rows: int, out: Path, budget: float, steps: list[str]) -> 
     folder.mkdir(parents=True, exist_ok=True)
     tables = [folder / f"{name}-{rows}.parquet" for name in ("train", "test")]
     start = time.monotonic()
-    missing = [(path, seed) for seed, path in enumerate(tables) if not path.exists()]
-    Parallel(n_jobs=2)(delayed(write_table)(path, rows, seed) for path, seed in missing)
+    write_tables(tables, rows)
     results = json.loads(out.read_text()) if out.exists() else {}
     found = results.setdefault(str(rows), {})
     found["machine"] = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}

@@ -20,6 +20,7 @@ Integers = npt.NDArray[np.int64]
 Seed = int | np.random.Generator
 
 BLOCK_SIZE = 2**16  # multiplicities per block, so that a block stays in the cache
+FEW_CODES = 16  # numbers below this are counted without sorting
 WORTH_TABULATING = 8  # drawing a row's multiplicity costs about as much as drawing this many samples
 
 
@@ -41,9 +42,12 @@ class Table:
         if weight is None and group is None:
             code = target.astype(np.int64)
             for column in columns:
-                distinct, rank = np.unique(column, return_inverse=True)
-                code = np.unique(code * len(distinct) + rank, return_inverse=True)[1]
-            _, rows, size = np.unique(code, return_index=True, return_counts=True)
+                if ((column == 0) | (column == 1)).all():  # decisions, which need not be sorted
+                    code = 2 * code + column.astype(np.int64)
+                else:
+                    distinct, rank = np.unique(column, return_inverse=True)
+                    code = np.unique(code * len(distinct) + rank, return_inverse=True)[1]
+            rows, size = _first_rows_and_sizes(code)
             if len(rows) * WORTH_TABULATING <= len(target):
                 return cls(tuple(column[rows] for column in columns), target[rows], None, None, size.astype(np.int64))
         return cls(columns, target, weight, group, np.ones(len(target), dtype=np.int64))
@@ -57,6 +61,20 @@ class Table:
     def negative(self) -> Floats:
         """What one draw of each row adds to the negatives."""
         return 1 - self.target if self.weight is None else (1 - self.target) * self.weight
+
+
+def _first_rows_and_sizes(code: Integers) -> tuple[Integers, Integers]:
+    """Return where each number occurs first, and how often, in the order of the numbers.
+
+    >>> _first_rows_and_sizes(np.array([3, 0, 3]))
+    (array([1, 0]), array([1, 2]))
+    """
+    if len(code) and code.max() < FEW_CODES:
+        sizes = np.bincount(code)
+        there = np.flatnonzero(sizes)
+        return np.array([int((code == number).argmax()) for number in there]), sizes[there]
+    _, rows, size = np.unique(code, return_index=True, return_counts=True)
+    return rows, size
 
 
 class Resampler:

@@ -47,6 +47,10 @@ class Column(ABC):
     def transform(self, column: Any) -> Floats:
         """The numbers of these rows, ``(n, k)``."""
 
+    def distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
+        """The numbers of the distinct entries, and the place of each row's entry among them; None for one per row."""
+        return None, self.transform(column)
+
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON can hold it."""
         return {}
@@ -114,6 +118,11 @@ class Category(Column):
         first = 1 if len(self.categories) == 2 else 0
         told: Floats = (codes[:, None] == np.arange(first, len(self.categories))).astype(np.float64)
         return told
+
+    def distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
+        """The numbers of the distinct texts, and the place of each row's text among them."""
+        place, texts = distinct_texts(column)
+        return place, self.transform(pd.Series(texts, dtype=object))
 
     def state(self) -> dict[str, Any]:
         """The categories."""
@@ -197,6 +206,11 @@ class Text(Column):
         place, texts = distinct_texts(column)
         weighted = normalize(self._counts(texts).multiply(self.rarity).tocsr())
         return np.asarray(weighted @ self.directions.T, dtype=np.float64)[place]
+
+    def distinct(self, column: Any) -> tuple[NDArray[np.int64] | None, Floats]:
+        """The numbers of the distinct texts, and the place of each row's text among them."""
+        place, texts = distinct_texts(column)
+        return place, self.transform(pd.Series(texts, dtype=object))
 
     def arrays(self) -> Arrays:
         """Rarities and directions."""

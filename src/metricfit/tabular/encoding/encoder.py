@@ -13,7 +13,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from metricfit.errors import InvalidValueError
 from metricfit.tabular.encoding.columns import KINDS, Arrays, Category, Column, Date, Floats, NotANumber, Number, Text
-from metricfit.tabular.encoding.scaling import Scaling
+from metricfit.tabular.encoding.scaling import ColumnScaling, Scaling, put_columns
 
 WIDE = 1024
 SPARSE_COMPONENTS = 128
@@ -65,7 +65,21 @@ class TableEncoder:
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Rows as numbers."""
+        if self.columns is not None:
+            return self._transform_columns(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X), self.columns)
         return self.scaling.transform(np.concatenate(self._parts(X), axis=1))
+
+    def _transform_columns(self, frame: pd.DataFrame, columns: Sequence[Column | None]) -> NDArray[np.float32]:
+        """Rows as numbers, one column of the table at a time: what ``fit`` gives, in less time and memory."""
+        out = np.empty((len(frame), self.scaling.width), dtype=np.float32)
+        start = 0
+        for place, raw in _distinct_numbers_of(frame, columns):
+            scale = ColumnScaling(self.scaling, slice(start, start + raw.shape[1]))
+            scaled = scale.scaling.transform(raw)
+            encoded = scaled if place is None else scaled[place]
+            put_columns(out, np.concatenate([scale.places, scale.flag_places]), encoded)
+            start += raw.shape[1]
+        return out
 
     def _parts(self, X: Any) -> list[Floats]:
         """Before scaling, NaN where missing; of a DataFrame with more than numbers, a part for each known column."""
@@ -128,11 +142,16 @@ def _all_numbers(frame: Any) -> bool:
 
 def _numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[Floats]:
     """A part for each column of which something is known; all columns with an entry that is no number are named."""
+    return [raw if place is None else raw[place] for place, raw in _distinct_numbers_of(frame, columns)]
+
+
+def _distinct_numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[tuple[NDArray[np.int64] | None, Floats]]:
+    """For each known column the numbers of its distinct entries, and each row's place among them; None for all rows."""
     parts, unread = [], []
     for at, column in enumerate(columns):
         try:
             if column is not None:
-                parts.append(column.transform(frame.iloc[:, at]))
+                parts.append(column.distinct(frame.iloc[:, at]))
         except NotANumber as error:
             unread.append(f"{frame.columns[at]} ({error})")
     if unread:
@@ -140,6 +159,8 @@ def _numbers_of(frame: Any, columns: Sequence[Column | None]) -> list[Floats]:
             f"columns that held numbers in fit hold something else now: {', '.join(unread)}. Write them as numbers, or "
             "leave an entry empty where it is not known"
         )
+    if any(np.isinf(raw).any() for _, raw in parts):
+        raise InvalidValueError("Input X contains infinity; replace infinite values, by NaN if they are unknown")
     return parts
 
 

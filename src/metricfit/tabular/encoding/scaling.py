@@ -6,6 +6,7 @@ metricfit.data.Preparation, the studies' protocol, cuts hard at five deviations;
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,3 +74,39 @@ class Scaling:
     def restore(self, arrays: Arrays) -> None:
         """The inverse of ``arrays``."""
         self.centre, self.spread, self.told = arrays["centre"], arrays["spread"], arrays["told"].astype(bool)
+
+
+class ColumnScaling:
+    """The scaling of one column of a table, and where its encoded columns lie among all of them.
+
+    Args:
+        scaling: The scaling of the whole table.
+        columns: The columns before scaling that belong to the column of the table.
+
+    Attributes:
+        scaling: The scaling of these columns alone.
+        kept: Which of them are not dropped.
+        places: Where these lie among the encoded columns.
+        flag_places: Where the columns lie that tell where values are missing.
+        flags: For each column that is not dropped, where that column lies; -1 if there is none.
+    """
+
+    def __init__(self, scaling: Scaling, columns: slice) -> None:
+        self.scaling = Scaling()
+        self.scaling.restore({name: array[columns] for name, array in scaling.arrays().items()})
+        kept = scaling.spread > 0
+        place = np.cumsum(kept) - 1
+        flag = int(kept.sum()) + np.cumsum(scaling.told) - 1
+        self.kept: NDArray[np.bool_] = kept[columns]
+        self.places: NDArray[np.int64] = place[columns][self.kept]
+        self.flag_places: NDArray[np.int64] = flag[columns][scaling.told[columns]]
+        self.flags: NDArray[np.int64] = np.where(scaling.told, flag, -1)[columns][self.kept]
+
+
+def put_columns(out: NDArray[np.float32], places: NDArray[np.int64], values: NDArray[Any]) -> None:
+    """Write columns to their places, those that lie side by side at once, which is much faster."""
+    first = 0
+    for end in [*(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]:
+        if end > first:
+            out[:, places[first] : places[first] + end - first] = values[:, first:end]
+        first = end

@@ -16,6 +16,7 @@ from metricfit.errors import ModelFileError
 from metricfit.tabular.encoding.scaling import CLIP
 from metricfit.tabular.families.family import Deadline, Family, Features, FittedModel, Floats, TrainingRows
 from metricfit.tabular.families.model_state import Expected, ModelState
+from metricfit.tabular.families.row_parts import predict_in_parts
 
 #: scikit-learn's C, from the strongest penalty to the weakest.
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -54,7 +55,10 @@ class LinearModel:
 
     def logits(self, features: Features) -> Floats:
         """Return the logits."""
-        return np.asarray(both_scales(features.encoded) @ self.coefficients.T + self.intercepts)
+        return predict_in_parts(self._logits, features.encoded)
+
+    def _logits(self, x: NDArray[np.float32]) -> Floats:
+        return np.asarray(both_scales(x) @ self.coefficients.T + self.intercepts)
 
     def state(self) -> ModelState:
         """Return the coefficients and intercepts."""

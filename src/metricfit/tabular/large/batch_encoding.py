@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from metricfit.errors import InvalidValueError, quote
 from metricfit.tabular.encoding.columns import Category, Column, NotANumber, Number, Text, distinct_texts
 from metricfit.tabular.encoding.encoder import TableEncoder
-from metricfit.tabular.encoding.scaling import Scaling
+from metricfit.tabular.encoding.scaling import ColumnScaling
 from metricfit.tabular.families.family import Integers
 from metricfit.tabular.large.compact_rows import CodeBlock, CompactFeatures, NumberBlock
 from metricfit.tabular.large.row_sources import RowSource
@@ -94,7 +94,7 @@ def _builders_of(
         if column is None:
             continue
         end = start + column.transform(sample.iloc[:1, at]).shape[1]
-        scale = _ColumnScale(encoder.scaling, slice(start, end))
+        scale = ColumnScaling(encoder.scaling, slice(start, end))
         start = end
         if not scale.scaling.width:
             continue
@@ -105,27 +105,10 @@ def _builders_of(
     return numbers, codes
 
 
-class _ColumnScale:
-    """The scaling of one column of the table, and where its encoded columns lie among all of them."""
-
-    def __init__(self, scaling: Scaling, columns: slice) -> None:
-        self.scaling = Scaling()
-        names = ("centre", "spread", "told")
-        self.scaling.restore({name: getattr(scaling, name)[columns] for name in names})
-        kept = scaling.spread > 0
-        place = np.cumsum(kept) - 1
-        flag = int(kept.sum()) + np.cumsum(scaling.told) - 1
-        self.kept = kept[columns]
-        self.places: Integers = place[columns][self.kept]
-        self.flag_places: Integers = flag[columns][scaling.told[columns]]
-        #: For each kept column, where its flag lies; -1 without one.
-        self.flags: Integers = np.where(scaling.told, flag, -1)[columns][self.kept]
-
-
 class _NumberBuilder:
     """Encodes a column of numbers, of dates, or of text with many distinct entries."""
 
-    def __init__(self, at: int, column: Column, scale: _ColumnScale) -> None:
+    def __init__(self, at: int, column: Column, scale: ColumnScaling) -> None:
         self.at, self.column, self.scale = at, column, scale
         #: A column that has one value or none is worth its flags alone.
         self.only_flags = not scale.kept.any()
@@ -149,7 +132,7 @@ class _NumberBuilder:
 class _CodeBuilder:
     """Collects the codes of a column of categories or words."""
 
-    def __init__(self, at: int, column: Column, scale: _ColumnScale, rows: int) -> None:
+    def __init__(self, at: int, column: Column, scale: ColumnScaling, rows: int) -> None:
         self.at, self.column, self.scale = at, column, scale
         self.number: dict[str | None, int] = {}
         self.codes: NDArray[Any] = np.empty(rows, dtype=np.uint16)

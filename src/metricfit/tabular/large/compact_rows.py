@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricfit.tabular.encoding.scaling import put_columns
 from metricfit.tabular.families.family import Features, Integers
 
 #: Rows that are put together at a time.
@@ -41,9 +42,9 @@ class NumberBlock:
         values = np.array(self.values[rows])
         missing = np.isnan(values)
         values[missing] = 0
-        _assign(out, self.places, values)
+        put_columns(out, self.places, values)
         flagged = np.flatnonzero(self.flags >= 0)
-        _assign(out, self.flags[flagged], missing[:, flagged])
+        put_columns(out, self.flags[flagged], missing[:, flagged])
 
     def entry_keys(self) -> Iterator[NDArray[np.uint64]]:
         """Return numbers of 64 bits, equal where entries are equal, one array per column."""
@@ -67,7 +68,7 @@ class CodeBlock:
 
     def put(self, out: NDArray[np.float32], rows: Any) -> None:
         """Write the columns of these rows."""
-        _assign(out, self.places, self.numbers[self.codes[rows]])
+        put_columns(out, self.places, self.numbers[self.codes[rows]])
 
     def entry_keys(self) -> Iterator[NDArray[np.uint64]]:
         """Return numbers of 64 bits, equal where entries are equal."""
@@ -137,15 +138,6 @@ class CompactFeatures:
 
     def __len__(self) -> int:
         return self.rows
-
-
-def _assign(out: NDArray[np.float32], places: Integers, values: NDArray[Any]) -> None:
-    """Write columns to their places, those that lie side by side at once, which is much faster."""
-    first = 0
-    for end in [*(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]:
-        if end > first:
-            out[:, places[first] : places[first] + end - first] = values[:, first:end]
-        first = end
 
 
 def mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
