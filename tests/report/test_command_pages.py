@@ -99,6 +99,20 @@ def test_the_value_is_an_estimate_for_new_rows_and_the_page_says_so(rows, tmp_pa
     assert f"Estimate of {metric} {model.decision_.value:.3f} on held-out rows, {model.value_:.3f} corrected" in text
 
 
+def test_values_under_requirements_are_not_called_corrected(for_f1, tmp_path):
+    model = copy.deepcopy(for_f1).rethreshold(subject_to="recall >= 0.5")
+    text = shown(model.report(tmp_path / "page.html"))
+    assert "The value is that on held-out rows, on which the decision was chosen" in text
+    assert f"Estimate of f1 {model.value_:.3f} on held-out rows, on which" in text
+    assert f"{model.value_:.3f} corrected" not in text
+
+
+def test_a_page_for_another_class_balance_shows_the_decisions_at_that_balance(for_f1, tmp_path):
+    model = copy.deepcopy(for_f1).rethreshold(prevalence=0.6)
+    text = shown(model.report(tmp_path / "page.html"))
+    assert f"f1 {model.decision_.value:.3f} at threshold" in text
+
+
 def test_the_models_of_a_page_are_those_of_the_ensemble(rows, for_f1, tmp_path):
     model = copy.copy(for_f1)
     model.models_ = [*model.models_, ModelRow("kernel", left_out="would take about 31 s more, and 12 s are left")]

@@ -12,6 +12,7 @@ from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef, preci
 
 from metricfit import get_metric, metric, report
 from metricfit.report.charts.scores import reliability
+from metricfit.report.sections.referral_table import referral_table
 from metricfit.tabular.ensemble import ModelRow
 
 
@@ -218,3 +219,22 @@ def test_weights_of_calibration_count_as_copies():
 def test_weighted_scores_are_sums_of_weights():
     shown = texts(report.scores([0.1, 0.9], [0, 1], threshold=0.5, weight=[0.25, 2.0], classes=("no", "yes")))
     assert "2.25 by weight, 2 of them “yes” (88.9 %)." in shown
+
+
+def test_referred_rows_are_counted_beside_the_decisions():
+    rng = np.random.default_rng(0)
+    truth, decided = rng.integers(0, 2, 50), rng.integers(-1, 2, 50)
+    section = referral_table(decided, truth, metric=get_metric("f1"), classes=("no", "yes"))
+    kept = decided >= 0
+    assert section.context["value"] == pytest.approx(f1_score(truth[kept], decided[kept]))
+    table = confusion_matrix(truth, decided, labels=[-1, 0, 1])[1:]
+    assert section.context["rows"] == [("yes", table[1, ::-1].tolist()), ("no", table[0, ::-1].tolist())]
+    assert f"{(~kept).sum()} ({100 * (~kept).mean():.1f} %) are referred" in texts(section)
+
+
+def test_the_costs_of_a_cost_matrix_stand_beside_its_classes():
+    costs = get_metric("cost_matrix(costs=[[0, 7.5], [2, 0]])")
+    shown = texts(report.multiclass([0, 1, 1], [0, 1, 0], classes=["cat", "dog"], metric=costs))
+    assert "cat 1 0 1 7.5 dog 0 2 1 0" in shown
+    assert "what one such decision costs" in shown
+    assert "what one such decision costs" not in texts(report.multiclass([0, 1, 1], [0, 1, 0], classes=["cat", "dog"]))

@@ -120,9 +120,11 @@ def test_the_commands_and_the_pages_tell_of_referred_rows(rows, tmp_path):
         return result.stdout
 
     out, data = tmp_path / "out", tmp_path / "rows.csv"
-    text = call("fit", data, "--target", "fraud", "--refer", 0.1, "--models", "linear", "--folds", 3, "--out", out)
+    wanted = ["--refer", 0.1, "--refer-subject-to", "precision >= 0.5"]
+    text = call("fit", data, "--target", "fraud", *wanted, "--models", "linear", "--folds", 3, "--out", out)
     assert "are referred to a person" in text
-    assert "are referred to a person" in (out / "report.html").read_text()
+    assert "Requirement precision >= 0.5: met on held-out rows only" in text
+    assert "Decided and referred rows" in (out / "report.html").read_text()
     for name in ("predicted.csv", "predicted.parquet"):
         call("predict", out / "model", data, "--out", tmp_path / name)
     predicted = pd.read_csv(tmp_path / "predicted.csv")["predicted"].astype(str)
@@ -135,5 +137,9 @@ def test_the_commands_and_the_pages_tell_of_referred_rows(rows, tmp_path):
     assert printed["value"] == pytest.approx(f1_score(y[kept], predicted[kept].astype(int)))
     low, high = printed["metrics"]["f1"]["interval"]
     assert low <= printed["value"] <= high
+    precision = printed["metrics"]["precision"]["value"]
+    assert printed["requirements"]["precision >= 0.5"]["value"] == pytest.approx(precision)
     assert f"{referred.sum()} of these rows" in page.read_text()
-    assert "do not count" in call("evaluate", out / "model", data, "--target", "fraud")
+    assert "Decided and referred rows" in page.read_text()
+    share = 100 * referred.mean()
+    assert f"({share:.3g} %) are referred" in call("evaluate", out / "model", data, "--target", "fraud")

@@ -106,7 +106,9 @@ def _decision_lines(result: dict[str, Any]) -> list[str | Table]:
     matrix.add_row(escape(f"is {negative}"), str(fp), str(tn))
     rows = f"{result['rows']} rows: {tp + fn} are {positive} (the positive class), {fp + tn} are {negative}."
     if result["referred"] is not None:
-        rows = rows.removesuffix(".") + f", and {result['referred']} are referred to a person and do not count."
+        share = 100 * result["referred"] / result["rows"]
+        referred = f", and {result['referred']} ({share:.3g} %) are referred to a person and do not count."
+        rows = rows.removesuffix(".") + referred
     threshold = result["threshold"]
     at = "of its own for each row, by its costs" if threshold is None else _short(threshold)
     return [rows, f"Threshold on the probability of {positive}: {at}", matrix]

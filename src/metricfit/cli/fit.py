@@ -29,11 +29,13 @@ from metricfit.cli.large_rows import read_large_rows
 from metricfit.cli.output_paths import check_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import command_line, print_message, print_result
+from metricfit.data.labels import quote_label
 from metricfit.data.text_format import TextOptions
 from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.decide.refer.referral import check_referral
 from metricfit.errors import quote
 from metricfit.metrics import get_metric
+from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
@@ -54,6 +56,14 @@ def fit(
     refer: Annotated[
         float | None,
         typer.Option("--refer", min=0, max=1, help="Largest share of rows to refer to a person, such as 0.05."),
+    ] = None,
+    refer_subject_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--refer-subject-to",
+            help="A requirement on the rows that are decided, such as 'precision >= 0.9'; may be repeated. As few rows "
+            "as it needs are referred to a person, and at most --refer.",
+        ),
     ] = None,
     positive: options.Positive = None,
     group: options.Group = None,
@@ -105,8 +115,9 @@ def fit(
         data, target, group, written, time, subject_to=judged
     )
     check_binary_options(y, positive)
-    if refer is not None:
-        check_referral(get_metric(metric), y.nunique(), refer, (), confidence)
+    referral = as_requirements(refer_subject_to)
+    if refer is not None or referral:
+        check_referral(get_metric(metric), y.nunique(), refer, referral, confidence)
     make_classifier = partial(MetricClassifier, models=families) if method is None else partial(classifier_of, method)
     model: MetricClassifier = make_classifier(
         metric=metric,
@@ -122,8 +133,8 @@ def fit(
     with fit_display(quiet or as_json) as display, watch_fit(display), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
         model.fit(X, y.to_numpy(), groups=groups)
-        if refer is not None:
-            model.refer(max_share=refer)
+        if refer is not None or referral:
+            model.refer(max_share=refer, subject_to=referral)
         with new_folder(out) as unfinished:
             model.save(unfinished / "model", data=title_data(data), target=target)
             write_model_page(
@@ -197,9 +208,14 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
     lines: list[str | Table] = [describe_classes(counts, model.pos_label_), _table_of_models(model)]
     lines += [f"{row.name} was {row.sample}." for row in model.models_ if row.sample is not None]
     lines += [f"{row.name} is left out: {row.left_out}." for row in model.models_ if row.left_out is not None]
+    if get_metric(model.metric).needs_matrix:
+        order = ", ".join(map(quote_label, model.classes_[model._order].tolist()))
+        lines.append(f"Order of the classes in {get_metric(model.metric).base_name}: {order}.")
+    how = f"{model.decision_.value:.3f} on held-out rows, corrected for having been chosen on them"
+    if model.requirements_:
+        how = "the value on held-out rows, on which the decision was chosen"
     lines.append(
-        f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: "
-        f"{model.decision_.value:.3f} on held-out rows, corrected for having been chosen on them."
+        f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: {how}."
     )
     if model.threshold_ is not None:
         lines.append(f"Threshold {model.threshold_:.4g}{_interval(model.threshold_interval_)}.")

@@ -10,8 +10,7 @@ import pandas as pd
 
 from metricfit.core.counts import Counts
 from metricfit.metrics import Metric, get_metric
-from metricfit.metrics.curves import as_requirements
-from metricfit.report.findings import requirements_on
+from metricfit.report.findings import judged_requirements, requirements_on
 from metricfit.report.model_decisions import (
     class_numbers,
     decision_counts,
@@ -84,10 +83,10 @@ def _requirements(
 ) -> dict[str, dict[str, Any]]:
     """Return whether each requirement held, with the interval of its value where there are two classes."""
     found = {}
-    for requirement, (text, result) in zip(
-        as_requirements(model.subject_to), requirements_on(model, counts).items(), strict=True
-    ):
-        interval = None
+    results = requirements_on(model, counts, threshold=threshold)
+    for requirement in judged_requirements(model, threshold):
+        text, interval = str(requirement), None
+        result = results[text]
         if len(model.classes_) == 2:
             interval = metric_intervals(model, X, y, threshold, [requirement.metric])[requirement.metric.name]
         found[text] = {"value": result.value, "interval": interval, "held": result.met}

@@ -8,6 +8,7 @@ from metricfit.core.counts import Counts
 from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.metrics.feasibility import RequirementValue
+from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.report import formatting
 from metricfit.report.training_comparison import compare_with_training
 from metricfit.tabular import MetricClassifier
@@ -17,9 +18,12 @@ Pair = tuple[float, float]
 
 def verdict_of_fit(model: MetricClassifier) -> str:
     """Say what the value is an estimate of, whether requirements are met, and what to do next."""
+    held_out = formatting.value(model.decision_.value)
     sentences = [
-        f"The value is estimated for new rows: the value on held-out rows, {formatting.value(model.decision_.value)}, "
-        "corrected for having been chosen on them."
+        "The value is that on held-out rows, on which the decision was chosen, and usually slightly worse on new rows."
+        if model.requirements_
+        else f"The value is estimated for new rows: the value on held-out rows, {held_out}, corrected for having been "
+        "chosen on them."
     ]
     if model.refer_region_ is not None:
         low, high = model.refer_region_
@@ -38,9 +42,12 @@ def verdict_of_fit(model: MetricClassifier) -> str:
         if model.confidence_ is not None:
             sentences.append(f"Guaranteed on new rows at {format_percent(model.confidence_)} confidence: {met} here.")
         else:
+            remedy = "confidence=0.95 chooses a decision that holds there too"
+            if model.refer_region_ is not None:
+                remedy = "ask for more than you need"
             sentences.append(
                 f"Met on held-out rows only: {met}. A requirement that is met with little room may fail on new rows; "
-                "confidence=0.95 chooses a decision that holds there too."
+                f"{remedy}."
             )
     sentences.append("The command metricfit compare shows whether a simpler method does as well.")
     return " ".join(sentences)
@@ -69,7 +76,7 @@ def verdict_of_evaluation(
     sentence = compare_with_training(
         model, value, interval, positives=int(counts.positives.min()), threshold=threshold
     ).sentence
-    results = requirements_on(model, counts)
+    results = requirements_on(model, counts, threshold=threshold)
     held = (
         f" The requirement {text} {'holds' if result.met else 'does not hold'} here ({formatting.value(result.value)})."
         for text, result in results.items()
@@ -77,10 +84,25 @@ def verdict_of_evaluation(
     return sentence + "".join(held)
 
 
-def requirements_on(model: MetricClassifier, counts: Counts) -> Mapping[str, RequirementValue]:
+def judged_requirements(model: MetricClassifier, threshold: float | None = None) -> list[Requirement]:
+    """Return the requirements that a model is judged by on other rows.
+
+    Requirements that rows are referred for (``refer(subject_to=...)``) are among them, unless another threshold decides
+    all rows.
+    """
+    requirements = model_requirements(model)
+    if threshold is not None or model.refer_region_ is None:
+        return requirements
+    known = set(map(str, requirements))
+    return [*requirements, *(parse_requirement(text) for text in model.requirements_ if text not in known)]
+
+
+def requirements_on(
+    model: MetricClassifier, counts: Counts, *, threshold: float | None = None
+) -> Mapping[str, RequirementValue]:
     """Return, for each of the model's requirements, its value on these counts and whether that meets the bound."""
     results = {}
-    for requirement in model_requirements(model):
+    for requirement in judged_requirements(model, threshold):
         value = float(requirement.metric(counts).squeeze(-1))
         results[str(requirement)] = RequirementValue(value, bool(requirement.holds(counts).all()), value)
     return results

@@ -30,6 +30,7 @@ from metricfit.report.pages.model_facts import bracketed, positive_class_of, ref
 from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_evaluation
 from metricfit.report.sections.cost_table import cost_table
 from metricfit.report.sections.group_values import group_values
+from metricfit.report.sections.referral_table import referral_table
 from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.report.titles import title_page
 from metricfit.tabular import MetricClassifier
@@ -100,6 +101,9 @@ def write_evaluation_page(
         )
     target = getattr(y, "name", None)
     sections = [section, *_group_section(model, X, y, threshold, groups, group)]
+    if threshold is None and model.refer_region_ is not None:
+        called, labels = positive_decisions(model, X), positive_labels(model, y)
+        sections.insert(0, referral_table(called, labels, metric=metric, classes=class_names(model)))
     if threshold is None and not isinstance(X, ScoredRows):
         sections.append(worst_decisions(find_worst_rows(judged_rows(model, X, y, warn=False), WORST)))
     facts = data_fact(data, target) | {"Rows": f"{len(y):,}"} | positive_class_of(model)

@@ -9,17 +9,19 @@ from typing import Any
 
 from metricfit import report
 from metricfit.decide.estimators.model_requirements import model_requirements
+from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, requirements_fact
 from metricfit.report.findings import verdict_of_fit
-from metricfit.report.held_out_decisions import held_out_costs, held_out_decisions, held_out_scores
+from metricfit.report.held_out_decisions import held_out_costs, held_out_decisions, held_out_rows, held_out_scores
 from metricfit.report.model_decisions import class_names, metric_label
 from metricfit.report.page import PathLike
 from metricfit.report.pages.insight_sections import held_out_groups, insight_sections
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
 from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_fit
 from metricfit.report.sections.cost_table import cost_table
+from metricfit.report.sections.referral_table import referral_table
 from metricfit.report.titles import title_page
 from metricfit.tabular import MetricClassifier
 
@@ -63,7 +65,8 @@ def write_model_page(
         facts["Threshold"] = f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"
     facts |= _referral_fact(model)
     insights = [] if rows is None else insight_sections(model, *rows)
-    sections = [_held_out_section(model), *held_out_groups(model, group), *insights, _models_section(model)]
+    held_out = [*_referral_section(model), _held_out_section(model), *held_out_groups(model, group)]
+    sections = [*held_out, *insights, _models_section(model)]
     if model.history_:
         curves = report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD)
         sections.append(replace(curves, folded=True))
@@ -79,9 +82,20 @@ def write_model_page(
     return report.write(page, path)
 
 
+def _referral_section(model: MetricClassifier) -> list[report.Section]:
+    """Show how many held-out rows of each class are referred; nothing if every row is decided."""
+    if model.refer_region_ is None:
+        return []
+    held_out = held_out_rows(model)
+    decided = held_out_decisions(model).masked_fill(model.decision_.referred(held_out.logits), REFERRED)
+    lead = "Out of fold: each row is scored by models that did not train on it."
+    names, metric = class_names(model), get_metric(model.metric)
+    return [referral_table(decided, held_out.y, metric=metric, classes=names, weight=held_out.weight, lead=lead)]
+
+
 def _held_out_section(model: MetricClassifier) -> report.Section:
     """Show the decisions on the rows that were held out of training."""
-    held_out, metric = model.held_out_, get_metric(model.metric)
+    held_out, metric = held_out_rows(model), get_metric(model.metric)
     lead = (
         "Out of fold: each row is scored by models that did not train on it. The values here are not corrected for "
         "having chosen weights and decision on the same rows, so they are usually slightly better than the estimate "
@@ -133,6 +147,8 @@ def _models_section(model: MetricClassifier) -> report.Section:
 def _value_fact(model: MetricClassifier) -> dict[str, str]:
     """Say how the value was estimated."""
     before, after = (formatting.value(value) for value in (model.decision_.value, model.value_))
+    if model.requirements_:
+        return {f"Estimate of {metric_label(model)}": f"{after} on held-out rows, on which the decision was chosen"}
     return {
         f"Estimate of {metric_label(model)}": f"{before} on held-out rows, {after} corrected for having been chosen on "
         "them"

@@ -14,6 +14,7 @@ from metricfit.core.counting import count_labels
 from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError
 from metricfit.metrics import Metric, averaged, f1, get_metric, precision, recall, specificity
+from metricfit.metrics.matrix_metric import MatrixMetric
 from metricfit.report.page import Section
 from metricfit.tabular.insight.class_intervals import class_intervals
 
@@ -84,6 +85,7 @@ def multiclass(
     context = {
         "classes": [str(name) for name in classes],
         "matrix": matrix.tolist() if len(classes) <= MAX_CLASSES else None,
+        "costs": judged.parameters.get("costs") if isinstance(judged, MatrixMetric) else None,
         "support": counts.positives.tolist(),
         "confusions": _confusions(matrix, classes) if len(classes) > MAX_CLASSES else [],
         "columns": [column.name for column in columns],
