@@ -66,7 +66,7 @@ def screen_of_comparison(comparison: Comparison) -> FirstScreen:
         mean = rows["largest class"].mean if "largest class" in rows else None
         described.append(describe_several_classes(f"Always “{largest}”", always_largest_class(counts), mean))
         statements = state_several_classes(counts, comparison.classes)
-        return FirstScreen(statements, described, SEVERAL_CLASS_COLUMNS, metric, (), note)
+        return FirstScreen(statements, described, SEVERAL_CLASS_COLUMNS, metric, _requirements(comparison, row), note)
     for name, of_method in counted.items():
         described.append(
             describe_two_classes(_label(name, rival), of_method, rows[name].mean, is_subject=name == shown)

@@ -65,7 +65,7 @@ def write_model_page(
         facts["Threshold"] = f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"
     facts |= _referral_fact(model)
     insights = [] if rows is None else insight_sections(model, *rows)
-    held_out = [*_referral_section(model), _held_out_section(model), *held_out_groups(model, group)]
+    held_out = [*_referral_section(model), _held_out_section(model, group), *held_out_groups(model, group)]
     sections = [*held_out, *insights, _models_section(model)]
     if model.history_:
         curves = report.learning_curves(_histories_by_member(model.history_), lead=NETWORK_LEAD)
@@ -93,7 +93,7 @@ def _referral_section(model: MetricClassifier) -> list[report.Section]:
     return [referral_table(decided, held_out.y, metric=metric, classes=names, weight=held_out.weight, lead=lead)]
 
 
-def _held_out_section(model: MetricClassifier) -> report.Section:
+def _held_out_section(model: MetricClassifier, group: str | None) -> report.Section:
     """Show the decisions on the rows that were held out of training."""
     held_out, metric = held_out_rows(model), get_metric(model.metric)
     lead = (
@@ -127,6 +127,7 @@ def _held_out_section(model: MetricClassifier) -> report.Section:
         interval=model.threshold_interval_,
         interval_name=THRESHOLD_INTERVAL,
         groups=held_out.groups,
+        group_name=group or "group",
         lead=lead,
     )
 
