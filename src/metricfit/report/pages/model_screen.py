@@ -32,7 +32,7 @@ from metricfit.report.first_screen import (
     state_decisions,
     state_several_classes,
 )
-from metricfit.report.held_out_decisions import held_out_costs, held_out_counts, held_out_scores
+from metricfit.report.held_out_decisions import held_out_costs, held_out_counts, held_out_rows, held_out_scores
 from metricfit.report.model_decisions import class_names, costs_of, positive_labels
 from metricfit.report.titles import name_metric, name_rows
 from metricfit.tabular import MetricClassifier
@@ -43,11 +43,13 @@ THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"
 
 def screen_of_fit(model: MetricClassifier, target: str | None) -> FirstScreen:
     """Make the first screen of a fitted model's page, from the rows that were held out of training."""
-    held_out, counts = model.held_out_, held_out_counts(model)
+    held_out, counts = held_out_rows(model), held_out_counts(model)
     costs = held_out_costs(model)
     without_model = _costs_of_all(costs, held_out.y, held_out.weight)
     single = _best_family(model)
     note = "Counts and values are those of the training rows, each decided by models that did not train on it."
+    if held_out.weight is not None:
+        note += " Rows count by their weights."
     return _screen(
         model,
         counts,
@@ -173,7 +175,7 @@ def _value_in_hindsight(model: MetricClassifier) -> float | None:
     """Return the value at the best threshold on the held-out rows; None for several classes and if none is feasible."""
     if model.threshold_ is None:
         return None
-    held_out = model.held_out_
+    held_out = held_out_rows(model)
     try:
         return best_threshold(
             held_out_scores(model),
