@@ -40,6 +40,7 @@ def compare(
     target: options.Target,
     metric: options.MetricName = "f1",
     subject_to: options.Requirements = None,
+    confidence: options.Confidence = None,
     positive: options.Positive = None,
     group: options.Group = None,
     time: options.Time = None,
@@ -69,10 +70,11 @@ def compare(
     epochs: options.UncomparedEpochs = None,
 ) -> None:
     """Compare ways to train a classifier on identical folds, and recommend one."""
-    check_metric_options(metric, subject_to)
+    check_metric_options(metric, subject_to, confidence)
     named_folder = run_folder(data, metric, date.today()) if out is None else out
     check_folder(named_folder)
-    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time, subject_to=subject_to)
+    judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
+    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time, subject_to=judged)
     check_binary_options(y, positive)
     positive_label, counts = choose_positive_label(y, positive), y.value_counts()
     with progress_bar("comparing", quiet) as progress:
@@ -82,6 +84,7 @@ def compare(
             y,
             metric,
             subject_to=subject_to,
+            confidence=confidence,
             groups=groups,
             time=None if time is None else pd.Series(range(len(X)), name=time),  # they are sorted
             pos_label=positive_label,
@@ -103,6 +106,7 @@ def compare(
         folder / "recommended",
         subject_to=subject_to,
         given={
+            "--confidence": None if confidence is None else f"{confidence:g}",
             "--positive": positive,
             "--group": group,
             "--time": time,

@@ -73,7 +73,13 @@ class ClassSelection:
         return copied
 
     def select_class(self, value: Tensor) -> Tensor:
-        """Return the value of the class, ``(..., 1)``, of values of all classes ``(..., c)``.
+        """Return the value of the class.
+
+        Args:
+            value: The values of all classes, ``(..., c)``.
+
+        Returns:
+            The value of this class, ``(..., 1)``.
 
         Raises:
             InvalidValueError: There is no such class, or its name has no number yet.

@@ -47,7 +47,13 @@ def test_labels_may_be_given_apart_from_the_table(table):
     [
         ({"target": "gone"}, "target='gone' is not a column of the table"),
         ({"target": "site", "folds": 4}, "has 3 rows, fewer than 4 folds; use fewer folds"),
-        ({"target": "site", "subject_to": "recall >= 0.5"}, "subject_to is for two classes"),
+        ({"target": "site", "subject_to": "recall['20'] >= 0.5"}, r"recall\['20'\]: there is no such class"),
+        ({"subject_to": "recall[no] >= 0.5"}, r"recall\['no'\] is specificity"),
+        (
+            {"subject_to": "recall >= 0.9", "confidence": 0.95},
+            "at 95 % confidence needs at least 29 positives; there are",
+        ),
+        ({"confidence": 0.95}, "confidence= is about requirements"),
         ({"target": "site", "pos_label": 1}, "pos_label is for two classes"),
         ({"groups": "leaves"}, "target and groups both name the column 'leaves'"),
         ({"methods": ["trees"]}, "there is no method 'trees'; the methods are .*'boosted trees'"),
@@ -58,7 +64,7 @@ def test_labels_may_be_given_apart_from_the_table(table):
     ],
 )
 def test_what_cannot_be_compared_is_refused(table, changed, message):
-    with pytest.raises(InvalidValueError, match=message):
+    with pytest.raises(ValueError, match=message):
         metricfit.compare(table, **({"target": "leaves"} | TINY | changed))
 
 

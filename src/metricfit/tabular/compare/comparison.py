@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.class_requirements import class_requirements
 from metricfit.decide.costs.row_costs import RowCosts, check_costs, cost_columns, row_costs
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import Metric, get_metric
-from metricfit.metrics.curves import Requirements
+from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.runs import run
 from metricfit.runs.backends import check_backend, threads_per_job
 from metricfit.runs.runner import Watch
@@ -23,7 +24,9 @@ from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.compare_arguments import (
     cell_folder,
+    check_confidence_of_folds,
     name_of_metric,
+    numbered_requirements,
     refuse_removed,
     requirement_texts,
 )
@@ -67,6 +70,8 @@ class Comparison:
         groups: The group of each row; None if there is no such column.
         time: Name of the column that the rows are ordered by; None if folds are not in the order of time. With it, the
             first rows are only learned from, and are missing in scores, decisions, labels and costs.
+        confidence: The probability with which the requirements had to hold on new rows; None if they were met on the
+            training rows alone.
 
     Example:
         >>> import metricfit, numpy as np, pandas as pd
@@ -95,6 +100,7 @@ class Comparison:
     decisions: Mapping[str, MethodDecisions] = field(default_factory=dict, repr=False)
     groups: NDArray[Any] | None = field(default=None, repr=False)
     time: str | None = None
+    confidence: float | None = None
 
     @property
     def requirements_reachable(self) -> bool:
@@ -115,7 +121,11 @@ class Comparison:
             InvalidValueError: There is no such method.
         """
         name = self.recommended if method is None else method
-        settings: dict[str, Any] = {"subject_to": list(self.subject_to) or None, "average": self.average}
+        settings: dict[str, Any] = {
+            "subject_to": list(self.subject_to) or None,
+            "confidence": self.confidence,
+            "average": self.average,
+        }
         return classifier_of(str(name), self.metric, **settings | parameters)
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,6 +174,7 @@ def compare(
     *,
     methods: Sequence[str] | None = None,
     subject_to: Requirements | None = None,
+    confidence: float | None = None,
     groups: Any = None,
     time: Any = None,
     pos_label: Any = None,
@@ -192,7 +203,9 @@ def compare(
             "amount" says; methods that are trained for a metric of counts are then left out.
         methods: Names of the methods to compare, such as ``["extra trees"]``; by default all of them. The default of
             metricfit and boosted trees, which the others are compared with, are always included.
-        subject_to: Requirements on every method's threshold, such as ``"recall >= 0.9"``, for two classes.
+        subject_to: Requirements on every method's decisions, such as ``"recall >= 0.9"``; of several classes,
+            ``"recall['gold'] >= 0.9"`` is on one of them.
+        confidence: The probability with which the requirements must hold on new rows, as in ``MetricClassifier``.
         groups: Name of a column, or one value per row. Rows with the same value stay on one side of a split. A column
             that is named here is not learned from.
         time: Name of a column of dates or numbers, or one value per row. Rows are sorted by it, and every fold is
@@ -238,8 +251,7 @@ def compare(
     if time is not None:
         X, y, time_name = sort_by_time_column(table, X, y, time)
     labels, classes = number_classes(y, pos_label, folds)
-    if len(classes) > 2 and requirements:
-        raise InvalidValueError("subject_to is for two classes; make one class against the rest in your table")
+    required = class_requirements(as_requirements(subject_to), len(classes), names=classes)
     if average not in ("macro", "micro", "weighted"):
         raise InvalidValueError(f"average is 'macro', 'micro' or 'weighted'; got {quote(average)}")
     judged = get_metric(metric_name)
@@ -249,6 +261,7 @@ def compare(
         methods, classes=len(classes), constrained=bool(requirements), row_costs=bool(judged.columns)
     )
     splits, notes = split_rows(X, labels, folds, seed=seed, groups=group_values, forward=time is not None)
+    check_confidence_of_folds(required, confidence, labels, group_values, splits)
     task = TrainingTask(
         X,
         labels,
@@ -256,7 +269,7 @@ def compare(
         splits,
         metric_name,
         average,
-        tuple(requirements),
+        numbered_requirements(required, len(classes)),
         seed,
         time_budget,
         threads_per_job(jobs) or threads_of(-1),
@@ -273,6 +286,7 @@ def compare(
         "metric": metric_name,
         "average": average,
         "subject_to": requirements,
+        "confidence": confidence,
         "methods": [method.name for method in compared],
     }
     trainings = list(dict.fromkeys(training for method in compared for training in trainings_of(method)))
@@ -284,7 +298,7 @@ def compare(
         finally:
             forget_encoded_fold()
     trained = {(cell.training, cell.fold): read_training(cell, reports[cell.name]) for cell in cells}
-    results: FoldResults = judge_folds(task, compared, trained, len(classes))
+    results: FoldResults = judge_folds(task, compared, trained, len(classes), required, confidence)
     tested = task.tested_rows
     decisions = {method: decided.take(tested) for method, decided in results.decisions.items()}
     rows = standings(results.by_row, judged, required=bool(requirements))
@@ -299,6 +313,7 @@ def compare(
         threshold=by_default.threshold,
         recommended=advice.row.name,
         subject_to=tuple(requirements),
+        confidence=confidence,
         average=average,
         notes=(*notes, *results.notes),
         name=name,

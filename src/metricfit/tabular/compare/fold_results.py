@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricfit.decide.costs.row_costs import cost_columns
-from metricfit.metrics import get_metric
-from metricfit.metrics.curves import as_requirements
+from metricfit.metrics import Requirement, get_metric
 from metricfit.tabular.compare.judging import FoldResult, Judge
 from metricfit.tabular.compare.methods import DEFAULT, Method
 from metricfit.tabular.compare.trainings import TrainedLogits, Training, TrainingTask, trainings_of
@@ -59,7 +58,14 @@ class FoldResults:
     notes: list[str] = field(default_factory=list)
 
 
-def judge_folds(task: TrainingTask, methods: Sequence[Method], trained: Trained, classes: int) -> FoldResults:
+def judge_folds(
+    task: TrainingTask,
+    methods: Sequence[Method],
+    trained: Trained,
+    classes: int,
+    requirements: Sequence[Requirement] = (),
+    confidence: float | None = None,
+) -> FoldResults:
     """Judge every method on every fold.
 
     A method is left out if its model was left out on some fold. The default method does without such a model, as it
@@ -70,6 +76,8 @@ def judge_folds(task: TrainingTask, methods: Sequence[Method], trained: Trained,
         methods: The methods.
         trained: For each training and fold, its logits, or why it was left out.
         classes: The number of classes.
+        requirements: The requirements on the decisions, by class numbers.
+        confidence: The probability with which they must hold on new rows, or None.
 
     Returns:
         The results.
@@ -89,7 +97,8 @@ def judge_folds(task: TrainingTask, methods: Sequence[Method], trained: Trained,
             classes,
             metric,
             task.average,
-            as_requirements(list(task.subject_to)),
+            requirements,
+            confidence,
             {name: values[training_rows] for name, values in columns.items()},
             {name: values[test_rows] for name, values in columns.items()},
         )

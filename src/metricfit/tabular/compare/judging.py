@@ -16,6 +16,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.costs.row_costs import RowCosts, mean_cost, row_costs
 from metricfit.decide.decision_choice import choose_without_intervals
+from metricfit.decide.guarantees.certified import Guarantee
 from metricfit.decide.threshold_choice import to_probability
 from metricfit.metrics import Metric
 from metricfit.metrics.average import averaged
@@ -74,6 +75,7 @@ class Judge:
         metric: The metric.
         average: Its average over several classes.
         requirements: The requirements on the decisions.
+        confidence: The probability with which they must hold on new rows; None to meet them on the training rows.
         train_columns: Columns of the training rows with the costs of each row, if the metric takes costs from columns.
         test_columns: The same columns of the test rows.
     """
@@ -85,6 +87,7 @@ class Judge:
     metric: Metric
     average: ScalarAverage
     requirements: Sequence[Requirement] = ()
+    confidence: float | None = None
     train_columns: Mapping[str, Tensor] = field(default_factory=dict)
     test_columns: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -108,6 +111,7 @@ class Judge:
             self.metric,
             subject_to=self.requirements,
             average=self.average,
+            guarantee=None if self.confidence is None else Guarantee(self.confidence, out_of_fold=True),
         )
         raw = [torch.from_numpy(each.test) for each in trained]
         logits, seconds = mixture(raw), sum(each.seconds for each in trained)

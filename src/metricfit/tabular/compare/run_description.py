@@ -21,7 +21,7 @@ log = logging.getLogger("metricfit.tabular")
 
 FILE = "comparison.json"
 #: Settings that trainings may differ in: those that depend on them have names of their own.
-SHARED = ("metric", "average", "subject_to", "methods")
+SHARED = ("metric", "average", "subject_to", "confidence", "methods")
 #: At most so many columns are named in a message.
 MOST_NAMES = 5
 #: What settings are called in messages.
