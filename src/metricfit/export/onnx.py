@@ -19,11 +19,11 @@ from metricfit.export.column_nodes import MEANINGS, Input, encode, has_unknown_t
 from metricfit.export.decision_nodes import LABEL, PROBABILITY, add_decision, check_decision, label_names
 from metricfit.export.family_nodes import add_ensemble
 from metricfit.export.graph import Graph
+from metricfit.export.made_up import made_up_rows
 from metricfit.export.runtime_check import (
     Agreement,
     compare,
     graph_latency,
-    made_up_rows,
     model_latency,
     start_session,
 )

@@ -6,13 +6,38 @@ import os
 from importlib import import_module
 from typing import Any
 
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from metricfit.tabular.export_results import OnnxExport
 
 
-class ModelExport:
-    """Adds ``export_onnx`` to a fitted classifier."""
+class PlainParts:
+    """Adds ``to_sklearn`` to a fitted classifier."""
+
+    def to_sklearn(self, X: Any = None) -> FixedThresholdClassifier:
+        """Return the model as scikit-learn's own parts, fitted, where they suffice.
+
+        A MetricClassifier of two classes whose only family is "linear" or "extra_trees", with numbers and categories,
+        becomes a pipeline in a FixedThresholdClassifier. A TunedDecisionClassifier of two classes with one estimator,
+        by ``cv="prefit"`` or ``ensemble=False``, becomes that estimator in a FixedThresholdClassifier.
+
+        Args:
+            X: Rows to compare labels on, such as the training rows. By default a MetricClassifier makes up rows.
+
+        Returns:
+            The classifier. With "linear" its ``predict_proba`` are the model's probabilities; otherwise they are those
+            of the estimator, without the model's calibration, and the threshold is one of these.
+
+        Raises:
+            ExportError: If scikit-learn has no parts for this model; the message says what to do.
+        """
+        check_is_fitted(self, "decision_")
+        return import_module("metricfit.export.scikit_learn_parts").to_sklearn(self, X)
+
+
+class ModelExport(PlainParts):
+    """Adds ``export_onnx`` and ``to_sklearn`` to a fitted classifier."""
 
     def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> OnnxExport:
         """Write the model as one graph of ONNX, which onnxruntime runs without torch and scikit-learn.

@@ -38,6 +38,7 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular import tuned_storage
+from metricfit.tabular.export_layer import PlainParts
 from metricfit.tabular.held_out_scores import (
     HeldOutScores,
     ScoresOf,
@@ -60,7 +61,14 @@ PREFIT = "prefit"
 AVERAGES = ("macro", "micro", "weighted", "samples")
 
 
-class TunedDecisionClassifier(ModelInsight, DecidingClassifier, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TunedDecisionClassifier(
+    ModelInsight,
+    PlainParts,
+    DecidingClassifier,
+    MetaEstimatorMixin,
+    ClassifierMixin,
+    BaseEstimator,  # type: ignore[misc]
+):
     """Any classifier of scikit-learn, with the decisions that are best for the metric it is judged by.
 
     The classifier is fitted on the folds of ``cv``. Its scores of the rows that each fold holds out are calibrated, and
