@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from metricfit.tabular.export_results import OnnxExport
 
 
-class PlainParts:
-    """Adds ``to_sklearn`` to a fitted classifier."""
+class ModelExport:
+    """Adds ``export_onnx`` and ``to_sklearn`` to a fitted classifier."""
 
     def to_sklearn(self, X: Any = None) -> FixedThresholdClassifier:
         """Return the model as scikit-learn's own parts, fitted, where they suffice.
@@ -34,10 +34,6 @@ class PlainParts:
         """
         check_is_fitted(self, "decision_")
         return import_module("metricfit.export.scikit_learn_parts").to_sklearn(self, X)
-
-
-class ModelExport(PlainParts):
-    """Adds ``export_onnx`` and ``to_sklearn`` to a fitted classifier."""
 
     def export_onnx(self, path: str | os.PathLike[str], X: Any = None) -> OnnxExport:
         """Write the model as one graph of ONNX, which onnxruntime runs without torch and scikit-learn.

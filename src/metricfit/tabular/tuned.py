@@ -1,7 +1,4 @@
-"""TunedDecisionClassifier: any classifier of scikit-learn, with decisions chosen for a metric.
-
-It is not in ``decide``, because it is saved with the files and checks of MetricClassifier, and needs the same extra.
-"""
+"""TunedDecisionClassifier: any classifier of scikit-learn, with decisions chosen for a metric."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.metrics.curves import Requirements
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.tabular import tuned_storage
-from metricfit.tabular.export_layer import PlainParts
+from metricfit.tabular.export_layer import ModelExport
 from metricfit.tabular.held_out_scores import (
     HeldOutScores,
     ScoresOf,
@@ -63,10 +60,10 @@ AVERAGES = ("macro", "micro", "weighted", "samples")
 
 class TunedDecisionClassifier(
     ModelInsight,
-    PlainParts,
+    ModelExport,
     DecidingClassifier,
-    MetaEstimatorMixin,
-    ClassifierMixin,
+    MetaEstimatorMixin,  # type: ignore[misc]
+    ClassifierMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
     """Any classifier of scikit-learn, with the decisions that are best for the metric it is judged by.
@@ -126,11 +123,9 @@ class TunedDecisionClassifier(
             curve per label, and None for several classes.
         requirements_: For each requirement, as text: its value on held-out rows, whether that meets the bound, and the
             best value that any threshold reaches.
-        requirements_met_: Whether all requirements are met on held-out rows, or with ``confidence`` certified; True if
-            there are none.
+        requirements_met_: Whether all requirements are met on held-out rows, or certified; True if there are none.
         confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
-        refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
-            first on and below the second. None if every row is decided.
+        refer_region_: After ``refer``, the first probability that is referred and the first above those; else None.
         referred_share_: The share of the held-out rows that is referred.
 
     Example:
