@@ -80,7 +80,7 @@ def test_the_terminal_names_the_classes_and_says_whether_requirements_held(table
 
 def test_several_classes_are_averaged_and_have_no_threshold(table, tmp_path):
     path, frame = table
-    model = MetricClassifier("f1", **TINY).fit(frame[["a", "b"]], frame["three"])
+    model = MetricClassifier("f1", subject_to="recall[x] >= 0.1", **TINY).fit(frame[["a", "b"]], frame["three"])
     model.save(tmp_path / "model")
     printed = json.loads(call("evaluate", tmp_path / "model", path, "--target", "three", "--json").stdout)
     called = model.predict(frame[["a", "b"]])
@@ -94,6 +94,10 @@ def test_several_classes_are_averaged_and_have_no_threshold(table, tmp_path):
         measured = [each["metrics"][name] for each in printed["classes"].values()]
         assert [each["value"] for each in measured] == pytest.approx(values.tolist())
         assert all(each["interval"][0] <= each["value"] <= each["interval"][1] for each in measured)
+    (requirement,) = printed["requirements"].values()
+    assert requirement["held"]
+    assert requirement["value"] == pytest.approx(by_class[1][0])
+    assert requirement["interval"][0] <= requirement["value"] <= requirement["interval"][1]
     probabilities = model.predict_proba(frame[["a", "b"]])
     for index, label in enumerate("xyz"):
         truth, of_class = frame["three"] == label, printed["classes"][label]["metrics"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from metricfit.core.counts import Counts
-from metricfit.metrics import Metric, get_metric
+from metricfit.metrics import get_metric
 from metricfit.report.findings import judged_requirements, requirements_on
 from metricfit.report.model_decisions import (
     class_numbers,
@@ -25,8 +24,8 @@ from metricfit.report.ranking_values import ranking_values
 from metricfit.report.training_comparison import compare_with_training
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.insight.class_intervals import class_intervals
 
-Pair = tuple[float, float]
 #: Metrics of each class, beside the model's.
 OF_A_CLASS = ("precision", "recall", "f1")
 
@@ -81,16 +80,21 @@ def evaluation_result(model: MetricClassifier, X: Any, y: Any, threshold: float 
 def _requirements(
     model: MetricClassifier, X: Any, y: Any, counts: Counts, threshold: float | None
 ) -> dict[str, dict[str, Any]]:
-    """Return whether each requirement held, with the interval of its value where there are two classes."""
-    found = {}
-    results = requirements_on(model, counts, threshold=threshold)
-    for requirement in judged_requirements(model, threshold):
-        text, interval = str(requirement), None
-        result = results[text]
-        if len(model.classes_) == 2:
-            interval = metric_intervals(model, X, y, threshold, [requirement.metric])[requirement.metric.name]
-        found[text] = {"value": result.value, "interval": interval, "held": result.met}
-    return found
+    """Return whether each requirement held, with the interval of its value."""
+    metrics = {str(requirement): requirement.metric for requirement in judged_requirements(model, threshold)}
+    if not metrics:
+        return {}
+    if len(model.classes_) == 2:
+        by_metric = metric_intervals(model, X, y, threshold, list(metrics.values()))
+        intervals = {text: by_metric[metric.name] for text, metric in metrics.items()}
+    else:
+        called, truth = class_numbers(model, model.predict(X)), class_numbers(model, y)
+        drawn = resampled_counts(called, truth, len(model.classes_), matrix=True)
+        intervals = {text: percentile_interval(metric(drawn).squeeze(-1)) for text, metric in metrics.items()}
+    return {
+        text: {"value": result.value, "interval": intervals[text], "held": result.met}
+        for text, result in requirements_on(model, counts, threshold=threshold).items()
+    }
 
 
 def _classes(model: MetricClassifier, X: Any, y: Any, counts: Counts) -> dict[str, dict[str, Any]]:
@@ -98,7 +102,9 @@ def _classes(model: MetricClassifier, X: Any, y: Any, counts: Counts) -> dict[st
     shown = dict.fromkeys([get_metric(model.metric), *map(get_metric, OF_A_CLASS)])
     metrics = [metric for metric in shown if not metric.whole_matrix]
     numbers = class_numbers(model, y)
-    intervals = _class_intervals(model, X, numbers, metrics)
+    called = class_numbers(model, model.predict(X))
+    by_metric = class_intervals(called, numbers, len(model.classes_), metrics)
+    intervals = {metric.name: ends for metric, ends in zip(metrics, by_metric, strict=True)}
     probabilities = model.predict_proba(X)
     found = {}
     for index, label in enumerate(model.classes_):
@@ -114,19 +120,6 @@ def _classes(model: MetricClassifier, X: Any, y: Any, counts: Counts) -> dict[st
         of_class["metrics"] |= {measure: measured._asdict() for measure, measured in ranked.items()}
         found[str(label)] = of_class
     return found
-
-
-def _class_intervals(
-    model: MetricClassifier, X: Any, numbers: Any, metrics: Sequence[Metric]
-) -> dict[str, list[Pair | None]]:
-    present = np.bincount(numbers, minlength=len(model.classes_)) > 0
-    resampled = resampled_counts(class_numbers(model, model.predict(X)), numbers, len(model.classes_))
-    return {
-        metric.name: [
-            percentile_interval(metric(resampled)[:, index]) if there else None for index, there in enumerate(present)
-        ]
-        for metric in metrics
-    }
 
 
 def _confusion(model: MetricClassifier, X: Any, y: Any) -> dict[str, dict[str, int]]:

@@ -111,6 +111,15 @@ def test_rows_for_a_requirement_are_those_of_the_exact_bound(positives, severity
     assert "too_few_rows" not in kinds(table, subject_to="recall >= 0.5", confidence=0.95)
 
 
+def test_rows_for_a_requirement_on_one_of_several_classes():
+    table = GOOD.assign(y=np.repeat(["gold", "none", "silver"], [40, 200, 160]))
+    found = kinds(table, subject_to="recall[gold] >= 0.95", confidence=0.95)["too_few_rows"]
+    assert "recall['gold'] >= 0.95 at 95 % confidence needs at least 59 positives" in found.message
+    assert "too_few_rows" not in kinds(table, subject_to="recall[none] >= 0.95", confidence=0.95)
+    with pytest.raises(MetricfitError, match="bronze"):
+        examine_table(table, "y", subject_to="recall[bronze] >= 0.9")
+
+
 def test_further_tables_are_compared():
     test = sound(200).assign(town=["Rome"] * 50 + ["Ulm"] * 150, age="old").drop(columns="amount")
     test["y"] = "maybe"

@@ -82,7 +82,7 @@ def examine_table(
         further: Other tables by name, such as the rows to test on. They are compared with the first one.
         time: Name of a column of times, if new rows are later than these.
         groups: Name of a column of groups, whose rows belong together.
-        subject_to: Requirements such as ``"recall >= 0.95"``, for which there must be enough rows of two classes.
+        subject_to: Requirements such as ``"recall >= 0.95"``, for which there must be enough rows.
         confidence: The probability with which the requirements must hold on new rows.
         pos_label: The positive class of two; by default as in ``MetricClassifier``.
         name: Name of the table, for messages.
@@ -129,8 +129,7 @@ def examine_table(
     if not any(finding.kind == "target" for finding in findings):
         positive = choose_positive_class(y.to_numpy(), pos_label)
         findings += find_leaks(X.drop(columns=asides), y, positive=positive) if X.shape[1] > len(asides) else []
-        if positive is not None:
-            findings += find_too_few_rows(y, positive, requirements, confidence)
+        findings += find_too_few_rows(y, positive, requirements, confidence)
     naming = {column for finding in suspects if finding.kind in NAMING_ROWS for column in finding.columns}
     described = X.drop(columns=[column for column in X.columns if column in naming or column in asides])
     if described.shape[1]:

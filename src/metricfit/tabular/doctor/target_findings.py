@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 import torch
 
 from metricfit.data.labels import check_classes, quote_label
-from metricfit.decide.guarantees.certified import check_guarantee
+from metricfit.decide.class_requirements import class_requirements
+from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
 from metricfit.errors import InvalidValueError, MetricfitError, quote
 from metricfit.metrics.feasibility import InfeasibleError
 from metricfit.metrics.requirements import Requirement
@@ -86,8 +88,8 @@ def find_too_few_rows(
     """Find requirements that the rows are too few for, whatever the model is.
 
     Args:
-        y: Labels of two classes.
-        positive: The positive one.
+        y: The labels.
+        positive: The positive class of two; None for several classes.
         requirements: The requirements.
         confidence: The probability with which all must hold; None if they need only be met on held-out rows.
 
@@ -97,9 +99,11 @@ def find_too_few_rows(
     """
     if not requirements:
         return []
-    labels = torch.from_numpy((y == positive).to_numpy(dtype="int64"))
+    labels = sorted(y.unique().tolist(), key=lambda label: (label == positive, label))
+    numbers = np.array(y.map({label: number for number, label in enumerate(labels)}), dtype=np.int64)
+    asked = class_requirements(requirements, len(labels), names=labels)
     try:
-        check_guarantee(requirements, labels, USUAL_CONFIDENCE if confidence is None else confidence)
+        checked_guarantee(asked, torch.from_numpy(numbers), USUAL_CONFIDENCE if confidence is None else confidence)
     except InfeasibleError as error:
         if confidence is not None:
             return [Finding("too_few_rows", "serious", f"{error}.", "Ask for less, or collect more rows.")]
