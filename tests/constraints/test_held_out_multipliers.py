@@ -96,12 +96,18 @@ def test_wrong_settings_are_refused():
         ({"lambda_max": 0.0}, ValueError, "above 0 and finite"),
         ({"lambda_max": float("inf")}, ValueError, "above 0 and finite"),
         ({"multiplier_optimizer": "adam"}, TypeError, "is called as multiplier_optimizer"),
+        ({"mu": "large"}, TypeError, "mu must be a number"),
+        ({"lambda_max": True}, TypeError, "lambda_max must be a number"),
     ]:
         with pytest.raises(error, match=message):
             held_out_loss(**settings)
     loss = held_out_loss(update_on="train", multiplier_optimizer=lambda multipliers: None)
     call(loss, 0)
     with pytest.raises(TypeError, match="must return a torch optimiser"):
+        loss.update()
+    loss = held_out_loss(update_on="train", multiplier_optimizer=torch.optim.LBFGS)
+    call(loss, 0)
+    with pytest.raises(TypeError, match="LBFGS calls the loss several times"):
         loss.update()
 
 

@@ -192,3 +192,16 @@ def test_a_gap_is_trained_and_reported():
 def test_a_monitor_refuses_gaps():
     with pytest.raises(ValueError, match="make the gap a constraint"):
         Monitor("f1", subject_to="recall.gap(2) <= 0.1")
+
+
+def test_groups_can_be_named_by_integers():
+    x, y, group = data()
+    for names in ([2019, 2020], [1, 0]):
+        labels = torch.tensor(names)[group]
+        by_name = fit(network(), (x, y), objective(groups=names), groups=labels, **SETTINGS)
+        by_number = fit(network(), (x, y), objective(), groups=group, **SETTINGS)
+        key = "recall >= 0.8"
+        assert torch.equal(by_name.objective.multipliers[key], by_number.objective.multipliers[key])
+        assert torch.equal(weights(by_name.model), weights(by_number.model))
+    with pytest.raises(ValueError, match="not one of the groups"):
+        fit(network(), (x, y), objective(groups=[2019, 2020]), groups=group, **SETTINGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Literal, get_args
 
 import torch
@@ -63,7 +64,8 @@ class AugmentedLagrangian(LateBuffers):
 
     Raises:
         TypeError: If the objective is not a module or contains an AugmentedLagrangian, if a constraint is none of
-            the above, or if a constraint such as RankingConstraint cannot have held-out rows or an optimiser.
+            the above, if a constraint such as RankingConstraint cannot have held-out rows or an optimiser, or if a
+            number is of another type.
         ValueError: If there is no constraint, or mu, rho, mu_max, lambda_max or update_on is out of range.
 
     Example:
@@ -97,6 +99,9 @@ class AugmentedLagrangian(LateBuffers):
             raise InvalidTypeError(
                 f"the objective is a loss module, such as MetricLoss('precision'); got {quote(objective)}"
             )
+        for name, number in (("mu", mu), ("rho", rho), ("mu_max", mu_max), ("lambda_max", lambda_max)):
+            if isinstance(number, bool) or not isinstance(number, Real | None):
+                raise InvalidTypeError(f"{name} must be a number, got {quote(number)}")
         refuse_multipliers(objective, "the objective of an AugmentedLagrangian", "Pass all constraints to one of them")
         if not 0.0 < mu <= mu_max < math.inf:
             raise InvalidValueError(
@@ -303,7 +308,10 @@ def _check_measured(constraints: Iterable[nn.Module], update_on: str) -> None:
     for constraint in constraints:
         if isinstance(constraint, RankingConstraint):
             kept = "has no multipliers" if constraint.per == "pair" else "has one multiplier per training sample"
-            raise InvalidTypeError(f"{setting} does not go with a RankingConstraint, which {kept}; use requirements")
+            raise InvalidTypeError(
+                f"{setting} does not go with a RankingConstraint, which {kept}. Leave the setting out, or use "
+                "requirements such as 'recall >= 0.95' and 'fpr <= 0.1'"
+            )
         if not isinstance(constraint, MeasuredConstraint):
             raise InvalidTypeError(
                 f"{setting} needs constraints that are measured on any rows; derive {type(constraint).__name__} from "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ class MultiplierOptimizer(nn.Module):
         make: Called as ``make(multipliers)``, such as ``functools.partial(torch.optim.Adam, lr=0.05)``.
 
     Raises:
-        TypeError: ``make`` is no function, or does not return an optimiser (when called).
+        TypeError: ``make`` is no function, or does not return an optimiser that steps by gradients alone (when called).
 
     Example:
         >>> from functools import partial
@@ -83,6 +84,12 @@ class MultiplierOptimizer(nn.Module):
         made = self.make(multipliers)
         if not isinstance(made, Optimizer):
             raise InvalidTypeError(f"multiplier_optimizer must return a torch optimiser, got {quote(made)}")
+        closure = inspect.signature(made.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise InvalidTypeError(
+                f"{type(made).__name__} calls the loss several times per step, but multipliers have one gradient per "
+                "update; use an optimiser such as torch.optim.SGD or Adam"
+            )
         if state:
             made.load_state_dict(state)
         self.optimizer, self._saved = made, None

@@ -53,7 +53,9 @@ def with_groups(data: Source, groups: Any, stages: Sequence[Stage], name: str, a
 
 
 def number_named_groups(groups: Any, stages: Sequence[Stage], argument: str) -> Any:
-    """Return group numbers for labels that are texts; anything else is returned unchanged.
+    """Return group numbers for labels: texts, or integers if these are the names of the groups.
+
+    Anything else is returned unchanged.
 
     Args:
         groups: One label or number per sample.
@@ -64,10 +66,13 @@ def number_named_groups(groups: Any, stages: Sequence[Stage], argument: str) -> 
         ValueError: No requirement names the groups, or a label is not among the names.
     """
     labels = groups.tolist() if hasattr(groups, "tolist") else groups
-    if not (isinstance(labels, (list, tuple)) and any(isinstance(label, str) for label in labels)):
+    if not isinstance(labels, (list, tuple)):
         return groups
     requirements = [item for stage in stages for item in Objective(stage.objective).requirements()]
     names = next((item.group_names for item in requirements if item.group_names is not None), None)
+    named_by_integers = names is not None and all(isinstance(name, int) for name in names)
+    if not named_by_integers and not any(isinstance(label, str) for label in labels):
+        return groups
     if names is None:
         raise InvalidValueError(
             f"{argument} are texts: pass integers, or name the groups in the order of their numbers, as in "
