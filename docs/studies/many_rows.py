@@ -1,7 +1,10 @@
 """Seconds and memory of fit, predict and evaluate on a table of many rows.
 
-    python docs/studies/many_rows.py FOLDER --rows 10000000   # tables, model and predictions go to the folder
+    python docs/studies/many_rows.py FOLDER --rows 10000000             # tables, model and predictions go to the folder
+    python docs/studies/many_rows.py FOLDER --rows 600000 --steps fit evaluate whole_fit whole_evaluate
+    python docs/studies/many_rows.py                                    # write the page's tables from the results
 
+The steps "whole_fit" and "whole_evaluate" fit the table as a small one: all of it in memory, in three folds.
 It writes two Parquet tables of 20 columns with 1 % positives (numbers, counts, categories, a date, 2,000 merchants;
 some values are missing), fits a model on the first with ``metricfit fit``, and applies it to the second. Every step is
 a process of its own, and its peak resident memory is what the kernel reports at its end. The results go to
@@ -26,12 +29,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from joblib import Parallel, delayed
 
-RESULTS = Path(__file__).parent / "results" / "many_rows.json"
+RESULTS = Path(__file__).resolve().parent / "results" / "many_rows.json"
+PAGE = RESULTS.parent.parent.parent / "large-tables.md"
 CHUNK = 500_000
 POSITIVES = 0.01
 COUNTRIES = [f"{first}{second}" for first in "ABCDEF" for second in "KLMNO"]
 DEVICES = ["phone", "tablet", "laptop", "desktop", "watch", "tv", "console", "other"]
 COMMAND = [sys.executable, "-c", "from metricfit.cli import main; main()"]
+AT_ONCE = "from metricfit.tabular.large import row_sources as r; r.LARGE_ROWS = 10**12; "
 
 
 def draw_rows(rows: int, seed: list[int]) -> tuple[pd.DataFrame, np.ndarray]:
@@ -128,10 +133,16 @@ def draw_table(rows: int, seed: list[int], intercept: float) -> pa.Table:
     return pa.Table.from_pandas(frame, preserve_index=False)
 
 
-def measure(arguments: list[str]) -> dict[str, Any]:
-    """Run ``metricfit`` with these arguments, and return its output, seconds and peak resident memory."""
+def measure(arguments: list[str], *, whole: bool = False) -> dict[str, Any]:
+    """Run ``metricfit`` with these arguments, and return its output, seconds and peak resident memory.
+
+    Args:
+        arguments: The arguments.
+        whole: Whether no table is large.
+    """
     start = time.monotonic()
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
+    command = [*COMMAND[:2], AT_ONCE + COMMAND[2]] if whole else COMMAND
+    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.monotonic() - start
@@ -160,18 +171,58 @@ def run(folder: Path, rows: int, out: Path, budget: float, steps: list[str]) -> 
         "bytes": [path.stat().st_size for path in tables],
         "columns": len(pq.read_schema(tables[0]).names) - 1,
     }
-    model = folder / f"model-{rows}"
-    predictions = folder / f"predictions-{rows}.parquet"
-    commands = {
-        "fit": ["fit", str(tables[0]), "--target", "fraud", "--time-budget", str(budget), "--out", str(model)],
-        "predict": ["predict", str(model), str(tables[1]), "--out", str(predictions)],
-        "evaluate": ["evaluate", str(model), str(tables[1]), "--target", "fraud"],
-    }
+    commands = {}
+    for whole in ("", "whole_"):
+        model, budgeted = str(folder / f"{whole}model-{rows}"), ["--time-budget", str(budget)]
+        predictions = str(folder / f"{whole}predictions-{rows}.parquet")
+        commands |= {
+            f"{whole}fit": ["fit", str(tables[0]), "--target", "fraud", *budgeted, "--out", model],
+            f"{whole}predict": ["predict", model, str(tables[1]), "--out", predictions],
+            f"{whole}evaluate": ["evaluate", model, str(tables[1]), "--target", "fraud"],
+        }
     for step in steps:
-        found[step] = measure([*commands[step], "--json"])
+        found[step] = measure([*commands[step], "--json"], whole=step.startswith("whole_"))
         print(f"{step}: {found[step]['seconds']} s, {found[step]['peak_gib']} GiB", flush=True)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """Write the tables of the page."""
+    from common import fill, table  # draws figures too, which needs a package that measuring does not
+
+    steps, families, paths = [], [], []
+    for rows, found in sorted(results.items(), key=lambda item: int(item[0])):
+        for step in ("fit", "predict", "evaluate"):
+            if step in found:
+                seconds, memory = found[step]["seconds"], found[step]["peak_gib"]
+                steps.append([f"{int(rows):,}", f"`{step}`", f"{seconds:.0f} s", f"{memory:.2f} GiB"])
+        for model in found["fit"]["result"]["models"]:
+            if model["left_out"] is None:
+                fitted = f"{model['fitted_rows']:,}" if model["fitted_rows"] else "all but the held-out part"
+                value = f"{model['value']:.3f}"
+                families.append(
+                    [
+                        f"{int(rows):,}",
+                        model["name"],
+                        fitted,
+                        value,
+                        f"{model['weight']:.2f}",
+                        f"{model['seconds']:.0f} s",
+                    ]
+                )
+        for name, words in (("", "large: one held-out part"), ("whole_", "small: in memory, three folds")):
+            if f"{name}fit" in found and f"{name}evaluate" in found and "whole_fit" in found:
+                fit, judged = found[f"{name}fit"], found[f"{name}evaluate"]["result"]
+                low, high = judged["value_interval"]
+                value = f"{judged['value']:.3f} ({low:.3f} to {high:.3f})"
+                paths.append([f"{int(rows):,}", words, value, f"{fit['seconds']:.0f} s", f"{fit['peak_gib']:.2f} GiB"])
+    parts = {
+        "steps": table(["rows", "command", "time", "peak memory"], steps),
+        "families": table(["rows", "family", "fitted on rows", "F1 held out", "weight", "time"], families),
+        "paths": table(["rows", "treated as", "F1 on the other table (95 %)", "time", "peak memory"], paths),
+    }
+    PAGE.write_text(fill(PAGE.read_text(), parts))
 
 
 def _falling(number: int) -> np.ndarray:
@@ -181,10 +232,13 @@ def _falling(number: int) -> np.ndarray:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where the tables and the model are written")
+    parser.add_argument("folder", nargs="?", type=Path, help="where the tables and the model are written")
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--time-budget", type=float, default=300.0)
     parser.add_argument("--steps", nargs="+", default=["fit", "predict", "evaluate"])
     options = parser.parse_args()
-    run(options.folder, options.rows, options.out, options.time_budget, options.steps)
+    if options.folder is None:
+        write_page(json.loads(options.out.read_text()))
+    else:
+        run(options.folder, options.rows, options.out, options.time_budget, options.steps)

@@ -130,6 +130,10 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
                 log_loss=_or_null(_number("Its cross-entropy out of fold.")),
                 seconds=_or_null(_number("The time that fitting took.")),
                 left_out=_or_null(_text("Why it was not fitted; null if it was.")),
+                fitted_rows=_or_null(
+                    _whole("The rows that it was fitted on, if these are a sample of a large table; null for all rows.")
+                ),
+                table_rows=_or_null(_whole("The rows of that table.")),
             ),
         ),
         "model": _text("The folder of the model."),
