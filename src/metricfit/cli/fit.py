@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,11 +40,15 @@ from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
+from metricfit.runs.backends import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
 from metricfit.tabular.row_folds import FORWARD
+
+#: The ``--backend`` of threads in this process.
+THREADS = "threads"
 
 
 def fit(
@@ -88,6 +93,13 @@ def fit(
         ),
     ] = True,
     jobs: options.Jobs = -1,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            help="Where to train: threads of this process, or ray or dask, with all folds of all models at a time.",
+        ),
+    ] = THREADS,
     seed: options.Seed = 0,
     sep: options.Separator = None,
     decimal: options.Decimal = None,
@@ -100,6 +112,8 @@ def fit(
 ) -> None:
     """Train a classifier for a metric, choose its threshold, and write the model and a report."""
     check_metric_options(metric, subject_to, confidence)
+    if backend not in (THREADS, *CLUSTERS):
+        raise UserError(f"--backend is {THREADS}, {' or '.join(CLUSTERS)}; got {quote(backend)}.")
     families = _families_named(models)
     if method is not None and families != "auto":
         raise UserError("--method and --models both choose the models; give one of them.")
@@ -132,7 +146,8 @@ def fit(
     )
     with fit_display(quiet or as_json) as display, watch_fit(display), warnings.catch_warnings():
         warnings.simplefilter("ignore", InfeasibleWarning)  # reported below, together with the model's folder
-        model.fit(X, y.to_numpy(), groups=groups)
+        with nullcontext() if backend == THREADS else start_backend(backend, jobs):
+            model.fit(X, y.to_numpy(), groups=groups)
         if refer is not None or referral:
             model.refer(max_share=refer, subject_to=referral)
         with new_folder(out) as unfinished:

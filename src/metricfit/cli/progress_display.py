@@ -108,7 +108,7 @@ class FitDisplay(FitWatcher):
         if self._bar is None or self._task is None:
             return
         if self.last:
-            self._bar.update(self._task, description="choosing weights and decision", total=None, facts="")
+            self._bar.update(self._task, description="choosing the decision, writing the report", total=None, facts="")
             self._bar.update(self._task, seconds_left=None)
             return
         best = "" if progress.best is None else f"best {progress.best:.3f}"

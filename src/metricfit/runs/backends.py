@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import joblib
 import torch
+from joblib._parallel_backends import LokyBackend, MultiprocessingBackend, SequentialBackend, ThreadingBackend
 
 from metricfit._extras import explain_missing
 from metricfit.errors import InvalidValueError, quote
 
 BACKENDS = ("loky", "threading", "sequential", "ray", "dask")
+#: Backends that can use several machines.
+CLUSTERS = ("ray", "dask")
+TASKS_PER_RAY_JOB = 4
 
 
 def check_backend(jobs: int, backend: str) -> None:
@@ -102,6 +108,8 @@ def _exit_after(parent: int) -> None:
 def start_backend(backend: str, jobs: int) -> Iterator[None]:
     """Make joblib use a backend; a Ray or Dask cluster that is not running is started here and stopped at the end.
 
+    A running cluster is found by the environment variable RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.
+
     Args:
         backend: One of `BACKENDS`.
         jobs: Number of jobs, or -1 for one per core.
@@ -115,6 +123,44 @@ def start_backend(backend: str, jobs: int) -> Iterator[None]:
     cluster = clusters[backend](jobs) if backend in clusters else nullcontext()
     with cluster, joblib.parallel_config(backend=backend, **settings):
         yield
+
+
+def runs_on_cluster() -> bool:
+    """Return whether joblib's active backend is one that can use several machines, outside of its workers."""
+    backend, _ = joblib.parallel.get_active_backend()
+    known = (LokyBackend, MultiprocessingBackend, SequentialBackend, ThreadingBackend)
+    on_machine = isinstance(backend, known) and not _is_ray(backend)
+    return not on_machine and not backend.nesting_level
+
+
+def run_unordered(tasks: Iterable[Any], jobs: int | None) -> Generator[Any, None, None]:
+    """Run joblib's tasks with its active backend, and yield their results as they are ready.
+
+    Args:
+        tasks: What ``joblib.delayed`` makes.
+        jobs: Number of jobs; -1 for one per core, None for what the active backend says.
+    """
+    backend, _ = joblib.parallel.get_active_backend()
+    if _is_ray(backend):  # it returns results only at the end of a call: several small calls show progress
+        remaining = iter(tasks)
+        with joblib.Parallel(n_jobs=jobs) as parallel:
+            while batch := list(itertools.islice(remaining, TASKS_PER_RAY_JOB * joblib.effective_n_jobs(jobs))):
+                yield from parallel(batch)
+        return
+    with ignore_interrupts_in_children():  # the workers are started here
+        results = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(tasks)
+    yield from results
+
+
+@contextmanager
+def without_nested_jobs() -> Iterator[None]:
+    """Make joblib work sequentially inside a task; Dask would send every tree of a forest to the cluster again."""
+    with joblib.parallel_config(backend="sequential"):
+        yield
+
+
+def _is_ray(backend: Any) -> bool:
+    return type(backend).__name__ == "RayBackend"  # a subclass of the backend of processes
 
 
 @contextmanager
@@ -143,9 +189,12 @@ def _start_dask(jobs: int) -> Iterator[None]:
     try:
         distributed.get_client()
     except ValueError:
-        workers = joblib.cpu_count() if jobs == -1 else jobs
+        local = {"n_workers": joblib.cpu_count() if jobs == -1 else jobs, "threads_per_worker": 1}
         quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
-        with distributed.Client(n_workers=workers, threads_per_worker=1, **quiet):
+        elsewhere = import_module("dask").config.get("scheduler-address", None)
+        with ignore_interrupts_in_children():
+            client = distributed.Client() if elsewhere else distributed.Client(**local, **quiet)
+        with client:
             yield
     else:
         yield

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import platform
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,10 @@ import torch
 from metricfit._moved import RenamedAttribute
 from metricfit._version import __version__
 from metricfit.errors import InvalidValueError, is_user_error
-from metricfit.runs.backends import check_backend, ignore_interrupts_in_children, start_backend, threads_per_job
+from metricfit.runs.backends import check_backend, run_unordered, start_backend, threads_per_job, without_nested_jobs
 from metricfit.runs.cells import Cell, CellError, read_reports, write_report, write_spec
 from metricfit.runs.time_left import estimate_cells_left
 
-CELLS_PER_RAY_JOB = 4
 Work = Callable[[Cell], Mapping[str, Any]]
 Prepare = Callable[[], None]
 Watch = Callable[["Progress"], None]
@@ -130,14 +129,7 @@ def _run_cells(
     threads = threads_per_job(jobs)
     tasks = (joblib.delayed(_run_cell)(cell, work, root, prepare, threads) for cell in cells)
     with start_backend(backend, jobs):
-        if backend == "ray":  # it returns results only at the end of a call: several small calls show progress
-            with joblib.Parallel(n_jobs=jobs) as parallel:
-                while batch := list(itertools.islice(tasks, CELLS_PER_RAY_JOB * joblib.effective_n_jobs(jobs))):
-                    yield from parallel(batch)
-            return
-        with ignore_interrupts_in_children():  # the workers are started here
-            results = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(tasks)
-        yield from results
+        yield from run_unordered(tasks, jobs)
 
 
 def _run_cell(
@@ -154,7 +146,8 @@ def _run_cell(
         if prepare is not None:
             prepare()
         start = time.perf_counter()
-        result = dict(work(cell))
+        with nullcontext() if threads is None else without_nested_jobs():
+            result = dict(work(cell))
         seconds = time.perf_counter() - start
         json.dumps(result, allow_nan=False)
     except torch.OutOfMemoryError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -16,6 +17,8 @@ from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.held_out import HeldOut, HeldOutPlaces, collect_held_out
 from metricfit.decide.refit import Refit
 from metricfit.metrics.metric import Metric, get_metric
+from metricfit.runs.backends import runs_on_cluster
+from metricfit.tabular.cluster_folds import cluster_jobs, fit_families_on_cluster
 from metricfit.tabular.ensemble import Ensemble, ModelRow, OutOfFold, build_ensemble
 from metricfit.tabular.families import make_families
 from metricfit.tabular.families.family import Deadline, Family, FittedModel, Floats, Integers
@@ -27,6 +30,8 @@ from metricfit.tabular.out_of_fold import FamilyResult, fit_families
 from metricfit.tabular.parameters import threads_of
 from metricfit.tabular.row_folds import Splits, choose_folds, is_forward
 from metricfit.tabular.training_rows import PreparedRows
+
+log = logging.getLogger("metricfit.tabular")
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -71,14 +76,19 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     families, splits = families_of(model), splits_of(model, prepared)
     watcher = choose_watcher(model.verbose)
     deadline, names = Deadline.after(model.time_budget, watcher.stop), [family.name for family in families]
+    on_cluster = runs_on_cluster()
     if isinstance(rows.features, CompactFeatures):
         families = families_of_large_table(families, rows.features, threads_of(model.n_jobs), deadline)
-    results, left_out = fit_families(
+        if on_cluster:
+            log.warning("a table of this size is not sent to a cluster: its models are fitted in this process")
+            on_cluster = False
+    fit = fit_families_on_cluster if on_cluster else fit_families
+    results, left_out = fit(
         families,
         rows,
         splits,
         seed=prepared.seed,
-        jobs=threads_of(model.n_jobs),
+        jobs=cluster_jobs(model.n_jobs) if on_cluster else threads_of(model.n_jobs),
         deadline=deadline,
         last_fold_only=is_forward(model.cv),
         tracker=FitTracker(watcher, names, len(splits), deadline, value_of, metric.minimize),

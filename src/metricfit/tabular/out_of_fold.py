@@ -31,6 +31,8 @@ SAMPLE_ROWS = 1000
 ESTIMATE_FROM = 4000
 #: Why a family is left out that had not begun when training was stopped.
 STOPPED = "training was interrupted before it"
+#: Why a family is left out that had not begun at the deadline.
+BUDGET_USED_UP = "the time budget was used up before it"
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,15 @@ def fit_families(
                 raise KeyboardInterrupt
         log.log(level, "%s", tracker.leave_out(reason))
         left_out.append(LeftOut(family.name, reason))
+    check_some_are_fitted(results, left_out)
+    return results, left_out
+
+
+def check_some_are_fitted(results: Sequence[FamilyResult], left_out: Sequence[LeftOut]) -> None:
+    """Raise an error that says why no family could be fitted, if there is none."""
     if not results:
         reasons = "; ".join(f"{family.name}: {family.reason}" for family in left_out)
         raise InvalidValueError(f"none of the models is for this table ({reasons})")
-    return results, left_out
 
 
 def fit_family(
@@ -159,7 +166,7 @@ def fit_family(
     if reason is not None:
         return LeftOut(family.name, reason)
     if deadline.seconds_left < 0:
-        return LeftOut(family.name, STOPPED if deadline.stopped.is_set() else "the time budget was used up before it")
+        return LeftOut(family.name, STOPPED if deadline.stopped.is_set() else BUDGET_USED_UP)
     start = time.monotonic()
     family = family.prepare(rows)
     with threadpool_limits(limits=1):  # folds are the parallel work; threads inside them would wait for each other
@@ -170,9 +177,23 @@ def fit_family(
     for model, (_, held_out) in zip(models, splits, strict=True):
         for part in rows.features.parts(held_out):
             logits[part] = model.logits(rows.features.take(part))
+    return combine_folds(family, models, rows, splits, logits, time.monotonic() - start, last_only=last_only)
+
+
+def combine_folds(
+    family: Family,
+    models: Sequence[FittedModel],
+    rows: TrainingRows,
+    splits: Splits,
+    logits: Floats,
+    seconds: float,
+    *,
+    last_only: bool,
+) -> FamilyResult:
+    """Combine the models of all folds, with the logits of the rows that they held out."""
     combined = models[-1] if last_only else family.combine(models)
     fold_models = () if _knows_folds(combined, rows, splits, logits) else tuple(models)
-    return FamilyResult(family.name, combined, logits, time.monotonic() - start, fold_models, family.fitted_rows)
+    return FamilyResult(family.name, combined, logits, seconds, fold_models, family.fitted_rows)
 
 
 def _knows_folds(combined: FittedModel, rows: TrainingRows, splits: Splits, logits: Floats) -> bool:
@@ -199,34 +220,38 @@ def _fit_folds_in_time(
     models: list[FittedModel] = []
     try:
         if deadline.at is not None:
-            estimate = _estimate(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
+            estimate = estimate_folds(family, rows, splits, seed=seed, jobs=jobs, deadline=deadline)
             if estimate > deadline.seconds_left:
-                return LeftOut(family.name, _too_slow(estimate, deadline))
+                return LeftOut(family.name, reason_of_slowness(estimate, deadline))
         for part in family.batches(splits, jobs):
             if deadline.stopped.is_set():
                 raise OutOfTime("training was stopped")
             rounds_left = -(-(len(splits) - len(models)) // len(part))
             estimate = rounds_left * (time.monotonic() - start) * len(part) / max(1, len(models))
             if models and estimate > deadline.seconds_left:
-                return LeftOut(family.name, _too_slow(estimate, deadline))
+                return LeftOut(family.name, reason_of_slowness(estimate, deadline))
             models += family.fit_folds(rows, part, seed=seed + len(models), jobs=jobs, deadline=deadline)
             watch(len(models))
     except OutOfTime:
         cause = "it was interrupted" if deadline.stopped.is_set() else "the time budget ended"
-        return LeftOut(family.name, f"{cause} after {_few_digits(time.monotonic() - start)} s of its training")
+        return LeftOut(family.name, f"{cause} after {few_digits(time.monotonic() - start)} s of its training")
     return models
 
 
-def _too_slow(estimate: float, deadline: Deadline) -> str:
+def reason_of_slowness(estimate: float, deadline: Deadline) -> str:
+    """Say that a family would take longer than the time that is left."""
     left = max(0.0, deadline.seconds_left)
-    return f"would take about {_few_digits(estimate)} s more, and {_few_digits(left)} s are left"
+    return f"would take about {few_digits(estimate)} s more, and {few_digits(left)} s are left"
 
 
-def _few_digits(seconds: float) -> str:
+def few_digits(seconds: float) -> str:
+    """Write seconds with two digits, or as a whole number."""
     return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
-def _estimate(family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline) -> float:
+def estimate_folds(
+    family: Family, rows: TrainingRows, splits: Splits, *, seed: int, jobs: int, deadline: Deadline
+) -> float:
     """Estimate the seconds of all folds before they are fitted; 0 if that is not needed."""
     estimate = family.estimate(rows, splits, deadline=deadline)
     if estimate is not None:
