@@ -162,6 +162,14 @@ def test_methods_costs_groups_hovering_and_clicking(opened, compared):
     select.select_option(index=0)
     assert check(page, one, y) == 0.4
     assert page.get_by_role("heading", name="Calibration").is_visible()
+    # Everything that can be used has a name, and is reached with the keyboard.
+    controls = page.locator(".explorer").locator("input, select, button, summary")
+    names = controls.evaluate_all(
+        "all => all.map(e => (e.labels && e.labels[0] ? e.labels[0].textContent : e.ariaLabel || e.textContent).trim())"
+    )
+    assert len(names) >= 12
+    assert all(names)
+    assert controls.evaluate_all("all => all.every(e => e.tabIndex === 0 && !e.disabled)")
     # What is folded opens on demand.
     table = page.locator("table.metrics")
     assert not table.is_visible()
