@@ -196,3 +196,24 @@ def test_fit_names_the_classes_and_the_metric_as_evaluate_does(table, tmp_path):
     two = json.loads(call("fit", table[0], "--target", "two", "--out", tmp_path / "two", "--json", *small).stdout)
     assert two["classes"] == dict(table[1]["two"].value_counts())
     assert two["positive"] == "yes"
+
+
+def test_evaluate_has_values_by_group_in_its_report(table, tmp_path):
+    path, frame = table
+    model = MetricClassifier("f1", **TINY).fit(frame[["a", "b"]], frame["three"])
+    model.save(tmp_path / "model")
+    found = call(
+        "evaluate", tmp_path / "model", path, "--target", "three", "--group", "two", "--report", tmp_path / "page.html"
+    )
+    assert found.exit_code == 0, found.output
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Values by “two”" in page
+    part = frame[frame["two"] == "yes"]
+    expected = f1_score(part["three"], model.predict(part[["a", "b"]]), average="macro")
+    assert f">{expected:.3f}</data>" in page
+    alone = call("evaluate", tmp_path / "model", path, "--target", "three", "--group", "two")
+    assert (alone.exit_code, "give --report too" in alone.output) == (2, True)
+    missing = call(
+        "evaluate", tmp_path / "model", path, "--target", "three", "--group", "tow", "--report", tmp_path / "p.html"
+    )
+    assert (missing.exit_code, "Did you mean 'two'" in missing.output) == (2, True)

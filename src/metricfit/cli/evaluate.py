@@ -12,6 +12,7 @@ from rich.table import Table
 
 from metricfit.cli import options
 from metricfit.cli.command_rows import title_data
+from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
 from metricfit.cli.saved_model import check_threshold, load_model
 from metricfit.cli.scored_data import scored_rows
@@ -31,6 +32,9 @@ def evaluate(
     target: Annotated[str, typer.Option("--target", help="Name of the column with the labels.")],
     threshold: options.Threshold = None,
     report: Annotated[Path | None, typer.Option("--report", help="A new HTML file for a report.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Name of a column; the report then has the values of each group.")
+    ] = None,
     sep: options.Separator = None,
     decimal: options.Decimal = None,
     encoding: options.Encoding = None,
@@ -40,16 +44,26 @@ def evaluate(
     """Compute the metrics of a saved model on labelled rows."""
     if report is not None:
         check_file(report, "--report")
+    elif group is not None:
+        raise UserError("--group is for the values by group in the report: give --report too.")
     classifier = load_model(model)
     check_threshold(classifier, threshold)
     written = TextOptions(sep, decimal, encoding)
-    X, y = scored_rows(classifier, data, written, target, doing="Evaluating", quiet=quiet)
+    X, y, groups = scored_rows(classifier, data, written, target, group=group, doing="Evaluating", quiet=quiet)
     _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", quiet):
         result = evaluation_result(classifier, X, y, threshold) | {"report": None}
         if report is not None:
             page = write_evaluation_page(
-                classifier, X, y, report, threshold=threshold, data=title_data(data), command=command_line()
+                classifier,
+                X,
+                y,
+                report,
+                threshold=threshold,
+                data=title_data(data),
+                command=command_line(),
+                groups=groups,
+                group=group,
             )
             result["report"] = str(page)
     print_result(result, as_json, _lines(result))

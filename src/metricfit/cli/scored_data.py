@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -93,28 +93,40 @@ def scored_batches(
 
 
 def scored_rows(
-    model: MetricClassifier, data: Sequence[Path], written: TextOptions, target: str, *, doing: str, quiet: bool
-) -> tuple[ScoredRows, pd.Series]:
-    """Read the files of a command in batches, and return the logits and the labels of all rows.
+    model: MetricClassifier,
+    data: Sequence[Path],
+    written: TextOptions,
+    target: str,
+    *,
+    group: str | None = None,
+    doing: str,
+    quiet: bool,
+) -> tuple[ScoredRows, pd.Series, NDArray[Any] | None]:
+    """Read the files of a command in batches, and return the logits, the labels and the groups of all rows.
 
     Args:
         model: The saved model.
         data: The files.
         written: How text files are written.
         target: Name of the column with the labels.
+        group: Name of the column with groups, if they are needed.
         doing: What the progress is about.
         quiet: Whether to show no progress.
 
     Returns:
-        The rows, which stand for the table in all functions that take a model and a table, and their labels.
+        The rows, which stand for the table in all functions that take a model and a table, their labels, and their
+        groups or None.
     """
     parts: list[ScoredRows] = []
     numbers: list[NDArray[np.int64]] = []
-    for batch in scored_batches(model, data, written, target=target, doing=doing, quiet=quiet):
+    groups: list[NDArray[Any]] = []
+    carried = [] if group is None else [group]
+    for batch in scored_batches(model, data, written, target=target, carried=carried, doing=doing, quiet=quiet):
         parts.append(batch.scored)
         numbers.append(np.searchsorted(model.classes_, np.asarray(batch.labels)))
+        groups += [batch.frame[name].to_numpy() for name in carried]
     labels = model.classes_[np.concatenate(numbers)]
-    return ScoredRows.join(parts), pd.Series(labels, name=target)
+    return ScoredRows.join(parts), pd.Series(labels, name=target), np.concatenate(groups) if groups else None
 
 
 def _labels_of(model: MetricClassifier, batch: Batch, target: str) -> pd.Series:

@@ -46,6 +46,7 @@ class JudgedRows:
         numbers: The number of each row in the table that was passed.
         folds: The fold whose models did not train on the row; None if the whole model decides.
         scorers: The models of the folds.
+        known_logits: The logits of the rows out of fold, which are known from ``fit``.
         costs: What wrong decisions cost, if the metric takes costs from columns.
     """
 
@@ -58,6 +59,7 @@ class JudgedRows:
     folds: Integers | None
     costs: RowCosts | None
     scorers: Any = None
+    known_logits: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -89,10 +91,13 @@ class JudgedRows:
             None if self.folds is None else self.folds[index],
             None if self.costs is None else self.costs.take(torch.from_numpy(index)),
             self.scorers,
+            None if self.known_logits is None else self.known_logits[torch.from_numpy(index)],
         )
 
     def logits(self, table: Any = None) -> torch.Tensor:
         """Return calibrated logits for the current class balance, of these rows or of changed ones in their place."""
+        if table is None and self.known_logits is not None:
+            return self.known_logits
         rows = self.table if table is None else table
         logits: torch.Tensor
         if self.folds is None:
@@ -240,9 +245,10 @@ def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
             f"out_of_fold=True is for the rows of fit, which were {places.total:,}; X has {len(numbers):,}"
         )
     held_out = model.held_out_.with_logits_shifted(model.shift_)
+    in_order = np.array_equal(places.rows, np.arange(places.total))
     rows = JudgedRows(
         model,
-        take_rows(table, places.rows),
+        table if in_order else take_rows(table, places.rows),
         held_out.y.numpy(),
         None if held_out.weight is None else held_out.weight.double().numpy(),
         held_out.groups,
@@ -250,6 +256,7 @@ def _rows_of_fit(model: Any, table: Any, numbers: Integers) -> JudgedRows:
         places.folds,
         model._costs_of(dict(held_out.columns), len(held_out.y)),
         model._fold_scorers(),
+        held_out.logits,
     )
     if not np.array_equal(numbers[places.rows], rows.y) or not _has_logits_of_fit(rows):
         raise InvalidValueError("out_of_fold=True is for the rows of fit in their order, and these are others")
@@ -271,5 +278,6 @@ def _are_rows_of_fit(rows: JudgedRows) -> bool:
 def _has_logits_of_fit(rows: JudgedRows) -> bool:
     """Whether the models of the folds give the logits that they gave in ``fit``, on some of the rows."""
     index = np.linspace(0, len(rows) - 1, min(COMPARED, len(rows))).astype(np.int64)
-    found = rows.take(index).logits() - rows.model.shift_
+    part = rows.take(index)
+    found = part.logits(part.table) - rows.model.shift_
     return bool(torch.allclose(found, rows.model.held_out_.logits[index], rtol=1e-3, atol=1e-3))
