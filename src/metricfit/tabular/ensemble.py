@@ -115,8 +115,8 @@ class Ensemble:
 
         Args:
             folds: The number of folds.
-            fold_models: The models of the folds, by the name of the family, for families whose combined model does not
-                know them. Without them, these families take part with the combined model.
+            fold_models: The models of the folds by the name of the family, as they were before they were combined.
+                Without them, a family takes part with what its combined model knows of the fold.
         """
         known = fold_models or {}
 

@@ -49,7 +49,7 @@ class FittedEnsemble:
             that would take minutes.
         history: One row per member and epoch of the network.
         places: The rows and the folds of ``held_out``.
-        fold_models: The models of the folds by family, for families whose combined model does not know them.
+        fold_models: The models of the folds by family, before they were combined.
     """
 
     ensemble: Ensemble
@@ -95,6 +95,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
     )
     out_of_fold, held_out = collect([result.logits for result in results])
     ensemble, mixture, table = build_ensemble(results, left_out, out_of_fold, metric, model.average, requirements)
+    used = {member.name for member in ensemble.members}
     return FittedEnsemble(
         ensemble,
         table,
@@ -102,7 +103,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         out_of_fold.refit(metric, model.average, requirements) if rows.classes == 2 else None,
         _history(results),
         _places(splits, prepared),
-        {result.name: result.fold_models for result in results if result.fold_models},
+        {result.name: result.fold_models for result in results if result.fold_models and result.name in used},
     )
 
 

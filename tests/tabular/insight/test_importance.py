@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.sparse import csr_matrix
 from sklearn.exceptions import NotFittedError
 from sklearn.inspection import permutation_importance
@@ -120,14 +121,14 @@ def test_out_of_fold_rows_are_decided_by_models_that_have_not_seen_them(quick_se
     assert "not trained on it" in repr(honest)
 
 
-def test_boosted_trees_of_unequal_folds_are_judged_out_of_fold():
-    """The folds' classes differ in share, and with them the logits that the trees start from."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(151, 3))
-    y = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=151) > 1
-    model = MetricClassifier(models=["boosting"], members=2, random_state=0).fit(X, y)
-    table = model.worst(X, y, n=len(y), out_of_fold=True).table.sort_index()
-    assert np.allclose(table["probability"], model.held_out_.logits.sigmoid().squeeze().numpy(), atol=1e-6)
+@pytest.mark.parametrize("family", ["boosting_small", "extra_trees", "kernel"])
+def test_models_of_folds_score_their_rows_as_in_fit(blobs, quick_settings, family):
+    X, y = blobs[0][:150], blobs[1][:150]
+    groups = np.digitize(X[:, 0], [-0.5, 0.2, 0.6, 0.9, 1.2])  # folds with very different shares of the classes
+    model = MetricClassifier("f1", **{**quick_settings, "models": [family]}).fit(X, y, groups=groups)
+    places = model._places
+    logits = model._logits_out_of_fold(X[places.rows], places.folds, model._fold_scorers())
+    assert torch.allclose(logits, model.held_out_.logits, atol=1e-5)
 
 
 def test_out_of_fold_needs_the_rows_of_fit(model, halves, tmp_path):
