@@ -98,8 +98,8 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         offsets_: For several classes, what is added to the log-probabilities before the largest is taken; to minus the
             expected costs, if ``decision_.costs`` are the costs of a metric of the whole confusion matrix.
         value_: The metric to expect on new rows: its value out of fold, less the optimism of choosing weights and
-            decision on the same rows. For several classes and after ``rethreshold`` the optimism is that of the
-            decision alone; under requirements none is subtracted.
+            decision on the same rows. For several classes, for tables of more than 500,000 rows and after
+            ``rethreshold`` the optimism is that of the decision alone; under requirements none is subtracted.
         value_interval_: 95 % bootstrap interval of the value.
         prevalence_: The class balance that the model decides for: the share of the positive class, or of each class by
             its label. ``rethreshold(prevalence="estimate", X=new_rows)`` estimates that of rows without labels, with

@@ -45,8 +45,8 @@ class FittedEnsemble:
         ensemble: The families with their weights.
         models: One row per family.
         held_out: The ensemble's calibrated out-of-fold logits.
-        refit: Chooses weights and calibrations again, with other weights of the rows; None for several classes, where
-            that would take minutes.
+        refit: Chooses weights and calibrations again, with other weights of the rows; None for several classes and
+            for large tables, where that would take minutes.
         history: One row per member and epoch of the network.
         places: The rows and the folds of ``held_out``.
         fold_models: The models of the folds by family, before they were combined.
@@ -75,13 +75,14 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
 
     families, splits = families_of(model), splits_of(model, prepared)
     watcher = choose_watcher(model.verbose)
-    deadline, names = Deadline.after(model.time_budget, watcher.stop), [family.name for family in families]
-    on_cluster = runs_on_cluster()
+    deadline, on_cluster = Deadline.after(model.time_budget, watcher.stop), runs_on_cluster()
+    is_large = isinstance(rows.features, CompactFeatures)
     if isinstance(rows.features, CompactFeatures):
         families = families_of_large_table(families, rows.features, threads_of(model.n_jobs), deadline)
         if on_cluster:
             log.warning("a table of this size is not sent to a cluster: its models are fitted in this process")
             on_cluster = False
+    names = [family.name for family in families]
     fit = fit_families_on_cluster if on_cluster else fit_families
     results, left_out = fit(
         families,
@@ -100,7 +101,7 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         ensemble,
         table,
         replace(held_out, logits=mixture.logits),
-        out_of_fold.refit(metric, model.average, requirements) if rows.classes == 2 else None,
+        out_of_fold.refit(metric, model.average, requirements) if rows.classes == 2 and not is_large else None,
         _history(results),
         _places(splits, prepared),
         {result.name: result.fold_models for result in results if result.fold_models and result.name in used},

@@ -42,7 +42,9 @@ SHARE_OF_TIME = 0.5
 def families_of_large_table(
     families: Sequence[Family], features: CompactFeatures, jobs: int, deadline: Deadline
 ) -> list[Family]:
-    """Return families that can be fitted on the rows of a large table.
+    """Return families that can be fitted on the rows of a large table, the first boosted trees before the others.
+
+    They are worth most there, and the trees that are grown within half of the time budget are kept.
 
     Args:
         families: The families.
@@ -51,11 +53,12 @@ def families_of_large_table(
         deadline: When training has to end.
     """
     binned = BinnedRows(features, jobs)
+    first = next((family for family in families if isinstance(family, Boosting)), None)
     return [
         BoostingInBatches(family, binned, jobs, deadline)
         if isinstance(family, Boosting)
         else SampledFamily(family, jobs)
-        for family in families
+        for family in sorted(families, key=lambda family: family is not first)
     ]
 
 
