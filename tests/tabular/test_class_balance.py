@@ -6,6 +6,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 from metricfit import MetricClassifier
 from metricfit.decide.shift.drift import DriftWarning, detect_drift
+from metricfit.errors import ModelFileError
+from metricfit.tabular.stored_shift import restore_shift
 
 
 def table(n, shares, seed, move=0.0):
@@ -45,6 +47,24 @@ def test_the_balance_of_new_rows_is_estimated_and_decided_for(model):
     model.rethreshold(prevalence=float(y.mean()))
     assert (model.predict(X) == estimated).mean() > 0.97
     assert (estimated == "yes").sum() > (before == "yes").sum()
+
+
+def test_the_estimate_is_saved_with_the_model(model, tmp_path):
+    model.rethreshold(prevalence="estimate", X=table(300, (0.4, 0.6), seed=1)[0])
+    model.save(tmp_path / "model")
+    loaded = MetricClassifier.load(tmp_path / "model")
+    assert loaded.prevalence_interval_ == model.prevalence_interval_
+    assert loaded.drift_ == model.drift_
+    assert loaded.rethreshold().drift_ is None
+
+
+@pytest.mark.parametrize("damage", [{"rows": 0}, {"drift": None}, {"drift": {"p_value": "low", "found": True}}])
+def test_a_damaged_estimate_is_refused(model, damage):
+    description = {"rows": 300, "drift": {"p_value": 0.5, "distance": 0.1, "found": False}}
+    with pytest.raises(ModelFileError, match="prior_shift"):
+        restore_shift(model, description | damage, {})
+    with pytest.raises(ModelFileError, match="one share and one interval for each of 2 classes"):
+        restore_shift(model, description, {})
 
 
 def test_another_call_forgets_the_estimate(model):

@@ -133,12 +133,22 @@ def test_a_wrapped_model_is_certified_on_calibration_rows_apart(monkeypatch):
         TunedDecisionClassifier(LogisticRegression(), subject_to="recall >= 0.99", confidence=0.95).fit(X, y)
 
 
-def test_folds_that_train_on_half_of_the_rows_certify_nothing():
+def test_folds_that_train_on_half_of_the_rows_certify_nothing(tmp_path):
     X, y = table()
     model = TunedDecisionClassifier(LogisticRegression(), "precision", subject_to="recall >= 0.8", cv=2)
     with pytest.raises(InvalidValueError, match="trains on 50% of the rows"):
         clone(model).set_params(confidence=0.9).fit(X, y)
     model.fit(X, y)
-    with pytest.raises(InvalidValueError, match="trains on 50% of the rows"):
-        model.rethreshold(confidence=0.9)
-    assert model.confidence is None
+    model.save(tmp_path / "model")
+    for each in (model, TunedDecisionClassifier.load(tmp_path / "model")):
+        with pytest.raises(InvalidValueError, match="trains on 50% of the rows"):
+            each.rethreshold(confidence=0.9)
+        assert each.confidence is None
+    of_tables = MetricClassifier(subject_to="recall >= 0.8", confidence=0.9, members=2, **SETTINGS)
+    with pytest.raises(InvalidValueError, match=r"trains on 50% of the rows.*members=5"):
+        of_tables.fit(X, y)
+
+
+def test_another_class_balance_leaves_only_rates_within_a_class(model):
+    with pytest.raises(InvalidValueError, match=r"precision >= 0.5 depends on the class shares.*require recall, fnr"):
+        model.rethreshold(prevalence=0.1, subject_to="precision >= 0.5")

@@ -25,6 +25,7 @@ from metricfit.tabular.ensemble import Ensemble, logits_by_fold
 from metricfit.tabular.ensemble_fit import fit_ensemble
 from metricfit.tabular.export_layer import ModelExport
 from metricfit.tabular.families.family import Features, FittedModel
+from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.insight.insight_methods import ModelInsight
 from metricfit.tabular.parameters import MOVED_TO_NETWORK
 from metricfit.tabular.report_layer import ModelReport
@@ -226,6 +227,9 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
         model = cls()
         storage.load(model, path, trusted, **user_functions)
         return model
+
+    def _check_can_certify(self) -> None:
+        check_training_share(self._training_share)
 
     def _calibrated_logits(self, X: Any) -> torch.Tensor:
         if isinstance(X, ScoredRows):

@@ -27,7 +27,7 @@ def check_description(description: Any, known_parameters: Iterable[str]) -> None
     """
     check_decision_description(description, known_parameters)
     _check_sections(description, SECTIONS_OF_ENSEMBLES)
-    _whole_number("features.number", description["features"].get("number"), 1)
+    check_whole_number("features.number", description["features"].get("number"), 1)
     _check_ensemble(description["ensemble"])
     if not all(map(_is_model_row, description["models"])):
         raise ModelFileError(f"model.json: models must describe families, got {quote(description['models'])}")
@@ -52,13 +52,13 @@ def check_decision_description(description: Any, known_parameters: Iterable[str]
         raise ModelFileError(
             f"model.json: parameters that this version does not have: {', '.join(map(quote, unknown[:3]))}"
         )
-    _whole_number("seed", description.get("seed"), 0)
+    check_whole_number("seed", description.get("seed"), 0)
     if description["features"].get("number") is not None:
-        _whole_number("features.number", description["features"]["number"], 1)
-    _finite_number("decision.value", description["decision"].get("value"))
+        check_whole_number("features.number", description["features"]["number"], 1)
+    check_finite_number("decision.value", description["decision"].get("value"))
     for name in ("threshold", "corrected_value", "confidence", "referred_share"):
         if description["decision"].get(name) is not None:
-            _finite_number(f"decision.{name}", description["decision"][name])
+            check_finite_number(f"decision.{name}", description["decision"][name])
     for name in ("interval", "value_interval", "corrected_interval", "refer"):
         _interval(f"decision.{name}", description["decision"].get(name))
     metric = description["parameters"].get("metric")
@@ -140,12 +140,22 @@ def _is_column(column: Any) -> bool:
     )
 
 
-def _whole_number(name: str, value: Any, least: int) -> None:
+def check_whole_number(name: str, value: Any, least: int) -> None:
+    """Refuse anything but a whole number from ``least`` on.
+
+    Raises:
+        ModelFileError: It is something else.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
         raise ModelFileError(f"model.json: {name} must be a whole number from {least} on, got {quote(value)}")
 
 
-def _finite_number(name: str, value: Any) -> None:
+def check_finite_number(name: str, value: Any) -> None:
+    """Refuse anything but a finite number.
+
+    Raises:
+        ModelFileError: It is something else.
+    """
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not abs(value) <= sys.float_info.max:
         raise ModelFileError(f"model.json: {name} must be a finite number, got {quote(value)}")
@@ -157,7 +167,7 @@ def check_positive_number(name: str, value: Any) -> None:
     Raises:
         ModelFileError: It is something else.
     """
-    _finite_number(name, value)
+    check_finite_number(name, value)
     if not value > 0:
         raise ModelFileError(f"model.json: {name} must be above 0, got {quote(value)}")
 
@@ -170,4 +180,4 @@ def _interval(name: str, ends: Any) -> None:
         raise ModelFileError(f"model.json: {name} must be null or a list of two numbers, got {quote(ends)}")
     for end in ends:
         if end not in ("inf", "-inf"):
-            _finite_number(name, end)
+            check_finite_number(name, end)

@@ -74,6 +74,9 @@ def fit_ensemble(model: MetricClassifier, prepared: PreparedRows) -> FittedEnsem
         return collect([logits])[0].value_of_first(metric, model.average, requirements)
 
     families, splits = families_of(model), splits_of(model, prepared)
+    model._training_share = min(len(train) for train, _ in splits) / len(rows.y)
+    if model.confidence is not None:
+        model._check_can_certify()
     watcher = choose_watcher(model.verbose)
     deadline, on_cluster = Deadline.after(model.time_budget, watcher.stop), runs_on_cluster()
     is_large = isinstance(rows.features, CompactFeatures)

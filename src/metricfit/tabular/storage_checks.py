@@ -68,6 +68,8 @@ def decision_faults(model: Any) -> list[str]:
         wrong = values.shape != (rows,) or not bool(((values >= 0) & (values <= LARGEST_PARAMETER)).all())
         found.append(("held-out rows", wrong, f"the column {name} does not hold one cost per row"))
     faults = [f"{part}: {reason}" for part, wrong, reason in found if wrong]
+    if faults:  # requirements are on classes, which must be right first
+        return faults
     try:
         requirements = model_requirements(model)
         check_costs(get_metric(model.metric), columns, 0 if has_labels else classes, requirements)

@@ -17,8 +17,9 @@ from metricfit.decide.refer.refer_label import check_refer_label
 from metricfit.errors import InvalidTypeError, ModelFileError, quote
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric
-from metricfit.tabular.description_checks import label_type
+from metricfit.tabular.description_checks import check_positive_number, label_type
 from metricfit.tabular.families.model_state import MissingArgumentError
+from metricfit.tabular.stored_shift import describe_shift, restore_shift, shift_arrays
 
 #: Before the name of a column of costs, in the names of arrays.
 COLUMN = "held_out.column."
@@ -80,6 +81,8 @@ def describe_decision(model: Any) -> dict[str, Any]:
             "refer_label": plain_label(model.refer_label_),
         },
         "seed": model._seed,
+        "training_share": model._training_share,
+        "prior_shift": describe_shift(model),
     }
 
 
@@ -96,7 +99,7 @@ def decision_arrays(model: Any) -> dict[str, Tensor]:
     for name in ("offsets", "thresholds", "label_intervals", "costs"):
         if getattr(decision, name) is not None:
             arrays[name] = getattr(decision, name)
-    return arrays
+    return arrays | shift_arrays(model)
 
 
 def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
@@ -120,10 +123,20 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
     two_classes = len(model.classes_) == 2 and model.held_out_.y.dim() == 1
     model.pos_label_ = model.classes_.tolist()[model._order[1]] if two_classes else None
     model.shift_ = arrays["shift"]
+    restore_shift(model, description.get("prior_shift"), arrays)
+    model._training_share = _training_share(model, description)
     model.decision_ = _restored_decision(description["decision"], arrays)
     model.refer_label_ = description["decision"].get("refer_label", "refer")
     if model.decision_.refer is not None:
         check_refer_label(model.refer_label_, model.classes_)
+
+
+def _training_share(model: Any, description: Mapping[str, Any]) -> float:
+    """Return the share of the rows that a fold trained on; folders that do not have it know the number of folds."""
+    folds = getattr(model, "cv", None)
+    share = description.get("training_share", 1 - 1 / folds if isinstance(folds, int) and folds > 1 else 1.0)
+    check_positive_number("training_share", share)
+    return float(share)
 
 
 def plain_label(label: Any) -> Any:

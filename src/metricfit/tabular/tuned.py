@@ -138,9 +138,6 @@ class TunedDecisionClassifier(
         True
     """
 
-    #: The smallest share of the rows that a fold trains on; it is not saved.
-    _training_share = 1.0
-
     def __init__(
         self,
         estimator: Any,

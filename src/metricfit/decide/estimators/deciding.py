@@ -75,6 +75,8 @@ class DecidingClassifier(PredictingClassifier):
     decision: Rule
     confidence: float | None = None
     pos_label_: Any
+    #: The smallest share of the rows that the models of a fold were trained on.
+    _training_share: float = 1.0
 
     def rethreshold(
         self,

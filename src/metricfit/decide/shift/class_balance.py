@@ -95,7 +95,7 @@ class ClassBalance(ABC):
 
     @property
     def prevalence_interval_(self) -> tuple[float, float] | dict[Any, tuple[float, float]] | None:
-        """The 95 % interval of ``prevalence_`` if it was estimated, otherwise None; it is not saved with the model."""
+        """The 95 % interval of ``prevalence_`` if it was estimated, otherwise None."""
         if self.prior_shift_ is None:
             return None
         interval: Any = self._by_label([(low, high) for low, high in self.prior_shift_.intervals.tolist()])
@@ -103,7 +103,7 @@ class ClassBalance(ABC):
 
     @property
     def drift_(self) -> Drift | None:
-        """Whether another class balance explains the scores of the new rows, if it was estimated; it is not saved."""
+        """Whether another class balance explains the scores of the new rows, if it was estimated."""
         return None if self.prior_shift_ is None else self.prior_shift_.drift
 
     def _by_label(self, values: list[Any]) -> Any:
