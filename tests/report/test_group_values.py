@@ -59,13 +59,15 @@ def test_pages_of_fit_and_of_other_rows(tmp_path):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(180, 2)), columns=["a", "b"])
     y = np.digitize(X["a"] + 0.5 * rng.normal(size=180), [-0.5, 0.5])  # several classes: their pages are drawn quickly
-    place, visits = np.where(np.arange(180) % 3 == 0, "north", "<south>"), np.arange(180) // 30
+    place, visits = np.where(np.arange(180) % 3 == 0, "north", "<south>").astype(object), np.arange(180) // 30
+    place[1:90:3] = None
     model = MetricClassifier("f1", models=["linear"], members=2, random_state=0).fit(X, y, groups=visits)
     said = text_of(model.report(tmp_path / "page.html", X, y, groups=place))
     north = place == "north"
     assert "Values by group" in said
     assert f"north 60 {f1_score(y[north], model.predict(X[north]), average='macro'):.3f}" in said
-    assert "<south> 120" in said
+    assert "<south> 90" in said
+    assert "missing 30" in said
     assert "Values by group" not in text_of(model.report(tmp_path / "plain.html", X, y))
     assert "Values by group" in text_of(model.report(tmp_path / "fit.html"))
     with pytest.raises(ValueError, match="groups= is for other rows"):

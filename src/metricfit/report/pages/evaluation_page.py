@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length, column_or_1d
+
 from metricfit import report
 from metricfit.decide.estimators.model_requirements import model_requirements
-from metricfit.decide.estimators.row_checks import checked_groups
 from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
@@ -63,12 +67,13 @@ def write_evaluation_page(
         threshold: A threshold in place of the model's; for two classes.
         data: Name of the table.
         command: The command line that made it, if there was one.
-        groups: One group per row, for the values by group.
+        groups: One group per row, for the values by group; rows without one are a group of their own.
         group: Name of the column with the groups.
 
     Returns:
         The path of the page.
     """
+    groups = None if groups is None else _group_names(groups, y)
     metric, counts = get_metric(model.metric), decision_counts(model, X, y, threshold)
     value = metric_values(model, X, y, counts, [metric])[metric.name]
     interval = metric_intervals(model, X, y, threshold, [metric])[metric.name]
@@ -131,12 +136,10 @@ def _group_section(
     if groups is None:
         return []
     metric, several = get_metric(model.metric), len(model.classes_) > 2
-    labels = checked_groups(groups, y)
-    assert labels is not None
     section = group_values(
         class_numbers(model, model.predict(X)) if several else positive_decisions(model, X, threshold),
         class_numbers(model, y) if several else positive_labels(model, y),
-        labels,
+        groups,
         classes=len(model.classes_),
         metric=metric,
         average=model.average,
@@ -144,3 +147,11 @@ def _group_section(
         title=group_title(name),
     )
     return [] if section is None else [section]
+
+
+def _group_names(groups: Any, y: Any) -> NDArray[Any]:
+    """Return the group of each row as text; rows without one are the group "missing"."""
+    values = column_or_1d(np.asarray(groups))
+    check_consistent_length(values, y)
+    missing = np.asarray(pd.isna(values))
+    return np.array(["missing" if absent else str(value) for value, absent in zip(values, missing, strict=True)])
