@@ -13,9 +13,12 @@ from sklearn.model_selection import TimeSeriesSplit
 from typer.testing import CliRunner
 
 from metricfit.cli.app import app
+from metricfit.cli.compare import _compare_in_folder
+from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import run_folder
 from metricfit.tabular.compare.comparison import compare
 from metricfit.tabular.compare.methods import classifier_of
+from metricfit.tabular.compare.run_description import ChangedRunError
 
 pytestmark = pytest.mark.usefixtures("two_inner_folds")
 SMALL = ("--method", "logistic regression", "--folds", "2", "--time-budget", "0.001", "--json", "--quiet")
@@ -54,14 +57,24 @@ def test_the_folder_of_a_table_a_metric_and_a_day(rows, tmp_path, monkeypatch):
     assert again["methods"] == first["methods"]
 
     rows[:80].assign(age=1).drop(columns="when").to_csv("loans.csv", index=False)
-    result, other = call("loans.csv", "--target", "y", *SMALL)
-    assert Path(other["folder"]) == folder.with_name(f"{folder.name}-2")
-    said = " ".join(result.stderr.split())
-    assert "rows 90 -> 80; column 'age' is new. This one goes to" in said
     result, _ = call("loans.csv", "--target", "y", "--out", folder, *SMALL)
     assert result.exit_code == 2
     assert "rows 90 -> 80; column 'age' is new. Give another --out to keep both" in " ".join(result.stderr.split())
     assert finished(folder) == trained
+
+
+def test_a_changed_table_gets_the_next_folder_by_default(capsys):
+    def compare_in(folder):
+        if folder.parent.name != "loans-3":
+            raise ChangedRunError("", ["rows 90 -> 80"])
+        return "compared"
+
+    folder = Path("runs") / "loans"
+    assert _compare_in_folder(compare_in, folder, by_default=True) == ("compared", folder.with_name("loans-3"))
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{folder} holds a comparison of another table or with other options: rows 90 -> 80. This one goes" in said
+    with pytest.raises(UserError, match=r"rows 90 -> 80\. Give another --out"):
+        _compare_in_folder(compare_in, folder, by_default=False)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,19 @@ def test_a_real_interrupt_leaves_a_model_of_the_complete_families(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(1500, 2)).round(2), columns=["a", "b"])
     frame.assign(y=(frame["a"] + rng.normal(size=1500) > 1).astype(int)).to_csv(tmp_path / "t.csv", index=False)
-    arguments = ["fit", "t.csv", "--target", "y", "--models", "linear,network", "--folds", "2", "--out", "m"]
+    arguments = [
+        "fit",
+        "t.csv",
+        "--target",
+        "y",
+        "--models",
+        "linear,network",
+        "--folds",
+        "2",
+        "--no-insight",
+        "--out",
+        "m",
+    ]
     child = subprocess.Popen(
         [sys.executable, "-c", "from metricfit.cli.app import main; main()", *arguments],
         cwd=tmp_path,

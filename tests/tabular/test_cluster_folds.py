@@ -42,7 +42,7 @@ def on_dask(dask):
 
 
 def classifier(**settings):
-    models = ["linear", "kernel", ("tree", DecisionTreeClassifier(max_depth=3)), "boosting"]
+    models = ["linear", ("tree", DecisionTreeClassifier(max_depth=3)), "boosting"]
     return MetricClassifier(**{"models": models, "members": 3, "random_state": 0, "pos_label": "yes"} | settings)
 
 
@@ -77,7 +77,7 @@ def test_the_model_is_that_of_one_process(rows, dask, settings):
     assert np.array_equal(on_cluster.predict_proba(X), alone.predict_proba(X))
     assert on_cluster.threshold_ == alone.threshold_
     ended = [progress.family for progress in watcher.seen if progress.ended]
-    assert ended == ["linear", "kernel", "boosting", "tree"]
+    assert ended == ["linear", "boosting", "tree"]
     folds = [progress.folds_done for progress in watcher.seen if progress.family == "linear"]
     assert folds == sorted(folds)
     assert folds[-1] == 3

@@ -77,6 +77,10 @@ def compare(
     X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time, subject_to=judged)
     check_binary_options(y, positive)
     positive_label, counts = choose_positive_label(y, positive), y.value_counts()
+    if out is None and not quiet:
+        print_message(
+            f"Trainings and report are kept in {named_folder}; --out {shlex.quote(str(named_folder))} finds them."
+        )
     with progress_bar("comparing", quiet) as progress:
         compare_in = partial(
             compare_methods,
