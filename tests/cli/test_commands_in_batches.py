@@ -128,3 +128,28 @@ def test_a_killed_run_leaves_no_file_of_the_final_name(folder, tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_memory_does_not_grow_with_the_table(tmp_path, command):
+    r = np.random.default_rng(0)
+    small = pd.DataFrame(r.normal(size=(150_000, 20)), columns=[f"x{number}" for number in range(20)])
+    small["y"] = (small["x0"] + r.normal(size=len(small)) > 2).astype(int)
+    model = MetricClassifier("f1", models=["linear"], members=2, random_state=0)
+    model.fit(small.drop(columns="y")[:500], small["y"][:500]).save(tmp_path / "model")
+    small.to_parquet(tmp_path / "small.parquet", row_group_size=50_000)
+    pd.concat([small] * 10).to_parquet(tmp_path / "large.parquet", row_group_size=50_000, index=False)
+    peaks = []
+    for name in ("small", "large"):
+        options = ["--target", "y"] if command == "evaluate" else ["--out", str(tmp_path / f"{name}-out.parquet")]
+        script = "import sys; from metricfit.cli import main; sys.argv[0] = 'metricfit'; main()"
+        arguments = [command, str(tmp_path / "model"), str(tmp_path / f"{name}.parquet"), *options]
+        process = subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        peaks.append(usage.ru_maxrss * 1024)
+    table = 1_500_000 * 21 * 8
+    kept = 16 * 1_500_000 if command == "evaluate" else 0  # a score and a label per row, and copies of them
+    assert peaks[1] - peaks[0] < table / 4 + 4 * kept

@@ -138,3 +138,17 @@ def test_a_table_is_written_whole_or_not_at_all(table, tmp_path, ending):
     assert read_table(path)["items"].tolist() == table["items"].tolist()
     with pytest.raises(InvalidValueError, match=r"\.csv or \.parquet"), new_table(tmp_path / "rows.txt"):
         pass
+
+
+def test_columns_of_a_written_table_keep_their_type(tmp_path):
+    path = tmp_path / "rows.parquet"
+    with new_table(path) as writer:
+        writer.write(pd.DataFrame({"id": [1, 2], "note": [None, None]}))
+        writer.write(pd.DataFrame({"id": [3.0, np.nan], "note": ["late", None]}))
+    written = pd.read_parquet(path)
+    assert written["id"].fillna(0).tolist() == [1, 2, 3, 0]
+    assert written["note"].fillna("").tolist() == ["", "", "late", ""]
+    with new_table(tmp_path / "b.parquet") as writer:
+        writer.write(pd.DataFrame({"id": [1]}))
+        with pytest.raises(TableError, match="another type in later rows"):
+            writer.write(pd.DataFrame({"id": ["a"]}))

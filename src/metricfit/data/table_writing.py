@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from metricfit._files import new_file
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, TableError, first_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,10 +82,17 @@ class _ParquetWriter:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        schema = None if self.writer is None else self.writer.schema
-        table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
         if self.writer is None:
-            self.writer = pq.ParquetWriter(self.path, table.schema, write_page_checksum=True)
+            schema = pa.Schema.from_pandas(frame, preserve_index=False)
+            # A column without entries in the first batch may have text in later ones.
+            fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in schema]
+            self.writer = pq.ParquetWriter(self.path, pa.schema(fields), write_page_checksum=True)
+        try:
+            table = pa.Table.from_pandas(frame, schema=self.writer.schema, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise TableError(
+                f"a column has another type in later rows than in the first: {first_line(error)}. Write .csv instead"
+            ) from None
         self.writer.write_table(table)
 
     def close(self) -> None:
