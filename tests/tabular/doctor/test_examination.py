@@ -1,9 +1,12 @@
 """What examine_table finds, against tables that were damaged on purpose and naive counts."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from metricfit._files import to_json_value
 from metricfit.errors import MetricfitError
 from metricfit.tabular import examine_table
 from metricfit.tabular.doctor.finding import KINDS, SEVERITIES
@@ -147,6 +150,7 @@ def test_times_out_of_order_overlapping_or_wrong():
     )
     assert "holds '31.12.2024'" in kinds(spoil(day="31.12.2024"), time="day")["time"].message
     assert "is missing in 3 of 400" in kinds(spoil(day=days.where(days.index > 2)), time="day")["time"].message
+    assert "is missing in 400 of 400" in kinds(spoil(day=None), time="day")["time"].message
     assert "All rows have one 'day'" in kinds(spoil(day=days[0]), time="day")["time"].message
     test = sound(100).assign(day=pd.date_range("2025-01-15", periods=100))
     overlap = kinds(spoil(day=days), time="day", further={"later": test})["time"]
@@ -167,6 +171,29 @@ def test_labels_stay_whole_numbers_if_some_are_missing():
     examination = examine_table(table, "y")
     assert examination.positive == 1
     assert set(examination.to_dict()["classes"]) == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pd.array([1, None, 3, 4] * 10, dtype="Int64"),
+        pd.array([True, None] * 20, dtype="boolean"),
+        pd.Categorical([1, 2] * 20),
+        pd.date_range("2024-01-01", periods=40, tz="Europe/Berlin"),
+        pd.to_timedelta(range(40), unit="h"),
+        [1, "a", None, 2.5] * 10,
+        [2**70 + number for number in range(40)],
+        [np.inf, -np.inf] * 20,
+        [b"x"] * 40,
+        ["2024-13-45"] * 40,
+    ],
+    ids=lambda entries: str(getattr(entries, "dtype", type(entries[0]).__name__)),
+)
+def test_columns_of_any_type_are_examined(entries):
+    table = pd.DataFrame({"c": entries, "x": rng.normal(size=40), "y": ["a", "b"] * 20})
+    for options in ({}, {"time": "c"}, {"groups": "c"}):
+        found = examine_table(table, "y", further={"other": table[:10]}, **options)
+        assert json.dumps(to_json_value(found.to_dict()))
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,13 @@ def as_times(column: pd.Series) -> pd.Series | None:
 
 
 def as_numbers(column: pd.Series) -> NDArray[np.float64] | None:
-    """Return the entries of a column of numbers or dates, missing ones as NaN; None for words."""
+    """Return the entries of a column of numbers or dates, missing and infinite ones as NaN; None for words."""
     kind = kind_of(column)
     if kind == "words":
         return None
     if kind == "numbers":
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(np.where(np.isfinite(numbers), numbers, np.nan))
     times = as_times(column)
     if times is None:
         return None

@@ -33,6 +33,8 @@ def find_time_problems(X: pd.DataFrame, time: str | None) -> list[Finding]:
                 (time,),
             )
         )
+    if missing == len(column):
+        return found
     times = as_times(column.dropna())
     if times is None:
         example = next(
@@ -56,7 +58,7 @@ def find_time_problems(X: pd.DataFrame, time: str | None) -> list[Finding]:
             )
         )
     elif not times.is_monotonic_increasing:
-        later = int((times.diff().dropna() < times.iloc[0] - times.iloc[0]).sum())
+        later = int((times.to_numpy()[1:] < times.to_numpy()[:-1]).sum())
         found.append(
             Finding(
                 "time",
