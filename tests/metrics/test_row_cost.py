@@ -2,11 +2,18 @@
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
 
-from metricfit import Counts, MetricLoss, best_threshold, get_metric, metrics, parse_requirement
+from metricfit import Counts, MetricLoss, best_threshold, boosting, get_metric, metrics, parse_requirement
+from metricfit.constraints import RequirementConstraint
+from metricfit.train import Monitor
+
+
+def constraint(metric):
+    return RequirementConstraint(metric <= 3)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,14 @@ def test_counts_have_no_amounts():
             use()
     with pytest.raises(TypeError, match="one number for two classes"):
         metric[0]
+
+
+@pytest.mark.parametrize(
+    "make", [MetricLoss, Monitor, metrics.Accumulator, partial(boosting.objective, library="lightgbm"), constraint]
+)
+def test_what_counts_decisions_refuses_them_before_any_row(make):
+    with pytest.raises(TypeError, match="has a cost for each row, which counts do not have"):
+        make(metrics.cost(fp=5, fn="amount"))
 
 
 @pytest.mark.parametrize("text", ["cost(fp=5, fn=amount)", "cost(5, amount)"])

@@ -137,3 +137,22 @@ def test_several_labels_are_refused(grades):
     labels = np.column_stack([y > 0, y > 1]).astype(int)
     with pytest.raises(ValueError, match=r"independent labels \(multilabel\)"):
         TunedDecisionClassifier(KNeighborsClassifier(), KAPPA, cv=3, random_state=0).fit(X, labels)
+
+
+class NeverFitted(LogisticRegression):
+    def fit(self, *arguments, **settings):
+        raise AssertionError("trained before the metric was checked")
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("recall.gap(2)", "limit the gap with decide.best_group_thresholds"),
+        ("cost_matrix(costs=[[0, 1, 2], [1, 0, 1], [1, 1, 0]])", "costs is for 3 classes"),
+    ],
+)
+def test_metrics_that_decide_nothing_here_are_refused_before_training(metric, message):
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    for model in (MetricClassifier(metric, models=[NeverFitted()]), TunedDecisionClassifier(NeverFitted(), metric)):
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y)

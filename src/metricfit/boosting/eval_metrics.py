@@ -24,6 +24,7 @@ from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.curves import best_threshold
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.row_cost import check_of_counts
 
 #: What XGBoost maximises by the beginning of the name, which would turn a loss around.
 #: Names of ours begin with another word.
@@ -90,7 +91,7 @@ class MetricValue:
         threshold: float | None = None,
         average: ScalarAverage = "macro",
     ) -> None:
-        self.metric, self.library, self.average = get_metric(metric), library, average
+        self.metric, self.library, self.average = check_of_counts(get_metric(metric)), library, average
         check_average(self.metric, average)
         if average is None:
             raise InvalidValueError("early stopping needs one number: average is 'macro', 'micro' or 'weighted'")

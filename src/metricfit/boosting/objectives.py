@@ -20,6 +20,7 @@ from metricfit.core.types import ScalarAverage
 from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.row_cost import check_of_counts
 
 #: Smallest second derivative of a row, so that the value of every leaf is finite.
 SMALLEST_HESSIAN = 1e-6
@@ -105,7 +106,7 @@ class Objective:
             raise InvalidValueError(f"strength is a number of at least 0; got {quote(strength)}")
         if isinstance(step, Annealed):
             raise InvalidValueError("an Annealed step stays at its start, because boosting does not advance it")
-        self.metric, self.library, self.strength = get_metric(metric), library, strength
+        self.metric, self.library, self.strength = check_of_counts(get_metric(metric)), library, strength
         self.step = Identity() if step is None else step
         # Identity does not look at the threshold, and a number costs less than that of several classes.
         threshold = 0.5 if isinstance(self.step, Identity) else None

@@ -23,6 +23,7 @@ from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.presence import has_samples
 from metricfit.metrics.requirements import Requirement, parse_requirement
+from metricfit.metrics.row_cost import check_of_counts
 
 
 class RequirementConstraint(MeasuredConstraint):
@@ -92,7 +93,7 @@ class RequirementConstraint(MeasuredConstraint):
         if threshold is not None:
             check_threshold(threshold)
         self.group_names: tuple[object, ...] | None = None
-        metric = self.requirement.metric
+        metric = check_of_counts(self.requirement.metric)
         if isinstance(metric, GroupGap):
             if groups not in (None, metric.groups):
                 raise InvalidValueError(

@@ -10,6 +10,7 @@ import torch
 
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.matrix_metric import MatrixMetric
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
@@ -89,8 +90,13 @@ def check_class_index(classes: int, metric: Metric) -> None:
 
     Raises:
         InvalidValueError: There is no such class; two classes have the counts of the positive one. Or the parameters
-            of a metric of the whole confusion matrix are for another number of classes.
+            of a metric of the whole confusion matrix are for another number of classes, or it is a gap between groups.
     """
+    if isinstance(metric, GroupGap):
+        raise InvalidValueError(
+            f"{metric.name} is between groups, and one decision is made for all rows: name the metric to be best in, "
+            f"and limit the gap with decide.best_group_thresholds(..., subject_to={f'{metric.name} <= 0.05'!r})"
+        )
     if isinstance(metric, MatrixMetric):
         metric(torch.ones(max(2, classes), max(2, classes)))
     elif metric.of_one_class:

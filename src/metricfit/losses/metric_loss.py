@@ -23,6 +23,7 @@ from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.row_cost import check_of_counts
 
 
 class MetricLoss(AdditiveLoss):
@@ -78,7 +79,7 @@ class MetricLoss(AdditiveLoss):
         validate: bool | None = None,
     ) -> None:
         super().__init__(sync=sync)
-        self.metric = get_metric(metric)
+        self.metric = check_of_counts(get_metric(metric))
         if step is not None and not isinstance(step, Step):
             raise InvalidTypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
         if memory is not None and not isinstance(memory, RunningCounts):

@@ -17,6 +17,7 @@ from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.row_cost import check_of_counts
 
 
 class Accumulator(LateBuffers):
@@ -56,7 +57,7 @@ class Accumulator(LateBuffers):
         ignore_index: int | None = None,
     ) -> None:
         super().__init__()
-        self.metric = get_metric(metric)
+        self.metric = check_of_counts(get_metric(metric))
         check_average(self.metric, average)
         check_task(task)
         self.task, self.threshold, self.average, self.ignore_index = task, threshold, average, ignore_index

@@ -45,17 +45,40 @@ class RowCost(Metric):
         Raises:
             InvalidTypeError: Always.
         """
-        raise InvalidTypeError(
-            f"{self.name} has a cost for each row, which counts do not have. MetricClassifier, TunedDecisionClassifier "
-            "and compare take the column from the table; elsewhere use numbers, such as cost(fp=1, fn=10), and pass "
-            "the amounts as weights"
-        )
+        raise InvalidTypeError(_without_amounts(self))
 
     def __getitem__(self, index: int | str) -> Metric:
         raise InvalidTypeError(f"{self.name} is one number for two classes, not one per class")
 
     def __reduce__(self) -> str | tuple[object, ...]:
         return reduce_by_name(self) or object.__reduce__(self)
+
+
+def check_of_counts(metric: Metric) -> Metric:
+    """Return a metric of counts as it is, and refuse one with a cost for each row.
+
+    Args:
+        metric: The metric.
+
+    Raises:
+        InvalidTypeError: It takes costs from columns.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> check_of_counts(metrics.cost(fp=1, fn=10))
+        cost(fp=1, fn=10)
+    """
+    if metric.columns:
+        raise InvalidTypeError(_without_amounts(metric))
+    return metric
+
+
+def _without_amounts(metric: Metric) -> str:
+    return (
+        f"{metric.name} has a cost for each row, which counts do not have. MetricClassifier, TunedDecisionClassifier "
+        "and compare take the column from the table; elsewhere use numbers, such as cost(fp=1, fn=10), and pass the "
+        "amounts as weights"
+    )
 
 
 class CostFactory(MetricFactory[P]):

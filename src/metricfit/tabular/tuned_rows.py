@@ -14,6 +14,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from metricfit.decide.class_requirements import check_class_index
 from metricfit.decide.costs.row_costs import check_costs
 from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.estimators.row_checks import (
@@ -25,6 +26,7 @@ from metricfit.decide.estimators.row_checks import (
 )
 from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.held_out_scores import fit_parameters_of, rows_of
 
@@ -129,8 +131,10 @@ def check_tuned_decision(model: TunedDecisionClassifier, rows: TunedRows, column
         InfeasibleError: There are too few rows for the confidence.
     """
     has_labels = rows.target.ndim == 2
-    requirements = model_requirements(model, has_labels=has_labels)
-    check_costs(get_metric(model.metric), columns, 0 if has_labels else len(model.classes_), requirements)
+    requirements, metric = model_requirements(model, has_labels=has_labels), get_metric(model.metric)
+    check_costs(metric, columns, 0 if has_labels else len(model.classes_), requirements)
+    if not has_labels or isinstance(metric, GroupGap):
+        check_class_index(len(model.classes_), metric)
     if model.confidence is not None:
         y = torch.from_numpy(rows.target) if has_labels else model._numbers_of(rows.target)
         weight = None if rows.weight is None else torch.from_numpy(rows.weight)

@@ -27,6 +27,7 @@ from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
+from metricfit.metrics.row_cost import check_of_counts
 from metricfit.metrics.sweep import Sweep, one_class
 
 
@@ -95,6 +96,7 @@ class Monitor:
             requirements = (requirements,)
         object.__setattr__(self, "requirements", tuple(map(parse_requirement, requirements)))
         for watched in (metric, *(requirement.metric for requirement in self.requirements)):
+            check_of_counts(watched)
             if isinstance(watched, GroupGap):
                 raise InvalidValueError(
                     f"a monitor measures all rows together, not {watched.name}; make the gap a constraint of the "

@@ -147,7 +147,9 @@ def interval_of_costs(
 
     Rows are drawn whatever their class is, because the mean cost depends on how many rows are positive. In a simulation
     (800 rows, 54 positives on average, amounts with a log-normal distribution, 150 samples) such intervals contained
-    the true mean in 93 % of the cases, and those with a fixed number of positives in 88 %.
+    the true mean in 93 % of the cases, and those with a fixed number of positives in 88 %. Where a few large amounts
+    decide the mean, it is less (standard deviation of the logarithm 1.3, 400 samples: 86 % with 35 positives, 89 % with
+    116), because a sample without large amounts does not show them; studentised and BCa intervals gained 1 to 4 points.
 
     Args:
         costs: The cost of the decision about each row.
