@@ -1,6 +1,6 @@
 """How often requirements of several classes and of several labels fail on new rows, where the truth is known exactly.
 
-    python docs/studies/guarantees_classes.py --draws runs/classes --number 300 --jobs 16   # minutes on 16 cores
+    python docs/studies/guarantees_classes.py --draws runs/classes --number 200 --jobs 16   # minutes on 16 cores
     python docs/studies/guarantees_classes.py --collect runs/classes                         # collect the results
     python docs/studies/guarantees_classes.py                                                # write page and picture
 
@@ -37,7 +37,7 @@ from metricfit.metrics import averaged, get_metric, parse_requirement
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "guarantees_classes.json"
-DRAWS = 300
+DRAWS = 200
 Floats = NDArray[np.float64]
 
 

@@ -40,3 +40,19 @@ def test_draws_are_measured_and_summarised(study, tmp_path, monkeypatch):
     found = json.loads((tmp_path / "results.json").read_text())["cases"]
     assert [case["population"] for case in found] == ["3 labels"]
     assert found[0]["methods"]["confidence 0.9"]["draws"] == 2
+
+
+def test_the_page_is_written_from_the_results(study):
+    page = importlib.import_module("guarantees_classes_page")
+    text = page.PAGE.read_text(encoding="utf-8")
+    for table in page.tables(json.loads(study.RESULTS.read_text())).values():
+        assert table in text, "run: python docs/studies/guarantees_classes.py"
+
+
+def test_violations_are_at_most_the_nominal_ones_and_two_standard_errors(study):
+    results = json.loads(study.RESULTS.read_text())
+    assert len(results["cases"]) == len(study.CASES)
+    for case in results["cases"]:
+        found = case["methods"]["confidence 0.9"]
+        assert found["draws"] >= 200
+        assert found["violations"] <= 0.1 + 2 * (0.1 * 0.9 / found["draws"]) ** 0.5
