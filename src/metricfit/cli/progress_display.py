@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from metricfit.runs import Progress as CellProgress
 
 BAR_WIDTH = 12
+#: Characters of a name beside a bar, so that the time left is visible on 80 columns.
+NAME_WIDTH = {"family": 18, "cell": 38}
 
 
 class TimeLeft(ProgressColumn):
@@ -64,6 +66,8 @@ def progress_bar(text: str, quiet: bool) -> Iterator[Callable[[CellProgress], No
 
         def update(state: CellProgress) -> None:
             description = state.last or text
+            if len(description) > NAME_WIDTH["cell"]:  # its end says which cell it is
+                description = "…" + description[1 - NAME_WIDTH["cell"] :]
             progress.update(
                 task,
                 total=state.total,
@@ -113,9 +117,11 @@ class FitDisplay(FitWatcher):
             return
         best = "" if progress.best is None else f"best {progress.best:.3f}"
         folds = f"{progress.folds if progress.ended else progress.folds_done}/{progress.folds} folds"
+        family, width = progress.family, NAME_WIDTH["family"]
+        family = family if len(family) <= width else family[: width - 1] + "…"
         self._bar.update(
             self._task,
-            description=f"{progress.family} ({progress.number} of {progress.families})",
+            description=f"{family} ({progress.number} of {progress.families})",
             total=progress.families * progress.folds,
             completed=(progress.number - 1 + progress.ended) * progress.folds
             + progress.folds_done * (not progress.ended),
