@@ -113,6 +113,7 @@ def test_several_classes_are_averaged_and_have_no_threshold(table, tmp_path):
     assert low < accuracy < high
     assert f"accuracy: {accuracy:.4g} (95 % interval {low:.4g} to {high:.4g})" in lines
     assert "true / predicted" in lines
+    assert max(len(line) for line in lines.splitlines() if line[:1] in "│┃") <= 80
     refused = call("evaluate", tmp_path / "model", path, "--target", "three", "--threshold", "0.5")
     assert refused.exit_code == 2
     assert "--threshold is for two classes; of several, the largest sum of a class's log-probability and its" in (

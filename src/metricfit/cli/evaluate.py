@@ -145,7 +145,7 @@ def _cell(measured: dict[str, Any]) -> str:
     if measured["value"] is None:
         return ""
     value, interval = f"{measured['value']:.3f}", measured["interval"]
-    return value if interval is None else f"{value}\n{interval[0]:.2f} to {interval[1]:.2f}"
+    return value if interval is None else f"{value}\n{interval[0]:.2f}–{interval[1]:.2f}"
 
 
 def _ends(interval: tuple[float, float]) -> str:

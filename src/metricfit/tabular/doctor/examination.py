@@ -50,7 +50,11 @@ class Examination:
     findings: tuple[Finding, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the examination as plain values, as ``metricfit doctor --json`` prints it."""
+        """Describe the examination in plain values, as ``metricfit doctor --json`` prints it.
+
+        Returns:
+            The size of the table, the classes by their names, and the findings.
+        """
         return {
             "rows": self.rows,
             "columns": self.columns,
