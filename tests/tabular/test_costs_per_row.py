@@ -140,6 +140,7 @@ def test_a_saved_model_decides_as_before(model, rows, tmp_path):
     assert (loaded.predict(X) == model.predict(X)).all()
     assert (loaded.value_, loaded.value_interval_) == (model.value_, model.value_interval_)
     assert loaded.threshold_ is None
+    assert loaded.decision_.cost_margins
     assert loaded.rethreshold(metric="cost(fp=50, fn='amount')").value_ == pytest.approx(
         model.rethreshold(metric="cost(fp=50, fn='amount')").value_
     )

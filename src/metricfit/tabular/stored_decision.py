@@ -77,7 +77,6 @@ def describe_decision(model: Any) -> dict[str, Any]:
             "confidence": decision.confidence,
             "refer": _ends(decision.refer),
             "referred_share": decision.referred_share,
-            "cost_margins": decision.cost_margins,
             "refer_label": plain_label(model.refer_label_),
         },
         "seed": model._seed,
@@ -125,7 +124,9 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
     model.shift_ = arrays["shift"]
     restore_shift(model, description.get("prior_shift"), arrays)
     model._training_share = _training_share(model, description)
-    model.decision_ = _restored_decision(description["decision"], arrays)
+    model.decision_ = _restored_decision(
+        description["decision"], arrays, by_rows=bool(get_metric(model.metric).columns)
+    )
     model.refer_label_ = description["decision"].get("refer_label", "refer")
     if model.decision_.refer is not None:
         check_refer_label(model.refer_label_, model.classes_)
@@ -151,7 +152,7 @@ def plain_label(label: Any) -> Any:
     raise InvalidTypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
 
 
-def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Decision:
+def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor], by_rows: bool) -> Decision:
     others = [name for name in ("offsets", "thresholds") if name in arrays]
     if (decision["threshold"] is None) != (len(others) == 1):
         raise ModelFileError(f"decision: threshold {decision['threshold']} and {' and '.join(others) or 'no offsets'}")
@@ -169,7 +170,7 @@ def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor]
         confidence=decision.get("confidence"),
         refer=_restored_ends(decision.get("refer")),
         referred_share=decision.get("referred_share", 0.0),
-        cost_margins=decision.get("cost_margins", False),
+        cost_margins=by_rows,
         label_intervals=arrays.get("label_intervals"),
         costs=arrays.get("costs"),
     )
