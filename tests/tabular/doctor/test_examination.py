@@ -63,6 +63,7 @@ CASES = {
     "constant_column": (spoil(country="NL"), "note", "'country' has the value 'NL' in every row"),
     "duplicate_columns": (spoil(years=GOOD["age"]), "note", "equal in every row: 'age' and 'years'"),
     "copied_rows": (pd.concat([GOOD, GOOD[:20]]), "warning", "20 of 420 rows (4.8 %) are copies"),
+    "ordered_rows": (spoil(visit=np.arange(400) // 4), "note", "The rows are in the order of 'visit'"),
     "dates": (spoil(day="2024-01-0" + (GOOD["age"] % 9 + 1).astype(str)), "note", "'day' holds dates"),
 }
 

@@ -34,6 +34,7 @@ KINDS = (
     "duplicate_columns",
     "copied_rows",
     "dates",
+    "ordered_rows",
 )
 #: Names that a message lists.
 LISTED = 5

@@ -8,6 +8,9 @@ from metricfit.errors import quote
 from metricfit.tabular.doctor.column_kinds import as_times, kind_of
 from metricfit.tabular.doctor.finding import Finding, describe_share, list_names
 
+#: Distinct numbers of a column from which their order is no accident.
+FEWEST_IN_ORDER = 30
+
 
 def find_time_problems(X: pd.DataFrame, time: str | None) -> list[Finding]:
     """Find what is wrong with a column of times; without one, columns of dates that could be.
@@ -20,7 +23,7 @@ def find_time_problems(X: pd.DataFrame, time: str | None) -> list[Finding]:
         The findings.
     """
     if time is None:
-        return _unused_dates(X)
+        return [*_unused_dates(X), *_ordering_columns(X)]
     column, found = X[time], []
     missing = int(column.isna().sum())
     if missing:
@@ -103,6 +106,31 @@ def find_overlap_in_time(X: pd.DataFrame, further: pd.DataFrame, time: str, name
             "A model that is judged on them knows their future: split the tables at one time.",
             (time,),
             name,
+        )
+    ]
+
+
+def _ordering_columns(X: pd.DataFrame) -> list[Finding]:
+    """Find columns of repeated numbers that the rows are sorted by, such as times or the numbers of visits."""
+    ordering = [
+        name
+        for name in X.columns
+        if kind_of(X[name]) == "numbers"
+        and X[name].iloc[:FEWEST_IN_ORDER].is_monotonic_increasing
+        and X[name].is_monotonic_increasing
+        and FEWEST_IN_ORDER <= X[name].nunique() < len(X)
+    ]
+    if not ordering:
+        return []
+    name = ordering[0]
+    return [
+        Finding(
+            "ordered_rows",
+            "note",
+            f"The rows are in the order of {list_names(ordering)}.",
+            f"If it is a time and new rows will be later, give --time {name}; if rows of one value belong together, "
+            f"give --group {name}.",
+            tuple(ordering),
         )
     ]
 
