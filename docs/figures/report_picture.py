@@ -16,7 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "demo-report" / "report.html"
 WIDTH = 940
 #: The element each picture begins with, and the one it ends with.
-PICTURES = {"report": ("body", "#section1 figure"), "explorer": (".explorer", ".explorer .prices")}
+PICTURES = {
+    "report": ("body", "nav"),
+    "comparison": ("#section1 h2", "#section1 figure"),
+    "explorer": (".explorer", ".explorer .prices"),
+}
 MARGIN = 16
 
 

@@ -70,7 +70,7 @@ def write_comparison_page(comparison: Comparison, path: PathLike, *, command: st
     screen = screen_of_comparison(comparison)
     page = report.Report(
         title_page(screen.metric, comparison.name, comparison.target),
-        headline(rows, comparison.metric),
+        headline(rows, comparison.metric, screen.metric),
         comparison.verdict,
         sections,
         facts | requirements_fact(subject_to) | made_by(command),

@@ -57,10 +57,10 @@ class _Rival:
     clearly_worse: bool
 
 
-def headline(rows: Sequence[ComparisonRow], metric: str) -> str:
-    """Write the advice in one sentence."""
+def headline(rows: Sequence[ComparisonRow], metric: str, label: str | None = None) -> str:
+    """Write the advice in one sentence; ``label`` is what to call the metric, if not by its name."""
     advice = advise(rows, metric)
-    name, mean = _name(advice.row), f"mean {metric} {advice.row.mean:.3f}"
+    name, mean = _name(advice.row), f"mean {label or metric} {advice.row.mean:.3f}"
     if advice.row.not_reachable:
         return f"No method could meet the requirements everywhere. Nearest to them: {name}."
     if advice.alarm is not None:
