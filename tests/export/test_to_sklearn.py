@@ -22,7 +22,7 @@ def plain_columns(mixed):
     return mixed.X[["amount", "visits", "member", "kind", "answer"]]
 
 
-@pytest.mark.parametrize("positive", ["good", "bad"])
+@pytest.mark.parametrize("positive", [pytest.param("good", marks=pytest.mark.slow), "bad"])
 def test_a_linear_model_is_a_pipeline_with_the_same_probabilities(positive, mixed, plain_columns, new_rows):
     model = MetricClassifier("f1", models=["linear"], pos_label=positive, **TINY).fit(plain_columns, mixed.two)
     model.rethreshold(prevalence=0.2)
@@ -55,8 +55,14 @@ def test_arrays_need_no_names(mixed):
     assert model.to_sklearn(X).predict(X).tolist() == model.predict(X).tolist()
 
 
-@pytest.mark.parametrize("estimator", [RandomForestClassifier(30, random_state=0), LinearSVC()])
-@pytest.mark.parametrize("positive", [0, 1])
+@pytest.mark.parametrize(
+    ("estimator", "positive"),
+    [
+        (RandomForestClassifier(30, random_state=0), 1),
+        (LinearSVC(), 0),
+        pytest.param(LinearSVC(), 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_tuned_estimator_keeps_its_decision(estimator, positive):
     X = np.random.default_rng(0).normal(size=(150, 3))
     y = (X[:, 0] + X[:, 1] > 0.8).astype(int)
@@ -67,19 +73,19 @@ def test_a_tuned_estimator_keeps_its_decision(estimator, positive):
 
 
 def test_models_without_parts_are_refused_with_a_remedy(mixed, plain_columns):
-    several = MetricClassifier("f1", models=["linear"], **TINY).fit(plain_columns, mixed.three)
+    several = MetricClassifier("f1", models=["linear"], **TINY).fit(plain_columns[:80], mixed.three[:80])
     with pytest.raises(ExportError, match=r"several classes.*export_onnx"):
         several.to_sklearn()
-    two = MetricClassifier("f1", models=["linear"], **TINY).fit(mixed.X[["amount", "since"]], mixed.two)
+    two = MetricClassifier("f1", models=["linear"], **TINY).fit(mixed.X[["amount", "since"]][:80], mixed.two[:80])
     with pytest.raises(ExportError, match="dates, text"):
         two.to_sklearn()
     with pytest.raises(ExportError, match="refers rows"):
         two.refer(max_share=0.2).to_sklearn()
-    kernel = MetricClassifier("f1", models=["kernel"], **TINY).fit(plain_columns, mixed.two)
+    kernel = MetricClassifier("f1", models=["kernel"], **TINY).fit(plain_columns[:80], mixed.two[:80])
     with pytest.raises(ExportError, match=r"made of 'kernel'.*models=\['linear'\]"):
         kernel.to_sklearn()
     X = plain_columns[["visits"]]
-    tuned = TunedDecisionClassifier(LogisticRegression(), cv=2, random_state=0).fit(X, mixed.two)
+    tuned = TunedDecisionClassifier(LogisticRegression(), cv=2, random_state=0).fit(X[:80], mixed.two[:80])
     with pytest.raises(ExportError, match="ensemble=False"):
         tuned.to_sklearn()
     with pytest.raises(InvalidTypeError, match="got LogisticRegression"):

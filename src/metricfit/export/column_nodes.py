@@ -54,7 +54,7 @@ class Input:
         """The type of its tensor."""
         return "string" if self.kind in ("category", "text") else "double"
 
-    def values(self, X: Any, encoder: TableEncoder) -> NDArray[Any]:
+    def values(self, X: Any, encoder: TableEncoder | None) -> NDArray[Any]:
         """Return what this input gets for the rows of a table, ``(n, width)``."""
         if self.kind == "array" and not isinstance(X, pd.DataFrame):
             return np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
@@ -64,7 +64,7 @@ class Input:
         if self.type == "string":
             return np.array([text or "" for text in as_text(column)], dtype=object)[:, None]
         if self.kind == "date":
-            known = (encoder.columns or [])[self.position]
+            known = (encoder.columns or [])[self.position] if encoder is not None else None
             assert isinstance(known, Date)
             return known.seconds(column)[:, None]
         return Number().transform(column)
@@ -226,11 +226,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(quote(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def has_unknown_text(X: Any, inputs: Sequence[Input], encoder: TableEncoder) -> NDArray[np.bool_]:
+def has_unknown_text(X: Any, inputs: Sequence[Input], encoder: TableEncoder | None) -> NDArray[np.bool_]:
     """Return which rows have text that the graph does not know, and the model encodes by its characters."""
     unknown = np.zeros(X.shape[0], dtype=bool)
+    columns = (encoder.columns if encoder is not None else None) or []
     for entry in inputs:
-        column = (encoder.columns or [])[entry.position] if entry.kind == "text" else None
+        column = columns[entry.position] if entry.kind == "text" else None
         if isinstance(column, Text):
             known = {*column.categories, ""}
             unknown |= [text not in known for text in entry.values(as_frame(X), encoder)[:, 0]]

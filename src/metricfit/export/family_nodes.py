@@ -9,6 +9,7 @@ import numpy as np
 
 from metricfit.decide.calibration import Calibration
 from metricfit.errors import ExportError
+from metricfit.export.estimator_nodes import add_estimator
 from metricfit.export.graph import Graph
 from metricfit.export.network_nodes import add_network
 from metricfit.export.tree_nodes import boosted_trees, forest_trees
@@ -20,7 +21,7 @@ from metricfit.tabular.families.family import FittedModel, MeanOfFolds
 from metricfit.tabular.families.kernel import KernelModel
 from metricfit.tabular.families.linear import FARTHEST, LinearModel
 from metricfit.tabular.families.network import NetworkModel
-from metricfit.tabular.families.user_model import FittedUserModel
+from metricfit.tabular.families.user_model import SMALLEST_PROBABILITY, FittedUserModel
 
 
 def add_ensemble(graph: Graph, ensemble: Ensemble, encoded: str) -> str:
@@ -64,11 +65,6 @@ def _add_family(graph: Graph, model: FittedModel, x: str) -> str:
     for kind, add in ADDERS.items():
         if isinstance(model, kind):
             return add(graph, model, x)
-    if isinstance(model, FittedUserModel):
-        raise ExportError(
-            f"it is {_article(type(model.model).__name__)}, and only metricfit's own families are written as ONNX. "
-            "Train without it, or save the model for MLflow (metricfit.export.mlflow.save_model), which runs Python"
-        )
     raise ExportError(f"models of type {type(model).__name__} are not written as ONNX")
 
 
@@ -108,10 +104,7 @@ def _forests(graph: Graph, model: Forests, x: str) -> str:
     shares = graph.node("Div", graph.join([first, votes]), graph.constant(np.float64(model.folds)))
     shares = graph.node("Add", shares, graph.constant(np.float64(0.5)))
     total = len(model.trees) / model.folds + 0.5 * model.classes
-    logs = graph.node("Log", graph.node("Div", shares, graph.constant(np.float64(total))))
-    if model.classes > 2:
-        return logs
-    return graph.node("Sub", graph.columns(logs, np.array([1])), graph.columns(logs, np.array([0])))
+    return log_odds(graph, graph.node("Div", shares, graph.constant(np.float64(total))), model.classes)
 
 
 def _network(graph: Graph, model: NetworkModel, x: str) -> str:
@@ -119,8 +112,28 @@ def _network(graph: Graph, model: NetworkModel, x: str) -> str:
     return graph.mean([graph.node("Reshape", add_network(graph, member, x), shape) for member in model.members])
 
 
-def _article(name: str) -> str:
-    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
+def _user_model(graph: Graph, model: FittedUserModel, x: str) -> str:
+    if model.takes_table:
+        raise ExportError(
+            "a Pipeline encodes the table itself, and only classifiers of encoded columns are written as ONNX; "
+            "metricfit.export.mlflow.save_model holds the whole model"
+        )
+    if not np.array_equal(model.model.classes_, np.arange(model.classes)):
+        raise ExportError("a model of a fold without rows of some class is not written as ONNX")
+    scores, are_probabilities = add_estimator(graph, model.model, x)
+    if not are_probabilities:
+        return scores
+    clipped = graph.node("Max", scores, graph.constant(np.float64(SMALLEST_PROBABILITY)))
+    total = graph.node("ReduceSum", clipped, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
+    return log_odds(graph, graph.node("Div", clipped, total), model.classes)
+
+
+def log_odds(graph: Graph, probabilities: str, classes: int) -> str:
+    """Add logits: ``(rows, 1)`` for two classes, logarithms of the probabilities for several."""
+    logs = graph.node("Log", probabilities)
+    if classes > 2:
+        return logs
+    return graph.node("Sub", graph.columns(logs, np.array([1])), graph.columns(logs, np.array([0])))
 
 
 ADDERS: dict[type, Callable[[Graph, Any, str], str]] = {
@@ -129,4 +142,5 @@ ADDERS: dict[type, Callable[[Graph, Any, str], str]] = {
     BoostedTrees: _boosting,
     Forests: _forests,
     NetworkModel: _network,
+    FittedUserModel: _user_model,
 }

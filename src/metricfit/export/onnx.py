@@ -27,13 +27,18 @@ from metricfit.export.runtime_check import (
     model_latency,
     start_session,
 )
+from metricfit.export.tuned_nodes import add_tuned, tuned_inputs
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular import inputs as tables
 from metricfit.tabular.classifier import MetricClassifier
 from metricfit.tabular.export_results import OnnxExport
+from metricfit.tabular.families.family import MeanOfFolds
+from metricfit.tabular.families.kernel import KernelModel
+from metricfit.tabular.tuned import TunedDecisionClassifier
 
-#: Probabilities that differ by more are a defect. ``kernel`` works in single precision in Python.
-TOLERANCE = 1e-4
+#: Probabilities that differ by more are a defect. "kernel" and models of the user may work in single precision in
+#: Python, and "kernel" adds up thousands of numbers that cancel.
+TOLERANCE, SINGLE_PRECISION = 1e-6, 1e-3
 
 
 def export_onnx(model: Any, path: str | os.PathLike[str], X: Any = None) -> OnnxExport:
@@ -45,10 +50,12 @@ def export_onnx(model: Any, path: str | os.PathLike[str], X: Any = None) -> Onnx
     trained on an array has one input ``X``. The outputs are ``label`` and ``probability``, with one column per class.
 
     Args:
-        model: A fitted MetricClassifier.
+        model: A fitted MetricClassifier; or a TunedDecisionClassifier of a linear model, a tree or a forest of
+            scikit-learn, behind steps that scale or impute numbers.
         path: The file to write. Missing folders are created.
         X: Rows to compare the graph and the model on, such as the training rows. By default rows are made up, with
-            numbers around the medians, known and unknown categories, and missing values.
+            numbers around the medians, known and unknown categories, and missing values. A TunedDecisionClassifier
+            needs rows.
 
     Returns:
         The size, the comparison and the latency.
@@ -68,25 +75,31 @@ def export_onnx(model: Any, path: str | os.PathLike[str], X: Any = None) -> Onnx
         >>> result.checked_rows, result.different_rows, result.outputs
         (200, (), ('label', 'probability'))
     """
-    if not isinstance(model, MetricClassifier):
+    if not isinstance(model, (MetricClassifier, TunedDecisionClassifier)):
         raise InvalidTypeError(
-            f"export_onnx writes a MetricClassifier; got {type(model).__name__}. scikit-learn's own classifiers are "
-            "exported by skl2onnx"
+            f"export_onnx takes a MetricClassifier or a TunedDecisionClassifier, got {type(model).__name__}; skl2onnx "
+            "exports scikit-learn's own classifiers"
         )
     check_is_fitted(model, "decision_")
     check_decision(model)
     names = getattr(model, "feature_names_in_", None)
     names = None if names is None else [str(name) for name in names]
-    inputs = inputs_of(model.encoder_, names)
+    if isinstance(model, TunedDecisionClassifier):
+        if X is None:
+            raise ExportError("pass rows to compare the graph with the model: export_onnx(path, X)")
+        rows = X if hasattr(X, "shape") else np.asarray(X)
+        encoder, inputs = None, tuned_inputs(model, rows)
+    else:
+        encoder, inputs = model.encoder_, inputs_of(model.encoder_, names)
+        rows = made_up_rows(encoder, names) if X is None else tables.checked_table(model, X, reset=False)
     outputs = _output_names(inputs)
     content = _build(model, inputs, outputs)
     start = time.perf_counter()
     session = start_session(content)
     load_seconds = time.perf_counter() - start
-    rows = made_up_rows(model.encoder_, names) if X is None else tables.checked_table(model, X, reset=False)
-    unknown = has_unknown_text(rows, inputs, model.encoder_)
+    unknown = has_unknown_text(rows, inputs, encoder)
     agreement = compare(session, model, tables.rows(rows, ~unknown), inputs, np.flatnonzero(~unknown))
-    _check(agreement)
+    _check(agreement, SINGLE_PRECISION if _in_single_precision(model) else TOLERANCE)
     write_file(path, content)
     return OnnxExport(
         path=Path(path),
@@ -100,15 +113,18 @@ def export_onnx(model: Any, path: str | os.PathLike[str], X: Any = None) -> Onnx
         different_rows=agreement.different,
         largest_difference=agreement.largest_difference,
         load_seconds=load_seconds,
-        latency=graph_latency(session, rows, inputs, model.encoder_),
+        latency=graph_latency(session, rows, inputs, encoder),
         model_latency=model_latency(model, rows),
     )
 
 
-def _build(model: MetricClassifier, inputs: Sequence[Input], outputs: tuple[str, str]) -> bytes:
+def _build(model: MetricClassifier | TunedDecisionClassifier, inputs: list[Input], outputs: tuple[str, str]) -> bytes:
     graph = Graph({*outputs, *(entry.name for entry in inputs)})
-    encoded = encode(graph, model.encoder_, inputs)
-    add_decision(graph, model, add_ensemble(graph, model.ensemble_, encoded), outputs)
+    if isinstance(model, TunedDecisionClassifier):
+        logits = add_tuned(graph, model, inputs)
+    else:
+        logits = add_ensemble(graph, model.ensemble_, encode(graph, model.encoder_, inputs))
+    add_decision(graph, model, logits, outputs)
     description = {
         "version": __version__,
         "metric": get_metric(model.metric).name,
@@ -129,8 +145,14 @@ def _output_names(inputs: Sequence[Input]) -> tuple[str, str]:
     return label, probability
 
 
-def _check(agreement: Agreement) -> None:
-    if not agreement.largest_difference <= TOLERANCE:
+def _in_single_precision(model: MetricClassifier | TunedDecisionClassifier) -> bool:
+    if isinstance(model, TunedDecisionClassifier):
+        return True
+    return any(isinstance(member.model, (KernelModel, MeanOfFolds)) for member in model.ensemble_.members)
+
+
+def _check(agreement: Agreement, tolerance: float) -> None:
+    if not agreement.largest_difference <= tolerance:
         raise ExportError(
             f"the graph does not compute what the model does: probabilities differ by up to "
             f"{agreement.largest_difference:.2g} on {agreement.rows:,} rows. Nothing was written; please report this "

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metricfit._extras import explain_missing
+from metricfit.decide.estimators.deciding import DecidingClassifier
 from metricfit.export.column_nodes import Input, as_frame
 from metricfit.tabular.encoding.encoder import TableEncoder
 from metricfit.tabular.export_results import Latency
-
-if TYPE_CHECKING:
-    from metricfit.tabular.classifier import MetricClassifier
 
 with explain_missing("metricfit.export.onnx", ["onnxruntime"], "metricfit[onnx]"):
     import onnxruntime
@@ -45,7 +43,7 @@ def start_session(content: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
 
-def feed(X: Any, inputs: Sequence[Input], encoder: TableEncoder) -> dict[str, NDArray[Any]]:
+def feed(X: Any, inputs: Sequence[Input], encoder: TableEncoder | None) -> dict[str, NDArray[Any]]:
     """Return what each input of the graph gets for the rows of a checked table."""
     table = X if inputs[0].kind == "array" else as_frame(X)
     return {entry.name: entry.values(table, encoder) for entry in inputs}
@@ -53,7 +51,7 @@ def feed(X: Any, inputs: Sequence[Input], encoder: TableEncoder) -> dict[str, ND
 
 def compare(
     session: onnxruntime.InferenceSession,
-    model: MetricClassifier,
+    model: DecidingClassifier,
     X: Any,
     inputs: Sequence[Input],
     positions: NDArray[np.int64],
@@ -71,7 +69,7 @@ def compare(
     largest, rows = 0.0, X.shape[0]
     for first in range(0, rows, ROWS_AT_A_TIME):
         part = X.iloc[first : first + ROWS_AT_A_TIME] if hasattr(X, "iloc") else X[first : first + ROWS_AT_A_TIME]
-        labels, probabilities = session.run(None, feed(part, inputs, model.encoder_))
+        labels, probabilities = session.run(None, feed(part, inputs, getattr(model, "encoder_", None)))
         expected = model.predict_proba(part)
         largest = max(largest, float(np.abs(probabilities - expected).max(initial=0.0)))
         unequal = np.array([str(a) != str(b) for a, b in zip(labels, model.predict(part), strict=True)], dtype=bool)
@@ -80,7 +78,7 @@ def compare(
 
 
 def graph_latency(
-    session: onnxruntime.InferenceSession, X: Any, inputs: Sequence[Input], encoder: TableEncoder
+    session: onnxruntime.InferenceSession, X: Any, inputs: Sequence[Input], encoder: TableEncoder | None
 ) -> Latency:
     """Measure the graph on rows of a table; rows are repeated to 1,000."""
     arrays = feed(X[:ROWS_OF_LATENCY], inputs, encoder)
@@ -93,7 +91,7 @@ def graph_latency(
     )
 
 
-def model_latency(model: MetricClassifier, X: Any) -> Latency:
+def model_latency(model: DecidingClassifier, X: Any) -> Latency:
     """Measure ``predict`` of the model on the same rows."""
     place = np.arange(ROWS_OF_LATENCY) % min(ROWS_OF_LATENCY, X.shape[0])
     many = X.iloc[place] if hasattr(X, "iloc") else X[place]

@@ -36,6 +36,7 @@ class Trees:
         value: The value of each leaf.
         target: The output that each leaf adds to.
         constant: What trees without a split add to each output.
+        missing_left: Whether rows go left where the column is NaN; None if no column is.
     """
 
     roots: Integers
@@ -48,6 +49,7 @@ class Trees:
     value: Floats
     target: Integers
     constant: Floats
+    missing_left: NDArray[np.bool_] | None = None
 
     def sums(self, graph: Graph, x: str) -> str:
         """Add the trees; returns the sums of their leaves ``(rows, outputs)``.
@@ -59,9 +61,13 @@ class Trees:
         if not len(self.roots):  # zero times the first column has the right number of rows
             zeros = graph.node("Mul", graph.columns(x, np.array([0])), graph.constant(np.float64(0)))
             return graph.node("Add", zeros, graph.constant(self.constant[None]))
+        missing = (
+            {} if self.missing_left is None else {"nodes_missing_value_tracks_true": self.missing_left.astype(np.int64)}
+        )
         total = graph.tree_node(
             x,
             {
+                **missing,
                 "aggregate_function": SUM,
                 "post_transform": NO_TRANSFORM,
                 "n_targets": len(self.constant),
@@ -105,11 +111,15 @@ def boosted_trees(model: BoostedTrees) -> Trees:
     )
 
 
-def forest_trees(model: Forests) -> Trees:
+def forest_trees(model: Forests, *, may_be_missing: bool = False) -> Trees:
     """Return the trees of a forest, whose leaves vote for class 1 of two, or for all classes but the first of several.
 
     The votes for the first class are what is left of one vote per tree. A tree is written once per class, without the
     branches whose leaves all have the same share of that class.
+
+    Args:
+        model: The forest.
+        may_be_missing: Whether columns may be NaN. Those of metricfit's own encoding never are.
     """
     compact = CompactTrees.from_scikit_learn(model.trees, model.known, model.classes)
     inner = compact.feature >= 0
@@ -124,11 +134,15 @@ def forest_trees(model: Forests) -> Trees:
     threshold = np.zeros(len(inner), dtype=np.float32)
     threshold[inner] = compact.threshold
     shares = compact.shares[compact.share]
+    missing_left = None
+    if may_be_missing:
+        missing_left = np.concatenate([np.asarray(tree.missing_go_to_left, dtype=bool) for tree in model.trees])
+    feature = compact.feature.astype(np.int64)
     parts = [
-        _of_class(roots, compact.feature.astype(np.int64), threshold, left, right, shares[:, each], each - 1)
+        _of_class(roots, feature, threshold, left, right, shares[:, each], each - 1, missing_left)
         for each in range(1, model.classes)
     ]
-    return _joined(parts, model.classes - 1)
+    return _joined(parts)
 
 
 def _of_class(
@@ -139,6 +153,7 @@ def _of_class(
     right: Integers,
     share: Floats,
     target: int,
+    missing_left: NDArray[np.bool_] | None,
 ) -> Trees:
     """Return the trees with one value per leaf, without splits between leaves of the same value."""
     is_leaf = left < 0
@@ -166,6 +181,7 @@ def _of_class(
         value[used],
         np.full(int(used.sum()), target, dtype=np.int64),
         np.array([value[~used].sum()]),
+        None if missing_left is None else missing_left[split],
     )
 
 
@@ -186,11 +202,12 @@ def _last_leaves(
     return last
 
 
-def _joined(parts: list[Trees], outputs: int) -> Trees:
+def _joined(parts: list[Trees]) -> Trees:
     """Return the trees of all parts, each of which adds to one output."""
     splits = np.cumsum([0, *(len(part.feature) for part in parts)])
     leaves = np.cumsum([0, *(len(part.value) for part in parts)])
     numbered = list(zip(parts, splits, leaves, strict=False))
+    missing = [part.missing_left for part in parts if part.missing_left is not None]
     return Trees(
         np.concatenate([part.roots + split for part, split, _ in numbered]),
         np.concatenate([part.feature for part in parts]),
@@ -201,5 +218,6 @@ def _joined(parts: list[Trees], outputs: int) -> Trees:
         np.concatenate([part.right_is_leaf for part in parts]),
         np.concatenate([part.value for part in parts]),
         np.concatenate([part.target for part in parts]),
-        np.concatenate([part.constant for part in parts]) if outputs else np.zeros(0),
+        np.concatenate([part.constant for part in parts]),
+        np.concatenate(missing) if missing else None,
     )
