@@ -191,14 +191,15 @@ def write_page(results: dict[str, Any]) -> None:
     """Write the tables of the page."""
     from common import fill, table  # draws figures too, which needs a package that measuring does not
 
-    steps, families, paths = [], [], []
+    steps, families = [], []
     for rows, found in sorted(results.items(), key=lambda item: int(item[0])):
         for step in ("fit", "predict", "evaluate"):
             if step in found:
-                seconds, memory = found[step]["seconds"], found[step]["peak_gib"]
-                steps.append([f"{int(rows):,}", f"`{step}`", f"{seconds:.0f} s", f"{memory:.2f} GiB"])
+                measured = found[step]
+                times = f"{measured['seconds']:.0f} s", f"{measured['cpu_seconds']:.0f} s"
+                steps.append([f"{int(rows):,}", f"`{step}`", *times, f"{measured['peak_gib']:.2f} GiB"])
         for model in found["fit"]["result"]["models"]:
-            if model["left_out"] is None:
+            if model["left_out"] is None and rows == max(results, key=int):
                 fitted = f"{model['fitted_rows']:,}" if model["fitted_rows"] else "all but the held-out part"
                 value = f"{model['value']:.3f}"
                 families.append(
@@ -211,16 +212,9 @@ def write_page(results: dict[str, Any]) -> None:
                         f"{model['seconds']:.0f} s",
                     ]
                 )
-        for name, words in (("", "large: one held-out part"), ("whole_", "small: in memory, three folds")):
-            if f"{name}fit" in found and f"{name}evaluate" in found and "whole_fit" in found:
-                fit, judged = found[f"{name}fit"], found[f"{name}evaluate"]["result"]
-                low, high = judged["value_interval"]
-                value = f"{judged['value']:.3f} ({low:.3f} to {high:.3f})"
-                paths.append([f"{int(rows):,}", words, value, f"{fit['seconds']:.0f} s", f"{fit['peak_gib']:.2f} GiB"])
     parts = {
-        "steps": table(["rows", "command", "time", "peak memory"], steps),
+        "steps": table(["rows", "command", "time", "processor time", "peak memory"], steps),
         "families": table(["rows", "family", "fitted on rows", "F1 held out", "weight", "time"], families),
-        "paths": table(["rows", "treated as", "F1 on the other table (95 %)", "time", "peak memory"], paths),
     }
     PAGE.write_text(fill(PAGE.read_text(), parts))
 

@@ -4,12 +4,16 @@ import logging
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from metricfit import MetricClassifier
 from metricfit.boosting import prior_logits
 from metricfit.data.parquet_table import ParquetTable
 from metricfit.tabular.families.boosting import Boosting
 from metricfit.tabular.families.family import Deadline, TrainingRows
+from metricfit.tabular.large import held_out_part, large_families, row_sources
 from metricfit.tabular.large.batch_encoding import encode_large_table
 from metricfit.tabular.large.large_families import BinnedRows, BoostingInBatches
 from metricfit.tabular.large.row_sources import source_of
@@ -17,7 +21,8 @@ from metricfit.tabular.large.row_sources import source_of
 pytestmark = pytest.mark.usefixtures("small_is_large")
 
 
-def test_trees_from_batches_are_those_of_rows_in_memory(frame, labels):
+def test_trees_from_batches_are_those_of_rows_in_memory(frame, labels, monkeypatch):
+    monkeypatch.setattr(large_families, "ROWS_OF_TREES", {})
     features = encode_large_table(source_of(frame))[1]
     rows = TrainingRows(features, labels, np.linspace(0.5, 1.5, len(labels)), 2)
     split = np.arange(1200), np.arange(1200, 1500)
@@ -33,8 +38,6 @@ def test_trees_from_batches_are_those_of_rows_in_memory(frame, labels):
 @pytest.fixture(scope="module")
 def fitted(frame, labels):
     with pytest.MonkeyPatch.context() as patch:
-        from metricfit.tabular.large import held_out_part, large_families, row_sources
-
         patch.setattr(row_sources, "LARGE_ROWS", 1000)
         patch.setattr(row_sources, "BATCH_ROWS", 400)
         patch.setattr(large_families, "SAMPLE_ROWS", 300)
@@ -88,3 +91,10 @@ def test_several_classes_weights_and_groups(frame, labels):
     model = MetricClassifier("f1", models=["boosting_small"], random_state=0, n_jobs=1, time_budget=2)
     model.fit(frame, y, sample_weight=np.linspace(0, 2, len(y)), groups=np.arange(len(y)) // 3)
     assert set(model.predict(frame)) == {"a", "b", "c"}
+
+
+def test_models_of_the_user_get_a_sample_of_the_table(frame, labels):
+    pipeline = make_pipeline(FunctionTransformer(lambda table: table[["amount"]].fillna(0)), LogisticRegression())
+    model = MetricClassifier("f1", models=[("own", pipeline)], random_state=0, n_jobs=1).fit(frame, labels)
+    assert model.models_[0].sample == "fitted on 300 of 1,500 rows"
+    assert model.score(frame, labels) > 0.4
