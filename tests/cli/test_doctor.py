@@ -65,7 +65,7 @@ def test_what_cannot_be_examined_ends_with_2(files):
 def test_fit_prints_the_two_most_serious_and_names_the_command_for_the_rest(files, tmp_path):
     table = pd.read_csv(files / "train.csv").assign(number=[f"n{each}" for each in range(300)])
     table.to_csv(tmp_path / "t.csv", index=False)
-    small = ["--models", "linear", "--folds", "2", "--quiet"]
+    small = ["--models", "linear", "--folds", "2", "--no-insight", "--quiet"]
     found = call("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *small)
     assert found.exit_code == 0, found.output
     lines = found.stderr.splitlines()
