@@ -14,7 +14,7 @@ from metricfit._files import to_json_value
 from metricfit.decide.decision import Decision
 from metricfit.decide.held_out import HeldOut
 from metricfit.decide.refer.refer_label import check_refer_label
-from metricfit.errors import InvalidTypeError, ModelFileError, quote
+from metricfit.errors import InvalidTypeError, ModelFileError, quote, shorten
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.description_checks import check_positive_number, label_type
@@ -124,9 +124,7 @@ def restore_decision(model: Any, description: Mapping[str, Any], arrays: Mapping
     model.shift_ = arrays["shift"]
     restore_shift(model, description.get("prior_shift"), arrays)
     model._training_share = _training_share(model, description)
-    model.decision_ = _restored_decision(
-        description["decision"], arrays, by_rows=bool(get_metric(model.metric).columns)
-    )
+    model.decision_ = _restored_decision(description["decision"], arrays, by_rows=_decides_by_costs_of_rows(model))
     model.refer_label_ = description["decision"].get("refer_label", "refer")
     if model.decision_.refer is not None:
         check_refer_label(model.refer_label_, model.classes_)
@@ -150,6 +148,18 @@ def plain_label(label: Any) -> Any:
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     raise InvalidTypeError(f"labels of type {type(value).__name__} cannot be saved; train on text or numbers")
+
+
+def _decides_by_costs_of_rows(model: Any) -> bool:
+    """Whether the metric takes costs from columns.
+
+    Raises:
+        ModelFileError: There is no such metric.
+    """
+    try:
+        return bool(get_metric(model.metric).columns)
+    except (ValueError, TypeError) as error:
+        raise ModelFileError(f"parameters: {shorten(error)}") from error
 
 
 def _restored_decision(decision: Mapping[str, Any], arrays: Mapping[str, Tensor], by_rows: bool) -> Decision:
