@@ -60,7 +60,9 @@ def test_the_page_of_a_fit_says_what_is_found_and_which_alarms_are_right(model, 
 
 
 def test_a_requirement_with_confidence_is_called_guaranteed(rows):
-    certified = MetricClassifier("precision", subject_to="recall >= 0.3", confidence=0.8, **LINEAR).fit(*rows)
+    certified = MetricClassifier(
+        "precision", subject_to="recall >= 0.3", confidence=0.8, **LINEAR | {"members": 4}
+    ).fit(*rows)
     (state,) = screen_of_fit(certified, "y").requirements
     assert state == RequirementState("recall >= 0.3", "guaranteed", state.explanation)
     assert state.explanation.startswith("guaranteed on new rows with 80 % confidence")

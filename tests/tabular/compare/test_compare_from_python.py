@@ -30,7 +30,7 @@ def test_a_column_of_the_table_is_predicted_and_the_page_names_it(table, tmp_pat
     assert result.recommended in {DEFAULT, REFERENCE}
     assert result.to_dict()["methods"][0]["name"] == result.rows[0].name
     page = result.report(tmp_path / "page.html").read_text(encoding="utf-8")
-    for text in ("churn: leaves", "rows of one “site”", "recall &gt;= 0.1"):
+    for text in ("Predicting “leaves” in churn, judged by", "rows of one “site”", "recall &gt;= 0.1"):
         assert text in page
     assert "<dt>Command</dt>" not in page
 
