@@ -47,7 +47,7 @@ def draw(cases: list[dict[str, Any]]) -> None:
     labels = [describe(case).replace(": ", ":\n") for case in cases]
     axes.set_yticks([-place for place in range(len(cases))], labels, fontsize=8)
     axes.set(xlabel="draws in which a requirement failed on new rows, %", xlim=(-2, 100))
-    axes.legend(fontsize=8, frameon=False, loc="center right")
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     figure.tight_layout()
