@@ -1,6 +1,7 @@
 """Estimators of several classes under requirements on each class, by name; the report and the command line."""
 
 import json
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -55,16 +56,16 @@ def test_it_is_saved_judged_and_described_with_them(model, tmp_path):
 
 
 def test_rethreshold_names_classes_and_certifies(model):
-    copy = MetricClassifier("f1", **SETTINGS).fit(*table())
+    copy = deepcopy(model)
     assert copy.rethreshold(subject_to="recall['none'] >= 0.5", confidence=0.9).confidence_ == 0.9
     shares = dict(zip(CLASSES, (0.2, 0.2, 0.6), strict=True))
     with pytest.raises(ValueError, match="require recall or fnr"):
         copy.rethreshold(shares, subject_to="fpr[gold] <= 0.9")
-    assert copy.rethreshold(subject_to="recall[gold] >= 0.5", confidence=None).confidence_ is None
     with pytest.warns(
         InfeasibleWarning, match=r"no offsets of the classes .* recall\['gold'\] can be as high as 1 and"
     ):
-        copy.rethreshold(subject_to="recall >= 0.99")
+        copy.rethreshold(subject_to="recall >= 0.99", confidence=None)
+    assert copy.confidence_ is None
 
 
 def test_numbers_as_labels_are_named_by_their_text():

@@ -51,7 +51,7 @@ def test_the_best_offsets_that_meet_the_requirements(texts, scores):
     assert found.violation == 0
     assert found.value == pytest.approx(macro_f1(y, decided))
     assert all(score(y, decided) >= bound for score, bound in scores)
-    places = torch.linspace(-3, 3, 21, dtype=torch.float64)
+    places = torch.linspace(-3, 3, 15, dtype=torch.float64)
     grid = ((z + torch.tensor([0.0, a, b])).argmax(1) for a, b in itertools.product(places, places))
     distinct = (np.array(each) for each in {tuple(decided.tolist()) for decided in grid})
     allowed = [each for each in distinct if all(score(y, each) >= bound for score, bound in scores)]
@@ -64,7 +64,7 @@ def test_requirements_that_cannot_be_met_come_as_near_as_the_grid():
     constraints = [RequirementExcess(metrics.recall[k] >= 0.95) for k in range(3)]
     problem = PenalisedProblem(observed, observed, constraints)
     found = search_required(problem, 10)
-    places = torch.linspace(-3, 3, 25, dtype=torch.float64)
+    places = torch.linspace(-3, 3, 13, dtype=torch.float64)
     nearest = min(problem.judge(torch.tensor([0.0, a, b]))[0] for a, b in itertools.product(places, places))
     assert 0 < found.violation <= nearest + 1e-9
 

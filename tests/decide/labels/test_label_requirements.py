@@ -7,7 +7,14 @@ import torch
 from sklearn.metrics import f1_score, recall_score
 
 from metricfit.decide import best_decision
+from metricfit.decide.labels import label_decisions
 from metricfit.metrics.feasibility import InfeasibleError
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr(label_decisions, "FEWEST", 2)
+    monkeypatch.setattr(label_decisions, "MOST", 2)
 
 
 def rows(n=200, labels=2, seed=0):
