@@ -1,6 +1,7 @@
 """Seconds and memory of fit, predict and evaluate on a table of many rows.
 
     python docs/studies/many_rows.py FOLDER --rows 10000000             # tables, model and predictions go to the folder
+    python docs/studies/many_rows.py FOLDER --rows 1000000 --copies 10 --steps predict evaluate   # on ten such files
     python docs/studies/many_rows.py FOLDER --rows 600000 --steps fit evaluate whole_fit whole_evaluate
     python docs/studies/many_rows.py                                    # write the page's tables from the results
 
@@ -157,14 +158,20 @@ def measure(arguments: list[str], *, whole: bool = False) -> dict[str, Any]:
     }
 
 
-def run(folder: Path, rows: int, out: Path, budget: float, steps: list[str]) -> None:
+def run(folder: Path, rows: int, out: Path, budget: float, steps: list[str], copies: int = 1) -> None:
     """Make the tables if they are not there, and run the steps; each result is written when it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = [folder / f"{name}-{rows}.parquet" for name in ("train", "test")]
     start = time.monotonic()
     write_tables(tables, rows)
     results = json.loads(out.read_text()) if out.exists() else {}
-    found = results.setdefault(str(rows), {})
+    found = results.setdefault(str(rows * copies), {})
+    applied_to = tables[1]
+    if copies > 1:
+        applied_to = folder / f"{copies}-copies-{rows}"
+        applied_to.mkdir(exist_ok=True)
+        for number in range(copies):
+            (applied_to / f"part-{number}.parquet").hardlink_to(tables[1])
     found["machine"] = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
     found["tables"] = {
         "seconds": round(time.monotonic() - start, 1),
@@ -177,8 +184,8 @@ def run(folder: Path, rows: int, out: Path, budget: float, steps: list[str]) -> 
         predictions = str(folder / f"{whole}predictions-{rows}.parquet")
         commands |= {
             f"{whole}fit": ["fit", str(tables[0]), "--target", "fraud", *budgeted, "--out", model],
-            f"{whole}predict": ["predict", model, str(tables[1]), "--out", predictions],
-            f"{whole}evaluate": ["evaluate", model, str(tables[1]), "--target", "fraud"],
+            f"{whole}predict": ["predict", model, str(applied_to), "--out", predictions],
+            f"{whole}evaluate": ["evaluate", model, str(applied_to), "--target", "fraud"],
         }
     for step in steps:
         found[step] = measure([*commands[step], "--json"], whole=step.startswith("whole_"))
@@ -230,9 +237,10 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--time-budget", type=float, default=300.0)
+    parser.add_argument("--copies", type=int, default=1, help="copies of the other table to predict and evaluate")
     parser.add_argument("--steps", nargs="+", default=["fit", "predict", "evaluate"])
     options = parser.parse_args()
     if options.folder is None:
         write_page(json.loads(options.out.read_text()))
     else:
-        run(options.folder, options.rows, options.out, options.time_budget, options.steps)
+        run(options.folder, options.rows, options.out, options.time_budget, options.steps, options.copies)
