@@ -265,6 +265,7 @@ def main(arguments: list[str] | None = None) -> None:
         parts = {"rivals": rivals_table, "methods": methods_table, "tables": tables_table}
         page = fill(PAGE.read_text(encoding="utf-8"), {name: make(results) for name, make in parts.items()})
         PAGE.write_text(page, encoding="utf-8")
+        print(rivals_table(results))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.tree import ExtraTreeClassifier
 from sklearn.tree._tree import Tree
 
 from metricfit.tabular.families.family import (
@@ -24,7 +25,6 @@ from metricfit.tabular.families.forest_trees import CompactTrees
 from metricfit.tabular.families.model_state import Expected, ModelState
 from metricfit.tabular.families.row_parts import predict_in_parts
 
-TREES_AT_A_TIME = 10
 #: Trees per fold. Trees of large tables are large, and fewer of them suffice.
 TREES, TREES_OF_MANY_VALUES, TREES_OF_MANY_ROWS = 200, 100, 50
 MANY_VALUES, MANY_ROWS = 250_000, 20_000
@@ -100,20 +100,27 @@ class ExtraTrees(Family):
         self.jobs = 1
 
     def fit(self, train: TrainingRows, held_out: TrainingRows, *, seed: int, deadline: Deadline) -> FittedModel:
-        """Grow the forest, ten trees at a time."""
-        trees = self.trees or _usual_number_of_trees(train)
-        forest = ExtraTreesClassifier(
-            max_features=0.5,
-            min_samples_leaf=1 + len(train) // ROWS_PER_LEAF_ROW,
-            warm_start=True,
-            n_jobs=self.jobs,
-            random_state=seed % 2**31,
-        )
-        for grown in [*range(TREES_AT_A_TIME, trees, TREES_AT_A_TIME), trees]:
+        """Grow the trees of scikit-learn's ExtraTreesClassifier.
+
+        They are grown one by one. The forest of scikit-learn sets and resets Python's warning filters around each tree,
+        which other folds, in threads of their own, answer with warnings.
+        """
+        generator, x = np.random.RandomState(seed % 2**31), np.ascontiguousarray(train.x, dtype=np.float32)
+        trees = [
+            ExtraTreeClassifier(
+                max_features=0.5,
+                min_samples_leaf=1 + len(train) // ROWS_PER_LEAF_ROW,
+                random_state=generator.randint(np.iinfo(np.int32).max),
+            )
+            for _ in range(self.trees or _usual_number_of_trees(train))
+        ]
+
+        def grow(tree: ExtraTreeClassifier) -> Tree:
             deadline.check()
-            forest.set_params(n_estimators=grown).fit(train.x, train.y, sample_weight=train.weight)
-        known = np.asarray(forest.classes_, dtype=np.int64)
-        members = tuple(member.tree_ for member in forest.estimators_)
+            return tree.fit(x, train.y, sample_weight=train.weight, check_input=False).tree_
+
+        members = tuple(joblib.Parallel(self.jobs, backend="threading")(joblib.delayed(grow)(tree) for tree in trees))
+        known = np.asarray(trees[0].classes_, dtype=np.int64)
         return Forests(members, (known,) * len(members), train.classes, folds=1)
 
     def combine(self, models: Sequence[FittedModel]) -> FittedModel:
