@@ -18,6 +18,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,7 @@ from sklearn.datasets import load_diabetes
 DOCS = Path(__file__).resolve().parent.parent
 RESULTS = DOCS / "studies" / "results" / "gallery.json"
 PAGES, PICTURES = DOCS / "gallery", DOCS / "img"
+WIDTH = 88
 Tables = dict[str, pd.DataFrame]
 
 
@@ -149,7 +151,7 @@ def solve(name: str, data: Path, folder: Path, jobs: int) -> None:
         words += ["--jobs", str(jobs)] if title in ("compare", "fit") else []
         start = time.perf_counter()
         ended = subprocess.run(
-            words, cwd=folder, capture_output=True, text=True, env=os.environ | {"COLUMNS": "100"}, check=False
+            words, cwd=folder, capture_output=True, text=True, env=os.environ | {"COLUMNS": str(WIDTH)}, check=False
         )
         seconds = time.perf_counter() - start
         print(f"{name} {title}: {seconds:.0f} s, status {ended.returncode}", flush=True)
@@ -189,9 +191,16 @@ def take_pictures(folder: Path) -> None:
 def parts_of_page(name: str, found: dict[str, Any]) -> dict[str, str]:
     """Each command with its output, by the name of its place in the page."""
     return {
-        title: f"```console\n$ metricfit {PROBLEMS[name].commands[title]}\n{entry['output'].rstrip()}\n```"
+        title: f"```console\n$ metricfit {PROBLEMS[name].commands[title]}\n{_wrapped(entry['output'].rstrip())}\n```"
         for title, entry in found.items()
     }
+
+
+def _wrapped(output: str) -> str:
+    """Break long sentences, as a terminal does, and leave tables as they are."""
+    return "\n".join(
+        textwrap.fill(line, WIDTH) if len(line) > WIDTH and line[0].isascii() else line for line in output.splitlines()
+    )
 
 
 def write_pages(results: dict[str, Any]) -> None:
