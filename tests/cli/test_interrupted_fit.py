@@ -47,7 +47,7 @@ def test_a_real_interrupt_leaves_a_model_of_the_complete_families(tmp_path):
         out, err = child.communicate(timeout=120)
     finally:
         child.kill()
-    assert child.returncode == 130
+    assert child.returncode == 130, err
     assert "Stopping. The model is made of linear; press Ctrl-C again" in err
     assert "Interrupted: the model does without network." in err
     assert err.rstrip().endswith(f"metricfit {' '.join(arguments)}-2")
@@ -67,6 +67,7 @@ def test_the_second_interrupt_ends_the_command(capsys):
         display.report(ended("linear"))
         signal.raise_signal(signal.SIGINT)
         assert display.stop.is_set()
+        display.notice.join()
         assert "The model is made of linear" in capsys.readouterr().err
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -101,7 +101,7 @@ def test_an_index_beyond_the_classes_is_refused_when_called():
         metrics.recall[3](THREE)
 
 
-@pytest.mark.parametrize("index", [-1, 1.0, "a", True, None, slice(2)])
+@pytest.mark.parametrize("index", [-1, 1.0, "", True, None, slice(2)])
 def test_only_class_numbers_index(index):
     with pytest.raises(TypeError, match=r"recall\[k\] takes a class number from 0 on"):
         metrics.recall[index]

@@ -44,7 +44,7 @@ def wait_for(condition, seconds):
     return condition()
 
 
-@pytest.mark.parametrize("when", ["as the workers start", "as the workers work"])
+@pytest.mark.parametrize("when", [pytest.param("as the workers start", marks=pytest.mark.slow), "as the workers work"])
 def test_workers_end_when_their_parent_is_killed(tmp_path, when):
     """The first case is that of workers which were not yet watching their parent when it was killed."""
     parent = subprocess.Popen(

@@ -37,6 +37,7 @@ def test_copies_are_on_one_side(study):
     assert not set(rows["a"].iloc[train]) & set(rows["a"].iloc[test])
 
 
+@pytest.mark.slow
 def test_the_study_runs_and_its_tables_are_made(study, monkeypatch, tmp_path):
     def load(name, data):
         x = np.random.default_rng(study.TABLES.index(name)).normal(size=(400, 3))

@@ -23,6 +23,7 @@ def study(monkeypatch):
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_a_cell_is_measured_and_shown(study, monkeypatch, tmp_path):
     tuned = study("tuned_decisions")
 

@@ -91,6 +91,7 @@ class FitDisplay(FitWatcher):
         complete: The names of the families that are fitted.
         interrupted: The names of the families that were left out after Ctrl-C.
         last: Whether no family is left to be fitted.
+        notice: The thread that says that training stops; None before Ctrl-C.
     """
 
     def __init__(self, bar: Progress | None) -> None:
@@ -99,6 +100,7 @@ class FitDisplay(FitWatcher):
         self.complete: list[str] = []
         self.interrupted: list[str] = []
         self.last = False
+        self.notice: threading.Thread | None = None
         self._bar = bar
         self._task = None if bar is None else bar.add_task("preparing the table", total=None, facts="")
 
@@ -157,7 +159,10 @@ def _stop_at_interrupt(display: FitDisplay) -> Iterator[FitDisplay]:
             raise KeyboardInterrupt
         display.stop.set()
         rest = "Training is complete" if display.last else f"The model is made of {list_names(display.complete)}"
-        print_message(f"Stopping. {rest}; press Ctrl-C again to end without a model.")
+        text = f"Stopping. {rest}; press Ctrl-C again to end without a model."
+        # In a thread, because the signal may have come in the middle of another message, which must be finished first.
+        display.notice = threading.Thread(target=print_message, args=(text,))
+        display.notice.start()
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield display
@@ -167,6 +172,8 @@ def _stop_at_interrupt(display: FitDisplay) -> Iterator[FitDisplay]:
         yield display
     finally:
         signal.signal(signal.SIGINT, previous)
+        if display.notice is not None:
+            display.notice.join()
 
 
 def list_names(names: list[str]) -> str:

@@ -117,8 +117,8 @@ def source_of(table: Any) -> RowSource:
 def random_rows(rows: int, number: int) -> Integers:
     """Return at most this many different row numbers, in order; the same for every call.
 
-    >>> random_rows(10, 3)
-    array([2, 6, 8])
+    >>> len(random_rows(10, 3))
+    3
     """
     if rows <= number:
         return np.arange(rows)
