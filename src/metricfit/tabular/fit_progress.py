@@ -1,4 +1,4 @@
-"""The progress of ``MetricClassifier.fit``: what a watcher is told after every family and every group of folds.
+"""The progress of ``MetricClassifier.fit``: what is reported after every family and every group of folds.
 
 A watcher can also stop training: the families that are complete by then become the model.
 """

@@ -33,8 +33,8 @@ from metricfit.report.pages.insight_sections import group_title
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
 from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_evaluation
 from metricfit.report.sections.cost_table import cost_table
-from metricfit.report.sections.group_values import group_values
 from metricfit.report.sections.referral_table import referral_table
+from metricfit.report.sections.values_by_group import group_values
 from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.report.titles import title_page
 from metricfit.tabular import MetricClassifier

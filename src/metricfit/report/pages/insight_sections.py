@@ -8,7 +8,7 @@ from metricfit.metrics import get_metric
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.page import Section
 from metricfit.report.sections.column_importance import column_importance
-from metricfit.report.sections.group_values import group_values
+from metricfit.report.sections.values_by_group import group_values
 from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.importance import MIN_ROWS

@@ -22,7 +22,7 @@ log = logging.getLogger("metricfit.tabular")
 FILE = "comparison.json"
 #: Settings that trainings may differ in: those that depend on them have names of their own.
 SHARED = ("metric", "average", "subject_to", "confidence", "methods")
-#: At most so many columns are named in a message.
+#: Maximum number of columns that a message names.
 MOST_NAMES = 5
 #: What settings are called in messages.
 SPOKEN = {

@@ -35,8 +35,8 @@ class ModelInsight:
             y: Their labels.
             sample_weight: One weight per row.
             repeats: Number of shuffles per column.
-            max_rows: Number of rows to decide; of more rows a sample by class, in which rare classes keep their rows,
-                and which is weighted by the shares of the classes. None decides all rows.
+            max_rows: Maximum number of rows to decide. Of larger tables a sample is drawn by class, in which rare
+                classes keep their rows; it is weighted by the shares of the classes. None decides all rows.
             max_seconds: No shuffle begins after this time, and the notes say what is missing. None for no limit.
             out_of_fold: Whether ``X`` and ``y`` are those that were passed to ``fit``. Each row is then decided by the
                 models of the folds that were not trained on it. Not for models that were loaded.

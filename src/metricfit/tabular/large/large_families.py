@@ -81,7 +81,7 @@ class SampledFamily(Family):
         self.family.check(rows)
 
     def reason_to_skip(self, rows: TrainingRows) -> str | None:
-        """Return why the family is not for so many rows."""
+        """Return why the family is left out for a table of this size; None if it is not."""
         return self.family.reason_to_skip(rows)
 
     def estimate(self, rows: TrainingRows, splits: Splits, *, deadline: Deadline) -> float | None:
