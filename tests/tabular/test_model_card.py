@@ -52,6 +52,7 @@ def test_the_card_has_the_numbers_of_the_model(model, rows):
         f"precision is {model.value_:.4g} (95 % interval {model.value_interval_[0]:.4g} to",
         "- Requirement recall &gt;= 0.6: met on held-out rows",
         "nothing is guaranteed on new rows",
+        "estimated for new rows: the value on held-out rows, on which the decision was chosen.",
         f"| linear | 1.00 | {model.models_[0].value:.4g} |",
         "not split by time",
         "- scikit-learn ",

@@ -42,6 +42,7 @@ from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
 from metricfit.runs.backends import CLUSTERS, start_backend
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.card_decisions import basis_of_estimate
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
@@ -226,11 +227,9 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
     if get_metric(model.metric).needs_matrix:
         order = ", ".join(map(quote_label, model.classes_[model._order].tolist()))
         lines.append(f"Order of the classes in {get_metric(model.metric).base_name}: {order}.")
-    how = f"{model.decision_.value:.3f} on held-out rows, corrected for having been chosen on them"
-    if model.requirements_:
-        how = "the value on held-out rows, on which the decision was chosen"
     lines.append(
-        f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: {how}."
+        f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: "
+        f"{basis_of_estimate(model)}."
     )
     if model.threshold_ is not None:
         lines.append(f"Threshold {model.threshold_:.4g}{_interval(model.threshold_interval_)}.")

@@ -62,12 +62,19 @@ def decision_lines(model: Any, escaped: Escape) -> list[str]:
     return lines
 
 
+def basis_of_estimate(model: Any) -> str:
+    """Say what the estimate of the metric is made from. Under requirements it is not corrected."""
+    if model.requirements_:
+        return "the value on held-out rows, on which the decision was chosen"
+    return f"{model.decision_.value:.3f} on held-out rows, corrected for having been chosen on them"
+
+
 def value_lines(model: Any, escaped: Escape) -> list[str]:
     """Say what the metric is expected to be, and what other metrics are on the held-out rows."""
     metric = get_metric(model.metric)
     lines = [
         f"{escaped(metric.name)} is {model.value_:.4g}{_ends(model.value_interval_)}, estimated for new rows: "
-        f"{model.decision_.value:.4g} on held-out rows, corrected for having been chosen on them."
+        f"{basis_of_estimate(model)}."
     ]
     if model._has_labels:
         return lines

@@ -104,6 +104,12 @@ def test_an_identifier_does_not_hide_copies():
     assert {"identifier", "copied_rows"} <= set(kinds(table))
 
 
+def test_dates_with_the_day_first_are_no_identifiers():
+    days = pd.date_range("2020-01-01", periods=400)
+    assert "identifier" not in kinds(GOOD.assign(day=days.strftime("%d.%m.%Y")))
+    assert "identifier" in kinds(GOOD.assign(code=days.strftime("%d.%m.%Y").str.replace(".", "x")))
+
+
 @pytest.mark.parametrize(("positives", "severity"), [(58, "serious"), (59, None)])
 def test_rows_for_a_requirement_are_those_of_the_exact_bound(positives, severity):
     table = GOOD.assign(y=np.where(np.arange(400) < positives, "yes", "no"))

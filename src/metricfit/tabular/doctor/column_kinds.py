@@ -54,6 +54,17 @@ def as_times(column: pd.Series) -> pd.Series | None:
     return None if times.isna().any() else times.reindex(column.index)
 
 
+def are_written_dates(column: pd.Series) -> bool:
+    """Return whether the first entries are dates as people write them, with the day or the month first.
+
+    Example:
+        >>> are_written_dates(pd.Series(["31.12.2024", "1.1.2025"])), are_written_dates(pd.Series(["10-A", "11-B"]))
+        (True, False)
+    """
+    entries = column.dropna().iloc[:LOOKED_AT].astype(str)
+    return bool(entries.str.match(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}(?!\d)").all())
+
+
 def as_numbers(column: pd.Series) -> NDArray[np.float64] | None:
     """Return the entries of a column of numbers or dates, missing and infinite ones as NaN; None for words."""
     kind = kind_of(column)

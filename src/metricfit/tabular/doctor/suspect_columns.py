@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from metricfit.errors import quote
-from metricfit.tabular.doctor.column_kinds import as_codes, kind_of
+from metricfit.tabular.doctor.column_kinds import are_written_dates, as_codes, kind_of
 from metricfit.tabular.doctor.finding import Finding, describe_share, list_names
 
 #: Columns of fewer rows may differ in every row by chance.
@@ -114,7 +114,7 @@ def _identifier(column: pd.Series, name: str) -> list[Finding]:
         return []
     named = bool(NAMED_LIKE_AN_IDENTIFIER.search(name) or CAMEL_CASE_ID.search(name))
     kind = kind_of(column)
-    if kind == "words" and _is_one_word_per_row(column):
+    if kind == "words" and _is_one_word_per_row(column) and not are_written_dates(column):
         return [
             Finding(
                 "identifier",
