@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TESTED := src tests papers/src papers/tests
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all coverage check bench bench-peers docs clean
+.PHONY: help demo test test-all coverage check bench docs clean
 
 # One process per core, one thread each (conftest.py). worksteal keeps the tests of a file together, so that a fixture
 # of a file is made once, and still ends with both processes busy.
@@ -17,8 +17,7 @@ help:
 	@echo "make test-all  the tests, slow ones included"
 	@echo "make coverage  the tests, and which lines they reach (slower)"
 	@echo "make check     formatting, lint, types, import layers"
-	@echo "make bench     the speed table of docs/speed.md, measured here"
-	@echo "make bench-peers  other libraries' segmentation and ranking losses beside ours, in an environment of their own"
+	@echo "make bench     the speed table of docs/speed.md, measured here (25 minutes; make bench BENCH=--quick: 4 minutes)"
 	@echo "make docs      the documentation, strictly, into site/"
 
 $(BIN)/python:
@@ -52,27 +51,20 @@ check: $(VENV)/.with-check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.with-test
-	$(BIN)/python -m benchmarks
+# Options of the measurement: make bench BENCH=--quick
+BENCH ?=
+# Peers of the benchmarks, without their dependencies: torchvision, among them, must not come near $(VENV).
+PEERS := benchmarks/.peers
 
-# segmentation_models_pytorch and libauc depend on torchvision, which must not come near $(VENV): see the peers' modules.
-PEERS := .venv-peers
-
-$(PEERS)/.ready: constraints.txt
-	@echo "Setting up $(PEERS) ..."
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		numpy monai==1.6.1 tqdm scikit-learn -e .
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-		segmentation_models_pytorch==0.6.0 libauc==2.0.1
+$(PEERS)/.ready: $(VENV)/.with-test
+	$(PIP) --no-deps --upgrade --target $(PEERS) monai==1.6.1 segmentation_models_pytorch==0.6.0 libauc==2.0.1
 	@touch $@
 
-bench-peers: $(PEERS)/.ready
-	$(PEERS)/bin/python -m benchmarks --module segmentation_peers --module pair_peers --json benchmarks/results/peers.json
-	$(PEERS)/bin/python -m benchmarks --markdown benchmarks/RESULTS.md
+bench: $(VENV)/.with-test $(PEERS)/.ready
+	PYTHONPATH=$(PEERS) $(BIN)/python -m benchmarks $(BENCH)
 
 docs: $(VENV)/.with-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) site demo-report
+	rm -rf $(VENV) $(PEERS) site demo-report

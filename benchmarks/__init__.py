@@ -1,8 +1,8 @@
-"""The speed table: the speeds that DESIGN promises, measured on this machine. See ``python -m benchmarks --help``.
+"""The speeds that metricfit promises, measured on this machine. See ``python -m benchmarks --help``.
 
-A row is a declaration, ``Row(name, work, device, bar, measure)``, in the ``ROWS`` of its module; a table of peers, for
-information, is a ``PeerGroup`` in its ``PEERS``. A new module joins by being named in ``benchmarks.__main__.MODULES``,
-or is run with ``--module`` if it needs a separate environment, as ``segmentation_peers`` and ``pair_peers`` do.
+``bars.py`` has every bar. A module measures tables, ``Table(name, title, device, measure)`` in its ``TABLES``; a bar
+compares two lines of a table. A new module joins by being named in ``benchmarks.__main__.MODULES``, or is run with
+``--module`` if it needs a separate environment, as ``adversarial_peers`` does. ``growth.py`` measures how cost grows.
 """
 
 import os

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.rows import NotMeasuredHere, Peer, PeerGroup, Setting
+from benchmarks.tables import Line, NotMeasuredHere, Setting, Table
 from benchmarks.timing import Work, interleaved_minima
 from metricfit.losses import AdversarialLoss
 
@@ -29,17 +29,17 @@ def data(n: int, spread: float) -> tuple[Tensor, Tensor]:
     return spread * (torch.randn(n, generator=generator) + target - 0.5), target
 
 
-def compared(n: int, spread: float) -> Callable[[Setting], list[Peer]]:
+def compared(n: int, spread: float) -> Callable[[Setting], list[Line]]:
     """Time both losses on the same batch."""
 
-    def measure(setting: Setting) -> list[Peer]:
+    def measure(setting: Setting) -> list[Line]:
         logits, target = data(setting.size(n, 5), spread)
         works = {
             "ap-perf 0.1.1, 100 steps": _pass(_ap_perf(), logits, target),
             "AdversarialLoss, to 0.001": _pass(AdversarialLoss("f1", one_class=1.0), logits, target),
         }
         best, repeats = interleaved_minima(works, "cpu", setting, warmup=1)
-        return [Peer(name, best[name], repeats=repeats) for name in works]
+        return [Line(name, best[name], repeats=repeats) for name in works]
 
     return measure
 
@@ -60,10 +60,8 @@ def _ap_perf() -> Any:
     return package.MetricLayer(metrics.f1_score)
 
 
-ROWS = ()
-
-PEERS = tuple(
-    PeerGroup(
+TABLES = tuple(
+    Table(
         f"adversarial-{n}-{spread:g}",
         f"the F1 game of a batch of {n}, logits spread by {spread:g}, one thread",
         "cpu",

@@ -1,4 +1,8 @@
-"""The time of MetricClassifier's default on tables of three sizes; the baseline is a second, so ratios are seconds."""
+"""The time of MetricClassifier's default and of compare's default, on tables of the sizes that the bars name.
+
+The tables are made here: their shapes are those of Yeast (1,484 x 8), Adult (48,842 x 14), Credit card (284,807 x 30)
+and two in between, one label in ten is positive, and it depends on three columns and noise.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.rows import Measurement, Row, Setting, at_most
-from metricfit import MetricClassifier
+from benchmarks.tables import Line, Setting, Table
+from benchmarks.timing import Work
+from metricfit import MetricClassifier, compare
+
+SIZES = ((1_500, 8, 3), (3_000, 14, 2), (48_842, 14, 1), (284_807, 30, 1))  # rows, columns, repeats
+JOBS = 2
 
 
 def table(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -19,26 +27,50 @@ def table(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     return x, (scores > np.quantile(scores, 0.9)).astype(int)
 
 
-def seconds_of_fit(rows: int, columns: int, most_repeats: int) -> Callable[[Setting], Measurement]:
-    """Return a function that times ``fit``, the fastest of a few repeats."""
+def fastest(name: str, work: Work, repeats: int) -> list[Line]:
+    """Time a work that takes long, the fastest of a few repeats."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return [Line(name, min(seconds), repeats=repeats)]
 
-    def measure(setting: Setting) -> Measurement:
+
+def fit_default(rows: int, columns: int, repeats: int) -> Callable[[Setting], list[Line]]:
+    """Return a function that times ``MetricClassifier("f1").fit``, within its default budget of 300 seconds."""
+
+    def measure(setting: Setting) -> list[Line]:
         x, y = table(setting.size(rows, 200), columns)
-        repeats = 1 if setting.quick else most_repeats
-        seconds = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            MetricClassifier("f1", time_budget=None, random_state=0).fit(x, y)
-            seconds.append(time.perf_counter() - start)
-        return Measurement(min(seconds), 1.0, repeats=repeats)
+        return fastest("fit", lambda: MetricClassifier("f1", random_state=0).fit(x, y), min(repeats, setting.fewest))
 
     return measure
 
 
-WORK = "MetricClassifier's default, against one second"
-ROWS = (
-    Row("classifier-small", f"{WORK}: 1,500 x 8", "cpu", at_most(12.0), seconds_of_fit(1_500, 8, 3)),
-    Row("classifier-medium", f"{WORK}: 3,000 x 14", "cpu", at_most(20.0), seconds_of_fit(3_000, 14, 2)),
-    Row("classifier-large", f"{WORK}: 48,842 x 14", "cpu", at_most(150.0), seconds_of_fit(48_842, 14, 1)),
+def compare_default(setting: Setting) -> list[Line]:
+    """Time ``compare`` with all its methods and folds, two trainings at a time."""
+    x, y = table(setting.size(1_484, 200), 8)
+    return fastest("compare", lambda: compare(x, y, "f1", jobs=JOBS), 1)
+
+
+TABLES = (
+    *(
+        Table(
+            f"classifier-{rows}",
+            f"MetricClassifier's default, {rows:,} x {columns}",
+            "cpu",
+            fit_default(rows, columns, repeats),
+            why_fewer="a fit takes seconds to minutes",
+            is_long=rows > 3_000,
+        )
+        for rows, columns, repeats in SIZES
+    ),
+    Table(
+        "compare",
+        "compare's default, 1,484 x 8",
+        "cpu",
+        compare_default,
+        why_fewer="a comparison takes minutes",
+        is_long=True,
+    ),
 )
-PEERS = ()

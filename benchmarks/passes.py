@@ -1,4 +1,4 @@
-"""Parts that the rows about losses have in common: a pass, a compiled loss, and passes timed together."""
+"""Parts that the tables about losses have in common: a pass, a compiled loss, and passes timed together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.rows import NotMeasuredHere, Peer, Setting
+from benchmarks.tables import Line, NotMeasuredHere, Setting
 from benchmarks.timing import Work, interleaved_minima, peak_bytes
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -30,16 +30,26 @@ def one_pass(loss: Loss, logits: Tensor, target: Tensor) -> Work:
 
 
 def compiled(loss: Any, device: str, setting: Setting) -> Any:
-    """Return the loss under torch.compile; a quick run, which measures nothing, does not compile."""
-    if setting.quick:
+    """Return the loss under torch.compile; a tiny run, which measures nothing, does not compile."""
+    if setting.tiny:
         return loss
     if device == "cpu" and not any(map(shutil.which, ("g++", "clang++", "c++"))):
         raise NotMeasuredHere("no C++ compiler")
     return torch.compile(loss)
 
 
-def timed_peers(works: Mapping[str, Work], device: str, setting: Setting, *, times: int = 1) -> list[Peer]:
+def timed_lines(
+    works: Mapping[str, Work], device: str, setting: Setting, *, times: int = 1, warmup: int | None = None
+) -> list[Line]:
     """Measure the seconds of each work, over ``times`` the setting's repeats, and its memory beyond its inputs."""
     memory = {name: peak_bytes(work, device) for name, work in works.items()}
-    best, repeats = interleaved_minima(works, device, setting, times=times)
-    return [Peer(name, best[name], memory[name], repeats=repeats) for name in works]
+    best, repeats = interleaved_minima(works, device, setting, times=times, warmup=warmup)
+    return [Line(name, best[name], memory[name], repeats=repeats) for name in works]
+
+
+def timed_losses(
+    losses: Mapping[str, Loss], data: tuple[Tensor, Tensor], setting: Setting, *, times: int = 1
+) -> list[Line]:
+    """Measure one pass of each loss on the same logits and target."""
+    works = {name: one_pass(loss, *data) for name, loss in losses.items()}
+    return timed_lines(works, data[0].device.type, setting, times=times)

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.rows import Setting
+from benchmarks.tables import Setting
 
 Work = Callable[[], Any]
-
-FEWEST_REPEATS = 2  # at least, because the first may have run with cold caches
 
 
 class Minima(NamedTuple):
@@ -29,13 +27,21 @@ class Minima(NamedTuple):
 
 
 def interleaved_minima(
-    works: Mapping[str, Work], device: str, setting: Setting, *, times: int = 1, warmup: int | None = None
+    works: Mapping[str, Work],
+    device: str,
+    setting: Setting,
+    *,
+    times: int = 1,
+    warmup: int | None = None,
+    fewest: int | None = None,
 ) -> Minima:
     """Measure the minimum seconds of each work over ``times`` the setting's repeats, in rounds in which all take turns.
 
-    They end early once they took the setting's budget of seconds.
+    Rounds end early once they took the setting's budget of seconds, but not before the setting's fewest repeats;
+    ``fewest`` replaces that number where a round takes long.
     """
     warmup = setting.warmup if warmup is None else warmup
+    fewest = setting.fewest if fewest is None else min(fewest, setting.fewest)
     once = _seconds_on_cuda if device == "cuda" else _seconds_on_cpu
     best = dict.fromkeys(works, math.inf)
     for work in works.values():
@@ -45,7 +51,7 @@ def interleaved_minima(
     gc.disable()
     try:
         start, done, asked = time.monotonic(), 0, setting.repeats * times
-        while done < asked and (done < FEWEST_REPEATS or time.monotonic() - start < setting.budget):
+        while done < asked and (done < fewest or time.monotonic() - start < setting.budget):
             for name, work in works.items():
                 best[name] = min(best[name], once(work))
             done += 1

@@ -1,0 +1,295 @@
+"""Every bar: the speeds and the memory that metricfit promises, each defined here and nowhere else.
+
+A bar compares one line of a measured table (``tables.py``) with another line of the same table, or with a fixed limit.
+The table of ``make bench``, ``RESULTS.md`` and the tests all read this list. ``before`` is what version 0.1.0 measured.
+What was tried for a bar that is missed is in ``tried.py``.
+"""
+
+from __future__ import annotations
+
+from benchmarks.verdicts import MILLISECONDS, MINUTES, SECONDS, Bar, Unit
+
+BINARY_BATCHES = (32, 256, 1_024, 4_096)
+FIT_BATCHES = (1_024, 128)
+SEGMENTATION_SHAPES = ((8, 4, 256, 256), (2, 20, 512, 512))
+STEPS = ("Linear", "Sigmoid", "RaisedCosine", "Identity")
+
+BCE, CROSS_ENTROPY, METRIC_LOSS, MONAI = "BCEWithLogitsLoss", "cross_entropy", 'MetricLoss("f1")', "MONAI DiceLoss"
+MIX, LAGRANGIAN = "Mix with BCE", "AugmentedLagrangian of BCE, one requirement"
+
+
+def _small_batches() -> list[Bar]:
+    bars = []
+    kinds = [(f"batch-{n}", f"a batch of {n:,}", BCE, "7x to 13x") for n in BINARY_BATCHES]
+    kinds += [
+        ("batch-256x10", "multiclass, 256 x 10", CROSS_ENTROPY, ""),
+        ("batch-256x20", "multilabel, 256 x 20", BCE, ""),
+    ]
+    for name, size, baseline, before in kinds:
+        bars += [
+            Bar(name, f"{METRIC_LOSS} v {baseline}, {size}, CPU", name, METRIC_LOSS, 3.0, baseline, before=before),
+            Bar(f"{name}-mix", f"{MIX} v {METRIC_LOSS}, {size}, CPU", name, MIX, 1.5, METRIC_LOSS),
+            Bar(
+                f"{name}-lagrangian",
+                f"{LAGRANGIAN}, v {METRIC_LOSS}, {size}, CPU",
+                name,
+                LAGRANGIAN,
+                2.0,
+                METRIC_LOSS,
+            ),
+        ]
+    name = "batch-4096-gpu"
+    return [
+        *bars,
+        Bar(name, f"{METRIC_LOSS} v {BCE}, a batch of 4,096, GPU, eager", name, METRIC_LOSS, 2.0, BCE),
+    ]
+
+
+def _binary() -> list[Bar]:
+    work, compiled = f"{METRIC_LOSS} v {BCE}", f"{METRIC_LOSS}, compiled"
+    cpu, gpu = f"{work}, 2^20 logits, CPU", f"{work}, 2^28 logits, GPU"
+    return [
+        Bar("binary-cpu-eager", f"{cpu}, both eager", "binary-cpu", METRIC_LOSS, 1.4, BCE, before="1.96x"),
+        Bar(
+            "binary-cpu-compiled",
+            f"{cpu}, both compiled",
+            "binary-cpu",
+            compiled,
+            1.0,
+            f"{BCE}, compiled",
+            before="1.06x",
+        ),
+        Bar(
+            "binary-gpu-eager",
+            f"{gpu}, both eager",
+            "binary-gpu",
+            METRIC_LOSS,
+            0.3,
+            BCE,
+            before="0.38x to 0.42x",
+        ),
+        Bar(
+            "binary-gpu-compiled",
+            f"{gpu}, ours compiled, BCE eager",
+            "binary-gpu",
+            compiled,
+            0.25,
+            BCE,
+            before="0.27x",
+        ),
+    ]
+
+
+def _classes() -> list[Bar]:
+    work = f"multiclass {METRIC_LOSS} v {CROSS_ENTROPY}, 65,536 x 1,000"
+    cpu, gpu, compiled = "multiclass-cpu", "multiclass-gpu", f"{METRIC_LOSS}, compiled"
+    bars = [
+        Bar(
+            "multiclass-gpu-eager",
+            f"{work}, GPU, both eager",
+            gpu,
+            METRIC_LOSS,
+            2.0,
+            CROSS_ENTROPY,
+            before="9.2x",
+        ),
+        Bar(
+            "multiclass-gpu-compiled",
+            f"{work}, GPU, ours compiled, theirs eager",
+            gpu,
+            compiled,
+            1.5,
+            CROSS_ENTROPY,
+            before="3.5x",
+        ),
+        Bar("multiclass-cpu-time", f"{work}, CPU", cpu, METRIC_LOSS, 1.5, CROSS_ENTROPY, before="1.83x"),
+        Bar(
+            "multiclass-cpu-memory",
+            f"{work}, CPU: peak memory",
+            cpu,
+            METRIC_LOSS,
+            1.0,
+            CROSS_ENTROPY,
+            quantity="bytes",
+            before="0.67x",
+        ),
+    ]
+    for shape in SEGMENTATION_SHAPES:
+        size = " x ".join(map(str, shape))
+        name = f"segmentation-{'x'.join(map(str, shape))}"
+        for step, limit, before in (("Identity", 1.2, "3.2x"), ("Linear", 4.0, "11x")):
+            work, ours = f"{METRIC_LOSS}, {step} v {MONAI}, {size}", f"{METRIC_LOSS}, {step}"
+            before = before if shape == SEGMENTATION_SHAPES[0] else ""
+            bars.append(
+                Bar(
+                    f"{name}-cpu-{step.lower()}",
+                    f"{work}, CPU",
+                    f"{name}-cpu",
+                    ours,
+                    limit,
+                    MONAI,
+                    before=before,
+                )
+            )
+        for step in STEPS:
+            work, ours = f"{METRIC_LOSS}, {step} v {MONAI}, {size}", f"{METRIC_LOSS}, {step}"
+            bars.append(Bar(f"{name}-gpu-{step.lower()}", f"{work}, GPU", f"{name}-gpu", ours, 1.0, MONAI))
+    return bars
+
+
+def _pairs() -> list[Bar]:
+    ours, many = "PairHingeLoss", "10,000,000 samples"
+    bytes_per_sample = Unit(" B per sample", 1e7)
+    return [
+        Bar(
+            "pairs-gpu-few",
+            f"{ours}, 10^4 samples, GPU",
+            "pairs-gpu",
+            "10,000 samples",
+            0.6,
+            unit=MILLISECONDS,
+            before="4.3 ms",
+        ),
+        Bar(
+            "pairs-gpu-many",
+            f"{ours}, 10^7 samples, GPU",
+            "pairs-gpu",
+            many,
+            4.0,
+            unit=MILLISECONDS,
+            before="11.8 ms",
+        ),
+        Bar(
+            "pairs-gpu-memory",
+            f"{ours}, 10^7 samples, GPU: peak memory",
+            "pairs-gpu",
+            many,
+            100.0,
+            quantity="bytes",
+            unit=bytes_per_sample,
+            before="208 B",
+        ),
+        Bar(
+            "pairs-cpu",
+            f"{ours} v all pairs, 40,000 samples, CPU",
+            "pairs-cpu",
+            ours,
+            300.0,
+            "all pairs, plain torch",
+            at_least=True,
+            before="160x",
+        ),
+    ]
+
+
+def _thresholds() -> list[Bar]:
+    work, ours, sort = "best_threshold over all thresholds v the sort, 10^6 scores", "best_threshold", "torch.sort"
+    return [
+        Bar("threshold-cpu", f"{work}, CPU", "threshold-cpu", ours, 1.5, sort, before="1.62x"),
+        Bar("threshold-gpu", f"{work}, GPU", "threshold-gpu", ours, 3.0, sort, before="9.8x"),
+    ]
+
+
+def _pointwise() -> list[Bar]:
+    bars = []
+    for table, size in (("256", "256 logits, CPU"), ("cpu", "2^20 logits, CPU"), ("gpu", "2^28 logits, GPU")):
+        for ours, before in (("FocalLoss", "2.9x"), ("WeightedBCELoss", "4x")):
+            name, plain, measured = f"{ours.lower()}-{table}", f"{ours}, plain torch", f"pointwise-{table}"
+            work, before = f"{ours} v the same in plain torch, {size}", before if table == "cpu" else ""
+            bars.append(Bar(name, work, measured, ours, 1.0, plain, before=before))
+            if table != "256":
+                name, work = f"{name}-memory", f"{work}: peak memory"
+                bars.append(Bar(name, work, measured, ours, 1.0, plain, quantity="bytes"))
+    return bars
+
+
+def _training() -> list[Bar]:
+    bars = []
+    for batch in FIT_BATCHES:
+        before = "1.38x" if batch == FIT_BATCHES[0] else ""
+        bars.append(
+            Bar(
+                f"fit-{batch}",
+                f"fit v a loop by hand, a small MLP, batches of {batch:,}, CPU",
+                f"fit-{batch}",
+                "fit",
+                1.15,
+                "a loop by hand",
+                before=before,
+            )
+        )
+    for peer in ("skorch", "Lightning"):
+        bars.append(
+            Bar(
+                f"fit-{peer.lower()}",
+                f"fit v {peer}, the same, batches of 1,024, CPU",
+                "fit-1024",
+                "fit",
+                4.0,
+                peer,
+                at_least=True,
+            )
+        )
+    trials, row = "10 stacked trials v 10 in a row, a small MLP", "10 in a row"
+    return [
+        *bars,
+        Bar(
+            "population-cpu",
+            f"{trials}, CPU",
+            "population-cpu",
+            "10 stacked",
+            2.0,
+            row,
+            at_least=True,
+            before="2.19x",
+        ),
+        Bar(
+            "population-gpu",
+            f"{trials}, GPU, with graphs",
+            "population-gpu",
+            "10 stacked, graphs",
+            10.0,
+            row,
+            at_least=True,
+        ),
+    ]
+
+
+def _estimator() -> list[Bar]:
+    work = "MetricClassifier's default"
+    sizes = ((1_500, 8, 12, "40 to 60 s"), (3_000, 14, 20, ""), (48_842, 14, 150, ""), (284_807, 30, 300, ""))
+    return [
+        *(
+            Bar(
+                f"classifier-{rows}",
+                f"{work}, {rows:,} x {columns}, 2 cores",
+                f"classifier-{rows}",
+                "fit",
+                limit,
+                unit=SECONDS,
+                before=before,
+            )
+            for rows, columns, limit, before in sizes
+        ),
+        Bar(
+            "compare",
+            "compare's default, 1,484 x 8, 2 cores",
+            "compare",
+            "compare",
+            4.0,
+            unit=MINUTES,
+            before="26 min",
+        ),
+    ]
+
+
+BARS = (
+    *_small_batches(),
+    *_binary(),
+    *_classes(),
+    *_pairs(),
+    *_thresholds(),
+    *_pointwise(),
+    *_training(),
+    *_estimator(),
+)
