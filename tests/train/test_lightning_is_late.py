@@ -1,4 +1,4 @@
-"""lightning-fabric, which takes seconds to import, is loaded by ``fit`` alone, when it trains."""
+"""lightning-fabric, which takes seconds to import, is loaded only for several devices and for other precisions."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ from metricfit.losses import MetricLoss
 from metricfit.train import fit, fit_population
 x = torch.randn(32, 2)
 fit_population([torch.nn.Linear(2, 1)], (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, device="cpu", progress=False)
+fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, accelerator="cpu", progress=False)
 assert "lightning_fabric" not in sys.modules
 """
 WITHOUT = """
@@ -17,7 +18,7 @@ sys.modules["lightning_fabric"] = None
 from metricfit.losses import MetricLoss
 from metricfit.train import fit
 x = torch.randn(32, 2)
-fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, progress=False)
+fit(torch.nn.Linear(2, 1), (x, x[:, 0] > 0), MetricLoss("f1"), epochs=1, precision="bf16-mixed", progress=False)
 """
 
 
@@ -25,12 +26,12 @@ def run(script: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_a_population_needs_no_lightning():
+def test_one_device_and_populations_need_no_lightning():
     result = run(POPULATION)
     assert result.returncode == 0, result.stderr
 
 
-def test_fit_without_it_says_what_to_install():
+def test_mixed_precision_without_it_says_what_to_install():
     assert (
         "metricfit.train needs lightning_fabric, which is not installed: pip install metricfit[train]"
         in run(WITHOUT).stderr

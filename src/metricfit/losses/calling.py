@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from torch import Tensor, nn
 
@@ -61,10 +62,16 @@ def accepted_arguments(loss: nn.Module) -> LossArguments:
     declared = getattr(loss, "accepts", None)
     if isinstance(declared, LossArguments):
         return declared
-    parameters = inspect.signature(loss.forward).parameters
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    uses_groups = "group" in parameters and getattr(loss, "uses_groups", True) is True
-    return LossArguments("weight" in parameters or open_ended, "index" in parameters, uses_groups)
+    names, open_ended = _read_signature(getattr(loss.forward, "__func__", loss.forward))
+    uses_groups = "group" in names and getattr(loss, "uses_groups", True) is True
+    return LossArguments("weight" in names or open_ended, "index" in names, uses_groups)
+
+
+@lru_cache(maxsize=256)
+def _read_signature(forward: Callable[..., Tensor]) -> tuple[frozenset[str], bool]:
+    """Return the names of a function's parameters, and whether it takes any others by name."""
+    parameters = inspect.signature(forward).parameters
+    return frozenset(parameters), any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def call_loss(

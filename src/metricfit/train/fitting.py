@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from metricfit._extras import explain_missing
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.metric import Metric
 from metricfit.train import label_checks, setting_checks
@@ -22,15 +20,12 @@ from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order
 from metricfit.train.data.samples import FromDataset, InMemory, Source, as_source, get_weight_dtype
 from metricfit.train.engine.driver import RunSettings
-from metricfit.train.engine.ranks import find_processes, join_after_restart
+from metricfit.train.engine.launching import launch
 from metricfit.train.engine.schedules import MakeScheduler, SchedulerStep
 from metricfit.train.engine.single_run import SingleRun, SingleRunData, first_inputs
 from metricfit.train.monitor import Monitor
 from metricfit.train.result import FitResult
 from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, make_stages, mask_ignored_labels
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 
 def fit(
@@ -171,7 +166,14 @@ def fit(
         raise InvalidValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
     data = _prepare_data(model, samples, held_out, stages, class_weight, labels, prior)
     folder = make_run_folder(checkpoint_dir, checkpoint_every, resume)
-    fabric = _launch_fabric(model, accelerator, devices, num_nodes, strategy, precision)
+    fabric = launch(
+        model,
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=num_nodes,
+        strategy=strategy,
+        precision=precision,
+    )
     settings = RunSettings(
         stages=stages,
         lr=[[stage.lr or lr] for stage in stages],
@@ -252,31 +254,3 @@ def _prepare_data(
         raise InvalidValueError("class_weight needs data in memory; let your Dataset return (x, y, weight)")
     held_out = None if validation is None else validation.with_dtype(dtype)
     return SingleRunData(weighted.with_dtype(dtype), train.with_dtype(dtype), held_out, labels, prior)
-
-
-def _launch_fabric(
-    model: nn.Module,
-    accelerator: str,
-    devices: int | str,
-    num_nodes: int,
-    strategy: str,
-    precision: str | None,
-) -> Fabric:
-    devices, num_nodes = find_processes(devices, num_nodes)
-    with explain_missing("metricfit.train", ["lightning_fabric"], "metricfit[train]"):
-        from lightning_fabric import Fabric  # imported here because it takes seconds, and fit_population needs none
-    fabric = Fabric(
-        accelerator=accelerator,
-        devices=devices,
-        num_nodes=num_nodes,
-        strategy=strategy,
-        precision=precision or _model_precision(model),  # type: ignore[arg-type]
-    )
-    join_after_restart(fabric.device)
-    fabric.launch()
-    return fabric
-
-
-def _model_precision(model: nn.Module) -> str:
-    dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
-    return "64-true" if dtypes == {torch.float64} else "32-true"

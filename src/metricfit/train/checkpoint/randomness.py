@@ -52,7 +52,8 @@ def seeded(seed: int) -> Iterator[None]:
 def seeded_run(seed: int, device: torch.device) -> Iterator[None]:
     """Seed the random numbers of a run, including those of its device."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), seeded(seed):
-        torch.manual_seed(seed)
+        if device.type != "cpu":
+            torch.manual_seed(seed)
         yield
 
 

@@ -58,10 +58,16 @@ class InMemory:
         weight, group = (None if part is None else part[index] for part in (self.weight, self.group))
         return Batch(self.x[index], self.y[index], weight, index, group)
 
+    def _take_row(self, index: Tensor) -> Batch:
+        """Return the samples with a row of numbers; index_select is several times as fast as brackets."""
+        index = index.to(self.y.device)
+        weight, group = (None if part is None else part.index_select(0, index) for part in (self.weight, self.group))
+        return Batch(self.x.index_select(0, index), self.y.index_select(0, index), weight, index, group)
+
     def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
         """Yield one batch per list of sample numbers."""
         for index in order:
-            yield self.take(index)
+            yield self._take_row(index)
 
 
 class FromDataset:

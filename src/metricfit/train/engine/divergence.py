@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from metricfit.losses.gradient_watch import DEAD_GRADIENT, DeadGradientWarning
@@ -57,6 +58,28 @@ def describe_not_finite(
 def is_watched(epoch: int) -> bool:
     """Check whether the gradients of an epoch are watched: those of the 1st, 2nd, 4th, 8th epoch and so on."""
     return (epoch + 1) & epoch == 0
+
+
+class GradientWatch:
+    """Follows the largest gradient of each member in an epoch, until each has had one that is not dead.
+
+    Attributes:
+        is_open: Whether gradients are still measured.
+        largest: The largest sizes so far; None if there are none, or if no member is in danger.
+    """
+
+    def __init__(self, is_open: bool) -> None:
+        self.is_open = is_open
+        self.largest: Tensor | None = None
+
+    def look(self, sizes: Tensor) -> None:
+        """Note the sizes of the gradients of a step."""
+        self.largest = sizes if self.largest is None else torch.maximum(self.largest, sizes)
+
+    def read(self) -> None:
+        """End the watch if all gradients are alive, which on a GPU means waiting for them."""
+        if self.largest is not None and min(self.largest.tolist()) >= DEAD_GRADIENT:
+            self.is_open, self.largest = False, None
 
 
 def warn_about_dead_gradients(

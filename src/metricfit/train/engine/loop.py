@@ -22,7 +22,12 @@ from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.folder import RunFolder
 from metricfit.train.checkpoint.saved_state import load_state
 from metricfit.train.data.batches import Batch
-from metricfit.train.engine.divergence import describe_not_finite, is_watched, warn_about_dead_gradients
+from metricfit.train.engine.divergence import (
+    GradientWatch,
+    describe_not_finite,
+    is_watched,
+    warn_about_dead_gradients,
+)
 from metricfit.train.engine.epoch_validation import Validation, has_requirements
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.position import Position, Standing
@@ -131,7 +136,7 @@ class Loop:
     def _run_epoch(self, stage: Stage) -> None:
         position, active = self.position, list(self.learner.active)
         unread: list[Tensor] = []
-        watches_gradient, largest_gradient = self.writes and is_watched(position.epoch), None
+        watch = GradientWatch(self.writes and is_watched(position.epoch))
         save_is_due = False
         for batch in self.batches(position.stage, position.epoch, position.batch):
             if save_is_due:  # only now is it certain that the epoch continues, so that its end does not save this step
@@ -142,13 +147,13 @@ class Loop:
             except DivergedError as error:
                 self._read_losses(unread, active)
                 raise self._not_finite(f"could not be computed ({error})", position.step + 1) from error
-            if watches_gradient:
-                size = self.learner.gradient_size()
-                largest_gradient = size if largest_gradient is None else torch.maximum(largest_gradient, size)
+            if watch.is_open:
+                watch.look(self.learner.gradient_size())
             position.step, position.batch = position.step + 1, position.batch + 1
             unread.append(losses)
             if losses.device.type == "cpu" or len(unread) == READ_EVERY:
                 self._read_losses(unread, active)
+                watch.read()
             if self.folder is not None and self.writes:
                 self.folder.count_step()
             for callback in self.callbacks:
@@ -159,15 +164,16 @@ class Loop:
             raise InvalidValueError(
                 f"epoch {position.epoch} of {stage.name}: {_NO_BATCH_AGAIN}" if position.step else _NO_BATCH
             )
-        if largest_gradient is not None:
-            warn_about_dead_gradients(stage.name, position, active, largest_gradient, self.members > 1)
+        if watch.largest is not None:
+            warn_about_dead_gradients(stage.name, position, active, watch.largest, self.members > 1)
         self.learner.end_epoch()
         self._end_epoch(stage, active)
 
     def _read_losses(self, unread: list[Tensor], active: list[int]) -> None:
         """Add up and check the losses of the last steps, which on a GPU means waiting for them."""
         first = self.position.step - len(unread) + 1
-        for offset, values in enumerate(torch.stack(unread).tolist() if unread else []):
+        rows = torch.stack(unread).tolist() if len(unread) > 1 else [losses.tolist() for losses in unread]
+        for offset, values in enumerate(rows):
             for member, value in zip(active, values, strict=True):
                 if not math.isfinite(value):
                     raise self._not_finite(f"is {value}", first + offset, member)

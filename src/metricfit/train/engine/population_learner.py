@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.samples import InMemory
 from metricfit.train.engine.cuda_graphs import StepGraphs, make_capturable
+from metricfit.train.engine.default_optimizer import make_adamw, match_layout
 from metricfit.train.engine.epoch_validation import Validation, validate
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.schedules import Schedule
@@ -24,7 +25,7 @@ from metricfit.train.engine.stacked_models import StackedModels
 from metricfit.train.engine.stacked_objective import StackedObjective, copy_with_state
 from metricfit.train.engine.stacked_tensors import Stack, StackedBatch, clone_stack, move_stack, pad_positions
 from metricfit.train.monitor import Monitor
-from metricfit.train.stage import Stage
+from metricfit.train.stage import MakeOptimizer, Stage
 
 #: Up to this many validation samples, metrics are computed on the CPU, where small operations start faster.
 SAMPLES_FOR_CPU = 2**16
@@ -75,7 +76,7 @@ class Population(Learner):
 
     def _make_optimizer(self) -> None:
         weights = [weight.requires_grad_() for weight in self.stack.trainable_weights]
-        make = self.stage.optimizer or torch.optim.AdamW
+        make: MakeOptimizer = self.stage.optimizer or make_adamw
         highest = max(self.lr)
         self.optimizer = make(weights, lr=highest)
         self.schedule = Schedule(self.stage.scheduler, self.stage.scheduler_step, self.optimizer, self.steps)
@@ -110,7 +111,7 @@ class Population(Learner):
         weights = self.stack.trainable_weights
         gradients = torch.autograd.grad(losses.sum(), weights, allow_unused=True)
         for weight, gradient in zip(weights, gradients, strict=True):
-            weight.grad = gradient
+            weight.grad = None if gradient is None else match_layout(gradient, weight)
         if self.clip is not None:
             self._clip(self.clip)
         self._move_weights()

@@ -19,7 +19,8 @@ from metricfit.train.data.order import Order, derive_seed
 from metricfit.train.data.samples import FromDataset, InMemory, Source
 from metricfit.train.engine.driver import Processes, RunSettings, TrainingRun
 from metricfit.train.engine.epoch_validation import RequirementResult, has_requirements, measure_requirements
-from metricfit.train.engine.learner import OneModel
+from metricfit.train.engine.launching import OneDevice, get_precision
+from metricfit.train.engine.one_model import OneModel
 from metricfit.train.engine.position import Standing
 from metricfit.train.history import History, Row
 from metricfit.train.prior import start_at_prior
@@ -55,7 +56,7 @@ class SingleRun(TrainingRun):
         model: The model.
         data: Its data.
         settings: How to train it.
-        fabric: The launched Fabric.
+        fabric: The launched Fabric, or one device without it.
         order: The order of samples.
         seed: The seed of that order.
         accumulate: The number of parts in which a batch is computed.
@@ -69,7 +70,7 @@ class SingleRun(TrainingRun):
         data: SingleRunData,
         settings: RunSettings,
         *,
-        fabric: Fabric,
+        fabric: Fabric | OneDevice,
         order: Order,
         seed: int,
         accumulate: int,
@@ -140,6 +141,9 @@ class SingleRun(TrainingRun):
             return
         assert self.data.labels is not None
         batches = self.order.batches(self.data.labels, self.seed, stage, epoch)[first:]
+        if ranks == 1:
+            yield from self.train.batches(batches, device, item_seed)
+            return
         shares = [take_share(batch, self.fabric.global_rank, ranks) for batch in batches]
         # A rank without samples still reads one, because all ranks take part in the step.
         samples = [share if len(share) else batch[:1] for share, batch in zip(shares, batches, strict=True)]
@@ -150,7 +154,8 @@ class SingleRun(TrainingRun):
     def training_context(self) -> Iterator[None]:
         """Make float64 torch's default in double precision, because Fabric returns outputs in the default type."""
         default = torch.get_default_dtype()
-        if self.fabric.strategy.precision.precision == "64-true":
+        precision = get_precision(self.fabric)
+        if precision is not None and precision.precision == "64-true":
             torch.set_default_dtype(torch.float64)
         try:
             yield

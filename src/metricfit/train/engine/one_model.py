@@ -1,0 +1,241 @@
+"""One model that is trained: on one device directly, or through lightning-fabric."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.errors import InvalidValueError
+from metricfit.losses.accumulation import random_state, replayed
+from metricfit.train import label_checks
+from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
+from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.samples import Source
+from metricfit.train.engine.default_optimizer import make_adamw
+from metricfit.train.engine.epoch_validation import Validation, validate
+from metricfit.train.engine.launching import get_precision
+from metricfit.train.engine.learner import Learner
+from metricfit.train.engine.ranks import gather_batch, sync_over_ranks
+from metricfit.train.engine.schedules import Schedule
+from metricfit.train.monitor import Monitor
+from metricfit.train.stage import Objective, Stage
+
+
+class OneModel(Learner):
+    """One model, on one device or, through Fabric, on several and in any precision.
+
+    Args:
+        fabric: The launched Fabric, or one device without it.
+        model: The model.
+        validation: The validation samples, if there are any.
+        accumulate: The number of parts in which a batch is computed.
+        clip: The maximum norm of the gradient.
+    """
+
+    def __init__(
+        self,
+        fabric: Any,
+        model: nn.Module,
+        validation: Source | None,
+        *,
+        accumulate: int = 1,
+        clip: float | None = None,
+    ) -> None:
+        self.fabric, self.plain_model = fabric, model
+        self.model = fabric.setup(model)
+        self.validation, self.accumulate, self.clip = validation, accumulate, clip
+        self.best: dict[str, Tensor] | None = None
+        self.validation_outputs: tuple[Tensor, Batch] | None = None
+        self.active = [0]
+
+    def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
+        """Make a new optimizer, and put the objective, which sees the samples of all ranks, on the device."""
+        self.active, self.best, self.stage, self.labels_checked = [0], None, stage, False
+        loss = copy.deepcopy(stage.objective).to(self.fabric.device).train()
+        self.gathers = sync_over_ranks(loss) if self.fabric.world_size > 1 else False
+        self.objective = Objective(loss)
+        parameters = self.plain_model.parameters()
+        optimizer = (
+            make_adamw(parameters, lr[0], fused=not self._scales_gradients())
+            if stage.optimizer is None
+            else stage.optimizer(parameters, lr=lr[0])
+        )
+        self.optimizer: Any = self.fabric.setup_optimizers(optimizer)
+        self.optimized = [weight for group in optimizer.param_groups for weight in group["params"]]
+        self.schedule = Schedule(stage.scheduler, stage.scheduler_step, self.optimizer, steps)
+        self.model.train()
+
+    def step(self, batch: Batch) -> Tensor:
+        """Make one optimizer step."""
+        for weight in self.optimized:
+            weight.grad = None
+        if self.accumulate == 1:
+            loss = self._loss(_drop_uncounted(self.model(batch.x), batch), batch)
+            self.fabric.backward(loss)
+        else:
+            loss = self._backward_in_parts(batch)
+        if self.clip is not None:
+            self.fabric.clip_gradients(self.model, self.optimizer, max_norm=self.clip, error_if_nonfinite=False)
+        self.optimizer.step()
+        self.schedule.batch_ended()
+        return loss.detach().reshape(1)
+
+    def _scales_gradients(self) -> bool:
+        precision = get_precision(self.fabric)
+        return precision is not None and precision.precision == "16-mixed"
+
+    def _loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return self.objective(*gather_batch(logits, batch)) if self.gathers else self.objective(logits, batch)
+
+    def _backward_in_parts(self, batch: Batch) -> Tensor:
+        """Compute the gradient of the whole batch with one part of it in memory at a time, exact for any loss.
+
+        A first pass computes all logits without gradient. The loss gives its gradient with respect to them, and a
+        second pass backpropagates it through each part with the same random numbers.
+        """
+        rows = torch.arange(max(1, len(batch)), device=batch.y.device)
+        parts = rows.tensor_split(min(self.accumulate, len(rows)))
+        states, logits = [], []
+        with torch.no_grad():
+            for part in parts:
+                states.append(random_state())
+                logits.append(self.model(batch.x[part]))
+        all_logits = torch.cat(logits).requires_grad_()
+        loss = self._loss(_drop_uncounted(all_logits, batch), batch)
+        (gradient,) = torch.autograd.grad(loss, all_logits)
+        for number, (part, state) in enumerate(zip(parts, states, strict=True), start=1):
+            with self.fabric.no_backward_sync(self.model, enabled=number < len(parts)), replayed(state):
+                self.fabric.backward((self.model(batch.x[part]) * gradient[part]).sum())
+        return loss
+
+    def end_epoch(self) -> None:
+        """Update multipliers and the learning rate."""
+        if self.objective.updates_on_held_out:
+            self.validation_outputs = self._outputs_on_validation()
+            self.objective.observe_held_out(*self.validation_outputs)
+        self.objective.update()
+        self.schedule.epoch_ended()
+
+    def anneal(self, fraction: float) -> None:
+        """Advance the objective's annealed steps."""
+        for name in self.objective.annealed():
+            self.objective.loss.get_submodule(name).advance(fraction)  # type: ignore[operator]
+
+    def logits(self, data: Source) -> tuple[Tensor, Batch]:
+        """Return the logits of all samples with labels and weights; each rank computes its share."""
+        self.model.eval()
+        with torch.no_grad():
+            outputs = [(_drop_uncounted(self.model(batch.x), batch), batch) for batch in self._share(data)]
+            if not outputs:
+                raise InvalidValueError("the validation DataLoader gives no batches, so there is nothing to measure on")
+            logits = torch.cat([part for part, _ in outputs])
+            y = torch.cat([batch.y for _, batch in outputs])
+            optional: dict[str, Tensor] = {}
+            for name in ("weight", "group"):
+                parts = [part for _, batch in outputs if (part := getattr(batch, name)) is not None]
+                optional |= {name: torch.cat(parts)} if parts else {}
+            gathered = gather_batch(logits, Batch(None, y, **optional))
+        self.model.train()
+        return gathered
+
+    def _share(self, data: Source) -> Iterator[Batch]:
+        """Yield the batches that this rank evaluates; without samples, one batch that does not count."""
+        if isinstance(data, FromLoader):
+            yield from data.batches(self.fabric.device)
+            return
+        numbers = torch.arange(len(data))
+        share = numbers.tensor_split(self.fabric.world_size)[self.fabric.global_rank]
+        order = torch.split(share if len(share) else numbers[:1], SAMPLES_AT_ONCE)
+        for batch in data.batches(order, self.fabric.device):
+            yield batch if len(share) else batch.without_samples()
+
+    def validate(self, monitor: Monitor) -> list[Validation]:
+        """Compute the comparable loss in eval mode, the monitored value and the requirements."""
+        logits, batch = self.validation_outputs or self._outputs_on_validation()
+        self.validation_outputs = None  # they were computed with the present weights, at the end of the epoch
+        loss = self.objective.loss.eval()
+        with torch.no_grad():
+            value = float(self.objective.comparable(logits, batch))
+        loss.train()
+        # Values that stop a run must be identical on all ranks.
+        return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, batch))]
+
+    def _outputs_on_validation(self) -> tuple[Tensor, Batch]:
+        assert self.validation is not None
+        logits, batch = self.logits(self.validation)
+        if isinstance(self.validation, FromLoader) and not self.labels_checked:  # its labels are known only now
+            label_checks.check_target(logits, batch.y, [self.stage], "validation")
+            label_checks.check_validation([self.stage], logits, batch.y)
+            self.labels_checked = True
+        return logits, batch
+
+    def observe(self, results: Sequence[Validation]) -> None:
+        """Pass the result to the objective, and the monitored value to a ReduceLROnPlateau."""
+        self.objective.observe(torch.tensor(results[0].observed, dtype=torch.float64))
+        self.schedule.observe(results[0].measured.value)
+
+    def gradient_size(self) -> Tensor:
+        """Return the sum over all parameters."""
+        gradients = [weight.grad for weight in self.plain_model.parameters() if weight.grad is not None]
+        sizes = [gradient.abs().sum(dtype=torch.float32) for gradient in gradients]
+        return torch.stack(sizes).sum().reshape(1)
+
+    def remember(self, members: Sequence[int]) -> None:
+        """Copy the weights."""
+        if members:
+            self.best = {name: tensor.detach().clone() for name, tensor in self.plain_model.state_dict().items()}
+
+    @torch.no_grad()
+    def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return the logits of each of these inputs, computed in parts."""
+        self.plain_model.eval()
+        device = self.fabric.device
+        logits = [
+            torch.cat([self.plain_model(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]) for x in inputs
+        ]
+        self.plain_model.train()
+        return logits
+
+    def retire(self, members: Sequence[int]) -> None:
+        """Stop the training of the model."""
+        self.active = [member for member in self.active if member not in members]
+
+    def recall(self) -> None:
+        """Restore the copy of the best weights."""
+        if self.best is not None:
+            self.plain_model.load_state_dict(self.best)
+
+    def state(self) -> dict[str, Any]:
+        """Return the weights, optimizer, scheduler, loss, scaler and best weights."""
+        precision = get_precision(self.fabric)
+        return {
+            "model": self.plain_model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.schedule.state_dict(),
+            "objective": self.objective.loss.state_dict(),
+            "precision": {} if precision is None else precision.state_dict(),
+            "best": self.best,
+            "active": self.active,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
+        self.plain_model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["scheduler"])
+        self.objective.loss.load_state_dict(state["objective"])
+        precision = get_precision(self.fabric)
+        if precision is not None:
+            precision.load_state_dict(state["precision"])
+        best, device = state["best"], self.fabric.device
+        self.best = best and {name: tensor.to(device) for name, tensor in best.items()}
+        self.active = state["active"]
+
+
+def _drop_uncounted(logits: Tensor, batch: Batch) -> Tensor:
+    """Return the logits of the batch's samples; a batch without samples has none, although the model ran."""
+    return logits if len(batch) else logits[:0]
