@@ -1,17 +1,14 @@
 """The Triton programs, run on the CPU with a stand-in for Triton: their arithmetic, where there is no GPU.
 
-The stand-in runs every program of the grid in turn, with torch's float32 operations in the place of Triton's. What only
-a GPU can show (compilation, masks of a block, speed) is left to ``tests/gpu``.
+What only a GPU can show (compilation, masks of a block, speed) is left to ``tests/gpu``.
 """
 
-import importlib
 import math
-import sys
-from contextlib import nullcontext
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
+import triton_stand_in
 
 from metricfit import steps
 from metricfit.core.kernels import binary_triton as triton_kernel
@@ -29,81 +26,12 @@ every_step = pytest.mark.parametrize("step", STEPS, ids=repr)
 either_weight = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 
 
-class Pointer:
-    def __init__(self, data, at=0):
-        self.data, self.at = data, at
-
-    def __add__(self, offset):
-        return Pointer(self.data, self.at + offset)
-
-
-class Jitted:
-    """What ``triton.jit`` makes of a function: called within a program, or launched over a grid."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __call__(self, *args, **kwargs):
-        return self.function(*args, **kwargs)
-
-    def __getitem__(self, grid):
-        def launch(*args, **kwargs):
-            args = [Pointer(given.view(-1)) if isinstance(given, torch.Tensor) else given for given in args]
-            args = [torch.tensor(given) if isinstance(given, float) else given for given in args]  # float32
-            language = sys.modules["triton.language"]
-            language.grid = grid
-            for language.program in ((x, y) for x in range(grid[0]) for y in range(grid[1])):
-                self.function(*args, **kwargs)
-
-        return launch
-
-
-def load(pointer, mask=None, other=0.0):
-    at = torch.as_tensor(pointer.at)
-    if mask is None:
-        return pointer.data[at]
-    return torch.where(mask, pointer.data[at.clamp(max=len(pointer.data) - 1)], other)
-
-
-def store(pointer, value, mask=None):
-    at = torch.as_tensor(pointer.at)
-    if mask is not None:
-        at, value = at[mask], value[mask]
-    pointer.data[at] = value
-
-
 @pytest.fixture
 def triton_on_cpu(monkeypatch):
-    language, triton = ModuleType("triton.language"), ModuleType("triton")
-    functions = {
-        "exp": torch.exp,
-        "sin": torch.sin,
-        "cos": torch.cos,
-        "sum": torch.sum,
-        "where": lambda mask, a, b: torch.where(mask, torch.as_tensor(a), torch.as_tensor(b)),
-        "minimum": lambda a, b: torch.minimum(a, torch.as_tensor(b)),
-        "maximum": lambda a, b: torch.maximum(a, torch.as_tensor(b)),
-        "arange": torch.arange,
-        "full": lambda shape, value, dtype: torch.full(shape, value, dtype=dtype),
-        "load": load,
-        "store": store,
-        "program_id": lambda axis: torch.tensor(language.program[axis]),
-        "num_programs": lambda axis: language.grid[axis],
-        "constexpr": object,
-        "int64": torch.int64,
-        "float32": torch.float32,
-    }
-    for name, function in functions.items():
-        setattr(language, name, function)
-    triton.jit, triton.language = Jitted, language
-    monkeypatch.setitem(sys.modules, "triton", triton)
-    monkeypatch.setitem(sys.modules, "triton.language", language)
-    monkeypatch.delitem(sys.modules, "metricfit.core.kernels.triton_source", raising=False)
-    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    triton_stand_in.install(monkeypatch, "triton_source")
     monkeypatch.setattr(triton_kernel, "BLOCK", 64)
-    importlib.import_module("metricfit.core.kernels.triton_source")
     yield SimpleNamespace(counts=triton_kernel.counts, gradient=triton_kernel.gradient)
-    sys.modules.pop("metricfit.core.kernels.triton_source", None)  # the real one needs the real Triton
+    triton_stand_in.remove("triton_source")
 
 
 @every_step

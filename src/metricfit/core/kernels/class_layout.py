@@ -1,4 +1,4 @@
-"""The axes of classes and samples in a tensor of logits, and its division into blocks of samples."""
+"""What the kernels of exclusive classes are called with: step and layout; and the division into blocks of samples."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ class Layout(NamedTuple):
 
     class_axis: int
     sample_axes: tuple[int, ...]
+
+
+class StepAt(NamedTuple):
+    """A closed-form step at a threshold; None is the dynamic one."""
+
+    kind: str
+    number: float
+    threshold: float | None
 
 
 def keeps_images(logits: Tensor, layout: Layout) -> bool:

@@ -82,14 +82,16 @@ def counts(x: Tensor, y: Tensor, w: Tensor | None, delta: float, layout: Layout)
     return torch.stack([tp, fp, fn, tn]), top
 
 
-def gradient(x: Tensor, y: Tensor, w: Tensor | None, top: Tensor, grad: Tensor, delta: float, layout: Layout) -> Tensor:
+def gradient(
+    x: Tensor, y: Tensor, w: Tensor | None, top: Tensor | None, grad: Tensor, delta: float, layout: Layout
+) -> Tensor:
     """Return the gradient with respect to the logits; it is written over r, the gradient with respect to the masses.
 
     Up to b the step is a function of p/t, so its derivative with respect to t is -slope p/t. The backward pass of the
     softmax subtracts sum_j p_j dL/dp_j = sum_j slope_j p_j r_j + t dL/dt, which is 0 if no probability is above b.
     """
     axis = layout.class_axis
-    soft, _ = _linear(x, top, delta, axis)
+    soft, top = _linear(x, top, delta, axis)
     p, true = soft.p, y.unsqueeze(axis)
     of_other = grad[1] - grad[3]
     more_if_true = (grad[0] - grad[2] - of_other).expand(x.shape).gather(axis, true)

@@ -1,0 +1,131 @@
+"""Counts of exclusive classes and the gradient of the logits, for the closed-form steps: Triton, or blocks of samples.
+
+The gradient with respect to h_k is r_k = (G_k - sum_j G_j h_j/s)/s, where G_k is w (g_fp - g_tn)_k, or w (g_tp -
+g_fn)_k for the true class. With respect to p_k it is r_k step'(p_k), plus half of sum_j r_j dstep(p_j)/dt for the two
+largest; the backward pass of the softmax does the rest. Nothing of size samples x classes is kept: forward and backward
+process the samples in blocks, so that intermediate results stay in the cache, and no confusion matrix is built.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core.kernels import classes_linear, classes_triton
+from metricfit.core.kernels.class_decisions import sum_decisions
+from metricfit.core.kernels.class_layout import Layout, StepAt, blocks, in_blocks, keeps_images, two_classes
+from metricfit.core.numerics import exact_dtype
+from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
+
+
+def counts(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    step: StepAt,
+    layout: Layout,
+) -> tuple[Tensor, Tensor]:
+    """Return the counts ``(4, ..., c)``, and for the gradient what it need not search again.
+
+    That is the classes of each sample's two largest probabilities, or an empty tensor if they are not needed.
+    """
+    if classes_triton.handles(logits):
+        return classes_triton.counts(logits, target, weight, step, layout), target.new_empty(0)
+    if not in_blocks(logits, layout):
+        return _counts(logits, target, weight, step, layout)
+    lead = logits.shape[:1] if keeps_images(logits, layout) else ()
+    total = logits.new_zeros(4, *lead, logits.shape[layout.class_axis], dtype=exact_dtype(logits.device))
+    top = target.new_empty(two_classes(logits, layout.class_axis) if _has_own_kernel(step) else (0,))
+    with torch.autocast(logits.device.type, enabled=False):
+        for block, x, y, w in blocks(logits, target, weight, layout):
+            block_counts, block_top = _counts(x, y, w, step, layout)
+            block_total = total[:, block[0]] if lead else total
+            block_total += block_counts
+            if len(top):
+                top[block] = block_top
+    return total.to(logits.dtype), top
+
+
+def gradient(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    top: Tensor | None,
+    grad: Tensor,
+    step: StepAt,
+    layout: Layout,
+    *,
+    plain: bool = False,
+) -> Tensor:
+    """Return the gradient of the logits from that of the counts; ``plain`` if it will be differentiated or vmapped."""
+    if not plain and classes_triton.handles(logits):
+        return classes_triton.gradient(logits, target, weight, grad, step, layout)
+    for axis in sorted(layout.sample_axes, reverse=True):
+        grad = grad.unsqueeze(axis)
+    if plain or not _has_own_kernel(step):
+        of_block = partial(_gradient, step=step, layout=layout)
+    else:
+        of_block = partial(classes_linear.gradient, delta=step.number, layout=layout)
+    if plain or not in_blocks(logits, layout):
+        return of_block(logits, target, weight, top, grad)
+    result, per_image = torch.empty_like(logits), keeps_images(logits, layout)
+    with torch.autocast(logits.device.type, enabled=False):
+        for block, x, y, w in blocks(logits, target, weight, layout):
+            block_top = None if top is None else top[block] if len(top) else top
+            result[block] = of_block(x, y, w, block_top, grad[:, block[0]] if per_image else grad)
+    return result
+
+
+def _has_own_kernel(step: StepAt) -> bool:
+    """Return whether ``classes_linear`` has a faster kernel for the step."""
+    return step.kind == "linear" and step.threshold is None
+
+
+def _counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout) -> tuple[Tensor, Tensor]:
+    if _has_own_kernel(step):
+        return classes_linear.counts(x, y, w, step.number, layout)
+    p, t, _ = _probabilities(x, step.threshold, layout.class_axis)
+    t, u = both_ends(t, p.dtype)
+    mass = VALUE[step.kind](p, 1 - p, t, u, step.number)
+    decided = mass / mass.sum(layout.class_axis, keepdim=True)
+    return sum_decisions(decided, y, w, layout), y.new_empty(0)
+
+
+def _gradient(
+    x: Tensor,
+    y: Tensor,
+    w: Tensor | None,
+    _: Tensor | None,
+    grad: Tensor,
+    step: StepAt,
+    layout: Layout,
+) -> Tensor:
+    """Return the gradient of the logits for any step. ``grad`` has axes of length 1 for the samples."""
+    axis = layout.class_axis
+    p, t, top = _probabilities(x, step.threshold, axis)
+    t, u = both_ends(t, p.dtype)
+    arguments = p, 1 - p, t, u, step.number
+    mass = VALUE[step.kind](*arguments)
+    total = mass.sum(axis, keepdim=True)
+    true = torch.zeros_like(p).scatter(axis, y.unsqueeze(axis), 1.0)
+    of_decided = (grad[1] - grad[3]) * (1 - true) + (grad[0] - grad[2]) * true
+    if w is not None:
+        of_decided = of_decided * w.unsqueeze(axis)
+    of_mass = (of_decided - (of_decided * mass).sum(axis, keepdim=True) / total) / total
+    of_p = of_mass * SLOPE[step.kind](*arguments)
+    if top is not None:
+        of_threshold = (of_mass * THRESHOLD_SLOPE[step.kind](*arguments)).sum(axis, keepdim=True)
+        of_p = of_p.scatter_add(axis, top, (of_threshold / 2).expand(top.shape))
+    return p * (of_p - (p * of_p).sum(axis, keepdim=True))
+
+
+def _probabilities(x: Tensor, threshold: float | None, axis: int) -> tuple[Tensor, Any, Tensor | None]:
+    """Return the softmax, the threshold, and for a dynamic one the classes of the two largest probabilities."""
+    p = torch.softmax(x, axis)
+    if threshold is not None:
+        return p, threshold, None
+    top = classes_linear.top_two(p, axis)
+    return p, p.gather(axis, top).mean(axis, keepdim=True), top

@@ -1,0 +1,95 @@
+"""The kernels of exclusive classes as operators of torch, which ``torch.compile`` calls instead of looking into them.
+
+A compiler cannot find the two largest probabilities and the counts in one pass by itself, so that on a CUDA device the
+Triton kernels are much faster than what it makes of plain operations. Under ``vmap`` and ``grad`` of torch.func it gets
+plain operations: operators with a registered backward do not support these transforms.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core.kernels import classes_blocks, classes_triton
+from metricfit.core.kernels.class_layout import Layout, StepAt
+
+
+def handles(logits: Tensor) -> bool:
+    """Return whether a compiler should call the operator for these logits."""
+    return classes_triton.handles(logits) and not _is_transformed()
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_transformed() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
+    """Return the counts ``(4, ..., c)``, differentiably."""
+    result: Tensor = _class_counts(logits, target, weight, *step, layout.class_axis, list(layout.sample_axes))
+    return result
+
+
+@torch.library.custom_op("metricfit::class_counts", mutates_args=())
+def _class_counts(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    kind: str,
+    number: float,
+    threshold: float | None,
+    class_axis: int,
+    sample_axes: list[int],
+) -> Tensor:
+    layout = Layout(class_axis, tuple(sample_axes))
+    return classes_blocks.counts(logits, target, weight, StepAt(kind, number, threshold), layout)[0]
+
+
+@_class_counts.register_fake
+def _(
+    logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float | None,
+    class_axis: int, sample_axes: list[int],
+) -> Tensor:  # fmt: skip
+    kept = [
+        size for axis, size in enumerate(logits.shape, -logits.dim()) if axis != class_axis and axis not in sample_axes
+    ]
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    return logits.new_empty(4, *kept, logits.shape[class_axis], dtype=dtype)
+
+
+@torch.library.custom_op("metricfit::class_gradient", mutates_args=())
+def _class_gradient(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    grad: Tensor,
+    kind: str,
+    number: float,
+    threshold: float | None,
+    class_axis: int,
+    sample_axes: list[int],
+) -> Tensor:
+    step, layout = StepAt(kind, number, threshold), Layout(class_axis, tuple(sample_axes))
+    return classes_blocks.gradient(logits, target, weight, None, grad, step, layout).contiguous()
+
+
+@_class_gradient.register_fake
+def _(
+    logits: Tensor, target: Tensor, weight: Tensor | None, grad: Tensor, kind: str, number: float,
+    threshold: float | None, class_axis: int, sample_axes: list[int],
+) -> Tensor:  # fmt: skip
+    return logits.new_empty(logits.shape)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    logits, target, weight, *ctx.settings = inputs
+    ctx.save_for_backward(logits, target, weight)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return _class_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 7
+
+
+_class_counts.register_autograd(_backward, setup_context=_remember)

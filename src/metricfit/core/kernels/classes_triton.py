@@ -1,0 +1,184 @@
+"""Soft counts of exclusive classes on a CUDA device: one pass over the logits for the counts, one for the gradient.
+
+Nothing of the size of the logits is stored but the gradient. Probabilities, the two largest of them and the step are
+computed in registers, in float32 for logits of any type. Counts are sums without a matrix product, so that TF32 does
+not matter. Each program adds its samples in float32 and writes one partial sum per class; a second small program adds
+these in float64. There are no atomic operations, so that results are the same in every run. Above ``ONE_BLOCK`` classes
+the programs walk over blocks of classes, and the counts read the logits twice.
+
+The formulas are those of ``step_formulas`` and ``classes``, and tests compare the two.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.step_formulas import both_ends
+from metricfit.errors import InvalidValueError
+
+AVAILABLE = importlib.util.find_spec("triton") is not None
+KINDS = {"linear": 0, "sigmoid": 1, "identity": 2, "raised_cosine": 3}
+TYPES = (torch.float32, torch.float16, torch.bfloat16)
+#: The largest number of classes in one block, the logits per tile, programs per launch, and warps per program.
+ONE_BLOCK, TILE, PROGRAMS, WARPS = 2048, 2048, 1056, 4
+
+
+def handles(logits: Tensor) -> bool:
+    """Return whether the kernels are for these logits: float32 or half precision on a CUDA device."""
+    return (
+        logits.device.type == "cuda"
+        and logits.dtype in TYPES
+        and logits.numel() > 0
+        and math.prod(logits.shape[:-2]) < 2**16  # images are the second axis of the grid
+        and torch.version.cuda is not None
+        and AVAILABLE
+    )
+
+
+class _Batch(NamedTuple):
+    """Logits as a view ``(images, samples, c)``, and labels and weights ``(images, samples)``."""
+
+    x: Tensor
+    y: Tensor
+    w: Tensor
+    weighted: bool
+    #: The leading shape of the counts: the images, or nothing if all samples are counted together.
+    kept: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.x.shape[1], *_strides(self.x), *_strides(self.y), *_strides(self.w)
+
+    @property
+    def groups(self) -> int:
+        return math.prod(self.kept)
+
+
+def _strides(tensor: Tensor) -> tuple[int, ...]:
+    """Return the strides; that of a single image is 0, of which Triton knows that it keeps the alignment."""
+    return (0, *tensor.stride()[1:]) if len(tensor) == 1 else tensor.stride()
+
+
+def _batch(logits: Tensor, target: Tensor, weight: Tensor | None, layout: Layout) -> _Batch:
+    samples = target.reshape(-1, target.shape[-1])
+    weights = samples if weight is None else weight.reshape(samples.shape)
+    kept = logits.shape[: -3 if -3 in layout.sample_axes else -2]
+    return _Batch(_classes_last(logits, layout), samples, weights, weight is not None, tuple(kept))
+
+
+def _classes_last(x: Tensor, layout: Layout) -> Tensor:
+    """View logits as ``(images, samples, c)``; only leading axes that do not merge are copied."""
+    merged = x.reshape(-1, *x.shape[-2:])
+    return merged if layout.class_axis == -1 else merged.transpose(1, 2)
+
+
+def counts(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    step: StepAt,
+    layout: Layout,
+    ignore_index: int | None = None,
+) -> Tensor:
+    """Return soft counts ``(4, ..., c)`` in float32, as ``classes.class_counts`` does."""
+    from metricfit.core.kernels import classes_triton_large, classes_triton_source
+
+    batch = _batch(logits, target, weight, layout)
+    images, samples, classes = batch.x.shape
+    constants, static = _settings(step, batch, ignore_index)
+    programs = _programs(batch, static["SAMPLES"])
+    rows = images * programs
+    partial = logits.new_empty(rows, 3, classes, dtype=torch.float32)
+    weights = logits.new_empty(rows, dtype=torch.float32)
+    result = logits.new_empty(4, *batch.kept, classes, dtype=torch.float32)
+    with torch.cuda.device(logits.device):
+        tensors = batch.x, batch.y, batch.w
+        if classes <= ONE_BLOCK:
+            classes_triton_source.counts_kernel[(programs, images)](
+                *tensors, partial, weights, *batch.sizes, *constants, **static
+            )
+        else:
+            scores = logits.new_empty(4, images, samples, dtype=torch.float32)
+            classes_triton_large.scores_kernel[(samples, images)](*tensors, scores, *batch.sizes, *constants, **static)
+            classes_triton_large.sums_kernel[(programs, images, -(-classes // static["BLOCK"]))](
+                *tensors, scores, partial, weights, *batch.sizes, *constants, **static
+            )
+        block = min(static["BLOCK"], 32)
+        classes_triton_source.finish_kernel[(-(-classes // block), batch.groups)](
+            partial, weights, result, rows // batch.groups, C=classes, BLOCK=block, ROWS=64
+        )
+    return result
+
+
+def gradient(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    grad: Tensor,
+    step: StepAt,
+    layout: Layout,
+    ignore_index: int | None = None,
+) -> Tensor:
+    """Return the gradient of the logits from that of the counts, ``(4, ..., c)``."""
+    from metricfit.core.kernels import classes_triton_large, classes_triton_source
+
+    batch = _batch(logits, target, weight, layout)
+    images, _, classes = batch.x.shape
+    constants, static = _settings(step, batch, ignore_index)
+    of_image = grad.reshape(4, batch.groups, 1, classes).expand(4, batch.groups, images // batch.groups, classes)
+    of_image = of_image.reshape(4, images, classes) if batch.groups > 1 else of_image.squeeze(1)
+    result = torch.empty_like(batch.x)  # dense with the strides of x if x is dense
+    kernel = (
+        classes_triton_source.gradient_kernel if classes <= ONE_BLOCK else classes_triton_large.large_gradient_kernel
+    )
+    with torch.cuda.device(logits.device):
+        kernel[(_programs(batch, static["SAMPLES"]), images)](
+            batch.x,
+            batch.y,
+            batch.w,
+            of_image,
+            result,
+            *batch.sizes,
+            *of_image.stride(),
+            *_strides(result),
+            *constants,
+            **static,
+        )
+    merged = result if layout.class_axis == -1 else result.transpose(1, 2)
+    return merged.reshape(logits.shape)
+
+
+def _programs(batch: _Batch, samples_per_tile: int) -> int:
+    """Return the number of programs per image, which share its tiles."""
+    images, samples, _ = batch.x.shape
+    return min(-(-samples // samples_per_tile), -(-PROGRAMS // images))
+
+
+def _settings(step: StepAt, batch: _Batch, ignore_index: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the numbers of a step for the Triton programs, and the settings that they are compiled for."""
+    if step.kind not in KINDS:
+        raise InvalidValueError(f"the Triton kernel has no step of the kind {step.kind!r}")
+    classes = batch.x.shape[-1]
+    block = min(1 << (classes - 1).bit_length(), ONE_BLOCK)
+    t, u = (0.0, 1.0) if step.threshold is None else both_ends(step.threshold, torch.float32)
+    from_one = step.kind == "linear" and t > u
+    constants = step.number, u if from_one else t, 0 if ignore_index is None else ignore_index
+    static = {
+        "C": classes,
+        "BLOCK": block,
+        "SAMPLES": max(1, TILE // block),
+        "KIND": KINDS[step.kind],
+        "DYNAMIC": step.threshold is None,
+        "FROM_ONE": from_one,
+        "WEIGHTED": batch.weighted,
+        "IGNORES": ignore_index is not None,
+        "DENSE": batch.x.stride()[1:] == (classes, 1),
+        "num_warps": WARPS,
+    }
+    return constants, static
