@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Columns
@@ -57,5 +56,7 @@ class ColumnLoss(nn.Module):
 
 def weights_by_class(batch: Columns) -> tuple[Tensor, Tensor]:
     """Return the weight of each sample as a positive and as a negative, both ``(c, n)``."""
-    weight = torch.ones_like(batch.target) if batch.weight is None else batch.weight
-    return weight * batch.target, weight * (1 - batch.target)
+    positive, negative = batch.target, 1 - batch.target
+    if batch.weight is None:
+        return positive, negative
+    return batch.weight * positive, batch.weight * negative

@@ -22,7 +22,8 @@ BLOCK = 4096
 
 
 @cache
-def _available() -> bool:
+def triton_available() -> bool:
+    """Return whether Triton is installed."""
     return importlib.util.find_spec("triton") is not None
 
 
@@ -34,7 +35,7 @@ def handles(logits: Tensor) -> bool:
         and 0 < logits.numel() < 2**31
         and logits.numel() // logits.shape[-1] < 2**16  # rows are the second axis of the grid
         and torch.version.cuda is not None
-        and _available()
+        and triton_available()
     )
 
 

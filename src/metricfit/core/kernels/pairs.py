@@ -19,6 +19,9 @@ sums of the same kind, with r - 1 instead of r and, for the points, with queries
 
     ds_i/dx_i = -r sum_j w_j max(0, y_j - x_i)^(r-1)
     sum_i g_i ds_i/dy_j = r w_j sum_i g_i max(0, y_j - x_i)^(r-1).
+
+``violations`` is for one set of scores, in which the points are the queries moved up by a margin. It has kernels of its
+own: ``pairs_triton`` on CUDA devices, ``pairs_few`` for few pairs, ``pairs_sorted`` otherwise.
 """
 
 from __future__ import annotations
@@ -28,11 +31,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metricfit.core.kernels import pairs_few, pairs_sorted, pairs_triton
+from metricfit.core.kernels.pairs_sorted import binomial_sum, queries_below, scan_moments, sorting_order
 from metricfit.core.numerics import counting_dtype, exact_dtype, has_storage, leading
 from metricfit.errors import InvalidValueError, quote
 
 POWERS = (0, 1, 2, 3)
-BINOMIAL = ((1,), (1, 1), (1, 2, 1), (1, 3, 3, 1))
 
 #: Up to this number of pairs, over all rows and vmapped members, computing all pairs is as fast as sorting (measured on
 #: a CPU, forward and backward, for one row and for many). In float64 they take half a megabyte.
@@ -51,14 +55,78 @@ def violations(score: Tensor, opposite: Tensor, margin: float, power: int, per: 
     >>> violations(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), margin=1.0, power=1, per="negative")
     tensor([1., 2.])
     """
-    f = score.to(exact_dtype(score.device))
-    if per == "positive":
-        sums = hinge_sums(f, f + margin, opposite, power)
-    elif per == "negative":
-        sums = hinge_sums(-(f + margin), -f, opposite, power)
-    else:
+    if per not in ("positive", "negative"):
         raise InvalidValueError(f'per must be "positive" or "negative", got {quote(per)}')
-    return sums.to(counting_dtype(score.dtype))
+    score, opposite = torch.broadcast_tensors(score, opposite)  # type: ignore[no-untyped-call]
+    f = score.to(counting_dtype(score.dtype))
+    return _violations(f if per == "positive" else -f, opposite, margin, power)
+
+
+def _violations(score: Tensor, weight: Tensor, margin: float, power: int) -> Tensor:
+    """Return ``sum_j w_j max(0, f_j + m - f_i)^r`` for each score, in the scores' type."""
+    # Plain operations for a compiler, for the reason given in ``soft_counts``.
+    if torch.compiler.is_compiling() or power == 0 or not score.numel():
+        return _plain_violations(score, weight, margin, power)
+    sums: Tensor = _Violations.apply(score, weight, margin, power, _kernel(score))[0]  # type: ignore[no-untyped-call]
+    return sums
+
+
+def _plain_violations(score: Tensor, weight: Tensor, margin: float, power: int) -> Tensor:
+    f = score.to(exact_dtype(score.device))
+    return hinge_sums(f, f + margin, weight, power).to(score.dtype)
+
+
+def _kernel(score: Tensor) -> Any:
+    """Return the module that sums over the pairs of these scores."""
+    if pairs_triton.handles(score):
+        return pairs_triton
+    return pairs_few if score.numel() * score.shape[-1] <= FEW else pairs_sorted
+
+
+class _Violations(torch.autograd.Function):
+    """The sums over pairs of one set of scores, with a closed-form gradient from the same sorted scores."""
+
+    @staticmethod
+    def forward(score: Tensor, weight: Tensor, margin: float, power: int, kernel: Any) -> tuple[Tensor, ...]:
+        rows = (tensor.reshape(-1, score.shape[-1]) for tensor in (score, weight))
+        sums, *rest = kernel.sums(*rows, margin, power)
+        return sums.reshape(score.shape), *rest
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        score, weight, ctx.margin, ctx.power, ctx.kernel = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(score, weight, *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+        score, weight, *sorted_parts = ctx.saved_tensors
+        margin, power = ctx.margin, ctx.power
+        of_score = of_weight = None
+        if grad is None:
+            return None, None, None, None, None
+        # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
+        # vmapped. Both need plain operations.
+        if ctx.needs_input_grad[0] and (torch.is_grad_enabled() or not has_storage(grad)):
+            as_query = grad * _plain_violations(score, weight, margin, power - 1)
+            of_score = power * (weight * _plain_violations(-score, grad, margin, power - 1) - as_query)
+        elif ctx.needs_input_grad[0]:
+            upstream = grad.reshape(-1, score.shape[-1])
+            of_score = ctx.kernel.gradient(upstream, *sorted_parts, margin, power).reshape(score.shape)
+        if ctx.needs_input_grad[1]:
+            of_weight = _plain_violations(-score, grad, margin, power).to(weight.dtype)
+        return of_score, of_weight, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], Any]:
+        """Make the vmapped axis a leading one; the kernel is for all members together."""
+        score, weight = (
+            leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs[:2], in_dims[:2], strict=True)
+        )
+        assert score is not None
+        outputs = _Violations.apply(score, weight, *inputs[2:4], _kernel(score))  # type: ignore[no-untyped-call]
+        return outputs, (0, *(None,) * (len(outputs) - 1))
 
 
 def hinge_sums(queries: Tensor, points: Tensor, weight: Tensor, power: int) -> Tensor:
@@ -111,7 +179,7 @@ def _compute_orders(queries: Tensor, points: Tensor) -> Orders:
     if queries.numel() * points.shape[-1] <= FEW:
         none = torch.empty(*queries.shape[:-1], 0, dtype=torch.int64, device=queries.device)
         return none, none.clone(), none.clone()
-    rising, falling = _order(queries), _order(-points)
+    rising, falling = sorting_order(queries), sorting_order(-points)
     return rising, falling, torch.searchsorted(-points.gather(-1, falling), -queries.gather(-1, rising))
 
 
@@ -131,23 +199,6 @@ class _Orders(torch.autograd.Function):
         """Make the vmapped axis a leading one."""
         x, y = (leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs, in_dims, strict=True))
         return _Orders.apply(x, y), (0, 0, 0)  # type: ignore[no-untyped-call]
-
-
-def _order(values: Tensor) -> Tensor:
-    """Return the indices that sort the values, the smallest first and NaN at an end.
-
-    On the CPU torch sorts integers by radix: one long row takes a tenth of the time of floating point numbers. The bits
-    of a floating point number, read as an integer, rise with the number above 0 and fall below 0, where all bits but
-    the sign are therefore inverted.
-    """
-    values = values.detach()
-    one_row = values.device.type == "cpu" and values.numel() == values.shape[-1]
-    if torch.compiler.is_compiling() or not one_row or not has_storage(values):
-        return torch.sort(values, dim=-1).indices
-    integer = torch.int32 if values.dtype == torch.float32 else torch.int64
-    bits = values.reshape(-1).contiguous().view(integer)
-    highest = torch.iinfo(integer).max
-    return torch.sort(torch.where(bits < 0, bits ^ highest, bits)).indices.reshape(values.shape)
 
 
 def _sums(queries: Tensor, points: Tensor, weight: Tensor, power: int, above: Tensor | None) -> Tensor:
@@ -180,28 +231,10 @@ def _all_pairs(x: Tensor, y: Tensor, w: Tensor, power: int) -> Tensor:
 
 def _by_moments(x: Tensor, y: Tensor, w: Tensor, power: int, above: Tensor) -> Tensor:
     lowest = (above - 1).clamp(min=0)
-    steps = -y.diff(dim=-1)
-    moments = [w.cumsum(-1)]
-    for k in range(1, power + 1):
-        gained = _binomial_sum(k, steps, [moment[..., :-1] for moment in moments])
-        moments.append(torch.nn.functional.pad(gained.cumsum(-1), (1, 0)))
     gap = y.gather(-1, lowest) - x
-    total = _binomial_sum(power, gap, [moment.gather(-1, lowest) for moment in moments])
+    moments = [moment.gather(-1, lowest) for moment in scan_moments(-y.diff(dim=-1), w, power)]
+    total = binomial_sum(power, gap, moments)
     return torch.where(above > 0, total, 0.0)
-
-
-def _binomial_sum(power: int, base: Tensor, moments: list[Tensor]) -> Tensor:
-    """Sum ``binomial(power, k) base^(power - k) moment_k`` over the k of the moments, by Horner's rule."""
-    total = BINOMIAL[power][0] * moments[0]
-    for k, moment in enumerate(moments[1:], start=1):
-        total = total * base + BINOMIAL[power][k] * moment
-    return total if len(moments) > power else total * base
-
-
-def _below(above: Tensor, points: int) -> Tensor:
-    """Return how many queries each point exceeds: point j exceeds the queries with more than j points above them."""
-    queries_with = above.new_zeros(*above.shape[:-1], points + 1).scatter_add(-1, above, torch.ones_like(above))
-    return above.shape[-1] - queries_with.cumsum(-1)[..., :-1]
 
 
 class _HingeSums(torch.autograd.Function):
@@ -228,7 +261,7 @@ class _HingeSums(torch.autograd.Function):
         if r and ctx.needs_input_grad[0]:
             of_queries = -r * grad * _sums(queries, points, weight, r - 1, above)
         if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
-            below = None if above is None else _below(above, points.shape[-1])
+            below = None if above is None else above.shape[-1] - queries_below(above, points.shape[-1])
             if r and ctx.needs_input_grad[1]:
                 of_points = r * weight * _sums(-points, -queries, grad, r - 1, below)
             if ctx.needs_input_grad[2]:

@@ -1,0 +1,238 @@
+"""The Triton programs of ``pairs_triton``; imported only if there is a CUDA device.
+
+All programs take scores sorted in falling order. They scan them from the highest to the lowest, or REVERSED from the
+lowest to the highest; ``_position`` is where the s-th sample of a scan is. Sums are in float64.
+"""
+# mypy: ignore-errors
+# ruff: noqa: SIM108
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _position(s, n, REVERSED: tl.constexpr):
+    if REVERSED:
+        return n - 1 - s
+    else:
+        return s
+
+
+@triton.jit
+def _shift(gap, m0, m1, m2, m3, K: tl.constexpr):
+    """Return the K-th moment about a point at a distance of ``gap`` behind, of which all terms are at least 0."""
+    if K == 0:
+        return m0
+    elif K == 1:
+        return m1 + gap * m0
+    elif K == 2:
+        return m2 + gap * (2.0 * m1 + gap * m0)
+    else:
+        return m3 + gap * (3.0 * m2 + gap * (3.0 * m1 + gap * m0))
+
+
+@triton.jit
+def _combine1(a0, a1, a, b0, b1, b):
+    return a0 + b0, b1 + _shift(tl.abs(b - a), a0, a1, 0.0, 0.0, 1), b
+
+
+@triton.jit
+def _combine2(a0, a1, a2, a, b0, b1, b2, b):
+    gap = tl.abs(b - a)
+    return a0 + b0, b1 + _shift(gap, a0, a1, 0.0, 0.0, 1), b2 + _shift(gap, a0, a1, a2, 0.0, 2), b
+
+
+@triton.jit
+def _combine3(a0, a1, a2, a3, a, b0, b1, b2, b3, b):
+    gap = tl.abs(b - a)
+    return (
+        a0 + b0,
+        b1 + _shift(gap, a0, a1, 0.0, 0.0, 1),
+        b2 + _shift(gap, a0, a1, a2, 0.0, 2),
+        b3 + _shift(gap, a0, a1, a2, a3, 3),
+        b,
+    )
+
+
+@triton.jit(do_not_specialize=["n", "blocks"])
+def block_moments_kernel(
+    Score, Order, Weight, Sorted, Moments, n, blocks,
+    REVERSED: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Sort the weights, and write the moments of each block about the last sample of the block."""
+    program = tl.program_id(0)
+    row, block = (program // blocks).to(tl.int64), program % blocks
+    s = block * BLOCK + tl.arange(0, BLOCK)
+    inside = s < n
+    at = row * n + _position(tl.minimum(s, n - 1), n, REVERSED)
+    score = tl.load(Score + at).to(tl.float64)
+    weight = tl.load(Weight + row * n + tl.load(Order + at), mask=inside, other=0.0)
+    tl.store(Sorted + at, weight, mask=inside)
+    w = weight.to(tl.float64)
+    last = tl.load(Score + row * n + _position(tl.minimum(block * BLOCK + BLOCK, n) - 1, n, REVERSED))
+    gap = tl.abs(score - last.to(tl.float64))
+    stride = tl.num_programs(0)
+    output = Moments + program
+    for k in tl.static_range(K + 1):
+        tl.store(output + k * stride, tl.sum(w))
+        w = w * gap
+
+
+@triton.jit(do_not_specialize=["n", "blocks"])
+def scan_kernel(
+    Score, Sorted, Moments, Scanned, n, blocks,
+    REVERSED: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Write the moments of all samples up to each one, about this one, into Scanned[K + 1, rows, n]."""
+    program = tl.program_id(0)
+    row, block = (program // blocks).to(tl.int64), program % blocks
+    first = tl.load(Score + row * n + _position(block * BLOCK, n, REVERSED)).to(tl.float64)
+    stride = tl.num_programs(0)
+    m0 = tl.zeros([CHUNK], tl.float64)
+    m1, m2, m3 = m0, m0, m0
+    for start in range(0, block, CHUNK):
+        earlier = start + tl.arange(0, CHUNK)
+        inside = earlier < block
+        last = tl.load(
+            Score + row * n + _position(earlier * BLOCK + BLOCK - 1, n, REVERSED), mask=inside, other=0.0
+        ).to(tl.float64)
+        gap = tl.where(inside, tl.abs(first - last), 0.0)
+        source = Moments + row * blocks + earlier
+        p0 = tl.load(source, mask=inside, other=0.0)
+        p1, p2, p3 = p0, p0, p0
+        m0 += p0
+        if K >= 1:
+            p1 = tl.load(source + stride, mask=inside, other=0.0)
+            m1 += _shift(gap, p0, p1, p2, p3, 1)
+        if K >= 2:
+            p2 = tl.load(source + 2 * stride, mask=inside, other=0.0)
+            m2 += _shift(gap, p0, p1, p2, p3, 2)
+        if K >= 3:
+            p3 = tl.load(source + 3 * stride, mask=inside, other=0.0)
+            m3 += _shift(gap, p0, p1, p2, p3, 3)
+    before0 = tl.sum(m0)
+    before1, before2, before3 = before0, before0, before0
+    if K >= 1:
+        before1 = tl.sum(m1)
+    if K >= 2:
+        before2 = tl.sum(m2)
+    if K >= 3:
+        before3 = tl.sum(m3)
+
+    s = block * BLOCK + tl.arange(0, BLOCK)
+    inside = s < n
+    at = row * n + _position(tl.minimum(s, n - 1), n, REVERSED)
+    score = tl.load(Score + at).to(tl.float64)
+    w = tl.load(Sorted + at, mask=inside, other=0.0).to(tl.float64)
+    nothing = tl.zeros([BLOCK], tl.float64)
+    t1, t2, t3 = nothing, nothing, nothing
+    if K == 0:
+        t0 = tl.cumsum(w)
+    elif K == 1:
+        t0, t1, _ = tl.associative_scan((w, nothing, score), 0, _combine1)
+    elif K == 2:
+        t0, t1, t2, _ = tl.associative_scan((w, nothing, nothing, score), 0, _combine2)
+    else:
+        t0, t1, t2, t3, _ = tl.associative_scan((w, nothing, nothing, nothing, score), 0, _combine3)
+    gap = tl.abs(score - first)
+    output = Scanned + at
+    stride = (stride // blocks).to(tl.int64) * n
+    tl.store(output, t0 + before0, mask=inside)
+    if K >= 1:
+        tl.store(output + stride, t1 + _shift(gap, before0, before1, before2, before3, 1), mask=inside)
+    if K >= 2:
+        tl.store(output + 2 * stride, t2 + _shift(gap, before0, before1, before2, before3, 2), mask=inside)
+    if K >= 3:
+        tl.store(output + 3 * stride, t3 + _shift(gap, before0, before1, before2, before3, 3), mask=inside)
+
+
+@triton.jit
+def _search(Score, score, start, n, steps, margin, REVERSED: tl.constexpr):
+    """Return how many samples of a scan, one after another from its start, are within the margin of each score."""
+    low = tl.zeros(score.shape, tl.int32)
+    high = low + n
+    for _ in range(steps):
+        searching = low < high
+        middle = (low + high) // 2
+        point = tl.load(Score + start + _position(middle, n, REVERSED), mask=searching, other=0.0).to(tl.float64)
+        if REVERSED:
+            within = score + margin > point
+        else:
+            within = point + margin > score
+        low = tl.where(searching & within, middle + 1, low)
+        high = tl.where(searching & ~within, middle, high)
+    return low
+
+
+@triton.jit
+def _sums(Score, Scanned, score, start, n, rows, steps, margin, REVERSED: tl.constexpr, K: tl.constexpr):
+    """Return the sums of the powers K and, if K is above 0, K - 1 of the gaps that are above 0."""
+    number = _search(Score, score, start, n, steps, margin, REVERSED)
+    some = number > 0
+    nearest = start + _position(tl.maximum(number, 1) - 1, n, REVERSED)
+    point = tl.load(Score + nearest).to(tl.float64)
+    if REVERSED:
+        gap = score + margin - point
+    else:
+        gap = point + margin - score
+    gap = tl.where(some, gap, 0.0)
+    stride = rows.to(tl.int64) * n
+    m0 = tl.load(Scanned + nearest, mask=some, other=0.0)
+    m1, m2, m3 = m0, m0, m0
+    if K >= 1:
+        m1 = tl.load(Scanned + stride + nearest, mask=some, other=0.0)
+    if K >= 2:
+        m2 = tl.load(Scanned + 2 * stride + nearest, mask=some, other=0.0)
+    if K >= 3:
+        m3 = tl.load(Scanned + 3 * stride + nearest, mask=some, other=0.0)
+    upper = _shift(gap, m0, m1, m2, m3, K)
+    lower = upper
+    if K >= 1:
+        lower = _shift(gap, m0, m1, m2, m3, K - 1)
+    return upper, lower
+
+
+@triton.jit(do_not_specialize=["n", "blocks", "steps"])
+def sums_kernel(
+    Score, Order, Scanned, Sums, Lower, n, blocks, steps, margin: tl.float64,
+    POWER: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write the sums in the original order, and those of the next lower power, for the gradient, in sorted order."""
+    program = tl.program_id(0)
+    row, block = (program // blocks).to(tl.int64), program % blocks
+    start, rows = row * n, tl.num_programs(0) // blocks
+    s = block * BLOCK + tl.arange(0, BLOCK)
+    inside = s < n
+    at = start + tl.minimum(s, n - 1)
+    score = tl.load(Score + at).to(tl.float64)
+    sums, lower = _sums(Score, Scanned, score, start, n, rows, steps, margin, False, POWER)
+    # 0 times NaN, or infinity, is NaN. The highest score and the lowest one show whether all are finite.
+    highest = tl.load(Score + start).to(tl.float64)
+    lowest = tl.load(Score + start + n - 1).to(tl.float64)
+    furthest = tl.maximum(highest + margin - score, 0.0)
+    power = furthest
+    for _ in tl.static_range(POWER - 1):
+        power = power * furthest
+    flaw = 0.0 * highest + 0.0 * lowest + 0.0 * power + 0.0 * sums
+    tl.store(Sums + start + tl.load(Order + at), (sums + flaw).to(Sums.dtype.element_ty), mask=inside)
+    tl.store(Lower + at, (lower + flaw).to(Lower.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["n", "blocks", "steps"])
+def gradient_kernel(
+    Score, Order, Weight, Upstream, Lower, Scanned, Result, n, blocks, steps, margin: tl.float64,
+    POWER: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of each score in the original order; Weight, Upstream and Lower are sorted."""
+    program = tl.program_id(0)
+    row, block = (program // blocks).to(tl.int64), program % blocks
+    start, rows = row * n, tl.num_programs(0) // blocks
+    s = block * BLOCK + tl.arange(0, BLOCK)
+    inside = s < n
+    at = start + tl.minimum(s, n - 1)
+    score = tl.load(Score + at).to(tl.float64)
+    as_point, _ = _sums(Score, Scanned, score, start, n, rows, steps, margin, True, POWER - 1)
+    as_point *= tl.load(Weight + at).to(tl.float64)
+    as_query = tl.load(Upstream + at).to(tl.float64) * tl.load(Lower + at).to(tl.float64)
+    result = POWER * (as_point - as_query)
+    tl.store(Result + start + tl.load(Order + at), result.to(Result.dtype.element_ty), mask=inside)
