@@ -13,7 +13,6 @@ import numpy as np
 
 from benchmarks.tables import Line, Setting, Table
 from benchmarks.timing import Work
-from metricfit import MetricClassifier, compare
 
 SIZES = ((1_500, 8, 3), (3_000, 14, 2), (48_842, 14, 1), (284_807, 30, 1))  # rows, columns, repeats
 JOBS = 2
@@ -41,6 +40,8 @@ def fit_default(rows: int, columns: int, repeats: int) -> Callable[[Setting], li
     """Return a function that times ``MetricClassifier("f1").fit``, within its default budget of 300 seconds."""
 
     def measure(setting: Setting) -> list[Line]:
+        from metricfit import MetricClassifier  # slow to import, and most runs measure other tables
+
         x, y = table(setting.size(rows, 200), columns)
         return fastest("fit", lambda: MetricClassifier("f1", random_state=0).fit(x, y), min(repeats, setting.fewest))
 
@@ -49,6 +50,8 @@ def fit_default(rows: int, columns: int, repeats: int) -> Callable[[Setting], li
 
 def compare_default(setting: Setting) -> list[Line]:
     """Time ``compare`` with all its methods and folds, two trainings at a time."""
+    from metricfit import compare
+
     x, y = table(setting.size(1_484, 200), 8)
     return fastest("compare", lambda: compare(x, y, "f1", jobs=JOBS), 1)
 
