@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TESTED := src tests papers/src papers/tests
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all coverage check bench docs clean
+.PHONY: help demo test test-all coverage check bench growth docs clean
 
 # One process per core, one thread each (conftest.py). worksteal keeps the tests of a file together, so that a fixture
 # of a file is made once, and still ends with both processes busy.
@@ -18,6 +18,7 @@ help:
 	@echo "make coverage  the tests, and which lines they reach (slower)"
 	@echo "make check     formatting, lint, types, import layers"
 	@echo "make bench     the speed table of docs/speed.md, measured here (25 minutes; make bench BENCH=--quick: 4 minutes)"
+	@echo "make growth    how time and memory grow, measured here, and the page docs/cost-growth.md (3 minutes)"
 	@echo "make docs      the documentation, strictly, into site/"
 
 $(BIN)/python:
@@ -62,6 +63,11 @@ $(PEERS)/.ready: $(VENV)/.with-test
 
 bench: $(VENV)/.with-test $(PEERS)/.ready
 	PYTHONPATH=$(PEERS) $(BIN)/python -m benchmarks $(BENCH)
+
+growth: $(VENV)/.with-test $(VENV)/.with-docs
+	$(BIN)/python -m benchmarks.growth --again --json benchmarks/results/growth/cpu.json
+	$(BIN)/python -m benchmarks.growth_processes --json benchmarks/results/growth/processes.json
+	$(BIN)/python docs/figures/cost_growth.py
 
 docs: $(VENV)/.with-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -64,6 +64,24 @@ def test_the_gallery_is_drawn_from_the_results(load_script: Load) -> None:
     assert module.digest(module.numbers()) in drawn, "run: python docs/figures/gallery.py"
 
 
+def test_the_page_on_growth_has_the_stored_results(load_script: Load) -> None:
+    module = load_script(DOCS / "figures" / "cost_growth.py")
+    results = module.read()
+    page = (DOCS / module.PAGE).read_text(encoding="utf-8")
+    for name, text in module.generated(results).items():
+        assert between(page, name) == text.strip(), "run: python docs/figures/cost_growth.py"
+    for picture in (DOCS / "img").glob("cost-growth-*.svg"):
+        assert module.digest(results) in picture.read_text(encoding="utf-8"), "run: python docs/figures/cost_growth.py"
+
+
+def test_messages_of_many_processes_cost_what_the_formulas_say(load_script: Load) -> None:
+    module = load_script(DOCS / "figures" / "growth_network.py")
+    step, byte = module.LATENCY, 1 / module.BANDWIDTH
+    assert module.seconds_of_message("all_reduce", 16, 1024) == pytest.approx(20 * (step + 16 * byte))  # the tree
+    assert module.seconds_of_message("all_reduce", 1e9, 4) == pytest.approx(6 * (step + 2.5e8 * byte))  # the ring
+    assert module.seconds_of_message("all_gather", 100, 5) == pytest.approx(4 * (step + 100 * byte))
+
+
 def test_a_gallery_title_that_contradicts_the_numbers_is_refused(load_script: Load) -> None:
     module = load_script(DOCS / "figures" / "gallery.py")
     sets = {"one": [0.7, 0.6, 0.7], "two": [0.5, 0.4, 0.6]}  # AnyLoss below BCE
