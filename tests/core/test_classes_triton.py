@@ -6,12 +6,12 @@ What only a GPU can show (compilation, speed) is left to ``tests/gpu``.
 import pytest
 import torch
 import triton_stand_in
+from class_oracle import IMAGES, PIXELS, ROWS, compare, count, make
 
 from metricfit import steps
 from metricfit.core.kernels import classes_triton
-from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.kernels.class_layout import StepAt
 
-ROWS, PIXELS, IMAGES = Layout(-1, (-2,)), Layout(-2, (-3, -1)), Layout(-2, (-1,))
 SHAPES = {"rows": (ROWS, (11, 5)), "pixels": (PIXELS, (2, 3, 7)), "images": (IMAGES, (2, 3, 7))}
 STEPS = [steps.Linear(0.2), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
 MODULES = ("triton_source", "classes_triton_source", "classes_triton_large")
@@ -30,63 +30,12 @@ def triton(monkeypatch):
     triton_stand_in.remove(*MODULES)
 
 
-def make(layout, shape, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(0)
-    x = (2 * torch.randn(shape, generator=generator)).to(dtype)
-    samples = x.select(layout.class_axis, 0).shape
-    y = torch.randint(x.shape[layout.class_axis], samples, generator=generator)
-    return x, y, torch.rand(samples, generator=generator) + 0.5
-
-
-def decide(naive, step, x, threshold):
-    """The decisions of one sample, as the paper prints them."""
-    p = torch.softmax(x, 0)
-    t = p.topk(2).values.mean() if threshold is None else threshold
-    mass = naive.step(step, p, t)
-    return mass / mass.sum()
-
-
-def count(naive, x, y, w, step, threshold, layout):
-    """Sum over samples one by one: counts (4, images, c), or (4, c) over all of them."""
-    classes = x.shape[layout.class_axis]
-    x = x.movedim(layout.class_axis, -1).reshape(-1, classes)
-    totals = [torch.zeros(4, classes, dtype=x.dtype) for _ in range(len(y) if layout == IMAGES else 1)]
-    labels = torch.eye(classes, dtype=x.dtype)[y.reshape(-1)]
-    for sample, (logits, label, weight) in enumerate(zip(x, labels, w.reshape(-1), strict=True)):
-        h = decide(naive, step, logits, threshold)
-        cells = torch.stack([label * h, (1 - label) * h, label * (1 - h), (1 - label) * (1 - h)])
-        image = sample * len(totals) // len(x)
-        totals[image] = totals[image] + weight * cells
-    return torch.stack(totals, 1) if layout == IMAGES else totals[0]
-
-
-def compare(naive, x, y, w, step, layout, threshold=None, ignore_index=None, tolerance=1e-5):
-    """Compare counts and gradients; samples with the ignored label must not change either."""
-    at = StepAt(step.kind, step.number, threshold if step.kind != "identity" else 0.5)
-    kept = torch.ones_like(y, dtype=torch.bool) if ignore_index is None else y != ignore_index
-    weights = (torch.ones(y.shape) if w is None else w).double() * kept
-    wide = torch.where(kept.unsqueeze(layout.class_axis), x.double(), 0.0).requires_grad_()
-    expected = count(naive, wide, torch.where(kept, y, 0), weights, step, threshold, layout)
-    counts = classes_triton.counts(x, y, w, at, layout, ignore_index)
-    torch.testing.assert_close(counts.double(), expected.detach(), rtol=1e-5, atol=1e-5)
-    grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
-    (wanted,) = torch.autograd.grad((expected * grad.double()).sum(), wide)
-    result = classes_triton.gradient(x, y, w, grad, at, layout, ignore_index)
-    assert result.dtype == x.dtype
-    torch.testing.assert_close(
-        result.double(),
-        wanted * kept.unsqueeze(layout.class_axis),
-        rtol=tolerance,
-        atol=tolerance * wanted.abs().max().item(),
-    )
-
-
 @every_step
 @every_shape
 @either_size
 def test_counts_and_gradients(step, shape, one_block, triton, naive):
     triton.setattr(classes_triton, "ONE_BLOCK", one_block)
-    compare(naive, *make(*shape), step, shape[0])
+    compare(classes_triton, naive, *make(*shape), step, shape[0])
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.3, 0.7, 0.99])
@@ -94,7 +43,7 @@ def test_counts_and_gradients(step, shape, one_block, triton, naive):
 def test_fixed_thresholds(threshold, one_block, triton, naive):
     triton.setattr(classes_triton, "ONE_BLOCK", one_block)
     x, y, _ = make(ROWS, (11, 5))
-    compare(naive, x, y, None, steps.Linear(0.2), ROWS, threshold, tolerance=1e-4)
+    compare(classes_triton, naive, x, y, None, steps.Linear(0.2), ROWS, threshold, tolerance=1e-4)
 
 
 @every_shape
@@ -105,23 +54,25 @@ def test_ignored_samples_may_hold_nan(shape, one_block, triton, naive):
     x, y, w = make(layout, size)
     y[..., ::3] = 255
     x = torch.where((y == 255).unsqueeze(layout.class_axis), float("nan"), x)
-    compare(naive, x, y, w, steps.Linear(0.2), layout, ignore_index=255)
-    compare(naive, x, y, None, steps.Linear(0.2), layout, ignore_index=255)
+    compare(classes_triton, naive, x, y, w, steps.Linear(0.2), layout, ignore_index=255)
+    compare(classes_triton, naive, x, y, None, steps.Linear(0.2), layout, ignore_index=255)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_precision_is_read_as_it_is(dtype, triton, naive):
     x, y, w = make(PIXELS, (2, 3, 7), dtype)
-    compare(naive, x, y, w, steps.Linear(0.2), PIXELS, tolerance=2**-8)
+    compare(classes_triton, naive, x, y, w, steps.Linear(0.2), PIXELS, tolerance=2**-8)
 
 
 def test_strides(triton, naive):
     linear = steps.Linear(0.2)
     x, y, w = make(ROWS, (12, 10))
-    compare(naive, x[::2, ::2], y[::2] % 5, w[::2], linear, ROWS)
-    compare(naive, x.T.contiguous().T, y, w[:1].expand(12), linear, ROWS)
+    compare(classes_triton, naive, x[::2, ::2], y[::2] % 5, w[::2], linear, ROWS)
+    compare(classes_triton, naive, x.T.contiguous().T, y, w[:1].expand(12), linear, ROWS)
     x, y, w = make(PIXELS, (2, 3, 7))
-    compare(naive, x.transpose(1, 2).contiguous().transpose(1, 2), y, w, linear, PIXELS)  # channels last
+    compare(
+        classes_triton, naive, x.transpose(1, 2).contiguous().transpose(1, 2), y, w, linear, PIXELS
+    )  # channels last
 
 
 def test_leading_axes_are_counted_one_by_one(triton):

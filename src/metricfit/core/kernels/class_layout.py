@@ -38,10 +38,20 @@ def two_classes(x: Tensor, axis: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def in_planes(logits: Tensor, layout: Layout) -> bool:
+    """Return whether the kernel is ``classes_pixels``: on the CPU, if the classes are not the last axis."""
+    return layout.class_axis == -2 and logits.device.type == "cpu"
+
+
+def block_size(logits: Tensor) -> int:
+    """Return the number of logits per block."""
+    return BLOCK.get(logits.device.type, BLOCK["cpu"])
+
+
 def in_blocks(logits: Tensor, layout: Layout) -> bool:
     """Return whether the logits are one batch, without leading axes, that is larger than a block."""
     plain = logits.dim() == (2 if layout.class_axis == -1 else 3)
-    return plain and logits.numel() > BLOCK.get(logits.device.type, BLOCK["cpu"])
+    return plain and logits.numel() > block_size(logits)
 
 
 def blocks(
@@ -52,7 +62,7 @@ def blocks(
     Yields:
         The slices of a block in the logits, and the logits, the target and the weight that they select.
     """
-    size = BLOCK.get(logits.device.type, BLOCK["cpu"])
+    size = block_size(logits)
     classes = logits.shape[layout.class_axis]
     if layout.class_axis == -1:
         rows = max(1, size // classes)

@@ -1,0 +1,59 @@
+"""Counts of exclusive classes in loops over the samples, and the comparison of kernels with them."""
+
+import torch
+
+from metricfit.core.kernels.class_layout import Layout, StepAt
+
+ROWS, PIXELS, IMAGES = Layout(-1, (-2,)), Layout(-2, (-3, -1)), Layout(-2, (-1,))
+
+
+def make(layout, shape, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    x = (2 * torch.randn(shape, generator=generator)).to(dtype)
+    samples = x.select(layout.class_axis, 0).shape
+    y = torch.randint(x.shape[layout.class_axis], samples, generator=generator)
+    return x, y, torch.rand(samples, generator=generator) + 0.5
+
+
+def decide(naive, step, x, threshold):
+    """The decisions of one sample, as the paper prints them."""
+    p = torch.softmax(x, 0)
+    t = p.topk(2).values.mean() if threshold is None else threshold
+    mass = naive.step(step, p, t)
+    return mass / mass.sum()
+
+
+def count(naive, x, y, w, step, threshold, layout):
+    """Sum over samples one by one: counts (4, images, c), or (4, c) over all of them."""
+    classes = x.shape[layout.class_axis]
+    x = x.movedim(layout.class_axis, -1).reshape(-1, classes)
+    totals = [torch.zeros(4, classes, dtype=x.dtype) for _ in range(len(y) if layout == IMAGES else 1)]
+    labels = torch.eye(classes, dtype=x.dtype)[y.reshape(-1)]
+    for sample, (logits, label, weight) in enumerate(zip(x, labels, w.reshape(-1), strict=True)):
+        h = decide(naive, step, logits, threshold)
+        cells = torch.stack([label * h, (1 - label) * h, label * (1 - h), (1 - label) * (1 - h)])
+        image = sample * len(totals) // len(x)
+        totals[image] = totals[image] + weight * cells
+    return torch.stack(totals, 1) if layout == IMAGES else totals[0]
+
+
+def compare(kernel, naive, x, y, w, step, layout, threshold=None, ignore_index=None, tolerance=1e-5):
+    """Compare counts and gradients; samples with the ignored label must not change either."""
+    settings = {} if ignore_index is None else {"ignore_index": ignore_index}
+    at = StepAt(step.kind, step.number, threshold if step.kind != "identity" else 0.5)
+    kept = torch.ones_like(y, dtype=torch.bool) if ignore_index is None else y != ignore_index
+    weights = (torch.ones(y.shape) if w is None else w).double() * kept
+    wide = torch.where(kept.unsqueeze(layout.class_axis), x.double(), 0.0).requires_grad_()
+    expected = count(naive, wide, torch.where(kept, y, 0), weights, step, threshold, layout)
+    counts = kernel.counts(x, y, w, at, layout, **settings)
+    torch.testing.assert_close(counts.double(), expected.detach(), rtol=1e-5, atol=1e-5)
+    grad = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    (wanted,) = torch.autograd.grad((expected * grad.double()).sum(), wide)
+    result = kernel.gradient(x, y, w, grad, at, layout, **settings)
+    assert result.dtype == x.dtype
+    torch.testing.assert_close(
+        result.double(),
+        wanted * kept.unsqueeze(layout.class_axis),
+        rtol=tolerance,
+        atol=tolerance * wanted.abs().max().item(),
+    )
