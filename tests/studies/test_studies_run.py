@@ -37,6 +37,7 @@ def test_the_demos_table_is_scikit_learns(study, tmp_path):
     ("name", "page", "pictures"),
     [
         ("memory", "memory.md", 1),
+        ("per_unit", "per-unit.md", 1),
         ("small_batches", "small-batches.md", 0),
         ("start_well", "start-well.md", 3),
     ],

@@ -20,6 +20,7 @@ Rooms of their own:
 - ``classes``: decisions about several classes under requirements.
 - ``labels``: decisions about several labels.
 - ``costs``: decisions by costs, of each row or of each pair of true and decided class.
+- ``units``: decisions for a metric of each image or row.
 - ``refer``: decisions that refer some rows to a person.
 - ``shift``: the class balance of new rows without labels, and drift.
 - ``estimators``: what ``MetricClassifier`` and ``TunedDecisionClassifier`` share.
@@ -34,6 +35,8 @@ from metricfit._extras import explain_missing
 from metricfit.decide.decision import Decision
 from metricfit.decide.decision_module import DecisionModule
 from metricfit.decide.group_thresholds import GroupThresholds, best_group_thresholds
+from metricfit.decide.units.per_image import per_image
+from metricfit.decide.units.per_row import per_row
 
 if TYPE_CHECKING:
     from metricfit.decide.best import best_decision
@@ -55,6 +58,8 @@ __all__ = [
     "best_group_thresholds",
     "best_referral",
     "estimate_prevalence",
+    "per_image",
+    "per_row",
 ]
 
 
