@@ -173,7 +173,8 @@ def main(arguments: list[str] | None = None) -> None:
     peers = "--peers" in arguments
     given = options(__doc__, [argument for argument in arguments if argument != "--peers"])
     count, side, units = (6, 24, 5) if given.quick else (200, 128, 200)
-    results = {"images": measure_values(count, side, peers), "gaps": measure_gaps(units)}
+    settings = {"images": count, "side": side, "units": units}
+    results = {"settings": settings, "images": measure_values(count, side, peers), "gaps": measure_gaps(units)}
     draw(given.out / "img" / "per-unit.svg")
     publish(
         given.out,
