@@ -134,10 +134,10 @@ def draw(path: Path) -> None:
     masks = per_image(chosen, "dice")
     figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.4))
     for axis, image, mask in zip(axes, chosen, masks, strict=True):
-        drawn = axis.imshow(image, vmin=0, vmax=1, cmap="Greys")
-        axis.contour(mask, [0.5], colors="tab:orange", linewidths=2)
+        drawn = axis.imshow(image.numpy(), vmin=0, vmax=1, cmap="Greys")
+        axis.contour(mask.numpy(), [0.5], colors="tab:orange", linewidths=2)
         if bool((image >= 0.5).any()):
-            axis.contour(image >= 0.5, [0.5], colors="tab:blue", linewidths=1.5, linestyles="--")
+            axis.contour((image >= 0.5).numpy(), [0.5], colors="tab:blue", linewidths=1.5, linestyles="--")
         lowest = float(image[mask].min())
         axis.set_title(f"marked from {lowest:.2f}", fontsize=11)
         axis.axis("off")
