@@ -20,7 +20,7 @@ NAMES = {
     """,
     "metricfit.decide": """
         Decision DecisionModule GroupThresholds best_decision best_group_thresholds best_referral
-        estimate_prevalence
+        estimate_prevalence per_image per_row
     """,
     "metricfit.constraints": """
         AugmentedLagrangian Constraint FunctionConstraint MeasuredConstraint RankingConstraint RequirementConstraint
