@@ -21,9 +21,12 @@ def handles(logits: Tensor) -> bool:
     return classes_triton.handles(logits) and not _is_transformed()
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _is_transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+# What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
+_is_transformed._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
