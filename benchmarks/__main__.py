@@ -1,12 +1,13 @@
 """``python -m benchmarks``: measure, print the table of all bars and store the results.
 
-    make bench                                                            # everything, about 25 minutes on two cores
-    make bench BENCH=--quick                                              # a few minutes: fewer repeats, nothing long
-    python -m benchmarks --device cuda --json benchmarks/results/h200.json   # the stored results of a GPU
-    python -m benchmarks --markdown benchmarks/RESULTS.md                 # the page of all stored results
+    make bench                                                         # everything, about 25 minutes on two cores
+    make bench BENCH=--quick                                           # a few minutes: fewer repeats, nothing long
+    make bench BENCH="--json benchmarks/results/cpu.json"              # everything, as stored results
+    make bench BENCH="--device cuda --json benchmarks/results/h200.json"   # the stored results of a GPU, 5 minutes
+    python -m benchmarks --markdown benchmarks/RESULTS.md              # the page of all stored results
 
 ``--json`` writes the file after every table, and keeps the tables of earlier runs in it that are not measured again, so
-that a long run can be made in parts with ``--only``.
+that a long run can be made in parts with ``--only``. With a file in ``benchmarks/results``, the page is written too.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import torch
 
 from benchmarks.bars import BARS
 from benchmarks.load import load
-from benchmarks.page import as_markdown
-from benchmarks.report import as_text, current_commit, describe, load_results
+from benchmarks.page import PAGE, as_markdown
+from benchmarks.report import RESULTS, as_text, current_commit, describe, load_results
 from benchmarks.tables import FULL, QUICK, TINY, Setting, Table
 from benchmarks.verdicts import judge
 
@@ -60,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results["tables"] = _ordered([*results["tables"], table])
         if options.json:
             options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if options.json and options.json.parent.resolve() == RESULTS:
+        PAGE.write_text(as_markdown(load_results()), encoding="utf-8")
     verdicts = judge(BARS, [results | {"tables": measured}])
     print(as_text(verdicts, measured, before, is_everything=len(chosen) > 1 and not options.only))
     missed = [verdict for verdict in verdicts if verdict.holds is False]

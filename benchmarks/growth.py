@@ -41,7 +41,7 @@ SAMPLES = tuple(10**power for power in range(2, 10))
 CLASSES = (1, 2, 10, 100, 1_000, 10_000)
 SAMPLES_PER_CLASS_TABLE = {"cpu": 4_096, "cuda": 65_536}
 SECONDS_PER_SIZE = 4.0
-SLOWEST = 10.0  # seconds of a pass: beyond it a loss is left out of larger sizes
+SLOWEST = 5.0  # seconds of a pass: beyond it a loss is left out of larger sizes
 SHARE_OF_MEMORY = 0.7
 GUESSED_BYTES = 32.0  # per logit, for a loss that was not measured at a smaller size
 
@@ -183,7 +183,7 @@ def measure(size: Size, device: str, known: Known, setting: Setting) -> list[dic
                 reason = "not enough memory"
         if reason:
             points.append(start | {"loss": name, "seconds": None, "bytes": None, "repeats": 0, "reason": reason})
-    best, repeats = interleaved_minima(chosen, device, setting)
+    best, repeats = interleaved_minima(chosen, device, setting, warmup=1)
     for name in chosen:
         line = {"loss": name, "seconds": best[name], "bytes": memory[name], "repeats": repeats, "reason": ""}
         points.append(start | line)

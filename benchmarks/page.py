@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.bars import BARS
-from benchmarks.report import HEADER, LINE_HEADER, Results, bar_cells, line_cells, titled
+from benchmarks.report import HEADER, LINE_HEADER, RESULTS, Results, bar_cells, line_cells, titled
 from benchmarks.tried import TRIED
 from benchmarks.verdicts import Verdict, judge
+
+PAGE = RESULTS.parent / "RESULTS.md"
 
 
 def as_markdown(machines: Sequence[Results]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -96,10 +97,10 @@ def by_lightning(train: Data, validation: Data, epochs: int, batch: int = BATCH)
     return trained(network(), train, validation, epochs, batch, LR)
 
 
-def by_hand(train: Data, validation: Data, epochs: int, batch: int = BATCH) -> Any:
+def by_hand(train: Data, validation: Data, epochs: int, batch: int = BATCH, fused: bool | None = None) -> Any:
     """Train with a loop written by hand that indexes tensors and stores nothing."""
     model, loss = network(), nn.BCEWithLogitsLoss()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, fused=fused)
     (x, y), (x_held_out, y_held_out) = train, validation
     targets, held_out = y.float(), y_held_out.float()
     for _ in range(epochs):
@@ -123,7 +124,11 @@ def epochs_beside_each_other(batch: int) -> Callable[[Setting], list[Line]]:
     def measure(setting: Setting) -> list[Line]:
         train, validation = data(setting)
         epochs = setting.size(EPOCHS, 2)
-        trainers: dict[str, Callable[..., Any]] = {"a loop by hand": by_hand, "fit": by_fit}
+        trainers: dict[str, Callable[..., Any]] = {
+            "a loop by hand": by_hand,
+            "a loop by hand, fused AdamW": partial(by_hand, fused=True),
+            "fit": by_fit,
+        }
         if batch == BATCH:
             trainers |= {"skorch": by_skorch, "Lightning": by_lightning}
         calls: dict[str, Work] = {
