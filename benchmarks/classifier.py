@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.tables import Line, Setting, Table
+from benchmarks.tables import FULL, Line, Setting, Table
 from benchmarks.timing import Work
 
 SIZES = ((1_500, 8, 3), (3_000, 14, 2), (48_842, 14, 1), (284_807, 30, 1))  # rows, columns, repeats
@@ -43,7 +43,8 @@ def fit_default(rows: int, columns: int, repeats: int) -> Callable[[Setting], li
         from metricfit import MetricClassifier  # slow to import, and most runs measure other tables
 
         x, y = table(setting.size(rows, 200), columns)
-        return fastest("fit", lambda: MetricClassifier("f1", random_state=0).fit(x, y), min(repeats, setting.fewest))
+        rounds = repeats if setting.fewest >= FULL.fewest else 1
+        return fastest("fit", lambda: MetricClassifier("f1", random_state=0).fit(x, y), rounds)
 
     return measure
 
