@@ -16,6 +16,7 @@ import argparse
 import importlib
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,7 +96,10 @@ def _run(tables: Sequence[Table], setting: Setting) -> Iterator[dict[str, Any]]:
     commit = current_commit()
     for table in tables:
         print(f"measuring {table.name} ...", file=sys.stderr, flush=True)
-        yield table.run(setting) | {"commit": commit}
+        start = time.monotonic()
+        result = table.run(setting) | {"commit": commit}
+        print(f"{table.name} took {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+        yield result
 
 
 def _setting(options: argparse.Namespace) -> Setting:

@@ -209,7 +209,9 @@ def measured_sizes(
             print("out of time", file=sys.stderr)
             return
         print(f"measuring {size.axis}, {size.samples:,} x {size.classes:,} ...", file=sys.stderr, flush=True)
+        start = time.monotonic()
         yield measure(size, device, known, setting)
+        print(f"took {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
         if device == "cuda":
             torch.cuda.empty_cache()
 

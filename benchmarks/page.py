@@ -25,7 +25,7 @@ def as_markdown(machines: Sequence[Results]) -> str:
         "",
         _summary(verdicts),
         "",
-        *_table((*HEADER, "machine"), [[*bar_cells(verdict), verdict.machine] for verdict in verdicts]),
+        *_table(HEADER, [bar_cells(verdict) for verdict in verdicts]),
         *_misses(verdicts),
         *_reasons(verdicts),
     ]

@@ -58,12 +58,11 @@ class Bar:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bar with the measured value, the table that it comes from, and the machine; without a value, the reason."""
+    """A bar with the measured value and the table that it comes from, which says why if there is none."""
 
     bar: Bar
     value: float | None
     table: Mapping[str, Any]
-    machine: str
 
     @property
     def lines(self) -> dict[str, Any]:
@@ -87,11 +86,11 @@ def judge(bars: Sequence[Bar], machines: Sequence[Mapping[str, Any]]) -> list[Ve
     verdicts = []
     for bar in bars:
         found = [
-            Verdict(bar, bar.value({line["name"]: line for line in table["lines"]}), table, machine["machine"])
+            Verdict(bar, bar.value({line["name"]: line for line in table["lines"]}), table)
             for machine in machines
             for table in machine["tables"]
             if table["name"] == bar.table
         ]
         measured = [verdict for verdict in found if verdict.value is not None]
-        verdicts.append((measured or found or [Verdict(bar, None, {"reason": "not measured"}, "")])[0])
+        verdicts.append((measured or found or [Verdict(bar, None, {"reason": "not measured"})])[0])
     return verdicts
