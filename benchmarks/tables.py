@@ -69,7 +69,8 @@ class Table:
         watch = Watch()
         lines, reason = self._attempt(setting)
         lines_as_data = [asdict(line) for line in lines]
-        reasons = {"reason": reason, "why_fewer": self.why_fewer, "tiny": setting.tiny}
+        why_fewer = self.why_fewer or ("a quick run" if setting.fewest < FULL.fewest else "")
+        reasons = {"reason": reason, "why_fewer": why_fewer, "tiny": setting.tiny}
         return result | {"lines": lines_as_data} | reasons | watch.result()
 
     def _attempt(self, setting: Setting) -> tuple[list[Line], str]:
