@@ -3,32 +3,47 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metricfit import constraints, curves, losses, metrics, steps
 from metricfit._extras import explain_missing
 from metricfit._version import __version__
-from metricfit.constraints import AugmentedLagrangian, RankingConstraint
-from metricfit.core.counts import Counts
 from metricfit.errors import MetricfitError
-from metricfit.losses import MetricLoss, RunningCounts, SurrogateFBetaLoss
-from metricfit.metrics import get_metric, metric, parse_requirement
-from metricfit.metrics.curves import best_threshold
 
 if TYPE_CHECKING:
-    from metricfit import boosting, decide, stats, tabular, train
+    from metricfit import boosting, constraints, curves, decide, losses, metrics, stats, steps, tabular, train
+    from metricfit.constraints import AugmentedLagrangian, RankingConstraint
+    from metricfit.core.counts import Counts
+    from metricfit.losses import MetricLoss, RunningCounts, SurrogateFBetaLoss
+    from metricfit.metrics import get_metric, metric, parse_requirement
+    from metricfit.metrics.curves import best_threshold
     from metricfit.tabular import MetricClassifier, TunedDecisionClassifier
     from metricfit.tabular.compare.comparison import compare
     from metricfit.train import evaluate, fit
 
-#: Loaded when first used, because they need packages that the rest does not.
+#: Loaded when first used: ``metricfit --help`` and messages about wrong options do not wait for torch, and some parts
+#: need packages that the rest does not.
 _LATER = {
+    "AugmentedLagrangian": "metricfit.constraints",
+    "Counts": "metricfit.core.counts",
     "MetricClassifier": "metricfit.tabular",
+    "MetricLoss": "metricfit.losses",
+    "RankingConstraint": "metricfit.constraints",
+    "RunningCounts": "metricfit.losses",
+    "SurrogateFBetaLoss": "metricfit.losses",
     "TunedDecisionClassifier": "metricfit.tabular",
+    "best_threshold": "metricfit.metrics.curves",
     "boosting": "metricfit",
     "compare": "metricfit.tabular.compare.comparison",
+    "constraints": "metricfit",
+    "curves": "metricfit",
     "decide": "metricfit",
     "evaluate": "metricfit.train",
     "fit": "metricfit.train",
+    "get_metric": "metricfit.metrics",
+    "losses": "metricfit",
+    "metric": "metricfit.metrics",
+    "metrics": "metricfit",
+    "parse_requirement": "metricfit.metrics",
     "stats": "metricfit",
+    "steps": "metricfit",
     "tabular": "metricfit",
     "train": "metricfit",
     # Packages of 0.1.0: importing them raises an error that names their successors.
@@ -75,7 +90,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"metricfit.{name}")
     packages = ("numpy", "pandas", "scipy", "sklearn", "baycomp", "joblib", "safetensors") if name == "compare" else ()
     with explain_missing(f"metricfit.{name}", packages, "metricfit[cli]"):  # the others explain themselves
-        return getattr(import_module(home), name)
+        value = getattr(import_module(home), name)
+    globals()[name] = value  # found without this function from now on
+    return value
 
 
 def __dir__() -> list[str]:

@@ -97,13 +97,14 @@ FRESH = """
 import json, sys, torch
 before = set(sys.modules)
 import metricfit
+metricfit.MetricLoss, metricfit.best_threshold, metricfit.constraints, metricfit.steps
 print(json.dumps({"new": sorted(set(sys.modules) - before)}))
 """
 
 
 @pytest.fixture(scope="module")
 def fresh():
-    """What a fresh interpreter, with torch loaded, has after ``import metricfit``."""
+    """What a fresh interpreter, with torch loaded, has after ``import metricfit`` and the use of its losses."""
     result = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=300, check=True)
     return json.loads(result.stdout)
 
@@ -119,6 +120,23 @@ def test_the_import_loads_no_optional_package(fresh, heavy):
 def test_the_import_does_not_start_the_compiler(fresh):
     """torch._dynamo takes about as long to import as torch itself; those who compile pay for it when they do."""
     assert "torch._dynamo" not in fresh["new"]
+
+
+LIGHT = """
+import sys
+from metricfit.cli import main
+try:
+    main()
+except SystemExit as ended:
+    print(ended.code, sorted({"torch", "pandas", "sklearn"} & set(sys.modules)))
+"""
+
+
+def test_help_does_not_wait_for_torch():
+    """``metricfit --help`` took two seconds, nearly all of them for imports that it does not need."""
+    command = [sys.executable, "-c", LIGHT, "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert result.stdout.endswith("0 []\n")
 
 
 def test_there_is_a_version():

@@ -7,7 +7,6 @@ from typing import Any
 from zipfile import ZIP_DEFLATED
 
 import numpy as np
-import skops.io
 from sklearn.tree._tree import Tree
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, ModelFileError, quote, shorten
@@ -48,7 +47,7 @@ def model_to_bytes(model: Any) -> bytes:
         InvalidTypeError: skops cannot write it.
     """
     try:
-        content: bytes = skops.io.dumps(model, compression=ZIP_DEFLATED)
+        content: bytes = _skops().dumps(model, compression=ZIP_DEFLATED)
     except Exception as error:  # whatever the model's own classes raise
         raise InvalidTypeError(
             f"{type(model).__name__} cannot be saved without pickle: {shorten(error)}. Use another model, or leave it "
@@ -70,7 +69,7 @@ def model_from_bytes(content: bytes, trusted: Sequence[str]) -> Any:
     """
     check_trusted(content, trusted, "load")
     try:
-        model = skops.io.loads(content, trusted=[*trusted, *PLAIN_TYPES])
+        model = _skops().loads(content, trusted=[*trusted, *PLAIN_TYPES])
     except Exception as error:  # a damaged file may fail anywhere
         raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
     for tree in _trees_in(model):
@@ -91,7 +90,7 @@ def check_trusted(content: bytes, trusted: Sequence[str], method: str) -> None:
         ModelFileError: The file cannot be read.
     """
     try:
-        untrusted = [str(name) for name in skops.io.get_untrusted_types(data=content)]
+        untrusted = [str(name) for name in _skops().get_untrusted_types(data=content)]
     except Exception as error:  # a damaged file may fail anywhere
         raise ModelFileError(f"user_model: cannot be read: {type(error).__name__}: {shorten(error)}") from error
     missing = sorted(set(untrusted) - {*trusted, *PLAIN_TYPES})
@@ -155,3 +154,10 @@ def _trees_in(model: Any) -> Iterator[Tree]:
             waiting.extend(value.ravel().tolist())
         elif hasattr(value, "__dict__") and not isinstance(value, type):
             waiting.extend(vars(value).values())
+
+
+def _skops() -> Any:
+    """Load skops, which imports all of scikit-learn, only for those who have such models."""
+    import skops.io
+
+    return skops.io
