@@ -31,14 +31,23 @@ def test_forward_folds_train_on_earlier_rows_alone():
     splits = folds(make_rows(400, 100), members=4, cv="forward")
     assert len(splits) == 4
     assert all(train.max() < held_out.min() for train, held_out in splits)
+    assert [(len(train), len(held_out)) for train, held_out in splits] == [(200, 50), (250, 50), (300, 50), (350, 50)]
 
 
-def test_forward_folds_of_a_classifier_leave_the_first_rows_unjudged():
+def test_forward_folds_judge_earlier_rows_if_the_later_half_lacks_a_class():
+    x = np.zeros((100, 2), dtype=np.float32)
+    early = TrainingRows(Features(x, x), ((np.arange(100) < 40) & (np.arange(100) % 2 == 0)).astype(np.int64), None, 2)
+    splits = folds(early, members=4, cv=TimeSeriesSplit(4))
+    for mine, theirs in zip(folds(early, members=4, cv="forward"), splits, strict=True):
+        assert np.array_equal(mine[1], theirs[1])
+
+
+def test_forward_folds_of_a_classifier_judge_the_later_half():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
     y = (X[:, 0] > 0.5).astype(int)
     model = MetricClassifier(models=["linear"], members=4, cv="forward", random_state=0).fit(X, y)
-    assert len(model.held_out_.y) == 240
+    assert len(model.held_out_.y) == 148
     assert model.score(X, y) > 0.9
 
 
@@ -87,9 +96,10 @@ def test_a_time_series_split_is_forward():
     y = (X[:, 0] + rng.normal(size=300) > 0.5).astype(int)
     settings = {"models": ["linear"], "random_state": 0}
     forward = MetricClassifier(cv="forward", members=4, **settings).fit(X, y)
-    model = MetricClassifier(cv=TimeSeriesSplit(4), **settings).fit(X, y)
+    splitter = TimeSeriesSplit(4, test_size=37)
+    model = MetricClassifier(cv=splitter, **settings).fit(X, y)
     assert np.array_equal(model.predict_proba(X), forward.predict_proba(X))
-    mean_of_folds = MetricClassifier(cv=list(TimeSeriesSplit(4).split(X)), **settings).fit(X, y)
+    mean_of_folds = MetricClassifier(cv=list(splitter.split(X)), **settings).fit(X, y)
     assert not np.array_equal(model.predict_proba(X), mean_of_folds.predict_proba(X))
 
 

@@ -64,7 +64,8 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             threshold on the out-of-fold rows) or "auto", which is "plugin".
         members: Number of folds; None for 8, 5 above 20,000 rows and 3 above 100,000. At most the rows of a class.
         cv: None or a number for stratified folds; "forward" or a TimeSeriesSplit for rows in the order of time, where
-            each fold is judged by a model of earlier rows; or a splitter of scikit-learn that holds out no row twice.
+            each fold is judged by a model of earlier rows ("forward" judges the later half); or a splitter of
+            scikit-learn that holds out no row twice.
         average: Average over several classes: "macro", "micro" or "weighted".
         pos_label: The positive class of two. By default 1 of 0/1 and of -1/1, True of booleans, and otherwise the
             class with fewer rows (the later in sorted order if both have equally many), which is logged.

@@ -61,8 +61,21 @@ def choose_folds(
     if isinstance(cv, str):
         if cv != FORWARD:
             raise InvalidValueError(f"cv is {KINDS_OF_CV}; got {quote(cv)}")
-        cv = TimeSeriesSplit(max(2, min(number, len(rows) - 1)))
+        cv = _forward_splitter(rows, max(2, min(number, len(rows) - 1)))
     return _folds_of_splitter(rows, cv, groups, table)
+
+
+def _forward_splitter(rows: TrainingRows, number: int) -> TimeSeriesSplit:
+    """Judge the later half of the rows, so that every fold trains on at least half of them.
+
+    Folds over all rows would begin with models of a ninth of the table. These prefer simple models, and the model
+    that predicts new rows has many more rows. If the later half lacks a class, all rows but the first fold are judged.
+    """
+    held_out = len(rows) // (2 * number)
+    later = rows.y[len(rows) - number * held_out :]
+    if not held_out or len(np.unique(later)) < rows.classes:
+        return TimeSeriesSplit(number)
+    return TimeSeriesSplit(number, test_size=held_out)
 
 
 def is_forward(cv: Any) -> bool:

@@ -82,7 +82,7 @@ def test_trees_that_end_for_time_are_kept(frame, labels, caplog):
 @pytest.mark.parametrize("options", [{"members": 2}, {"cv": 2}, {"cv": "forward", "members": 2}])
 def test_other_folds_are_as_asked(frame, labels, options):
     model = MetricClassifier("f1", models=["linear"], random_state=0, **options).fit(frame, labels)
-    held_out = 1000 if options.get("cv") == "forward" else 1500
+    held_out = 750 if options.get("cv") == "forward" else 1500
     assert len(model.held_out_.y) == held_out
 
 
