@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.tasks import check_task
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
-from metricfit.decide.labels.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.metric import Metric
-from metricfit.train.data.batches import Batch
-from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.samples import Source, as_source, get_weight_dtype
+from metricfit.train.data.samples import as_source, get_weight_dtype
+from metricfit.train.evaluated_outputs import CountedRows, compute_outputs, join_outputs, keeps_nothing
 from metricfit.train.group_values import EvaluatedRows, read_groups
-from metricfit.train.requested_metrics import BEST, Measure, Threshold, measure, parse_requests
+from metricfit.train.requested_metrics import (
+    BEST,
+    Measure,
+    Request,
+    Threshold,
+    choose_threshold,
+    measure,
+    parse_requests,
+)
 from metricfit.train.stage import find_tasks, match_shapes
 
 if TYPE_CHECKING:
@@ -37,14 +42,15 @@ class Evaluation:
 
     Attributes:
         values: The value of each metric, by its name.
-        logits: The model's outputs, on the CPU.
-        target: The labels, on the CPU.
+        logits: The model's outputs, on the CPU; None if they were not kept, see ``keep_logits`` of ``evaluate``.
+        target: The labels, on the CPU; None with the logits.
         threshold: The threshold of all decisions: a number, or a tensor with one number per label; NaN if the
             largest logit decides.
         best_thresholds: For metrics asked for as ``"best f1"``, which are measured at a threshold of their own, that
             threshold.
         tuned_for: The name of the metric that ``threshold="best"`` was chosen for, or None.
         by_group: The values of each group of rows, by the group's label; empty without ``groups``.
+        rows: The number of rows.
 
     Example:
         >>> result = evaluate(nn.Identity(), (torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 0])), "f1")
@@ -53,12 +59,13 @@ class Evaluation:
     """
 
     values: dict[str, float]
-    logits: Tensor
-    target: Tensor
+    logits: Tensor | None
+    target: Tensor | None
     threshold: Threshold
     best_thresholds: dict[str, Threshold] = field(default_factory=dict)
     tuned_for: str | None = None
     by_group: dict[Any, dict[str, float]] = field(default_factory=dict)
+    rows: int | None = None
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a metric.
@@ -79,7 +86,7 @@ class Evaluation:
         for name, value in self.values.items():
             threshold = f" at {_format_threshold(self.best_thresholds[name])}" if name in self.best_thresholds else ""
             parts.append(f"{name}={value:.4g}{threshold}")
-        setting = f"n={len(self.target)}"
+        setting = f"n={self.rows if self.target is None else len(self.target)}"
         if isinstance(self.threshold, Tensor):
             setting += f", thresholds={_format_threshold(self.threshold)}"
         elif not math.isnan(self.threshold):
@@ -99,8 +106,9 @@ def evaluate(
     average: ScalarAverage = "macro",
     task: Task | None = None,
     ignore_index: int | None = None,
-    batch_size: int = 8192,
+    batch_size: int | None = None,
     workers: int = 0,
+    keep_logits: bool | None = None,
 ) -> Evaluation:
     """Measure a model's decisions on data, in eval mode and without gradients.
 
@@ -120,11 +128,15 @@ def evaluate(
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings, as for
             overlapping masks ``(n, c, h, w)``. The default is the task of a FitResult's objective, if it has one.
         ignore_index: Samples with this label are ignored.
-        batch_size: Number of samples per forward pass; a DataLoader has its own.
+        batch_size: Number of samples per forward pass, by default 8,192, and fewer if they are large; a DataLoader has
+            its own.
         workers: Number of processes that read a Dataset.
+        keep_logits: Whether the result has the logits and labels of all samples. By default it has them, except for
+            images: logits ``(n, c, h, w)`` take much memory, and metrics of decisions need only counts, which are
+            added up batch by batch. Rankings, best thresholds and groups need all logits while they are measured.
 
     Returns:
-        The values by name, the threshold or thresholds, the logits and the labels.
+        The values by name, the threshold or thresholds, and the logits and labels if they are kept.
 
     Raises:
         ValueError: The metrics, the threshold or the labels do not go with the model's outputs.
@@ -146,7 +158,18 @@ def evaluate(
         if not isinstance(model, nn.Module):
             raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
     source = as_source(data, "data", workers).with_dtype(get_weight_dtype(model))
-    outputs, labels, weight, loaded_groups = _compute_outputs(model, source, batch_size)
+    needs_scores = groups is not None or isinstance(decision, str) or any(map(Request.needs_scores, requests))
+    stream = compute_outputs(model, source, batch_size)
+    first = next(stream)
+    if not (needs_scores or first.group is not None) and keeps_nothing(keep_logits, first.logits):
+        counted = CountedRows(requests, decision, task, ignore_index)
+        counted.add(first)
+        del first  # so that one batch is in memory at a time
+        for part in stream:
+            counted.add(part)
+            del part
+        return Evaluation(counted.measure(average), None, None, counted.threshold, rows=counted.rows)
+    outputs, labels, weight, loaded_groups = join_outputs(chain([first], stream))
     check_nan_logits(outputs)
     logits, target = match_shapes(outputs, labels)
     rows = EvaluatedRows(logits, target, weight, ignore_index, task)
@@ -160,9 +183,9 @@ def evaluate(
             f"threshold='best' is chosen for the first metric, and {tuned_for.name} has no best threshold: it is 0 if "
             "nothing is positive; name another metric first"
         )
-    shared_threshold = _choose_threshold(samples, decision, None if tuned_for is None else tuned_for.metric, average)
+    shared_threshold = choose_threshold(samples, decision, None if tuned_for is None else tuned_for.metric, average)
     best_thresholds = {
-        request.name: _choose_threshold(samples, BEST, request.metric, average)
+        request.name: choose_threshold(samples, BEST, request.metric, average)
         for request in requests
         if request.own_threshold
     }
@@ -178,7 +201,17 @@ def evaluate(
         for name, members in rows.settle_groups(group_labels, samples):
             by_group[name] = measure(members, whole, thresholds, average, one_class=math.nan)
     tuned_name = None if tuned_for is None else tuned_for.name
-    return Evaluation(values, outputs, labels, shared_threshold, best_thresholds, tuned_name, by_group)
+    drops = keeps_nothing(keep_logits, outputs)
+    return Evaluation(
+        values,
+        None if drops else outputs,
+        None if drops else labels,
+        shared_threshold,
+        best_thresholds,
+        tuned_name,
+        by_group,
+        len(labels),
+    )
 
 
 def _check_threshold(threshold: Any) -> Threshold | str | None:
@@ -209,67 +242,6 @@ def _get_task(result: Any) -> Task | None:
         return None
     tasks = find_tasks(objective)
     return tasks.pop() if len(tasks) == 1 else None
-
-
-def _compute_outputs(
-    model: nn.Module, data: Source, batch_size: int
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return logits, labels, weights and groups of all samples on the CPU, because metrics need them together."""
-    parameter = next(model.parameters(), None)
-    device = torch.device("cpu") if parameter is None else parameter.device
-    was_training = model.training
-    model.eval()
-    logits, labels, weights, groups = [], [], [], []
-    try:
-        for batch in _batches(data, batch_size, device):
-            outputs = model(batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x)
-            if not isinstance(outputs, Tensor):
-                raise InvalidTypeError(f"the model must return a tensor of logits, got {type(outputs).__name__}")
-            if outputs.dim() == 0 or len(outputs) != len(batch):
-                raise InvalidValueError(
-                    f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for {len(batch)} "
-                    "labels"
-                )
-            logits.append(outputs.detach().cpu())
-            labels.append(batch.y.cpu())
-            if batch.weight is not None:
-                weights.append(batch.weight.cpu())
-            if batch.group is not None:
-                groups.append(batch.group.cpu())
-    finally:
-        model.train(was_training)
-    if not logits:
-        raise InvalidValueError("the DataLoader gives no batches, so there is nothing to evaluate")
-    for name, parts in (("weights", weights), ("groups", groups)):
-        if parts and len(parts) != len(labels):
-            raise InvalidValueError(f"{len(parts)} of {len(labels)} batches have {name}; give them to all or to none")
-    weight, group = (torch.cat(parts) if parts else None for parts in (weights, groups))
-    return torch.cat(logits), torch.cat(labels), weight, group
-
-
-def _batches(data: Source, batch_size: int, device: torch.device) -> Iterator[Batch]:
-    if isinstance(data, FromLoader):
-        return data.batches(device)
-    return data.batches(torch.split(torch.arange(len(data)), batch_size), device)
-
-
-def _choose_threshold(
-    samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: ScalarAverage
-) -> Threshold:
-    """Return the threshold; "best" is chosen for the metric. It is NaN if the largest logit decides."""
-    if isinstance(samples, Classes):
-        if isinstance(threshold, (str, Tensor)):
-            raise InvalidValueError(
-                "these classes exclude each other, so the largest logit decides, at no threshold; curves.best_offsets "
-                "tunes such decisions, and for independent labels give task='multilabel'"
-            )
-        return math.nan
-    labels = samples.logits.shape[0]
-    if isinstance(threshold, Tensor) and len(threshold) != labels:
-        raise InvalidValueError(f"{len(threshold)} thresholds for {labels} {'output' if labels == 1 else 'labels'}")
-    if isinstance(threshold, str):
-        return math.nan if metric is None else best_label_thresholds(samples, metric, average)
-    return 0.5 if threshold is None else threshold
 
 
 def _format_threshold(threshold: Threshold) -> str:

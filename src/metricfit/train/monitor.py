@@ -14,6 +14,7 @@ from metricfit.core.canonical_batch import Batch as SettledBatch
 from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_batch
+from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import ScalarAverage, Task
@@ -175,17 +176,62 @@ class Monitor:
         check_nan_logits(logits)
         if self.is_loss:
             raise InvalidValueError("the objective measures the loss, not the monitor")
-        samples = canonical(
-            logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, judge=TargetJudge()
-        )
+        if not self.needs_scores:
+            counts, exclusive = self.count(logits, target, weight)
+            return self.measure_counts(counts, exclusive=exclusive)
+        samples = self._settle(logits, target, weight)
         if self._ranking is not None:
             return Measured(float(self._ranking.measure(*self._get_one_output(samples))), math.nan)
+        return self._measure_at_best(*self._get_one_output(samples))
+
+    def _settle(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> SettledBatch:
+        return canonical(
+            logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, judge=TargetJudge()
+        )
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether the value needs the scores of all samples at once, as a ranking and the best threshold do."""
+        return self.is_ranking or self.threshold == "best"
+
+    def count(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> tuple[Counts, bool]:
+        """Count the decisions on some of the samples; counts of several parts add.
+
+        Args:
+            logits: The logits of the samples.
+            target: Their labels.
+            weight: Their weights, if there are any.
+
+        Returns:
+            The counts, and whether the classes exclude each other, so that the largest logit decides.
+
+        Example:
+            >>> Monitor("accuracy").count(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))[0].tp
+            tensor([1.], dtype=torch.float64)
+        """
         assert self._metric is not None
-        if self.threshold == "best":
-            return self._measure_at_best(*self._get_one_output(samples))
-        exclusive = isinstance(samples, Classes)  # the class with the largest logit is chosen, without a threshold
+        logits = logits.detach()
+        check_nan_logits(logits)
+        samples = self._settle(logits, target, weight)
         matrix = any(m.needs_matrix for m in (self._metric, *(each.metric for each in self.requirements)))
-        counts = count_batch(samples, float(self.threshold), matrix=matrix)
+        return count_batch(samples, float(self.threshold), matrix=matrix), isinstance(samples, Classes)
+
+    def measure_counts(self, counts: Counts, *, exclusive: bool) -> Measured:
+        """Measure the counts of all samples.
+
+        Args:
+            counts: The sum of what ``count`` returned.
+            exclusive: Whether the classes exclude each other.
+
+        Returns:
+            The value, the threshold that it was measured at, and whether the requirements hold there.
+
+        Example:
+            >>> from metricfit import Counts
+            >>> Monitor("accuracy").measure_counts(Counts(tp=3, fp=1, fn=0, tn=4), exclusive=False).value
+            0.875
+        """
+        assert self._metric is not None
         value = averaged(self._metric, counts, self.average).item()
         feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
         violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
+from metricfit.decide.labels.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.group_gap import GroupGap
@@ -33,6 +35,10 @@ class Request:
     metric: Metric | None
     own_threshold: bool
     ranking: RankingMetric | None = None
+
+    def needs_scores(self) -> bool:
+        """Check whether the counts at one threshold are not enough to measure it."""
+        return self.ranking is not None or self.own_threshold or isinstance(self.metric, GroupGap)
 
 
 def parse_requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> list[Request]:
@@ -81,12 +87,12 @@ def measure(
     """Measure metrics, each at its threshold; ``one_class`` is the value of a ranking of samples of one class."""
     matrix = any(request.metric is not None and request.metric.needs_matrix for request in requests)
     counts: dict[int, Counts] = {}  # most metrics share one threshold
-    values = {}
+    values: dict[str, float] = {}
     for request in requests:
         if request.metric is not None:
             threshold = thresholds[request.name]
             if id(threshold) not in counts:
-                counts[id(threshold)] = count_batch(samples, _per_label(threshold), matrix=matrix)
+                counts[id(threshold)] = count_batch(samples, per_label(threshold), matrix=matrix)
             values[request.name] = float(averaged(request.metric, counts[id(threshold)], average))
         elif one_class is not None and bool((samples.target == samples.target.flatten()[0]).all()):
             values[request.name] = one_class
@@ -96,7 +102,7 @@ def measure(
     return values
 
 
-def _per_label(threshold: Threshold) -> Threshold:
+def per_label(threshold: Threshold) -> Threshold:
     """Return a threshold, or one per label, in the shape in which it is compared with the logits ``(labels, n)``."""
     return threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
 
@@ -109,3 +115,22 @@ def _measure_ranking(ranking: RankingMetric, samples: Columns | Classes) -> floa
         )
     weight = None if samples.weight is None else samples.weight[0]
     return ranking.measure(samples.logits[0], samples.target[0], weight)
+
+
+def choose_threshold(
+    samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: ScalarAverage
+) -> Threshold:
+    """Return the threshold; "best" is chosen for the metric. It is NaN if the largest logit decides."""
+    if isinstance(samples, Classes):
+        if isinstance(threshold, (str, Tensor)):
+            raise InvalidValueError(
+                "these classes exclude each other, so the largest logit decides, at no threshold; curves.best_offsets "
+                "tunes such decisions, and for independent labels give task='multilabel'"
+            )
+        return math.nan
+    labels = samples.logits.shape[0]
+    if isinstance(threshold, Tensor) and len(threshold) != labels:
+        raise InvalidValueError(f"{len(threshold)} thresholds for {labels} {'output' if labels == 1 else 'labels'}")
+    if isinstance(threshold, str):
+        return math.nan if metric is None else best_label_thresholds(samples, metric, average)
+    return 0.5 if threshold is None else threshold

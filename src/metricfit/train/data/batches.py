@@ -12,8 +12,8 @@ from metricfit.errors import InvalidTypeError, InvalidValueError
 
 Numbers = TypeVar("Numbers", Tensor, list[int])
 
-#: Maximum number of samples in one forward pass of an evaluation.
-SAMPLES_AT_ONCE = 8192
+#: Maximum number of samples, and of numbers in their inputs, in one forward pass of an evaluation.
+SAMPLES_AT_ONCE, NUMBERS_AT_ONCE = 8192, 2**22
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,27 @@ def _move(part: Any, device: torch.device) -> Any:
     if isinstance(part, dict):
         return {key: _move(entry, device) for key, entry in part.items()}
     return part
+
+
+def count_samples_at_once(sample: Any, at_least: int = 1) -> int:
+    """Return how many samples are evaluated in one forward pass: fewer if they are large, such as images.
+
+    Args:
+        sample: The inputs of one sample: a tensor, or tuples, lists and dictionaries of them.
+        at_least: A number that is known to fit into memory.
+
+    Example:
+        >>> count_samples_at_once(torch.zeros(10)), count_samples_at_once(torch.zeros(3, 512, 512))
+        (8192, 5)
+    """
+    return max(at_least, min(SAMPLES_AT_ONCE, NUMBERS_AT_ONCE // max(1, _count_numbers(sample))))
+
+
+def _count_numbers(part: Any) -> int:
+    if isinstance(part, Tensor):
+        return part.numel()
+    parts = part.values() if isinstance(part, dict) else part if isinstance(part, (tuple, list)) else ()
+    return sum(map(_count_numbers, parts))
 
 
 def take_share(batch: Numbers, rank: int, ranks: int) -> Numbers:

@@ -95,6 +95,16 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+def free_generator() -> None:
+    """Let random numbers be drawn again after a capture that failed.
+
+    torch leaves its generator in the state of the capture, in which it draws numbers for graphs only. Another capture
+    ends that state.
+    """
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        torch.empty(1, device="cuda").zero_()
+
+
 def make_capturable(optimizer: torch.optim.Optimizer) -> None:
     """Make an optimiser's steps capturable if its weights are on a GPU, and not capturable otherwise.
 

@@ -36,6 +36,10 @@ class Learner(ABC):
     def step(self, batch: Batch) -> Tensor:
         """Make one optimizer step and return the members' losses, detached."""
 
+    def notes(self) -> dict[str, str]:
+        """Return what the history says about the steps of an epoch, by the name of its column."""
+        return {}
+
     @abstractmethod
     def end_epoch(self) -> None:
         """Update multipliers and learning rates."""

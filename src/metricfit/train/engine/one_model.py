@@ -9,18 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metricfit.errors import InvalidValueError
 from metricfit.losses.accumulation import random_state, replayed
 from metricfit.train import label_checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE, Batch
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import Source
-from metricfit.train.engine.default_optimizer import make_adamw
+from metricfit.train.engine.automatic_graphs import AutomaticGraphs, find_obstacle_in_settings
+from metricfit.train.engine.default_optimizer import make_adamw, match_layout
 from metricfit.train.engine.epoch_validation import Validation, validate
-from metricfit.train.engine.launching import get_precision
+from metricfit.train.engine.launching import OneDevice, get_precision
 from metricfit.train.engine.learner import Learner
+from metricfit.train.engine.model_outputs import compute_outputs, drop_uncounted, join_outputs
 from metricfit.train.engine.ranks import gather_batch, sync_over_ranks
 from metricfit.train.engine.schedules import Schedule
+from metricfit.train.engine.streamed_validation import split_loss, validate_stream
 from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Objective, Stage
 
@@ -34,6 +36,8 @@ class OneModel(Learner):
         validation: The validation samples, if there are any.
         accumulate: The number of parts in which a batch is computed.
         clip: The maximum norm of the gradient.
+        channels_last: Whether images are laid out with their channels last, which convolutions prefer.
+        cuda_graphs: Whether steps are captured as CUDA graphs; None for wherever this is possible.
     """
 
     def __init__(
@@ -44,10 +48,15 @@ class OneModel(Learner):
         *,
         accumulate: int = 1,
         clip: float | None = None,
+        channels_last: bool = False,
+        cuda_graphs: bool | None = None,
     ) -> None:
-        self.fabric, self.plain_model = fabric, model
+        self.fabric, self.plain_model, self.channels_last = fabric, model, channels_last
+        if channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model = fabric.setup(model)
-        self.validation, self.accumulate, self.clip = validation, accumulate, clip
+        self.validation, self.accumulate, self.clip, self.cuda_graphs = validation, accumulate, clip, cuda_graphs
+        self.largest_batch = 1  # validation may take as many samples at once as training
         self.best: dict[str, Tensor] | None = None
         self.validation_outputs: tuple[Tensor, Batch] | None = None
         self.active = [0]
@@ -67,21 +76,56 @@ class OneModel(Learner):
         self.optimizer: Any = self.fabric.setup_optimizers(optimizer)
         self.optimized = [weight for group in optimizer.param_groups for weight in group["params"]]
         self.schedule = Schedule(stage.scheduler, stage.scheduler_step, self.optimizer, steps)
+        self.graphs = (
+            None if self.fabric.device.type != "cuda" or self.cuda_graphs is False else self._make_graphs(steps)
+        )
         self.model.train()
+
+    def _make_graphs(self, steps: int | None) -> AutomaticGraphs:
+        loss, optimizer = self.objective.loss, self.optimizer
+        obstacle: str | None = "several processes or another precision"
+        if isinstance(self.fabric, OneDevice):
+            obstacle = find_obstacle_in_settings(
+                self.model, loss, optimizer, steps=steps, per_batch=self.schedule.per_batch, accumulate=self.accumulate
+            )
+        return AutomaticGraphs(
+            self._step,
+            lambda model, loss, batch: self.fabric.backward(Objective(loss)(model(self._lay_out(batch.x)), batch)),
+            self.model,
+            loss,
+            optimizer,
+            obstacle=obstacle,
+            required=bool(self.cuda_graphs),
+        )
+
+    def notes(self) -> dict[str, str]:
+        """Say on a GPU whether steps were captured."""
+        return {} if self.graphs is None else {"cuda_graphs": self.graphs.note}
 
     def step(self, batch: Batch) -> Tensor:
         """Make one optimizer step."""
+        losses = self._step(batch) if self.graphs is None else self.graphs(batch)
+        self.schedule.batch_ended()
+        return losses
+
+    def _lay_out(self, x: Any) -> Any:
+        """Return images with their channels last, if this is wanted."""
+        if self.channels_last and isinstance(x, Tensor) and x.dim() == 4:
+            return x.contiguous(memory_format=torch.channels_last)
+        return x
+
+    def _step(self, batch: Batch) -> Tensor:
+        self.largest_batch = max(self.largest_batch, len(batch) // self.accumulate)
         for weight in self.optimized:
             weight.grad = None
         if self.accumulate == 1:
-            loss = self._loss(_drop_uncounted(self.model(batch.x), batch), batch)
+            loss = self._loss(drop_uncounted(self.model(self._lay_out(batch.x)), batch), batch)
             self.fabric.backward(loss)
         else:
             loss = self._backward_in_parts(batch)
         if self.clip is not None:
             self.fabric.clip_gradients(self.model, self.optimizer, max_norm=self.clip, error_if_nonfinite=False)
         self.optimizer.step()
-        self.schedule.batch_ended()
         return loss.detach().reshape(1)
 
     def _scales_gradients(self) -> bool:
@@ -103,13 +147,13 @@ class OneModel(Learner):
         with torch.no_grad():
             for part in parts:
                 states.append(random_state())
-                logits.append(self.model(batch.x[part]))
+                logits.append(self.model(self._lay_out(batch.x[part])))
         all_logits = torch.cat(logits).requires_grad_()
-        loss = self._loss(_drop_uncounted(all_logits, batch), batch)
+        loss = self._loss(drop_uncounted(all_logits, batch), batch)
         (gradient,) = torch.autograd.grad(loss, all_logits)
         for number, (part, state) in enumerate(zip(parts, states, strict=True), start=1):
             with self.fabric.no_backward_sync(self.model, enabled=number < len(parts)), replayed(state):
-                self.fabric.backward((self.model(batch.x[part]) * gradient[part]).sum())
+                self.fabric.backward((self.model(self._lay_out(batch.x[part])) * gradient[part]).sum())
         return loss
 
     def end_epoch(self) -> None:
@@ -125,36 +169,13 @@ class OneModel(Learner):
         for name in self.objective.annealed():
             self.objective.loss.get_submodule(name).advance(fraction)  # type: ignore[operator]
 
-    def logits(self, data: Source) -> tuple[Tensor, Batch]:
-        """Return the logits of all samples with labels and weights; each rank computes its share."""
-        self.model.eval()
-        with torch.no_grad():
-            outputs = [(_drop_uncounted(self.model(batch.x), batch), batch) for batch in self._share(data)]
-            if not outputs:
-                raise InvalidValueError("the validation DataLoader gives no batches, so there is nothing to measure on")
-            logits = torch.cat([part for part, _ in outputs])
-            y = torch.cat([batch.y for _, batch in outputs])
-            optional: dict[str, Tensor] = {}
-            for name in ("weight", "group"):
-                parts = [part for _, batch in outputs if (part := getattr(batch, name)) is not None]
-                optional |= {name: torch.cat(parts)} if parts else {}
-            gathered = gather_batch(logits, Batch(None, y, **optional))
-        self.model.train()
-        return gathered
-
-    def _share(self, data: Source) -> Iterator[Batch]:
-        """Yield the batches that this rank evaluates; without samples, one batch that does not count."""
-        if isinstance(data, FromLoader):
-            yield from data.batches(self.fabric.device)
-            return
-        numbers = torch.arange(len(data))
-        share = numbers.tensor_split(self.fabric.world_size)[self.fabric.global_rank]
-        order = torch.split(share if len(share) else numbers[:1], SAMPLES_AT_ONCE)
-        for batch in data.batches(order, self.fabric.device):
-            yield batch if len(share) else batch.without_samples()
-
     def validate(self, monitor: Monitor) -> list[Validation]:
         """Compute the comparable loss in eval mode, the monitored value and the requirements."""
+        assert self.validation is not None
+        parts = self._split_for_stream(monitor)
+        if parts is not None:
+            check = self._check_labels if isinstance(self.validation, FromLoader) and not self.labels_checked else None
+            return [validate_stream(monitor, self.objective, parts, self.outputs_of(self.validation), check)]
         logits, batch = self.validation_outputs or self._outputs_on_validation()
         self.validation_outputs = None  # they were computed with the present weights, at the end of the epoch
         loss = self.objective.loss.eval()
@@ -164,14 +185,33 @@ class OneModel(Learner):
         # Values that stop a run must be identical on all ranks.
         return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, batch))]
 
+    def _split_for_stream(self, monitor: Monitor) -> list[Any] | None:
+        """Return the parts of the loss if sums over samples are enough to validate; None if all logits are needed."""
+        needs_logits = monitor.needs_scores or self.objective.requirements() or self.objective.updates_on_held_out
+        alone = self.fabric.world_size == 1 and self.objective.comparison == "forward"
+        return split_loss(self.objective.loss) if alone and not needs_logits else None
+
     def _outputs_on_validation(self) -> tuple[Tensor, Batch]:
         assert self.validation is not None
         logits, batch = self.logits(self.validation)
-        if isinstance(self.validation, FromLoader) and not self.labels_checked:  # its labels are known only now
-            label_checks.check_target(logits, batch.y, [self.stage], "validation")
-            label_checks.check_validation([self.stage], logits, batch.y)
-            self.labels_checked = True
+        if isinstance(self.validation, FromLoader) and not self.labels_checked:
+            self._check_labels(logits, batch.y)
         return logits, batch
+
+    def _check_labels(self, logits: Tensor, y: Tensor, part: bool = False) -> None:
+        """Check the labels of a validation loader, or a part of them; they are known only after it was read."""
+        label_checks.check_target(logits, y, [self.stage], "validation", part=part)
+        if not part:
+            label_checks.check_validation([self.stage], logits, y)
+            self.labels_checked = True
+
+    def logits(self, data: Source) -> tuple[Tensor, Batch]:
+        """Return the logits of all samples with labels and weights; each rank computes its share."""
+        return join_outputs(self.outputs_of(data))
+
+    def outputs_of(self, data: Source) -> Iterator[tuple[Tensor, Batch]]:
+        """Yield the logits of this rank's share of the samples, batch by batch, in eval mode and without gradient."""
+        return compute_outputs(self.fabric, self.model, data, self._lay_out, self.largest_batch)
 
     def observe(self, results: Sequence[Validation]) -> None:
         """Pass the result to the objective, and the monitored value to a ReduceLROnPlateau."""
@@ -195,7 +235,8 @@ class OneModel(Learner):
         self.plain_model.eval()
         device = self.fabric.device
         logits = [
-            torch.cat([self.plain_model(part.to(device)) for part in torch.split(x, SAMPLES_AT_ONCE)]) for x in inputs
+            torch.cat([self.plain_model(self._lay_out(part.to(device))) for part in torch.split(x, SAMPLES_AT_ONCE)])
+            for x in inputs
         ]
         self.plain_model.train()
         return logits
@@ -208,6 +249,11 @@ class OneModel(Learner):
         """Restore the copy of the best weights."""
         if self.best is not None:
             self.plain_model.load_state_dict(self.best)
+
+    def finish(self) -> None:
+        """Give the weights their usual layout again."""
+        if self.channels_last:
+            self.plain_model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
     def state(self) -> dict[str, Any]:
         """Return the weights, optimizer, scheduler, loss, scaler and best weights."""
@@ -226,6 +272,10 @@ class OneModel(Learner):
         """Continue from a state."""
         self.plain_model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for weight, moments in self.optimizer.state.items():
+            for name, moment in moments.items():
+                if isinstance(moment, Tensor) and moment.shape == weight.shape:
+                    moments[name] = match_layout(moment, weight)
         self.schedule.load_state_dict(state["scheduler"])
         self.objective.loss.load_state_dict(state["objective"])
         precision = get_precision(self.fabric)
@@ -234,8 +284,3 @@ class OneModel(Learner):
         best, device = state["best"], self.fabric.device
         self.best = best and {name: tensor.to(device) for name, tensor in best.items()}
         self.active = state["active"]
-
-
-def _drop_uncounted(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the logits of the batch's samples; a batch without samples has none, although the model ran."""
-    return logits if len(batch) else logits[:0]

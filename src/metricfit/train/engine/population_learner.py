@@ -138,6 +138,12 @@ class Population(Learner):
         for gradient in gradients:
             gradient.mul_(scale.reshape(-1, *(1,) * (gradient.dim() - 1)))
 
+    def notes(self) -> dict[str, str]:
+        """Say on a GPU whether steps were captured."""
+        if self.device.type != "cuda":
+            return {}
+        return {"cuda_graphs": "captured" if self.graphs is not None and self.graphs.captured else "not captured"}
+
     @torch.no_grad()
     def end_epoch(self) -> None:
         """Update multipliers and learning rates."""

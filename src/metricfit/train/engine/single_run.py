@@ -62,6 +62,8 @@ class SingleRun(TrainingRun):
         accumulate: The number of parts in which a batch is computed.
         clip: The maximum norm of the gradient.
         precision: The precision that the user chose, if any.
+        channels_last: Whether images are laid out with their channels last; None for wherever convolutions profit.
+        cuda_graphs: Whether steps are captured as CUDA graphs; None for wherever this is possible.
     """
 
     def __init__(
@@ -76,11 +78,15 @@ class SingleRun(TrainingRun):
         accumulate: int,
         clip: float | None,
         precision: str | None,
+        channels_last: bool | None = None,
+        cuda_graphs: bool | None = None,
     ) -> None:
         processes = Processes(fabric.is_global_zero, fabric.broadcast, fabric.barrier)
         super().__init__([model], settings, validated=data.validation is not None, processes=processes)
         self.model, self.data, self.fabric, self.order, self.seed = model, data, fabric, order, seed
         self.accumulate, self.clip, self.precision = accumulate, clip, precision
+        self.channels_last = has_2d_convolutions(model) if channels_last is None else channels_last
+        self.cuda_graphs = cuda_graphs
         self.check_batch = label_checks.LoaderCheck(model, settings.stages)
 
     def spec(self) -> dict[str, Any]:
@@ -116,12 +122,21 @@ class SingleRun(TrainingRun):
         """Move data in memory to the device, take this rank's share of a loader, and set up the model."""
         self.train, self.unweighted = self._move_data(self.data.train), self._move_data(self.data.unweighted)
         validation = None if self.data.validation is None else self._move_data(self.data.validation)
-        self.learner = OneModel(self.fabric, self.model, validation, accumulate=self.accumulate, clip=self.clip)
+        self.learner = OneModel(
+            self.fabric,
+            self.model,
+            validation,
+            accumulate=self.accumulate,
+            clip=self.clip,
+            channels_last=self.channels_last,
+            cuda_graphs=self.cuda_graphs,
+        )
         return self.learner
 
     def _move_data(self, data: Source) -> Source:
         if isinstance(data, InMemory):
-            return data.to(self.fabric.device)
+            moved = data.to(self.fabric.device)
+            return moved.with_channels_last() if self.channels_last and moved.x.dim() == 4 else moved
         if isinstance(data, FromLoader):
             return data.for_rank(self.fabric.global_rank, self.fabric.world_size)
         return data
@@ -193,6 +208,11 @@ class SingleRun(TrainingRun):
 def first_inputs(data: InMemory | FromDataset) -> Any:
     """Return the inputs of the first samples."""
     return data.x[:2] if isinstance(data, InMemory) else data.first()
+
+
+def has_2d_convolutions(model: nn.Module) -> bool:
+    """Check whether a model convolves images, which most libraries do faster if the channels come last."""
+    return any(isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)) for module in model.modules())
 
 
 def _sample_logits(model: nn.Module, inputs: Any) -> Tensor:

@@ -1,0 +1,152 @@
+"""The outputs that ``evaluate`` measures: of all samples together, or only their counts, added up batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.core.class_shares import TargetJudge
+from metricfit.core.counting import count_batch
+from metricfit.core.counts import Counts
+from metricfit.core.tasks import canonical
+from metricfit.core.types import ScalarAverage, Task
+from metricfit.core.validation import check_nan_logits
+from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.metrics.average import averaged
+from metricfit.train.data.batches import Batch, count_samples_at_once
+from metricfit.train.data.loaders import FromLoader
+from metricfit.train.data.samples import InMemory, Source
+from metricfit.train.requested_metrics import Request, Threshold, choose_threshold, per_label
+from metricfit.train.stage import match_shapes
+
+#: Maximum number of logits that are counted at once; counting takes several times their memory.
+COUNTED_AT_ONCE = 2**20
+
+
+class Outputs(NamedTuple):
+    """The logits of a batch with its labels, weights and groups, on the CPU."""
+
+    logits: Tensor
+    y: Tensor
+    weight: Tensor | None
+    group: Tensor | None
+
+
+def compute_outputs(model: nn.Module, data: Source, batch_size: int | None) -> Iterator[Outputs]:
+    """Yield the outputs of a model, in eval mode, batch by batch.
+
+    Raises:
+        ValueError: The model's outputs are not one row per sample, or there are no batches.
+        TypeError: The model does not return a tensor.
+    """
+    parameter = next(model.parameters(), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
+    was_training = model.training
+    model.eval()
+    empty = True
+    try:
+        for batch in _read_batches(data, batch_size, device):
+            with torch.no_grad():  # a generator does not keep the caller's
+                outputs = model(batch.x.to(device) if isinstance(batch.x, Tensor) else batch.x)
+            if not isinstance(outputs, Tensor):
+                raise InvalidTypeError(f"the model must return a tensor of logits, got {type(outputs).__name__}")
+            if outputs.dim() == 0 or len(outputs) != len(batch):
+                raise InvalidValueError(
+                    f"the model must return one row of logits per sample, got {tuple(outputs.shape)} for {len(batch)} "
+                    "labels"
+                )
+            empty = False
+            parts = [None if part is None else part.cpu() for part in (outputs, batch.y, batch.weight, batch.group)]
+            del outputs, batch  # the caller may drop them before the next batch is read
+            yield Outputs(*(parts.pop(0) for _ in range(4)))  # type: ignore[arg-type]
+    finally:
+        model.train(was_training)
+    if empty:
+        raise InvalidValueError("the DataLoader gives no batches, so there is nothing to evaluate")
+
+
+def join_outputs(outputs: Iterable[Outputs]) -> Outputs:
+    """Return the outputs of all batches together, for metrics that need them together."""
+    parts = list(outputs)
+    for name, given in (("weights", [part.weight for part in parts]), ("groups", [part.group for part in parts])):
+        missing = sum(part is None for part in given)
+        if 0 < missing < len(parts):
+            raise InvalidValueError(
+                f"{len(parts) - missing} of {len(parts)} batches have {name}; give them to all or to none"
+            )
+    columns = zip(*parts, strict=True)
+    return Outputs(*(None if column[0] is None else torch.cat(column) for column in columns))  # type: ignore[arg-type]
+
+
+def keeps_nothing(keep_logits: bool | None, logits: Tensor) -> bool:
+    """Check whether logits are not part of the result: by default those of images, which are many."""
+    return logits.dim() > 2 if keep_logits is None else not keep_logits
+
+
+class CountedRows:
+    """The counts of all rows at one threshold, in memory of the size of the counts.
+
+    Args:
+        requests: The metrics, all of counts at this threshold.
+        threshold: The threshold that the user has set, or None.
+        task: The task that the user has set, or None.
+        ignore_index: Samples with this label are ignored.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        threshold: Threshold | str | None,
+        task: Task | None,
+        ignore_index: int | None,
+    ) -> None:
+        self.metrics = {request.name: request.metric for request in requests}
+        self.asked, self.task, self.ignore_index = threshold, task, ignore_index
+        self.threshold: Threshold = 0.5
+        self.rows = 0
+        self.weighted = 0
+        self.counts: Counts | None = None
+        self.judge = TargetJudge()
+
+    def add(self, outputs: Outputs) -> None:
+        """Add the rows of a batch."""
+        self.rows += len(outputs.y)
+        self.weighted += 0 if outputs.weight is None else len(outputs.y)
+        if self.weighted not in (0, self.rows):
+            raise InvalidValueError("some batches have weights and others have none; give them to all or to none")
+        check_nan_logits(outputs.logits)
+        logits, target = match_shapes(outputs.logits, outputs.y)
+        rows = max(1, COUNTED_AT_ONCE // max(1, logits[0].numel()))
+        for first in range(0, len(logits), rows):
+            part = slice(first, first + rows)
+            self._add_part(logits[part], target[part], None if outputs.weight is None else outputs.weight[part])
+
+    def _add_part(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> None:
+        if self.task is None and logits.dim() == 2 and logits.shape == target.shape and logits.shape[1] > 1:
+            self.judge.observe(target, self.ignore_index)
+        samples = canonical(
+            logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, validate=True
+        )
+        self.threshold = choose_threshold(samples, self.asked, None, "macro")
+        matrix = any(metric is not None and metric.needs_matrix for metric in self.metrics.values())
+        counts = count_batch(samples, per_label(self.threshold), matrix=matrix)
+        counts = counts.with_tensors(tensor.double() for tensor in counts.tensors)
+        self.counts = counts if self.counts is None else self.counts + counts
+
+    def measure(self, average: ScalarAverage) -> dict[str, float]:
+        """Measure the metrics of all rows."""
+        assert self.counts is not None
+        self.judge.conclude(f"target ({self.rows} rows)", stacklevel=4)
+        metrics = {name: metric for name, metric in self.metrics.items() if metric is not None}
+        return {name: float(averaged(metric, self.counts, average)) for name, metric in metrics.items()}
+
+
+def _read_batches(data: Source, batch_size: int | None, device: torch.device) -> Iterator[Batch]:
+    if isinstance(data, FromLoader):
+        return data.batches(device)
+    if batch_size is None:
+        batch_size = count_samples_at_once(data.x[0] if isinstance(data, InMemory) else data.first())
+    return data.batches(torch.split(torch.arange(len(data)), batch_size), device)
