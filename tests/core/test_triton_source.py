@@ -29,7 +29,8 @@ either_weight = pytest.mark.parametrize("weighted", [False, True], ids=["unweigh
 @pytest.fixture
 def triton_on_cpu(monkeypatch):
     triton_stand_in.install(monkeypatch, "triton_source")
-    monkeypatch.setattr(triton_kernel, "BLOCK", 64)
+    for name, value in {"BLOCK": 16, "LOOPS": 4, "PART": 64}.items():
+        monkeypatch.setattr(triton_kernel, name, value)
     yield SimpleNamespace(counts=triton_kernel.counts, gradient=triton_kernel.gradient)
     triton_stand_in.remove("triton_source")
 
@@ -37,7 +38,7 @@ def triton_on_cpu(monkeypatch):
 @every_step
 @either_weight
 def test_counts_and_gradients_are_those_of_the_printed_formulas(step, weighted, triton_on_cpu, batch, naive):
-    of_positive, of_negative = torch.tensor([1.3, 1.3]), torch.tensor([-0.4, -0.4])
+    upstream = torch.tensor([1.3, -0.4, 0.0, 0.0]).unsqueeze(1).expand(4, 2)
     for t in (0.2, 0.5, 0.7):
         sample = batch(150, rows=2, dtype=torch.float32, soft=True)
         weight = sample.weight if weighted else None
@@ -46,7 +47,7 @@ def test_counts_and_gradients_are_those_of_the_printed_formulas(step, weighted, 
         expected = naive.counts(x, y, None if weight is None else weight.double(), step, t)
         torch.testing.assert_close(counts.double(), expected.detach(), rtol=1e-5, atol=1e-6)
         settings = step.kind, step.number, t
-        grad = triton_on_cpu.gradient(sample.logits, sample.target, weight, of_positive, of_negative, *settings)
+        grad = triton_on_cpu.gradient(sample.logits, sample.target, weight, upstream, *settings)
         (wanted,) = torch.autograd.grad((1.3 * expected[0] - 0.4 * expected[1]).sum(), x)
         torch.testing.assert_close(grad.double(), wanted, rtol=2e-4, atol=1e-6)
 
@@ -61,7 +62,7 @@ def test_counts_at_extreme_thresholds_stay_in_their_range_and_add_up(step, trito
         assert 0 <= min(tp, fp, fn, tn) <= max(tp, fp, fn, tn) <= n
         assert tp + fn == pytest.approx(n, rel=1e-6)
         assert fp + tn == pytest.approx(n, rel=1e-6)
-        grad = triton_on_cpu.gradient(x, y, None, torch.ones(1), -torch.ones(1), step.kind, step.number, t)
+        grad = triton_on_cpu.gradient(x, y, None, torch.tensor([1.0, -1.0, 0.0, 0.0]), step.kind, step.number, t)
         assert grad.isfinite().all()
 
 
@@ -77,8 +78,25 @@ def test_linear_near_0_and_1_is_that_of_float64(t, triton_on_cpu):
         h = h if p < 1.5 * near else 1 - 0.1 * (1 - p) / (1 - 1.5 * near)
         expected.append(h if t < 0.5 else 1 - h)
     assert counts == pytest.approx(expected, abs=3e-6)
-    grad = triton_on_cpu.gradient(x, ones, None, torch.ones(1), torch.ones(1), "linear", 0.1, t)
+    grad = triton_on_cpu.gradient(x, ones, None, torch.tensor([1.0, 1.0, 0.0, 0.0]), "linear", 0.1, t)
     p = torch.sigmoid(x.double() if t < 0.5 else -x.double())
     first, middle, last = (torch.full_like(p, s) for s in (0.2 / near, 0.8 / near, 0.1 / (1 - 1.5 * near)))
     slope = torch.where(p < near / 2, first, torch.where(p > 1.5 * near, last, middle))
     torch.testing.assert_close(grad.double(), slope * p * (1 - p), rtol=1e-4, atol=1e-10)
+
+
+@pytest.mark.parametrize("logits", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("target", [torch.float32, torch.uint8, torch.bool, torch.int64, torch.bfloat16], ids=str)
+def test_logits_and_targets_are_read_in_their_own_types(logits, target, triton_on_cpu, batch, naive):
+    sample, step = batch(150, rows=2, dtype=torch.float32), steps.Linear(0.1)
+    x, y = sample.logits.to(logits), sample.target.to(target)
+    counts = triton_on_cpu.counts(x, y, None, step.kind, step.number, 0.5)
+    assert counts.dtype == torch.float32
+    wide = x.double().requires_grad_()
+    expected = naive.counts(wide, y.double(), None, step, 0.5)
+    torch.testing.assert_close(counts.double(), expected.detach(), rtol=1e-5, atol=1e-6)
+    upstream = torch.tensor([1.0, 2.0, 3.0, 4.0]).unsqueeze(1).expand(4, 2)
+    grad = triton_on_cpu.gradient(x, y, None, upstream, step.kind, step.number, 0.5)
+    assert grad.dtype == logits
+    (wanted,) = torch.autograd.grad(expected, wide, upstream.double())
+    torch.testing.assert_close(grad.double(), wanted, rtol=1e-2 if logits != torch.float32 else 1e-4, atol=1e-6)

@@ -41,7 +41,7 @@ class Jitted:
         return launch
 
 
-def load(pointer, mask=None, other=0.0):
+def load(pointer, mask=None, other=0.0, eviction_policy=""):
     at = torch.as_tensor(pointer.at)
     if mask is None:
         return pointer.data[at]
@@ -49,7 +49,7 @@ def load(pointer, mask=None, other=0.0):
     return torch.where(mask, pointer.data[torch.where(mask, at, 0)], other)
 
 
-def store(pointer, value, mask=None):
+def store(pointer, value, mask=None, eviction_policy=""):
     at = torch.as_tensor(pointer.at)
     if mask is not None:
         at, mask = torch.broadcast_tensors(at, mask)
@@ -67,18 +67,35 @@ def max_of(x, axis, return_indices=False):
     return x.amax(axis), x.argmax(axis).int()
 
 
+def associative_scan(inputs, axis, combine):
+    """One element after another; ``combine`` is called with tensors of no axes."""
+    parts = [[column[0] for column in inputs]]
+    for i in range(1, len(inputs[0])):
+        parts.append(list(combine(*parts[-1], *(column[i] for column in inputs))))
+    return tuple(torch.stack(column) for column in zip(*parts, strict=True))
+
+
+def jit(function=None, **options):
+    """Triton's decorator, with or without options."""
+    return Jitted if function is None else Jitted(function)
+
+
 def language_module():
     language = ModuleType("triton.language")
     functions = {
+        "abs": torch.abs,
+        "associative_scan": associative_scan,
+        "cumsum": lambda x: x.cumsum(0),
         "exp": torch.exp,
         "sin": torch.sin,
         "cos": torch.cos,
         "sum": sum_of,
         "max": max_of,
         "where": lambda mask, a, b: torch.where(mask, torch.as_tensor(a), torch.as_tensor(b)),
-        "minimum": lambda a, b: torch.minimum(a, torch.as_tensor(b)),
-        "maximum": lambda a, b: torch.maximum(a, torch.as_tensor(b)),
+        "minimum": lambda a, b: torch.minimum(*map(torch.as_tensor, (a, b))),
+        "maximum": lambda a, b: torch.maximum(*map(torch.as_tensor, (a, b))),
         "arange": torch.arange,
+        "static_range": range,
         "cdiv": lambda a, b: -(-a // b),
         "full": lambda shape, value, dtype: torch.full(shape, value, dtype=dtype),
         "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype),
@@ -100,7 +117,7 @@ def language_module():
 def install(monkeypatch, *modules):
     """Import modules of Triton programs anew with the stand-in; without the monkeypatch they need the real Triton."""
     language, triton = language_module(), ModuleType("triton")
-    triton.jit, triton.language = Jitted, language
+    triton.jit, triton.language = jit, language
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", language)
     monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())

@@ -1,10 +1,11 @@
-"""Sums over pairs on a CUDA device: against all pairs, against the CPU, and in linear memory."""
+"""Sums over pairs on a CUDA device: against all pairs, against the CPU, and in at most 100 bytes per sample."""
 
 import pytest
 import torch
 from torch.func import grad, vmap
 
-from metricfit.core.kernels import pairs
+from metricfit import RankingConstraint
+from metricfit.core.kernels import pairs, pairs_sorted, pairs_triton
 from metricfit.losses import MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, WMWLoss
 
 pytestmark = [
@@ -29,6 +30,50 @@ def value_and_gradient(loss, x, y, w):
     x = x.detach().requires_grad_()
     value = loss(x, y, w)
     return value.detach(), torch.autograd.grad(value, x)[0]
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("kind", ["normal", "ties", "far from 0", "outliers", "no margin"])
+def test_programs_are_the_plain_operations_in_float64(kind, dtype, power):
+    """Each sum and each gradient to 1e-5 of itself, or 1e-12 in float64, in rows of one block and of several."""
+    margin = 0.0 if kind == "no margin" else 0.7
+    loose = 1e-5 if dtype == torch.float32 else 1e-11
+    for rows, n in [(1, 1), (3, 5), (2, pairs_triton.BLOCK), (1, pairs_triton.BLOCK + 1), (2, 3001), (1, 70_001)]:
+        x, _, w = (given.reshape(rows, n) for given in samples(rows * n, dtype=dtype, seed=n))
+        if kind == "outliers":
+            x[:, : n // 3 : 7] *= 1e6
+        x = {"ties": x.mul(4).round() / 4, "far from 0": x + 1000}.get(kind, x)
+        upstream = torch.rand_like(x)
+        assert pairs_triton.handles(x)
+        sums, *rest = pairs_triton.sums(x, w, margin, power)
+        gradient = pairs_triton.gradient(upstream, *rest, margin, power)
+        expected, *rest = pairs_sorted.sums(x.double(), w.double(), margin, power)
+        torch.testing.assert_close(sums.double(), expected, rtol=loose, atol=0)
+        # A gradient is a difference of two such sums.
+        as_query = rest[0] * upstream.double().gather(-1, rest[3])
+        expected = pairs_sorted.gradient(upstream.double(), *rest, margin, power)
+        of_query = torch.empty_like(as_query).scatter(-1, rest[3], as_query)
+        assert ((gradient.double() - expected).abs() <= loose * (expected.abs() + 2 * power * of_query)).all()
+
+
+def test_gradients_of_second_order_and_of_weights():
+    x, _, w = samples(30, dtype=torch.float64)
+    leaves = x.requires_grad_(), w.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda *given: pairs.violations(*given, 0.7, 2), leaves)
+    assert torch.autograd.gradgradcheck(lambda *given: pairs.violations(*given, 0.7, 2), leaves)
+
+
+@pytest.mark.parametrize("per", ["positive", "negative", "pair"])
+def test_ranking_constraint_is_that_of_the_cpu(per):
+    x, y, _ = samples(5000)
+    results = []
+    for device in ("cuda", "cpu"):
+        constraint = RankingConstraint(per=per, size=5000).to(device)
+        leaf = x.to(device).requires_grad_()
+        value = constraint(leaf, y.to(device), torch.tensor(0.3, device=device))
+        results.append((value.detach().cpu(), torch.autograd.grad(value, leaf)[0].cpu()))
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0], ids=["near 0", "far from 0"])
@@ -113,3 +158,4 @@ def test_ten_million_samples_in_one_pass_and_memory_that_grows_linearly():
     a_sample = [size / n for n, size in needed.items()]
     assert max(a_sample[1:]) <= 1.2 * min(a_sample[1:]), needed
     assert a_sample[-1] <= 1.2 * a_sample[0], needed
+    assert a_sample[-1] <= 100, needed

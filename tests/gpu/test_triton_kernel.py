@@ -13,7 +13,8 @@ pytestmark = [
 ]
 
 STEPS = [steps.Linear(0.1), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
-SIZES = [1, 5, 1023, triton_kernel.BLOCK - 1, triton_kernel.BLOCK, triton_kernel.BLOCK + 1, 10_007]
+SIZES = [1, 5, 1023, triton_kernel.PART - 1, triton_kernel.PART, triton_kernel.PART + 1, 10_007]
+UPSTREAM = torch.tensor([1.3, -0.4, 0.0, 0.0])  # the gradient of the counts
 
 every_kind = pytest.mark.parametrize("step", STEPS, ids=lambda step: step.kind)
 either_weight = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
@@ -58,9 +59,8 @@ def test_gradient_of_given_masses(step, weighted, cuda_batch, naive):
         for t in (0.2, 0.5, 0.7):
             given = cuda_batch(n, seed=n, soft=True)
             weight = weight_of(given, weighted)
-            of_positive, of_negative = torch.tensor([1.3], device="cuda"), torch.tensor([-0.4], device="cuda")
             result = triton_kernel.gradient(
-                given.logits, given.target, weight, of_positive, of_negative, step.kind, step.number, t
+                given.logits, given.target, weight, UPSTREAM.cuda(), step.kind, step.number, t
             )
             x, y, w = doubled(given.logits, given.target, weight)
             x.requires_grad_()
@@ -87,8 +87,27 @@ def test_loss_and_its_gradient(step, weighted, dtype, cuda_batch, naive):
 
 @every_kind
 @either_weight
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("target", [torch.uint8, torch.bool, torch.int64, torch.float16], ids=str)
+def test_logits_and_targets_are_read_in_their_own_types(step, weighted, dtype, target, cuda_batch, naive):
+    for n in (1, 10_007):
+        given = cuda_batch(n)
+        x, y, weight = given.logits.to(dtype), given.target.to(target), weight_of(given, weighted)
+        assert triton_kernel.handles(x)
+        counts = triton_kernel.counts(x, y, weight, step.kind, step.number, 0.4)
+        result = triton_kernel.gradient(x, y, weight, UPSTREAM.cuda(), step.kind, step.number, 0.4)
+        x64, y64, w64 = doubled(x, y, weight)
+        expected = naive.counts(x64.requires_grad_(), y64, w64, step, 0.4)
+        close(counts, expected.detach(), rtol=1e-5)
+        assert result.dtype == dtype
+        (wanted,) = torch.autograd.grad(1.3 * expected[0] - 0.4 * expected[1], x64)
+        close(result, wanted, rtol={torch.float16: 2e-3, torch.bfloat16: 1e-2}.get(dtype, 2e-4))
+
+
+@every_kind
+@either_weight
 def test_rows_of_a_vmapped_axis(step, weighted, cuda_batch, naive):
-    for n in (5, triton_kernel.BLOCK + 1):
+    for n in (5, triton_kernel.PART + 1):
         given = cuda_batch(n, rows=3)
         x = given.logits.requires_grad_()
         loss = MetricLoss("f1", step=step)
@@ -201,7 +220,7 @@ def test_counts_at_extreme_thresholds_stay_in_their_range_and_add_up(step, weigh
     x, n = values.repeat(2), len(values)
     y = (torch.arange(2 * n, device="cuda") < n).float()
     w = torch.full_like(x, 0.5) if weighted else None
-    ones = torch.ones(1, device="cuda")
+    upstream = torch.tensor([1.0, -1.0, 0.0, 0.0], device="cuda")
     for t in EXTREME:
         counts = triton_kernel.counts(x, y, w, step.kind, step.number, t)
         total = n / 2 if weighted else n
@@ -209,7 +228,7 @@ def test_counts_at_extreme_thresholds_stay_in_their_range_and_add_up(step, weigh
         assert 0 <= min(tp, fp, fn, tn) <= max(tp, fp, fn, tn) <= total, t
         assert tp + fn == pytest.approx(total, rel=1e-6), t
         assert fp + tn == pytest.approx(total, rel=1e-6), t
-        assert triton_kernel.gradient(x, y, w, ones, -ones, step.kind, step.number, t).isfinite().all(), t
+        assert triton_kernel.gradient(x, y, w, upstream, step.kind, step.number, t).isfinite().all(), t
 
 
 @pytest.mark.parametrize("t", [1e-8, 1e-5, 0.03, 0.97, 1 - 1e-5, 1 - 1e-8])
@@ -221,8 +240,7 @@ def test_linear_near_0_and_1_is_that_of_the_cpu_in_float64(t, delta):
     wide = x.double().cpu().requires_grad_()
     expected = Counts.soft(wide, y.cpu(), step=steps.Linear(delta), threshold=t)
     close(counts.cpu(), torch.stack(tuple(expected)).detach().squeeze(-1), rtol=1e-5)
-    of_positive, of_negative = torch.tensor([1.3], device="cuda"), torch.tensor([-0.4], device="cuda")
-    result = triton_kernel.gradient(x, y, None, of_positive, of_negative, "linear", delta, t)
+    result = triton_kernel.gradient(x, y, None, UPSTREAM.cuda(), "linear", delta, t)
     (wanted,) = torch.autograd.grad((1.3 * expected.tp - 0.4 * expected.fp).sum(), wide)
     close(result.cpu(), wanted)
 

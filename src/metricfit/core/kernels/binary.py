@@ -136,12 +136,15 @@ class _SoftCounts(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, weight = ctx.saved_tensors
+        settings = ctx.kind, ctx.number, ctx.threshold
+        differentiated = torch.is_grad_enabled() or not has_storage(grad)
+        if not differentiated and binary_triton.handles(logits):
+            return binary_triton.gradient(logits, target, weight, grad, *settings), None, None, None, None, None
         of_positive = (grad[0] - grad[2]).unsqueeze(-1)
         of_negative = (grad[1] - grad[3]).unsqueeze(-1)
-        settings = ctx.kind, ctx.number, ctx.threshold
         # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
         # vmapped. Both need plain operations.
-        if torch.is_grad_enabled() or not has_storage(grad) or not _kernel(logits):
+        if differentiated or not _kernel(logits):
             slope = _slope_mass(logits, weight, *settings)
             of_logits = torch.lerp(of_negative, of_positive, target) * slope  # lerp is exact at both ends
         else:

@@ -62,6 +62,29 @@ def gradient(
     return _unsort(result.to(upstream.dtype), order)
 
 
+def weight_ranks(score: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weight of all samples with a higher score than each one, and of those with the same score.
+
+    Args:
+        score: ``(..., n)``.
+        weight: ``(..., n)``.
+
+    Returns:
+        Two tensors ``(..., n)`` of the type of exact sums, without gradients. Scores must not be NaN.
+
+    Example:
+        >>> weight_ranks(torch.tensor([1.0, 3.0, 1.0]), torch.tensor([1.0, 2.0, 4.0]))
+        (tensor([2., 0., 2.], dtype=torch.float64), tensor([5., 2., 5.], dtype=torch.float64))
+    """
+    lowered = -score.detach()
+    order = sorting_order(lowered)
+    rising = lowered.gather(-1, order)
+    total = torch.nn.functional.pad(weight.detach().to(exact_dtype(score.device)).gather(-1, order).cumsum(-1), (1, 0))
+    higher = total.gather(-1, torch.searchsorted(rising, rising))
+    same = total.gather(-1, torch.searchsorted(rising, rising, right=True)) - higher
+    return _unsort(higher, order), _unsort(same, order)
+
+
 def queries_below(above: Tensor, points: int) -> Tensor:
     """Return the number of queries that do not exceed each point, given the points above each query.
 
@@ -119,4 +142,4 @@ def select(values: Tensor, index: Tensor) -> Tensor:
 
 
 def _unsort(values: Tensor, order: Tensor) -> Tensor:
-    return torch.empty_like(values).scatter_(-1, order, values)
+    return torch.empty_like(values).scatter(-1, order, values)

@@ -100,16 +100,16 @@ def scan_kernel(
         source = Moments + row * blocks + earlier
         p0 = tl.load(source, mask=inside, other=0.0)
         p1, p2, p3 = p0, p0, p0
-        m0 += p0
+        m0 = m0 + p0
         if K >= 1:
             p1 = tl.load(source + stride, mask=inside, other=0.0)
-            m1 += _shift(gap, p0, p1, p2, p3, 1)
+            m1 = m1 + _shift(gap, p0, p1, p2, p3, 1)
         if K >= 2:
             p2 = tl.load(source + 2 * stride, mask=inside, other=0.0)
-            m2 += _shift(gap, p0, p1, p2, p3, 2)
+            m2 = m2 + _shift(gap, p0, p1, p2, p3, 2)
         if K >= 3:
             p3 = tl.load(source + 3 * stride, mask=inside, other=0.0)
-            m3 += _shift(gap, p0, p1, p2, p3, 3)
+            m3 = m3 + _shift(gap, p0, p1, p2, p3, 3)
     before0 = tl.sum(m0)
     before1, before2, before3 = before0, before0, before0
     if K >= 1:
@@ -208,7 +208,7 @@ def sums_kernel(
     sums, lower = _sums(Score, Scanned, score, start, n, rows, steps, margin, False, POWER)
     # 0 times NaN, or infinity, is NaN. The highest score and the lowest one show whether all are finite.
     highest = tl.load(Score + start).to(tl.float64)
-    lowest = tl.load(Score + start + n - 1).to(tl.float64)
+    lowest = tl.load(Score + (start + n - 1)).to(tl.float64)
     furthest = tl.maximum(highest + margin - score, 0.0)
     power = furthest
     for _ in tl.static_range(POWER - 1):
@@ -232,7 +232,7 @@ def gradient_kernel(
     at = start + tl.minimum(s, n - 1)
     score = tl.load(Score + at).to(tl.float64)
     as_point, _ = _sums(Score, Scanned, score, start, n, rows, steps, margin, True, POWER - 1)
-    as_point *= tl.load(Weight + at).to(tl.float64)
+    as_point = as_point * tl.load(Weight + at).to(tl.float64)
     as_query = tl.load(Upstream + at).to(tl.float64) * tl.load(Lower + at).to(tl.float64)
     result = POWER * (as_point - as_query)
     tl.store(Result + start + tl.load(Order + at), result.to(Result.dtype.element_ty), mask=inside)

@@ -81,50 +81,60 @@ def _slope(p, q, c0, c1, c7, c8, c9, KIND: tl.constexpr, FROM_ONE: tl.constexpr)
 def counts_kernel(
     X, Y, W, Partial, n,
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
-    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
+    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr, LOOPS: tl.constexpr,
 ):  # fmt: skip
-    """Write four partial sums into Partial[4, rows, blocks]; one program per block and row."""
-    block, row = tl.program_id(0), tl.program_id(1)
-    blocks, rows = tl.num_programs(0), tl.num_programs(1)
-    offsets = block * BLOCK + tl.arange(0, BLOCK)
-    inside = offsets < n
-    offsets = offsets + row.to(tl.int64) * n
-    x = tl.load(X + offsets, mask=inside, other=0.0)
-    y = tl.load(Y + offsets, mask=inside, other=0.0)
-    if WEIGHTED:
-        w = tl.load(W + offsets, mask=inside, other=0.0)
-    else:
-        w = tl.where(inside, 1.0, 0.0)
-    positive = w * y
-    negative = w * (1.0 - y)
-    p, q = _tails(x)
-    mass, rest = _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND, FROM_ONE)
-    output = Partial + row * blocks + block
-    stride = rows * blocks
-    tl.store(output, tl.sum(positive * mass))
-    tl.store(output + stride, tl.sum(negative * mass))
-    tl.store(output + 2 * stride, tl.sum(positive * rest))
-    tl.store(output + 3 * stride, tl.sum(negative * rest))
+    """Write four partial sums into Partial[4, rows, parts]; one program per LOOPS blocks of a row."""
+    part, row = tl.program_id(0), tl.program_id(1)
+    parts, rows = tl.num_programs(0), tl.num_programs(1)
+    tp = tl.zeros([BLOCK], tl.float32)
+    fp, fn, tn = tp, tp, tp
+    for loop in tl.static_range(LOOPS):
+        column = part.to(tl.int64) * (BLOCK * LOOPS) + loop * BLOCK + tl.arange(0, BLOCK)
+        inside = column < n
+        offsets = column + row.to(tl.int64) * n
+        x = tl.load(X + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        y = tl.load(Y + offsets, mask=inside, other=0, eviction_policy="evict_first").to(tl.float32)
+        if WEIGHTED:
+            w = tl.load(W + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        else:
+            w = tl.where(inside, 1.0, 0.0)
+        positive = w * y
+        negative = w * (1.0 - y)
+        p, q = _tails(x)
+        mass, rest = _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND, FROM_ONE)
+        tp = tp + positive * mass
+        fp = fp + negative * mass
+        fn = fn + positive * rest
+        tn = tn + negative * rest
+    output = Partial + row * parts + part
+    stride = rows * parts
+    tl.store(output, tl.sum(tp))
+    tl.store(output + stride, tl.sum(fp))
+    tl.store(output + 2 * stride, tl.sum(fn))
+    tl.store(output + 3 * stride, tl.sum(tn))
 
 
 @triton.jit
 def gradient_kernel(
-    X, Y, W, Coefficients, Result, n, rows,
+    X, Y, W, Grad, Result, n,
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
-    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
+    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr, LOOPS: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of each logit; one program per block and row."""
-    block, row = tl.program_id(0), tl.program_id(1)
-    offsets = block * BLOCK + tl.arange(0, BLOCK)
-    inside = offsets < n
-    offsets = offsets + row.to(tl.int64) * n
-    x = tl.load(X + offsets, mask=inside, other=0.0)
-    y = tl.load(Y + offsets, mask=inside, other=0.0)
-    of_positive = tl.load(Coefficients + row)
-    of_negative = tl.load(Coefficients + rows + row)
-    p, q = _tails(x)
-    # The slope times p q comes first: both factors can be extreme, but their product is not.
-    grad = (y * of_positive + (1.0 - y) * of_negative) * (_slope(p, q, c0, c1, c7, c8, c9, KIND, FROM_ONE) * p * q)
-    if WEIGHTED:
-        grad = grad * tl.load(W + offsets, mask=inside, other=0.0)
-    tl.store(Result + offsets, grad, mask=inside)
+    """Write the gradient of each logit from those of the counts, Grad[4, rows]; one program per LOOPS blocks."""
+    part, row = tl.program_id(0), tl.program_id(1)
+    rows = tl.num_programs(1)
+    of_positive = tl.load(Grad + row) - tl.load(Grad + 2 * rows + row)
+    of_negative = tl.load(Grad + rows + row) - tl.load(Grad + 3 * rows + row)
+    for loop in tl.static_range(LOOPS):
+        column = part.to(tl.int64) * (BLOCK * LOOPS) + loop * BLOCK + tl.arange(0, BLOCK)
+        inside = column < n
+        offsets = column + row.to(tl.int64) * n
+        x = tl.load(X + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        y = tl.load(Y + offsets, mask=inside, other=0, eviction_policy="evict_first").to(tl.float32)
+        p, q = _tails(x)
+        # The slope times p q comes first: both factors can be extreme, but their product is not.
+        slope = _slope(p, q, c0, c1, c7, c8, c9, KIND, FROM_ONE) * p * q
+        grad = (y * of_positive + (1.0 - y) * of_negative) * slope
+        if WEIGHTED:
+            grad = grad * tl.load(W + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        tl.store(Result + offsets, grad.to(Result.dtype.element_ty), mask=inside, eviction_policy="evict_first")

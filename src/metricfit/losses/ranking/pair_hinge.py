@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from metricfit._moved import renamed_method
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
-from metricfit.core.kernels.pairs import hinge_sums, violations
-from metricfit.core.numerics import exact_dtype, ratio, tails
+from metricfit.core.kernels.pairs import violations
+from metricfit.core.kernels.pairs_sorted import weight_ranks
+from metricfit.core.numerics import ratio, tails
 from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.column_loss import ColumnLoss, weights_by_class
@@ -228,10 +229,9 @@ def _keep_highest(score: Tensor, weight: Tensor, share: float) -> Tensor:
     if share == 1.0:
         return weight
     with torch.no_grad():
-        exact = exact_dtype(score.device)
-        f, w = score.to(exact), weight.to(exact)
-        total, higher, lower = w.sum(-1, keepdim=True), hinge_sums(f, f, w, 0), hinge_sums(-f, -f, w, 0)
-        kept = ratio(share * total - higher, total - higher - lower).clamp(0.0, 1.0)
+        higher, same = weight_ranks(score, weight)
+        total = weight.sum(-1, keepdim=True, dtype=higher.dtype)
+        kept = ratio(share * total - higher, same).clamp(0.0, 1.0)
     return weight * kept.to(weight.dtype)
 
 

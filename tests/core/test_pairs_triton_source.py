@@ -1,0 +1,47 @@
+"""The Triton programs of sums over pairs, run on the CPU with a stand-in for Triton, against plain operations."""
+
+import pytest
+import torch
+import triton_stand_in
+
+from metricfit.core.kernels import pairs_sorted, pairs_triton
+
+
+@pytest.fixture(autouse=True)
+def triton_on_cpu(monkeypatch):
+    triton_stand_in.install(monkeypatch, "pairs_triton_source")
+    for name, value in {"BLOCK": 8, "CHUNK": 2, "QUERIES": 16}.items():
+        monkeypatch.setattr(pairs_triton, name, value)
+    yield
+    triton_stand_in.remove("pairs_triton_source")
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["normal", "ties", "no margin"])
+@pytest.mark.parametrize(("rows", "n"), [(1, 1), (2, 8), (1, 43)])
+def test_sums_and_gradients(power, kind, rows, n):
+    """In several blocks, and in more blocks than are added at once."""
+    generator = torch.Generator().manual_seed(n)
+    score, weight, upstream = torch.randn(3, rows, n, generator=generator, dtype=torch.float64)
+    margin = 0.0 if kind == "no margin" else 0.5
+    if kind == "ties":
+        score = score.mul(2).round() / 2
+    found, expected = (module.sums(score, weight.abs(), margin, power) for module in (pairs_triton, pairs_sorted))
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-12, atol=1e-12)
+    gradients = (
+        module.gradient(upstream, *parts[1:], margin, power)
+        for module, parts in ((pairs_triton, found), (pairs_sorted, expected))
+    )
+    torch.testing.assert_close(*gradients, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_scores_that_are_not_finite_spoil_their_row(bad):
+    score = torch.randn(2, 20, generator=torch.Generator().manual_seed(0))
+    score[0, 7] = bad
+    sums, *parts = pairs_triton.sums(score, torch.ones_like(score), 0.5, 2)
+    assert sums[0].isnan().all()
+    assert sums[1].isfinite().all()
+    gradient = pairs_triton.gradient(torch.ones_like(score), *parts, 0.5, 2)
+    assert gradient[0].isnan().all()
+    assert gradient[1].isfinite().all()
