@@ -21,7 +21,10 @@ from metricfit.core.steps import Linear, Step, StraightThrough, is_unchanged
 
 @dataclass(frozen=True)
 class Columns:
-    """Independent yes-or-no questions: logits, target and weight ``(..., c, n)`` of one floating type."""
+    """Independent yes-or-no questions: logits, target and weight ``(..., c, n)``.
+
+    They are of one floating type, or on a CUDA device of the types that the user passed, if the batch is only counted.
+    """
 
     logits: Tensor
     target: Tensor

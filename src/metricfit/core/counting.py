@@ -52,6 +52,7 @@ def count_soft(
         groups=groups,
         validate=validate,
         judge=judge or TargetJudge(),
+        keep_types=not torch.compiler.is_compiling(),
     )
     step = batch.default_step if step is None else step
     thresholds = _read_thresholds(threshold, batch, soft=True)

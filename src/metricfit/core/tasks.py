@@ -49,17 +49,21 @@ def canonical(
     groups: int | None = None,
     validate: bool | None = None,
     judge: TargetJudge | None = None,
+    keep_types: bool = False,
 ) -> Batch:
     """Determine the task, check the arguments, and bring them into the layout that the kernels take.
 
-    The arguments are those of ``Counts.soft``, and ``judge``, which inspects targets that could be read in two ways;
-    None to take them as they are.
+    The arguments are those of ``Counts.soft``, ``judge``, which inspects targets that could be read in two ways; None
+    to take them as they are, and ``keep_types``: whether columns may keep the types of logits and target on a device
+    whose kernels read all of them.
     """
     check_tensors(logits, target, weight, group)
     reading = _read_task(logits, target, task)
     if reading == "multilabel" and task is None and judge is not None and inspects_targets(logits, validate):
         judge.look(target, ignore_index)
-    x = logits.to(counting_dtype(logits.dtype))
+    dtype = counting_dtype(logits.dtype)
+    keep_types = keep_types and reading != "multiclass" and logits.device.type == "cuda" and group is None
+    x = logits if keep_types else logits.to(dtype)
     samples = tuple(x.shape[:1] + x.shape[2:])  # a sample is an entry, or a pixel, of the batch
     y = _class_target(target, x) if reading == "multiclass" else target.reshape(x.shape)
     w = (
@@ -79,10 +83,10 @@ def canonical(
         raise InvalidValueError(f"per_image=True needs images, logits (n, c, h, w); these are {_shape(logits)}")
     entries = samples if reading != "binary" or x.dim() == 1 or x.shape[1] == 1 else tuple(x.shape)
     ids, groups = _read_groups(group, groups, per_image, entries, looks_at_values(x, validate))
-    w = None if w is None else w.to(x.dtype)
+    w = None if w is None else w.to(dtype)
     if reading == "multiclass":
         return _make_classes(x, y, w, per_image, ids, groups)
-    return _make_columns(x, y.to(x.dtype), w, reading, per_image, ids, groups)
+    return _make_columns(x, y if keep_types else y.to(dtype), w, reading, per_image, ids, groups)
 
 
 def columns(

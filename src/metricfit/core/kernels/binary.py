@@ -24,13 +24,13 @@ from torch import Tensor
 
 from metricfit.core import step_formulas
 from metricfit.core.kernels import binary_cpu, binary_triton
-from metricfit.core.numerics import has_storage, is_positive, leading, tails
+from metricfit.core.numerics import counting_dtype, has_storage, is_positive, leading, tails
 from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
 from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 
 
 def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Step, threshold: Threshold) -> Tensor:
-    """Return soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape and type.
+    """Return soft counts ``(4, ...)`` of logits ``(..., n)``; target and weight have the logits' shape.
 
     The closed forms are used only for the exact classes of ``metricfit.steps``. A subclass, or an instance with hooks,
     may compute something else, so it is called.
@@ -51,6 +51,7 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     # A compiler fuses plain operations as well as the kernels do, and under compile(vmap) a Function would silently
     # lose its backward (https://github.com/pytorch/pytorch/issues/193279).
     if closed is None or plain or torch.compiler.is_compiling():
+        logits, target = _floating(logits, target)
         return _sum_masses(*masses(logits, step, threshold), target, weight)
     counts: Tensor = _SoftCounts.apply(logits, target, weight, closed.kind, closed.number, threshold)  # type: ignore
     return counts
@@ -82,8 +83,15 @@ def _closed_masses(p: Tensor, q: Tensor, threshold: Threshold, kind: str, number
 
 def hard_counts(logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold) -> Tensor:
     """Return the counts ``(4, ...)`` of the decisions ``sigmoid(logits) >= threshold``; they have no gradient."""
+    target = target.to(counting_dtype(target.dtype if target.is_floating_point() else logits.dtype))
     positive = is_positive(logits, threshold).to(target.dtype)
     return _sum_masses(positive, 1 - positive, target, weight)
+
+
+def _floating(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return logits and target in the type that plain operations count in."""
+    dtype = counting_dtype(logits.dtype)
+    return logits.to(dtype), target.to(dtype)
 
 
 def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -126,6 +134,7 @@ class _SoftCounts(torch.autograd.Function):
     ) -> Tensor:
         if kernel := _kernel(logits):
             return kernel.counts(logits, target, weight, kind, number, threshold)  # type: ignore[no-any-return]
+        logits, target = _floating(logits, target)
         return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
 
     @staticmethod
@@ -140,6 +149,8 @@ class _SoftCounts(torch.autograd.Function):
         differentiated = torch.is_grad_enabled() or not has_storage(grad)
         if not differentiated and binary_triton.handles(logits):
             return binary_triton.gradient(logits, target, weight, grad, *settings), None, None, None, None, None
+        dtype = logits.dtype
+        logits, target = _floating(logits, target)
         of_positive = (grad[0] - grad[2]).unsqueeze(-1)
         of_negative = (grad[1] - grad[3]).unsqueeze(-1)
         # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
@@ -149,7 +160,7 @@ class _SoftCounts(torch.autograd.Function):
             of_logits = torch.lerp(of_negative, of_positive, target) * slope  # lerp is exact at both ends
         else:
             of_logits = _kernel(logits).gradient(logits, target, weight, of_positive, of_negative, *settings)
-        return of_logits, None, None, None, None, None
+        return of_logits.to(dtype), None, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
