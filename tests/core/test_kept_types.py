@@ -33,6 +33,7 @@ def test_counts_and_gradients_of_half_precision(step, target_type, weighted):
     assert ours.dtype == torch.bfloat16
     torch.testing.assert_close(ours.float(), theirs.bfloat16().float())
     ours, theirs = (
-        torch.autograd.grad(first.float().square().sum(), leaf)[0] for first, leaf in ((ours, kept), (theirs, converted))
+        torch.autograd.grad(first.float().square().sum(), leaf)[0]
+        for first, leaf in ((ours, kept), (theirs, converted))
     )
     torch.testing.assert_close(ours.float(), theirs, rtol=0.05, atol=1e-3)
