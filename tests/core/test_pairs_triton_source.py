@@ -4,7 +4,7 @@ import pytest
 import torch
 import triton_stand_in
 
-from metricfit.core.kernels import pairs_sorted, pairs_triton
+from metricfit.core.kernels import pair_means, pairs_sorted, pairs_triton
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +45,37 @@ def test_scores_that_are_not_finite_spoil_their_row(bad):
     gradient = pairs_triton.gradient(torch.ones_like(score), *parts, 0.5, 2)
     assert gradient[0].isnan().all()
     assert gradient[1].isfinite().all()
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+@pytest.mark.parametrize("complement", [True, False])
+def test_means_and_gradients_of_few_pairs(power, complement, monkeypatch):
+    """In rows of which one has no positives."""
+    for name, value in {"FEW_QUERIES": 4, "FEW_POINTS": 8}.items():
+        monkeypatch.setattr(pairs_triton, name, value)
+    generator = torch.Generator().manual_seed(0)
+    score, weight = torch.randn(2, 3, 21, generator=generator, dtype=torch.float64)
+    positive = (weight > 0.3).double()
+    positive[1] = 0.0
+    negative = None if complement else weight.abs() * (1 - positive)
+    leaf = score.clone().requires_grad_()
+    expected = pair_means._means(leaf, positive, negative, 0.5, power)
+    (gradient,) = torch.autograd.grad(expected.sum(), leaf)
+    assert expected[1] == 0
+    found = pairs_triton.means(score, positive, negative, 0.5, power)
+    torch.testing.assert_close(found, (expected.detach(), gradient), rtol=1e-12, atol=1e-15)
+
+
+def test_means_of_scores_that_are_not_finite():
+    score, positive = torch.tensor([[0.0, float("inf"), 1.0], [1.0, 2.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]] * 2)
+    means, gradient = pairs_triton.means(score, positive, None, 0.5, 2)
+    assert means.isnan().tolist() == [True, False]
+    assert gradient.isnan().all(1).tolist() == [True, False]
+
+
+def test_direct_means_are_differentiable_twice(monkeypatch):
+    monkeypatch.setattr(pair_means, "_is_direct", lambda *_: True)
+    score = torch.randn(2, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    positive = torch.tensor([[1.0, 0, 0, 1, 0, 0, 1]] * 2, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: pair_means.pair_means(x, positive, None, 0.5, 2), score)
+    assert torch.autograd.gradgradcheck(lambda x: pair_means.pair_means(x, positive, None, 0.5, 2), score)

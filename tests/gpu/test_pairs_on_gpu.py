@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, vmap
 
 from metricfit import RankingConstraint
-from metricfit.core.kernels import pairs, pairs_sorted, pairs_triton
+from metricfit.core.kernels import pair_means, pairs, pairs_sorted, pairs_triton
 from metricfit.losses import MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, WMWLoss
 
 pytestmark = [
@@ -57,11 +57,45 @@ def test_programs_are_the_plain_operations_in_float64(kind, dtype, power):
         assert ((gradient.double() - expected).abs() <= loose * (expected.abs() + 2 * power * of_query)).all()
 
 
+@pytest.mark.parametrize("power", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_means_of_few_pairs_are_the_sorted_ones(weighted, dtype, power):
+    for rows, n in [(1, 1), (3, 5), (2, pairs_triton.FEW_POINTS), (1, 10_007), (40, 700)]:
+        x, y, w = (given.reshape(rows, n) for given in samples(rows * n, dtype=dtype, seed=n))
+        positive, negative = (w * y, w * (1 - y)) if weighted else (y.to(dtype), None)
+        assert pairs_triton.handles_directly(x)
+        leaf = x.double().requires_grad_()
+        expected = pair_means._means(
+            leaf, positive.double(), None if negative is None else negative.double(), 0.7, power
+        )
+        (gradient,) = torch.autograd.grad(expected.sum(), leaf)
+        loose = 1e-6 if dtype == torch.float32 else 1e-11
+        found = pairs_triton.means(x, positive, negative, 0.7, power)
+        torch.testing.assert_close(found[0].double(), expected.detach(), rtol=loose, atol=0)
+        largest = gradient.abs().max().item()
+        torch.testing.assert_close(found[1].double(), gradient, rtol=loose, atol=loose * largest)
+
+
+def test_losses_of_few_and_many_pairs_do_not_wait_for_the_device():
+    for n in (1000, 20_000):
+        x, y, _ = samples(n)
+        x.requires_grad_()
+        value_and_gradient(PairHingeLoss(), x, y, None)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            value_and_gradient(PairHingeLoss(), x, y, None)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
 def test_gradients_of_second_order_and_of_weights():
     x, _, w = samples(30, dtype=torch.float64)
     leaves = x.requires_grad_(), w.double().requires_grad_()
     assert torch.autograd.gradcheck(lambda *given: pairs.violations(*given, 0.7, 2), leaves)
     assert torch.autograd.gradgradcheck(lambda *given: pairs.violations(*given, 0.7, 2), leaves)
+    y = (torch.arange(30, device="cuda") % 3 == 0).long()
+    assert torch.autograd.gradgradcheck(lambda x: PairHingeLoss()(x, y), leaves[:1])
 
 
 @pytest.mark.parametrize("per", ["positive", "negative", "pair"])
@@ -144,7 +178,7 @@ def test_scores_that_are_not_finite_give_nan(bad, n):
 
 def test_ten_million_samples_in_one_pass_and_memory_that_grows_linearly():
     loss, needed = PairHingeLoss(), {}
-    for n in (10**4, 10**5, MILLION, 10**7):
+    for n in (2 * 10**4, 10**5, MILLION, 10**7):
         x, y, w = samples(n)
         value_and_gradient(loss, x, y, w)
         torch.cuda.synchronize()

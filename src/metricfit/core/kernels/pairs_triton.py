@@ -11,8 +11,12 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels.binary_triton import triton_available
+from metricfit.core.numerics import SMALLEST_DIVISOR
 
 BLOCK, CHUNK, QUERIES = 1024, 1024, 1024
+#: Up to this number of pairs, over all rows, comparing all of them takes less time than starting the other programs.
+FEW = 2**27
+FEW_QUERIES, FEW_POINTS = 16, 64
 
 
 def handles(score: Tensor) -> bool:
@@ -25,6 +29,36 @@ def handles(score: Tensor) -> bool:
         and torch.version.cuda is not None
         and triton_available()
     )
+
+
+def handles_directly(score: Tensor) -> bool:
+    """Return whether ``means`` is for these scores: those of few pairs."""
+    return score.numel() * score.shape[-1] <= FEW and handles(score)
+
+
+def means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int) -> tuple[Tensor, Tensor]:
+    """Return the mean of ``max(0, m - (f_+ - f_-))^r`` over the pairs of each row, and its gradient by the scores.
+
+    Args:
+        score: ``(..., n)``.
+        positive: The weight of each sample as a positive, ``(..., n)``.
+        negative: The weight of each sample as a negative; None for 1 minus that as a positive.
+        margin: The number m.
+        power: The exponent r, from 1 to 3.
+    """
+    from metricfit.core.kernels.pairs_triton_source import means_kernel
+
+    n = score.shape[-1]
+    blocks = -(-n // FEW_QUERIES)
+    x, a, b = score.contiguous(), positive.contiguous(), None if negative is None else negative.contiguous()
+    gradient = torch.empty_like(x)
+    partial = x.new_empty(*x.shape[:-1], blocks, dtype=torch.float64)
+    with torch.cuda.device(x.device):
+        means_kernel[(partial.numel(),)](
+            x, a, a if b is None else b, partial, gradient, n, blocks, margin, SMALLEST_DIVISOR[torch.float32],
+            COMPLEMENT=b is None, POWER=power, QUERIES=FEW_QUERIES, POINTS=FEW_POINTS,
+        )  # fmt: skip
+    return partial.sum(-1, dtype=x.dtype), gradient
 
 
 def sums(score: Tensor, weight: Tensor, margin: float, power: int) -> tuple[Tensor, ...]:

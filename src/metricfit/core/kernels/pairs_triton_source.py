@@ -236,3 +236,67 @@ def gradient_kernel(
     as_query = tl.load(Upstream + at).to(tl.float64) * tl.load(Lower + at).to(tl.float64)
     result = POWER * (as_point - as_query)
     tl.store(Result + start + tl.load(Order + at), result.to(Result.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _hinge(gap, K: tl.constexpr):
+    """Return the K-th power of the gaps above 0, and 0 for the others."""
+    above = tl.maximum(gap, 0.0)
+    if K == 0:
+        return tl.where(gap > 0.0, 1.0, 0.0).to(tl.float64)
+    elif K == 1:
+        return above
+    else:
+        return above * above
+
+
+@triton.jit(do_not_specialize=["n", "blocks"])
+def means_kernel(
+    Score, Positive, Negative, Partial, Result, n, blocks, margin: tl.float64, least: tl.float64,
+    COMPLEMENT: tl.constexpr, POWER: tl.constexpr, QUERIES: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Compare QUERIES samples of a row with all samples of the row.
+
+    Write their part of the mean over pairs into Partial[rows, blocks], and the gradient of the mean by their scores
+    into Result. With COMPLEMENT a negative has the weight 1 minus that of a positive.
+    """
+    program = tl.program_id(0)
+    row, block = (program // blocks).to(tl.int64), program % blocks
+    start = row * n
+    query = block * QUERIES + tl.arange(0, QUERIES)
+    asked = query < n
+    x = tl.load(Score + start + query, mask=asked, other=0.0).to(tl.float64)
+    as_positive = tl.zeros([QUERIES, POINTS], tl.float64)
+    as_negative = as_positive
+    values = as_positive
+    positives = tl.zeros([POINTS], tl.float64)
+    negatives, flaws = positives, positives
+    for first in range(0, n, POINTS):
+        point = first + tl.arange(0, POINTS)
+        inside = point < n
+        y = tl.load(Score + start + point, mask=inside, other=0.0).to(tl.float64)
+        a = tl.load(Positive + start + point, mask=inside, other=0).to(tl.float64)
+        if COMPLEMENT:
+            b = tl.where(inside, 1.0 - a, 0.0)
+        else:
+            b = tl.load(Negative + start + point, mask=inside, other=0).to(tl.float64)
+        positives = positives + a
+        negatives = negatives + b
+        flaws = flaws + 0.0 * y  # 0 times NaN, or infinity, is NaN
+        gap = (y + margin)[None, :] - x[:, None]
+        lower = _hinge(gap, POWER - 1) * b[None, :]
+        as_positive = as_positive + lower
+        values = values + lower * gap
+        as_negative = as_negative + _hinge((x + margin)[:, None] - y[None, :], POWER - 1) * a[None, :]
+    pairs = tl.sum(positives) * tl.sum(negatives)
+    scale = tl.where(pairs < least, 0.0, 1.0 / tl.where(pairs < least, 1.0, pairs))
+    flaw = tl.sum(flaws)
+    a = tl.load(Positive + start + query, mask=asked, other=0).to(tl.float64)
+    if COMPLEMENT:
+        b = tl.where(asked, 1.0 - a, 0.0)
+    else:
+        b = tl.load(Negative + start + query, mask=asked, other=0).to(tl.float64)
+    value = tl.sum(a * tl.sum(values, 1)) * scale
+    tl.store(Partial + program, value + 0.0 * value + flaw)
+    gradient = POWER * scale * (b * tl.sum(as_negative, 1) - a * tl.sum(as_positive, 1)) + flaw
+    tl.store(Result + start + query, gradient.to(Result.dtype.element_ty), mask=asked)

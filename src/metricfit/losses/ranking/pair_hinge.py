@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from metricfit._moved import renamed_method
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
-from metricfit.core.kernels.pairs import violations
+from metricfit.core.kernels.pair_means import pair_means
 from metricfit.core.kernels.pairs_sorted import weight_ranks
 from metricfit.core.numerics import ratio, tails
 from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.column_loss import ColumnLoss, weights_by_class
-from metricfit.losses.pointwise import check_statistics
 
 
 class _PairLoss(ColumnLoss):
@@ -47,12 +46,17 @@ class _PairLoss(ColumnLoss):
             The loss, a scalar; 0 if there are no pairs.
         """
         batch = self.columns(logits, target, weight)
-        samples = self.score(batch.logits), *weights_by_class(batch)
-        if self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1:
-            samples = tuple(gather_over_ranks(torch.stack(samples), dim=-1))
-        score, positive, negative = self.select(*samples)
-        sums = check_statistics(violations(score, negative, self.margin, self.power), score)
-        return ratio((positive * sums).sum(-1), positive.sum(-1) * negative.sum(-1)).mean()
+        score, negative = self.score(batch.logits), None
+        gathers = self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1
+        if gathers or batch.weight is not None or type(self).select is not _PairLoss.select:
+            samples = score, *weights_by_class(batch)
+            if gathers:
+                samples = tuple(gather_over_ranks(torch.stack(samples), dim=-1))
+            score, positive, negative = self.select(*samples)
+        else:
+            positive = batch.target
+        means = pair_means(score, positive, negative, self.margin, self.power)
+        return means.reshape(()) if means.numel() == 1 else means.mean()
 
     def score(self, logits: Tensor) -> Tensor:
         """Return what is compared: the logits, or an increasing function of them.
