@@ -44,11 +44,11 @@ NAMES = {
         WeightedCrossEntropyLoss backward_in_chunks
     """,
     "metricfit.metrics": """
-        Accumulator GroupGap MatrixMetric MatrixMetricFactory Metric MetricFactory RankingMetric Requirement accuracy
-        auroc average_precision averaged balanced_accuracy confusion_matrix cost cost_matrix dice f1 fbeta fnr
-        fowlkes_mallows fpr get_measure get_metric gmean informedness iou jaccard kappa markedness matrix_metric mcc
-        metric names npv p4 parse_requirement ppv precision ratio recall root selection_rate sensitivity share
-        specificity tnr tpr tversky weighted_kappa youden
+        Accumulator BinnedScores GroupGap MatrixMetric MatrixMetricFactory Metric MetricFactory RankingMetric
+        Requirement accuracy auroc average_precision averaged balanced_accuracy confusion_matrix cost
+        cost_matrix dice f1 fbeta fnr fowlkes_mallows fpr get_measure get_metric gmean informedness iou jaccard
+        kappa markedness matrix_metric mcc metric names npv p4 parse_requirement ppv precision ratio recall root
+        selection_rate sensitivity share specificity tnr tpr tversky weighted_kappa youden
     """,
     "metricfit.models": """
         Blend PerMember TabM embedded_mlp mlp piecewise_linear quantile_bins

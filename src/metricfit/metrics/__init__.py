@@ -14,6 +14,7 @@ from metricfit.metrics.agreement import (
     youden,
 )
 from metricfit.metrics.average import averaged
+from metricfit.metrics.binned_scores import BinnedScores
 from metricfit.metrics.decorators import metric
 from metricfit.metrics.formulas import (
     accuracy,
@@ -46,6 +47,7 @@ from metricfit.metrics.requirements import Requirement, parse_requirement
 
 __all__ = [
     "Accumulator",
+    "BinnedScores",
     "GroupGap",
     "MatrixMetric",
     "MatrixMetricFactory",

@@ -79,11 +79,34 @@ class Accumulator(LateBuffers):
             InvalidValueError: The shapes do not fit each other or the earlier batches, or ``group`` is missing for a
                 gap or was passed for another metric.
         """
+        counts = self.count(logits, target, weight, group=group)
+        stacked = torch.stack(counts.tensors)
+        self.made("total", stacked).add_(stacked)
+        self._exclusive = counts.exclusive
+
+    def count(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
+    ) -> Counts:
+        """Return the counts of a batch without adding them.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+            group: One group number per sample, for a gap between groups.
+
+        Returns:
+            The counts of hard decisions.
+
+        Raises:
+            InvalidValueError: The shapes do not fit each other, or ``group`` is missing for a gap or was passed for
+                another metric.
+        """
         groups = self.metric.groups if isinstance(self.metric, GroupGap) else None
         if (groups is None) != (group is None):
             remedy = "pass group=, one number per row" if group is None else "leave group out, it has no groups"
             raise InvalidValueError(f"Accumulator({self.metric.name!r}): {remedy}")
-        counts = count_hard(
+        return count_hard(
             logits,
             target,
             task=self.task,
@@ -94,9 +117,6 @@ class Accumulator(LateBuffers):
             groups=groups,
             matrix=self.metric.needs_matrix,
         )
-        stacked = torch.stack(counts.tensors)
-        self.made("total", stacked).add_(stacked)
-        self._exclusive = counts.exclusive
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
