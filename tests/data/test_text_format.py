@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from metricfit.data import read_table
-from metricfit.data.text_format import TableWarning
+from metricfit.data.row_batches import RowBatches
+from metricfit.data.text_format import TableWarning, TextOptions, guess_format
 from metricfit.errors import InvalidValueError, MetricfitError, TableError
 
 FRAME = pd.DataFrame(
@@ -88,6 +89,42 @@ def test_quoted_commas_in_the_header_do_not_hide_semicolons(tmp_path):
     assert list(read(tmp_path / "t.csv")[0].columns) == ["Income, yearly", "a, b, c", "y"]
     (tmp_path / "t.csv").write_text("Income, yearly;age;y\n1,5;2;0\n3,5;4;1\n")  # and without quotation marks
     assert read(tmp_path / "t.csv")[0].to_dict("list") == {"Income, yearly": [1.5, 3.5], "age": [2, 4], "y": [0, 1]}
+
+
+WIDTH = FRAME.shape[1]
+TITLED = {
+    "a title": ("Report of March\n" + written(), "without 1 line above its header ('Report of March')"),
+    "a title and a line without entries": (
+        f"Export of 2024{';' * (WIDTH - 1)}\r\n{';' * (WIDTH - 1)}\r\n" + written(";", ",").replace("\n", "\r\n"),
+        "without 2 lines above its header ('Export of 2024'). It is read with ';' as separator and ','",
+    ),
+    "sep= line and a title": ("sep=;\nExport\n" + written(";"), "without 1 line above its header ('Export')"),
+    "separators at the ends of lines": (written().replace("\n", ",,,\n"), "without 3 columns that have no name"),
+}
+
+
+@pytest.mark.parametrize("name", TITLED)
+def test_titles_and_empty_columns_of_spreadsheets_are_left_out_and_said(tmp_path, name):
+    text, said = TITLED[name]
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8", newline="")
+    frame, message = read(tmp_path / "t.csv")
+    pd.testing.assert_frame_equal(frame, FRAME)
+    assert said in message
+    with warnings.catch_warnings(), RowBatches([tmp_path / "t.csv"]) as batches:
+        warnings.simplefilter("ignore")
+        assert set(FRAME.columns) <= set(next(iter(batches)).frame.columns)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x\n1,2,3\n4,5,6\n",
+        "a,,\n1,2,3\n4,5,6\n",
+        "only\nb,c\n",
+    ],
+)
+def test_a_first_line_above_numbers_is_no_title(text):
+    assert guess_format(text.encode(), "utf-8", ",", TextOptions()).skipped == 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import re
+from itertools import islice
 from typing import NamedTuple
 
 from metricfit.errors import InvalidValueError, TableError, quote
@@ -24,6 +25,8 @@ MARKS = {
 RECORDS, CHARACTERS = 200, 2**18
 #: The share of records that must have as many fields as the header.
 CONSISTENT = 0.9
+#: Lines above a header that are taken for titles, and names that a header below them must have.
+MAX_TITLES, MIN_NAMES = 10, 3
 
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
@@ -78,7 +81,7 @@ class TextFormat(NamedTuple):
         separator: One character.
         decimal: "." or ",".
         encoding: Name of the encoding.
-        skipped: Lines before the header: 1 where the first line is Excel's ``sep=;``.
+        skipped: Lines before the header: Excel's ``sep=;``, and titles above the header.
         guessed: What was guessed and is unusual, in words; None if nothing was.
     """
 
@@ -141,18 +144,21 @@ def guess_format(start: bytes, encoding: str, usual: str, options: TextOptions) 
     declared = re.match(r"\s*\"?sep=(.)\"?\r?(?:\n|$)", text, re.IGNORECASE)
     body = text[declared.end() :] if declared else text
     separator = options.sep or (declared.group(1) if declared else _guess_separator(body, usual))
-    records = _records(body, separator)
+    titles = _title_lines(body, separator)
+    records = _records(body[sum(map(len, titles)) :], separator)
     decimal = options.decimal or (_guess_decimal(records[1:], separator) if separator != "," else ".")
     return TextFormat(
         separator,
         decimal,
         encoding,
-        text[: declared.end()].count("\n") if declared else 0,
-        _describe_guesses(separator, decimal, encoding, usual, options),
+        (text[: declared.end()].count("\n") if declared else 0) + len(titles),
+        _describe_guesses(separator, decimal, encoding, usual, options, titles),
     )
 
 
-def _describe_guesses(separator: str, decimal: str, encoding: str, usual: str, options: TextOptions) -> str | None:
+def _describe_guesses(
+    separator: str, decimal: str, encoding: str, usual: str, options: TextOptions, titles: list[str]
+) -> str | None:
     guesses = []
     if options.sep is None and separator != usual:
         guesses.append((f"{SEPARATORS.get(separator, quote(separator))} as separator", "sep"))
@@ -160,11 +166,43 @@ def _describe_guesses(separator: str, decimal: str, encoding: str, usual: str, o
         guesses.append(("',' as decimal mark", "decimal"))
     if options.encoding is None and encoding != "utf-8":
         guesses.append((f"{'Windows-1252' if encoding == 'cp1252' else encoding.upper()} as encoding", "encoding"))
+    above = ""
+    if titles:
+        words = " ".join(titles).replace(separator, " ").strip().partition("\n")[0].strip()
+        lines = "1 line" if len(titles) == 1 else f"{len(titles)} lines"
+        above = f"is read without {lines} above its header ({quote(words)})"
     if not guesses:
-        return None
+        return above or None
     names = ", ".join(f"--{name}" for _, name in guesses)
     listed = " and ".join([", ".join(words for words, _ in guesses[:-1])] * (len(guesses) > 1) + [guesses[-1][0]])
-    return f"is read with {listed}. If that is wrong, give {names} ({names.replace('--', '')} in Python)"
+    read = f"is read with {listed}. If that is wrong, give {names} ({names.replace('--', '')} in Python)"
+    return f"{above}. It {read}" if above else read
+
+
+def _title_lines(text: str, separator: str) -> list[str]:
+    """Return the lines above the header, as exports of spreadsheets have them: a title, and lines without entries.
+
+    They have at most one entry each. Below them comes a line with at least three entries, none of which is a number,
+    and then one that has as many fields.
+    """
+    lines = list(islice(io.StringIO(text, newline=""), MAX_TITLES + 2))
+    try:
+        fields = [next(csv.reader([line], delimiter=separator), []) for line in lines]
+    except csv.Error:  # a field that is too long, which pandas explains better
+        return []
+    filled = [[field for field in record if field.strip()] for record in fields]
+    header = next((number for number, entries in enumerate(filled) if len(entries) > 1), 0)
+    if (
+        not header
+        or header + 1 >= len(lines)
+        or not any(filled[:header])
+        or any('"' in line for line in lines[:header])
+    ):
+        return []
+    names = filled[header]
+    if len(names) < MIN_NAMES or any(map(_is_number, names)) or len(fields[header + 1]) != len(fields[header]):
+        return []
+    return lines[:header]
 
 
 def _records(text: str, separator: str) -> list[list[str]]:
@@ -183,8 +221,13 @@ def _records(text: str, separator: str) -> list[list[str]]:
 
 def _guess_separator(text: str, usual: str) -> str:
     """Choose the usual separator, unless another one divides the records better."""
-    scores = {separator: _score(_records(text, separator)) for separator in dict.fromkeys((usual, *SEPARATORS))}
+    scores = {separator: _score_below_titles(text, separator) for separator in dict.fromkeys((usual, *SEPARATORS))}
     return max(scores, key=lambda separator: scores[separator])  # the first of equal ones, which is the usual one
+
+
+def _score_below_titles(text: str, separator: str) -> tuple[int, int]:
+    titles = sum(map(len, _title_lines(text, separator)))
+    return _score(_records(text[titles:], separator))
 
 
 def _score(records: list[list[str]]) -> tuple[int, int]:

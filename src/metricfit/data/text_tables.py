@@ -86,7 +86,20 @@ def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -
         warnings.warn(f"{path.name} {written.guessed}.", TableWarning, stacklevel=6)
     if target is not None and target in frame.columns and frame[target].isna().any():
         frame[target] = _read_target_column(path, written, frame, target)
-    return frame
+    return _without_empty_columns(path, frame, names)
+
+
+def _without_empty_columns(path: Path, frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Leave out columns that have neither a name nor an entry, as separators at the ends of lines make them."""
+    unnamed = [at for at, name in enumerate(names[: frame.shape[1]]) if not name]
+    empty = [at for at in unnamed if frame.iloc[:, at].isna().all()]
+    if not empty:
+        return frame
+    columns = "1 column" if len(empty) == 1 else f"{len(empty)} columns"
+    warnings.warn(
+        f"{path.name} is read without {columns} that have no name and no entries.", TableWarning, stacklevel=7
+    )
+    return frame.drop(columns=frame.columns[empty])
 
 
 def csv_layout(
