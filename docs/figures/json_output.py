@@ -9,18 +9,20 @@ from page import fill
 
 from metricfit.cli.app import COMMANDS
 from metricfit.cli.json_schemas import FIELDS, schema_of
+from metricfit_papers.reproduce_schema import reproduce_schema
 
 PAGE, MARK = "json-output.md", "schemas"
 
 
 def json_output() -> str:
     """A heading and a table of fields for each command."""
-    return "\n\n".join(_command(name) for name in COMMANDS if name in FIELDS)
+    schemas = {name: schema_of(name) for name in COMMANDS if name in FIELDS} | {"reproduce": reproduce_schema()}
+    return "\n\n".join(_command(name, schema) for name, schema in schemas.items())
 
 
-def _command(name: str) -> str:
+def _command(name: str, schema: dict[str, Any]) -> str:
     rows = ["| field | type | what it is |", "|---|---|---|"]
-    rows += [f"| `{place}` | {kind} | {text} |" for place, kind, text in _fields(schema_of(name), "")]
+    rows += [f"| `{place}` | {kind} | {text} |" for place, kind, text in _fields(schema, "")]
     return f"## {name}\n\n" + "\n".join(rows)
 
 

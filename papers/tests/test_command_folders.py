@@ -2,12 +2,14 @@
 
 import json
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from metricfit.cli.app import app
+from metricfit_papers.reproduce_schema import reproduce_schema
 
 TABLE = """
 title = "T"
@@ -53,15 +55,21 @@ def reproduced(*args):
     return CliRunner().invoke(app, ["reproduce", *map(str, args), "--quiet"])
 
 
+def printed(found):
+    result = json.loads(found.stdout)
+    jsonschema.validate(result, reproduce_schema(), cls=jsonschema.Draft202012Validator)
+    return result
+
+
 def values(found):
-    return json.loads(found.stdout)["protocols"][0]["datasets"]["visits"]
+    return printed(found)["protocols"][0]["datasets"]["visits"]
 
 
 def test_cells_of_two_folders_are_shown_as_one_table(mine, tmp_path):
     both = ("--from", mine / "one", "--from", mine / "two")
     found = reproduced(mine / "visits.toml", "--out", tmp_path, *both, "--finished", "--json")
     assert found.exit_code == 0, found.output
-    copied = json.loads(found.stdout)["copied"]
+    copied = printed(found)["copied"]
     assert [each["copied"] for each in copied] == [1, 1]
     assert set(values(found)) == {"soft F1", "BCE"}
     shown = reproduced(mine / "visits.toml", "--out", mine / "one", "--row", "BCE", "--finished", "--json")
@@ -83,10 +91,11 @@ def test_missing_cells_are_reported_with_finished_and_trained_without_it(mine, t
 
 
 def test_cells_are_copied_without_a_table(mine, tmp_path):
+    assert printed(reproduced("--from", mine / "one", "--out", tmp_path / "json", "--json"))["table"] is None
     found = reproduced("--from", mine / "one", "--out", tmp_path)
     assert found.exit_code == 0, found.output
     assert found.stdout.split() == f"1 cells copied from {mine / 'one'}, 0 were here already.".split()
-    assert len(list(tmp_path.rglob("finished"))) == 1
+    assert len(list(tmp_path.rglob("finished"))) == 2
 
 
 def test_a_folder_without_cells_is_an_error_and_nothing_is_trained(mine, tmp_path):
@@ -94,3 +103,7 @@ def test_a_folder_without_cells_is_an_error_and_nothing_is_trained(mine, tmp_pat
     assert found.exit_code == 2
     assert "cells holds no cells; give a folder that was the --out of metricfit reproduce" in found.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_the_list_is_valid():
+    assert "btg-1" in [table["name"] for table in printed(reproduced("--list", "--json"))["tables"]]

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from metricfit import MetricClassifier
 from metricfit.cli.app import app
+from metricfit.report import ranking_values
 
 TINY = {"models": ["linear"], "members": 2, "time_budget": None, "random_state": 0}
 
@@ -138,6 +139,14 @@ def test_the_folder_that_fit_was_given_is_a_model_too(fitted, table, tmp_path):
     )
     assert outer.exit_code == 0
     assert outer.stdout == inner.stdout
+
+
+def test_a_sample_of_the_ranked_rows_is_said(fitted, table, monkeypatch):
+    arguments = ("evaluate", fitted, table[0], "--target", "two")
+    assert "random sample" not in call(*arguments).stdout
+    monkeypatch.setattr(ranking_values, "MOST_ROWS", 100)
+    assert "those of a random sample of 100 of the 120 rows" in " ".join(call(*arguments).stdout.split())
+    assert validate("evaluate", json.loads(call(*arguments, "--json").stdout))["ranking_rows"] == 100
 
 
 def test_predictions_are_of_the_kind_their_name_says(fitted, table, tmp_path):

@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from json_validation import validate
 from typer.testing import CliRunner
 
 from metricfit.cli.app import app
+from metricfit.cli.large_rows import read_compared_rows, sample_of_groups
+from metricfit.data.text_format import TextOptions
 from metricfit.tabular.large import large_families, row_sources
 
 
@@ -36,6 +39,8 @@ def test_a_large_table_is_fitted_in_batches(table, monkeypatch):
     assert "linear was fitted on 200 of 600 rows." in result.stdout
     report = (table / "out" / "report.html").read_text()
     assert "fitted on 200 of 600 rows" in report
+    assert "Which columns matter" in report
+    assert "Rows that are most wrong" in report
     predicted = call("predict", table / "out", table / "part-0.parquet", "--out", table / "p.csv", "--json")
     assert json.loads(predicted.stdout)["rows"] == 300
 
@@ -50,3 +55,46 @@ def test_mistakes_are_reported_as_for_small_tables(table):
         result = call("fit", table / "part-*.parquet", *option, "--out", table / "out")
         assert result.exit_code == 2
         assert message in " ".join(result.stderr.split())
+
+
+def test_compare_takes_a_sample_and_says_so(table):
+    options = ("--target", "late", "--method", "logistic regression", "--folds", "2", "--json")
+    out = table / "compared"
+    result = call("compare", table / "part-*.parquet", *options, "--max-rows", "300", "--out", out)
+    assert result.exit_code == 0, result.output
+    printed = validate("compare", json.loads(result.stdout))
+    assert (printed["table_rows"], printed["compared_rows"]) == (600, 300)
+    assert "a random sample of 300 of 600 rows; --max-rows" in printed["notes"][0]
+    assert "a random sample of 300 of 600 rows" in (out / "report.html").read_text()
+
+
+def test_samples_of_files_and_of_text_are_the_same(table):
+    files, text = sorted(table.glob("*.parquet")), table / "t.csv"
+    pd.concat([pd.read_parquet(path) for path in files]).to_csv(text, index=False)
+    read = [
+        read_compared_rows(data, "late", "who", TextOptions(), None, subject_to=None, most=301)
+        for data in (files, [text])
+    ]
+    for found in read:
+        assert (found.table_rows, len(found.rows.y)) == (600, 300)
+        assert found.rows.groups.value_counts().unique().tolist() == [3]
+    pd.testing.assert_frame_equal(read[0].rows.X, read[1].rows.X, check_dtype=False)
+    assert read[0].rows.y.tolist() == read[1].rows.y.tolist()
+
+
+def test_groups_are_drawn_whole():
+    groups = pd.Series(np.repeat(list("abcdefghij"), 10))
+    rows = sample_of_groups(groups, 35)
+    assert np.bincount(rows // 10, minlength=10).tolist().count(10) == 3
+    assert len(rows) == 30
+
+
+def test_large_text_tables_are_read_at_once_and_say_so(table):
+    pd.concat([pd.read_parquet(path) for path in sorted(table.glob("*.parquet"))]).to_csv(table / "t.csv", index=False)
+    options = ("--target", "late", "--models", "linear", "--no-insight", "--out", table / "out")
+    result = call("fit", table / "t.csv", *options, "--json")
+    assert "t.csv has 600 rows, which are read at once. Parquet files are read in batches" in " ".join(
+        result.stderr.split()
+    )
+    printed = validate("fit", json.loads(result.stdout))
+    assert [finding["kind"] for finding in printed["findings"]] == ["ordered_rows"]

@@ -64,7 +64,7 @@ def reproduce(
         return
     if name is None and sources:
         copies = _copied(sources, to, quiet=True)
-        print_result({"copied": [asdict(copy) for copy in copies]}, as_json, [f"{copy}." for copy in copies])
+        print_result(_output(copies=copies), as_json, [f"{copy}." for copy in copies])
         return
     if name is None:
         raise UserError("Name a table, such as btg-1; metricfit reproduce --list shows them all.")
@@ -97,10 +97,29 @@ def reproduce(
             )
         plain = result_files.to_plain_values(result, f"metricfit {shlex.join(sys.argv[1:])}")
         path = result_files.write_results(spec, plain, to)
-        results.append(plain | {"file": str(path)})
+        results.append(_with_all_fields(plain) | {"file": str(path)})
         output += [*_terminal_tables(spec, plain), f"Written: {path}"]
-    copied = {"copied": [asdict(copy) for copy in copies]} if copies else {}
-    print_result({"table": spec.name, "protocols": results} | copied, as_json, output)
+    print_result(_output(spec.name, results, copies), as_json, output)
+
+
+def _output(
+    table: str | None = None,
+    protocols: Sequence[dict[str, Any]] = (),
+    copies: Sequence[tables.CopyReport] = (),
+    listed: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return what ``--json`` prints; ``reproduce_schema`` describes it."""
+    copied = [asdict(copy) for copy in copies]
+    return {"table": table, "protocols": list(protocols), "copied": copied, "tables": listed}
+
+
+def _with_all_fields(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return results with null where something does not apply."""
+    datasets = {
+        dataset: {row: {"chosen": None} | measured for row, measured in rows.items()}
+        for dataset, rows in plain["datasets"].items()
+    }
+    return {"average": None} | plain | {"datasets": datasets}
 
 
 def _copied(sources: Sequence[Path], to: Path, quiet: bool) -> list[tables.CopyReport]:
@@ -137,7 +156,7 @@ def _list(as_json: bool) -> None:
         | {"protocols": list(spec.protocols), "datasets": list(spec.datasets), "rows": list(spec.rows)}
         for spec in specs
     ]
-    print_result({"tables": plain}, as_json, [table])
+    print_result(_output(listed=plain), as_json, [table])
 
 
 def main() -> None:

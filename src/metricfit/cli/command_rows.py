@@ -7,7 +7,7 @@ import shlex
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from metricfit.decide.guarantees.bounds import check_confidence, rate_of
 from metricfit.errors import QUOTED, quote, shorten
 from metricfit.metrics import get_metric, parse_requirement
 from metricfit.tabular.doctor.examination import examine_table
+from metricfit.tabular.doctor.finding import Finding
 
 #: Findings about a table that fit and compare print; doctor prints all.
 FINDINGS_SHOWN = 2
@@ -66,6 +67,22 @@ def title_data(data: Sequence[Path]) -> str:
     return name_data([Path(data[0].name or str(data[0])), *data[1:]])
 
 
+class CommandRows(NamedTuple):
+    """The rows that a command trains on.
+
+    Attributes:
+        X: The features; of a large Parquet table, the files that they are read from.
+        y: The labels.
+        groups: The group of each row, or None.
+        findings: What looks wrong in the table, the most serious first.
+    """
+
+    X: Any
+    y: pd.Series
+    groups: pd.Series | None
+    findings: tuple[Finding, ...]
+
+
 def read_rows(
     data: Sequence[Path],
     target: str,
@@ -74,7 +91,7 @@ def read_rows(
     time: str | None = None,
     *,
     subject_to: Sequence[str] | None = None,
-) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
+) -> CommandRows:
     """Read a table, and return the features, the labels, and the groups if a column of groups is named.
 
     With a column of times, the rows are in the order of time. The most serious findings about the table are printed.
@@ -89,11 +106,11 @@ def read_rows(
     if time is not None:
         X, y = sort_by_time(X, y, time, source)
     if group is None:
-        print_findings(frame, data, target, time=time, subject_to=subject_to)
-        return X, y, None
+        findings = print_findings(frame, data, target, time=time, subject_to=subject_to)
+        return CommandRows(X, y, None, findings)
     check_groups(X, group, source)
-    print_findings(frame, data, target, groups=group, subject_to=subject_to)
-    return X.drop(columns=group), y, X[group]
+    findings = print_findings(frame, data, target, groups=group, subject_to=subject_to)
+    return CommandRows(X.drop(columns=group), y, X[group], findings)
 
 
 def check_groups(X: pd.DataFrame, group: str, source: str) -> None:
@@ -169,8 +186,8 @@ def _listed(labels: Any) -> str:
     return ", ".join(shorten(label, QUOTED) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
 
 
-def print_findings(frame: pd.DataFrame, data: Sequence[Path], target: str, **asked: Any) -> None:
-    """Print the most serious findings about a table, and how to see the others."""
+def print_findings(frame: pd.DataFrame, data: Sequence[Path], target: str, **asked: Any) -> tuple[Finding, ...]:
+    """Print the most serious findings about a table, and how to see the others; return all of them."""
     findings = examine_table(frame, target, name=name_data(data), **asked).findings
     found = [finding for finding in findings if finding.severity != "note"]
     for finding in found[:FINDINGS_SHOWN]:
@@ -178,3 +195,4 @@ def print_findings(frame: pd.DataFrame, data: Sequence[Path], target: str, **ask
     if len(found) > FINDINGS_SHOWN:
         command = shlex.join(["metricfit", "doctor", *map(str, data), "--target", target])
         print_message(f"Warning: {len(found) - FINDINGS_SHOWN} more in the table; {command} lists all.")
+    return findings

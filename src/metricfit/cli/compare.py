@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,10 @@ from metricfit.cli.command_rows import (
     check_metric_options,
     choose_positive_label,
     describe_classes,
-    read_rows,
     title_data,
 )
 from metricfit.cli.exit_codes import NOT_MET, UserError
+from metricfit.cli.large_rows import read_compared_rows
 from metricfit.cli.output_paths import check_folder, run_folder
 from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import command_line, print_message, print_result
@@ -33,6 +34,7 @@ from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
 from metricfit.tabular.compare.run_description import ChangedRunError
+from metricfit.tabular.large import row_sources
 
 
 def compare(
@@ -58,6 +60,14 @@ def compare(
         list[str] | None,
         typer.Option("--method", help="A method to compare; may be repeated. By default all of them."),
     ] = None,
+    max_rows: Annotated[
+        int | None,
+        typer.Option(
+            "--max-rows",
+            min=100,
+            help="Rows to compare on; of a larger table a random sample is taken. By default 500000.",
+        ),
+    ] = None,
     time_budget: options.Budget = 300.0,
     seed: options.Seed = 0,
     sep: options.Separator = None,
@@ -74,7 +84,13 @@ def compare(
     named_folder = run_folder(data, metric, date.today()) if out is None else out
     check_folder(named_folder)
     judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
-    X, y, groups = read_rows(data, target, group, TextOptions(sep, decimal, encoding), time, subject_to=judged)
+    written = TextOptions(sep, decimal, encoding)
+    rows, table_rows, note = read_compared_rows(
+        data, target, group, written, time, subject_to=judged, most=max_rows or row_sources.LARGE_ROWS
+    )
+    X, y, groups, findings = rows
+    if note is not None:
+        print_message(f"{note}.")
     check_binary_options(y, positive)
     positive_label, counts = choose_positive_label(y, positive), y.value_counts()
     if out is None and not quiet:
@@ -102,6 +118,8 @@ def compare(
             progress=progress,
         )
         result, folder = _compare_in_folder(compare_in, named_folder, by_default=out is None)
+    if note is not None:
+        result = replace(result, notes=(note, *result.notes))
     report = write_comparison_page(result, folder / "report.html", command=command_line())
     command = fit_command(
         result,
@@ -121,6 +139,9 @@ def compare(
         seed=seed,
     )
     summary = result.to_dict() | {
+        "table_rows": table_rows,
+        "compared_rows": len(y),
+        "findings": [finding.to_dict() for finding in findings],
         "command": command,
         "positive": positive_label,
         "classes": {str(label): int(rows) for label, rows in counts.items()},

@@ -91,6 +91,11 @@ def _lines(result: dict[str, Any]) -> list[str | Table]:
         held = "held" if requirement["held"] else "NOT held"
         lines.append(f"Requirement {text}: {held} ({_with_interval(requirement, ', ')}).")
     lines += [f"{name}: {_measured(measured)}" for name, measured in result["metrics"].items()]
+    if result["ranking_rows"] < result["rows"]:
+        lines.append(
+            f"auroc and average_precision are those of a random sample of {result['ranking_rows']:,} of the "
+            f"{result['rows']:,} rows; all other values are of all rows."
+        )
     if result["classes"] is not None:
         lines += _class_tables(result["classes"], result["confusion"])
     return lines + ([] if result["report"] is None else [f"Report: {result['report']}"])

@@ -26,7 +26,7 @@ from metricfit.cli.command_rows import (
     title_data,
 )
 from metricfit.cli.exit_codes import INTERRUPTED, NOT_MET, UserError
-from metricfit.cli.large_rows import read_large_rows
+from metricfit.cli.large_rows import read_large_rows, say_read_at_once
 from metricfit.cli.output_paths import check_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
 from metricfit.cli.terminal import command_line, print_message, print_result
@@ -126,9 +126,11 @@ def fit(
     check_new_folder(out)
     judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
     written = TextOptions(sep, decimal, encoding)
-    X, y, groups = read_large_rows(data, target, group, written, time) or read_rows(
-        data, target, group, written, time, subject_to=judged
-    )
+    rows = read_large_rows(data, target, group, written, time)
+    if rows is None:
+        rows = read_rows(data, target, group, written, time, subject_to=judged)
+        say_read_at_once(data, len(rows.y))
+    X, y, groups, findings = rows
     check_binary_options(y, positive)
     referral = as_requirements(refer_subject_to)
     if refer is not None or referral:
@@ -159,10 +161,13 @@ def fit(
                 data=title_data(data),
                 target=target,
                 command=command_line(),
-                rows=(X, y.to_numpy()) if insight and isinstance(X, pd.DataFrame) else None,
+                rows=(X, y.to_numpy()) if insight else None,
                 group=group,
             )
-    result = _result(model, y.value_counts(), out) | {"interrupted": display.interrupted}
+    result = _result(model, y.value_counts(), out) | {
+        "interrupted": display.interrupted,
+        "findings": [finding.to_dict() for finding in findings],
+    }
     print_result(result, as_json, _lines(model, y.value_counts(), out))
     if not model.requirements_met_:
         print_message(

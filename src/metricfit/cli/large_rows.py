@@ -1,20 +1,24 @@
-"""The rows of a large Parquet table that ``fit`` trains on: only the labels and groups are read at once."""
+"""The rows of large tables: ``fit`` reads those of Parquet files in batches, ``compare`` reads a sample of the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from metricfit.cli.command_rows import check_groups, name_data, print_findings
+from metricfit.cli.command_rows import CommandRows, check_groups, name_data, print_findings, read_rows
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message
 from metricfit.data.labels import check_classes, split_target
 from metricfit.data.parquet_table import ParquetTable, large_parquet_table
 from metricfit.data.text_format import TextOptions
 from metricfit.errors import quote
+from metricfit.tabular.families.family import Integers
 from metricfit.tabular.large import row_sources
+from metricfit.tabular.large.held_out_part import stratified_sample
 
 #: Rows that are looked at for findings about the table.
 EXAMINED = 100_000
@@ -22,7 +26,7 @@ EXAMINED = 100_000
 
 def read_large_rows(
     data: Sequence[Path], target: str, group: str | None, written: TextOptions, time: str | None
-) -> tuple[ParquetTable, pd.Series, pd.Series | None] | None:
+) -> CommandRows | None:
     """Return the features, the labels and the groups of a large Parquet table.
 
     Args:
@@ -55,5 +59,77 @@ def read_large_rows(
     if group is not None:
         check_groups(head if group not in head.columns else pd.DataFrame({group: table[group]}), group, source)
         groups = table[group]
-    print_findings(table.sample(EXAMINED), data, target, groups=group)
-    return ParquetTable(table.files, [name for name in there if name not in (target, group)]), y, groups
+    findings = print_findings(table.sample(EXAMINED), data, target, groups=group)
+    features = ParquetTable(table.files, [name for name in there if name not in (target, group)])
+    return CommandRows(features, y, groups, findings)
+
+
+def say_read_at_once(data: Sequence[Path], rows: int) -> None:
+    """Say that a large table is in memory as a whole, and what to do about it."""
+    if rows > row_sources.LARGE_ROWS:
+        print_message(
+            f"{name_data(data)} has {rows:,} rows, which are read at once. Parquet files are read in batches, in a "
+            "fraction of the memory, unless rows are sorted by --time."
+        )
+
+
+class SampledRows(NamedTuple):
+    """The rows that methods are compared on.
+
+    Attributes:
+        rows: The rows.
+        table_rows: The number of rows of the table.
+        note: What was left out; None if these are all rows.
+    """
+
+    rows: CommandRows
+    table_rows: int
+    note: str | None
+
+
+def read_compared_rows(
+    data: Sequence[Path],
+    target: str,
+    group: str | None,
+    written: TextOptions,
+    time: str | None,
+    *,
+    subject_to: Sequence[str] | None,
+    most: int,
+) -> SampledRows:
+    """Read a table; of one with more than this many rows, a sample in which each class has its share.
+
+    Of a table with groups, whole groups are drawn. Rows stay in their order.
+    """
+    found = read_large_rows(data, target, group, written, time)
+    if found is None:
+        found = read_rows(data, target, group, written, time, subject_to=subject_to)
+    X, y, groups, findings = found
+    if len(y) <= most:
+        if isinstance(X, ParquetTable):
+            X = X.rows(np.arange(len(y))).take(np.arange(len(y)))
+        return SampledRows(CommandRows(X, y, groups, findings), len(y), None)
+    index = (
+        sample_of_groups(groups, most)
+        if groups is not None
+        else stratified_sample(np.arange(len(y)), pd.factorize(y)[0].astype(np.int64), most, 0)
+    )
+    X = X.rows(index).take(np.arange(len(index))) if isinstance(X, ParquetTable) else X.iloc[index]
+    rows = CommandRows(
+        X.reset_index(drop=True),
+        y.iloc[index].reset_index(drop=True),
+        None if groups is None else groups.iloc[index].reset_index(drop=True),
+        findings,
+    )
+    check_classes(rows.y, f"A sample of {name_data(data)}")
+    note = f"The methods are compared on a random sample of {len(index):,} of {len(y):,} rows; --max-rows sets its size"
+    return SampledRows(rows, len(y), note)
+
+
+def sample_of_groups(groups: pd.Series, most: int) -> Integers:
+    """Draw whole groups of at most this many rows together, at least two groups; return their rows in order."""
+    numbers, names = pd.factorize(groups)
+    sizes = np.bincount(numbers)
+    order = np.random.default_rng(0).permutation(len(names))
+    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
+    return np.flatnonzero(np.isin(numbers, drawn)).astype(np.int64)

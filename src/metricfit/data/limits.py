@@ -18,6 +18,7 @@ CHUNK = 2**22
 CELL = 8  # bytes of a number
 #: pandas needs up to two times the memory of a table while it reads CSV or converts Parquet and Arrow.
 PEAK = 2
+TEXT_REMEDY = "Convert it to Parquet, which metricfit fit reads in batches, or use fewer rows or columns"
 
 
 def max_table_bytes() -> int:
@@ -36,12 +37,13 @@ def max_table_bytes() -> int:
     return int(min(limit * 2**30, 2**62))
 
 
-def check_memory(path: Path, needed: float) -> None:
+def check_memory(path: Path, needed: float, remedy: str = "Use fewer rows or columns") -> None:
     """Refuse a table that needs more memory than is allowed.
 
     Args:
         path: The table's file, for the message.
         needed: Estimated bytes of memory to read it.
+        remedy: What to do about it, in words.
 
     Raises:
         TableTooLargeError: The table needs more; the message names the limit and how to raise it.
@@ -50,7 +52,7 @@ def check_memory(path: Path, needed: float) -> None:
     if needed > limit:
         raise TableTooLargeError(
             f"Reading {path} needs at least {needed / 2**30:.3g} GiB of memory, more than the limit of "
-            f"{limit / 2**30:.3g} GiB. Use fewer rows or columns, or, if there is enough memory, set the "
+            f"{limit / 2**30:.3g} GiB. {remedy}, or, if there is enough memory, set the "
             f"environment variable {VARIABLE} to a larger number of GiB"
         )
 
@@ -90,7 +92,7 @@ def checked_chunks(path: Path, *, in_batches: bool = False) -> Iterator[bytes]:
             for separator in separators:
                 separators[separator] += chunk.count(separator)
             cells = max(lines + max(separators.values()), lines * columns)
-            check_memory(path, PEAK * (size + CELL * cells))
+            check_memory(path, PEAK * (size + CELL * cells), TEXT_REMEDY)
             yield chunk
 
 

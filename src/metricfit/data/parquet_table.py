@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from metricfit.data.file_formats import file_format
 from metricfit.data.limits import CELL, check_memory
-from metricfit.data.row_batches import RowBatches, without_infinities
+from metricfit.data.row_batches import BATCH_ROWS, RowBatches, without_infinities
 from metricfit.data.table_files import check_file, reading_columnar
 from metricfit.data.table_sources import STANDARD_INPUT, Source, find_files
 from metricfit.errors import TableError, quote
@@ -80,6 +83,10 @@ class ParquetTable:
                 frames += [batch.to_pandas() for batch in [next(batches, None)] if batch is not None]
         return without_infinities(pd.concat(frames, ignore_index=True))
 
+    def rows(self, numbers: NDArray[np.int64]) -> ParquetRows:
+        """Return rows by their numbers; nothing is read yet."""
+        return ParquetRows(self, numbers)
+
     def __getitem__(self, name: str) -> pd.Series:
         if name not in self.columns:
             raise TableError(f"{self.files[0]} has no column {quote(name)}.")
@@ -88,6 +95,42 @@ class ParquetTable:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """Some rows of Parquet files, which are read when they are taken.
+
+    Attributes:
+        table: The files.
+        numbers: The number of each row, counted from 0 over all files.
+    """
+
+    table: ParquetTable
+    numbers: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return len(self.numbers), self.table.shape[1]
+
+    def take(self, places: NDArray[np.int64]) -> pd.DataFrame:
+        """Read the rows at these places, in one pass over the files; the index has their numbers in the table."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        numbers = self.numbers[places]
+        wanted = np.unique(numbers)
+        frames, first = [], 0
+        for path in self.table.files:
+            with reading_columnar(path, "Parquet"), pq.ParquetFile(path, pre_buffer=False) as file:
+                for batch in file.iter_batches(BATCH_ROWS, columns=self.table.columns):
+                    low, high = np.searchsorted(wanted, [first, first + batch.num_rows])
+                    if high > low:
+                        frames.append(batch.take(pa.array(wanted[low:high] - first)).to_pandas())
+                    first += batch.num_rows
+        frame = without_infinities(pd.concat(frames, ignore_index=True))[self.table.columns]
+        return frame.iloc[np.searchsorted(wanted, numbers)].set_index(numbers)
 
 
 def large_parquet_table(sources: Sequence[Source], rows: int) -> ParquetTable | None:

@@ -20,7 +20,7 @@ from metricfit.report.model_decisions import (
     positive_labels,
     positive_scores,
 )
-from metricfit.report.ranking_values import ranking_values
+from metricfit.report.ranking_values import ranked_rows, ranking_values
 from metricfit.report.training_comparison import compare_with_training
 from metricfit.stats.multinomial import percentile_interval, resampled_counts
 from metricfit.tabular import MetricClassifier
@@ -72,6 +72,7 @@ def evaluation_result(model: MetricClassifier, X: Any, y: Any, threshold: float 
         "referred": len(y) - int(counts.n) if of_two and threshold is None and model.refer_region_ else None,
         "requirements": _requirements(model, X, y, counts, threshold),
         "metrics": measured,
+        "ranking_rows": ranked_rows(len(y)),
         "classes": _classes(model, X, y, counts) if not of_two else None,
         "confusion": _confusion(model, X, y) if not of_two else None,
     }

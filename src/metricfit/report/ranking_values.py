@@ -37,6 +37,11 @@ class Measured(NamedTuple):
     interval: Pair | None
 
 
+def ranked_rows(rows: int) -> int:
+    """Return how many of this many rows are ranked: all of them, or the size of the sample."""
+    return min(rows, MOST_ROWS)
+
+
 def ranking_values(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, Measured]:
     """Measure how well scores rank positives above negatives.
 

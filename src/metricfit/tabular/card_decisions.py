@@ -13,7 +13,7 @@ from metricfit.metrics import accuracy, averaged, f1, precision, recall, specifi
 from metricfit.metrics.metric import get_metric
 from metricfit.stats.multinomial import percentile_interval
 from metricfit.tabular.insight.class_intervals import drawn_counts
-from metricfit.tabular.insight.judged_rows import held_out_decisions
+from metricfit.tabular.insight.held_out_decisions import held_out_decisions, held_out_rows
 from metricfit.tabular.insight.weighted_values import weighted_counts
 from metricfit.tabular.row_folds import is_forward
 
@@ -78,7 +78,9 @@ def value_lines(model: Any, escaped: Escape) -> list[str]:
     ]
     if model._has_labels:
         return lines
-    decided, y, weight, _ = held_out_decisions(model)
+    held_out = held_out_rows(model)
+    decided, y = held_out_decisions(model).numpy(), held_out.y.numpy()
+    weight = None if held_out.weight is None else held_out.weight.double().numpy()
     classes, counted = len(model.classes_), decided >= 0
     part = (decided[counted], y[counted])
     ones = np.ones((1, int(counted.sum()))) if weight is None else weight[counted][None]

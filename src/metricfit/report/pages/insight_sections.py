@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from metricfit.data.parquet_table import ParquetTable
 from metricfit.metrics import get_metric
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.page import Section
@@ -11,8 +12,11 @@ from metricfit.report.sections.column_importance import column_importance
 from metricfit.report.sections.values_by_group import group_values
 from metricfit.report.sections.worst_decisions import worst_decisions
 from metricfit.tabular import MetricClassifier
-from metricfit.tabular.insight.importance import MIN_ROWS
-from metricfit.tabular.insight.judged_rows import held_out_decisions
+from metricfit.tabular.insight.file_rows import judged_file_rows, read_sample
+from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_decisions, held_out_rows
+from metricfit.tabular.insight.importance import MIN_ROWS, measure_importance
+from metricfit.tabular.insight.judged_rows import judged_rows
+from metricfit.tabular.insight.worst_rows import find_worst_rows
 
 MAX_ROWS, REPEATS, WORST = 2000, 3, 30
 #: Importance may take this share of the training time, and this many seconds in any case.
@@ -24,7 +28,8 @@ def insight_sections(model: MetricClassifier, X: Any, y: Any) -> list[Section]:
 
     Args:
         model: The fitted model, not a loaded one.
-        X: The table that was passed to ``fit``.
+        X: The table that was passed to ``fit``. Of Parquet files, the importance of columns is that on a sample of
+            the held-out rows; the rows that are most wrong are found among all held-out rows.
         y: The labels that were passed to ``fit``.
 
     Returns:
@@ -33,14 +38,14 @@ def insight_sections(model: MetricClassifier, X: Any, y: Any) -> list[Section]:
     Raises:
         ValueError: These are not the rows of ``fit``, or the model was loaded.
     """
+    in_files = isinstance(X, ParquetTable)
+    rows = judged_file_rows(model, X) if in_files else judged_rows(model, X, y, out_of_fold=True)
     sections: list[Section] = []
     important: list[Any] = []
-    if len(model.held_out_.y) >= MIN_ROWS:
+    if len(rows) >= MIN_ROWS:
         training = sum(row.seconds or 0.0 for row in model.models_)
-        importance = model.importance(
-            X,
-            y,
-            out_of_fold=True,
+        importance = measure_importance(
+            read_sample(rows) if in_files else rows,
             repeats=REPEATS,
             max_rows=MAX_ROWS,
             max_seconds=max(ALWAYS, SHARE_OF_TRAINING * training),
@@ -48,8 +53,7 @@ def insight_sections(model: MetricClassifier, X: Any, y: Any) -> list[Section]:
         important = importance.table["column"].tolist()
         if important:
             sections.append(column_importance(importance, lead=_importance_lead(model, important[0])))
-    worst = model.worst(X, y, out_of_fold=True, n=WORST)
-    return [*sections, worst_decisions(worst, first=important)]
+    return [*sections, worst_decisions(find_worst_rows(rows, WORST), first=important)]
 
 
 def held_out_groups(model: MetricClassifier, name: str | None = None) -> list[Section]:
@@ -61,16 +65,16 @@ def held_out_groups(model: MetricClassifier, name: str | None = None) -> list[Se
     """
     if model.held_out_.groups is None:
         return []
-    decided, y, weight, costs = held_out_decisions(model)
+    weight = held_out_rows(model).weight
     section = group_values(
-        decided,
-        y,
+        held_out_decisions(model).numpy(),
+        model.held_out_.y.numpy(),
         model.held_out_.groups,
         classes=len(model.classes_),
         metric=get_metric(model.metric),
         average=model.average,
-        weight=weight,
-        costs=costs,
+        weight=None if weight is None else weight.double().numpy(),
+        costs=held_out_costs(model),
         title=group_title(name),
     )
     return [] if section is None else [section]

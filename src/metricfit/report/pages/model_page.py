@@ -9,12 +9,10 @@ from typing import Any
 
 from metricfit import report
 from metricfit.decide.estimators.model_requirements import model_requirements
-from metricfit.decide.refer.refer_label import REFERRED
 from metricfit.metrics import get_metric
 from metricfit.report import formatting
 from metricfit.report.facts import data_fact, made_by, requirements_fact
 from metricfit.report.findings import verdict_of_fit
-from metricfit.report.held_out_decisions import held_out_costs, held_out_decisions, held_out_rows, held_out_scores
 from metricfit.report.model_decisions import class_names, metric_label
 from metricfit.report.page import PathLike
 from metricfit.report.pages.insight_sections import held_out_groups, insight_sections
@@ -24,6 +22,12 @@ from metricfit.report.sections.cost_table import cost_table
 from metricfit.report.sections.referral_table import referral_table
 from metricfit.report.titles import title_page
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.insight.held_out_decisions import (
+    held_out_costs,
+    held_out_decisions,
+    held_out_rows,
+    held_out_scores,
+)
 
 NETWORK_LEAD = "The losses of the networks: one line per fold."
 
@@ -87,7 +91,7 @@ def _referral_section(model: MetricClassifier) -> list[report.Section]:
     if model.refer_region_ is None:
         return []
     held_out = held_out_rows(model)
-    decided = held_out_decisions(model).masked_fill(model.decision_.referred(held_out.logits), REFERRED)
+    decided = held_out_decisions(model)
     lead = "Out of fold: each row is scored by models that did not train on it."
     names, metric = class_names(model), get_metric(model.metric)
     return [referral_table(decided, held_out.y, metric=metric, classes=names, weight=held_out.weight, lead=lead)]

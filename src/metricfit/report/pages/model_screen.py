@@ -32,10 +32,10 @@ from metricfit.report.first_screen import (
     state_decisions,
     state_several_classes,
 )
-from metricfit.report.held_out_decisions import held_out_costs, held_out_counts, held_out_rows, held_out_scores
 from metricfit.report.model_decisions import class_names, costs_of, positive_labels
 from metricfit.report.titles import name_metric, name_rows
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_counts, held_out_rows, held_out_scores
 
 SUBJECT = "This model"
 THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -60,7 +60,7 @@ class Examination:
             "columns": self.columns,
             "classes": {str(label): rows for label, rows in self.classes.items()},
             "positive": self.positive,
-            "findings": [asdict(finding) | {"columns": list(finding.columns)} for finding in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
         }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from metricfit.errors import quote
 
@@ -64,6 +64,10 @@ class Finding:
     remedy: str
     columns: tuple[str, ...] = ()
     table: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the finding in plain values."""
+        return asdict(self) | {"columns": list(self.columns)}
 
     def __str__(self) -> str:
         """Return the message and the remedy."""

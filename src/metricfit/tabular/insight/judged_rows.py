@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricfit.core.types import ScalarAverage
 from metricfit.data.column_names import did_you_mean
+from metricfit.data.parquet_table import ParquetRows
 from metricfit.decide.costs.row_costs import RowCosts
 from metricfit.decide.estimators.row_checks import checked_labels, checked_weights
 from metricfit.decide.estimators.scoring import average_of_classes
@@ -39,7 +40,7 @@ class JudgedRows:
 
     Attributes:
         model: The fitted model.
-        table: The rows: a DataFrame, an array, a sparse matrix, or one entry per row.
+        table: The rows: a DataFrame, an array, a sparse matrix, rows of Parquet files, or one entry per row.
         y: Class numbers; of two classes, 1 is the positive one.
         weight: One weight per row, or None.
         groups: One group per row, or None; resamples draw whole groups.
@@ -174,22 +175,6 @@ def judged_rows(
     return rows
 
 
-def held_out_decisions(model: Any) -> tuple[Integers, Integers, Floats | None, RowCosts | None]:
-    """Return the decisions about the held-out rows of a model, for its current class balance.
-
-    Args:
-        model: The fitted model of two or several classes.
-
-    Returns:
-        Decided class numbers, -1 for rows that are referred; true class numbers; weights or None; costs or None.
-    """
-    held_out = model.held_out_.with_logits_shifted(model.shift_)
-    costs = model._costs_of(dict(held_out.columns), len(held_out.y))
-    margins = model.decision_.margins(held_out.logits if costs is None else costs.margins(held_out.logits))
-    weight = None if held_out.weight is None else held_out.weight.double().numpy()
-    return model._decide_margins(margins).numpy(), held_out.y.numpy(), weight, costs
-
-
 def plain_table(X: Any) -> Any:
     """Return a pandas DataFrame, an array, a sparse matrix or a list as it can be indexed by rows and columns."""
     if hasattr(X, "to_pandas"):  # polars, pyarrow
@@ -202,8 +187,8 @@ def plain_table(X: Any) -> Any:
 
 
 def take_rows(table: Any, index: Integers) -> Any:
-    """Return rows of a table."""
-    return _safe_indexing(table, index)
+    """Return rows of a table; those of files are read."""
+    return table.take(index) if isinstance(table, ParquetRows) else _safe_indexing(table, index)
 
 
 def column_names(model: Any, table: Any) -> list[Any]:
