@@ -4,6 +4,7 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+from lightgbm import LGBMClassifier
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -93,3 +94,31 @@ def test_estimators_that_are_not_written_are_named(tmp_path):
     labels.fit(X[:70], (X > 0.2).astype(int)[["a", "b"]][:70])
     with pytest.raises(ExportError, match="several labels"):
         labels.export_onnx(tmp_path / "model.onnx", X)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_lightgbm_decides_as_in_python(classes, tmp_path):
+    table = X.mask(np.random.default_rng(2).random(X.shape) < [0.2, 0.0, 0.0])  # LightGBM learns where NaN goes for "a"
+    settings = {"n_estimators": 12, "num_leaves": 7, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}
+    model = TunedDecisionClassifier(LGBMClassifier(**settings), cv=2, random_state=0).fit(table, TARGETS[classes])
+    assert model.export_onnx(tmp_path / "model.onnx", table).different_rows == ()
+    new = pd.DataFrame(np.random.default_rng(1).normal(size=(200, 3)) * 2, columns=list(X))
+    new = new.mask(np.random.default_rng(3).random(new.shape) < 0.2)  # and in columns where training had none
+    label, probability = run(tmp_path / "model.onnx", new)
+    assert label.tolist() == model.predict(new).tolist()
+    assert np.allclose(probability, model.predict_proba(new), rtol=0, atol=1e-9)
+
+
+def test_other_forms_of_lightgbm_are_refused(tmp_path):
+    quick = {"n_estimators": 2, "num_leaves": 3, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}
+    table = X.assign(kind=(X["a"] > 0).astype("category"))
+    for settings, data, message in (
+        ({"zero_as_missing": True}, X.mask(X.abs() < 0.1, 0.0), "missing zeros"),
+        ({}, table[["b", "kind"]], "categorical columns"),
+        ({"boosting_type": "rf", "subsample": 0.5, "subsample_freq": 1}, X, "boosting_type='rf'"),
+        ({"objective": "cross_entropy"}, X, "with the objective cross_entropy"),
+    ):
+        estimator = LGBMClassifier(**quick, **settings).fit(data, TARGETS[2])
+        model = TunedDecisionClassifier(estimator, cv="prefit", random_state=0).fit(data, TARGETS[2])
+        with pytest.raises(ExportError, match=message):
+            model.export_onnx(tmp_path / "model.onnx", data)

@@ -1,8 +1,8 @@
 """How commands end: exit codes and error messages.
 
 0: success. 1: a mistake in metricfit. 2: an error that the user can correct. 3: the work was done and its results kept,
-but a requirement cannot be met. 130: interrupted with Ctrl-C, where ``fit`` keeps a model of
-the families that were complete.
+but a requirement cannot be met, or the model of ``fit --onnx`` cannot be exported. 130: interrupted with Ctrl-C, where
+``fit`` keeps a model of the families that were complete.
 """
 
 from __future__ import annotations

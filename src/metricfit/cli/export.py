@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from metricfit.cli import options
-from metricfit.cli.command_rows import name_data, read_data
+from metricfit.cli.command_rows import name_data, read_data, title_data
+from metricfit.cli.exit_codes import UserError
 from metricfit.cli.output_paths import check_file
-from metricfit.cli.saved_model import load_model, model_columns
+from metricfit.cli.saved_model import load_any_model, model_columns
 from metricfit.cli.terminal import print_result, status
 from metricfit.data.text_format import TextOptions
 from metricfit.export.onnx import export_onnx
-from metricfit.tabular.export_results import OnnxExport
+from metricfit.tabular import TunedDecisionClassifier
 
 
 def export(
@@ -37,21 +37,16 @@ def export(
 ) -> None:
     """Write a saved model as one ONNX graph, compare it with the model, and time it."""
     check_file(onnx, "--onnx")
-    classifier = load_model(model)
+    classifier = load_any_model(model)
     rows = None
     if data:
         table = read_data(data, None, TextOptions(sep, decimal, encoding))
         rows = model_columns(classifier, table, name_data(data))
+    elif isinstance(classifier, TunedDecisionClassifier):
+        raise UserError("This model does not know what its columns look like: give rows of them with --data TABLE.")
     with status("Exporting ...", quiet):
-        result = export_onnx(classifier, onnx, rows)
-    print_result(_as_dict(result), as_json, str(result).splitlines())
-
-
-def _as_dict(result: OnnxExport) -> dict[str, Any]:
-    """Return the result for JSON, with the latencies by name and the number of different labels."""
-    return asdict(result) | {
-        "path": str(result.path),
-        "latency": result.latency._asdict(),
-        "model_latency": result.model_latency._asdict(),
-        "different_labels": len(result.different_rows),
-    }
+        result = export_onnx(classifier, onnx, rows, rows_from=f"rows of {title_data(data)}" if data else "")
+    lines = str(result).splitlines()
+    if result.made_up:
+        lines.append("--data TABLE compares the labels on the rows of a table, such as that of training.")
+    print_result(result.to_dict(), as_json, lines)

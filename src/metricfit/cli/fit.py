@@ -26,6 +26,7 @@ from metricfit.cli.command_rows import (
     title_data,
 )
 from metricfit.cli.exit_codes import INTERRUPTED, NOT_MET, UserError
+from metricfit.cli.fit_export import check_can_export, export_fitted
 from metricfit.cli.large_rows import read_large_rows, say_read_at_once
 from metricfit.cli.output_paths import check_folder, next_free
 from metricfit.cli.progress_display import fit_display, list_names
@@ -93,6 +94,12 @@ def fit(
             help="Show in the report which columns matter, and the values of the rows that are most wrong.",
         ),
     ] = True,
+    onnx: Annotated[
+        bool,
+        typer.Option(
+            "--onnx", help="Also write the model as a graph, model.onnx, and compare the labels on the training rows."
+        ),
+    ] = False,
     jobs: options.Jobs = -1,
     backend: Annotated[
         str,
@@ -120,6 +127,8 @@ def fit(
         raise UserError("--method and --models both choose the models; give one of them.")
     if method in FOR_REQUIREMENTS and not subject_to:
         raise UserError(f"--method {quote(method)} needs a requirement, such as --subject-to 'recall >= 0.9'.")
+    if onnx:
+        check_can_export()
     check_folder(out)
     if holds_files(out):
         raise UserError(f"{out} is not empty; give a new folder.")
@@ -164,11 +173,14 @@ def fit(
                 rows=(X, y.to_numpy()) if insight else None,
                 group=group,
             )
+            exported = export_fitted(model, X, unfinished, out) if onnx else None
     result = _result(model, y.value_counts(), out) | {
         "interrupted": display.interrupted,
         "findings": [finding.to_dict() for finding in findings],
+        "onnx": None if exported is None else exported.to_dict(),
     }
-    print_result(result, as_json, _lines(model, y.value_counts(), out))
+    lines = _lines(model, y.value_counts(), out)
+    print_result(result, as_json, lines if exported is None else [*lines, *str(exported).splitlines()])
     if not model.requirements_met_:
         print_message(
             f"The requirements are not met: {model.decision_.not_reachable}. The model is kept and decides as near "
@@ -181,7 +193,7 @@ def fit(
             f"folder: {_command_with(out, next_free(out))}"
         )
         raise typer.Exit(INTERRUPTED)
-    if not model.requirements_met_:
+    if not model.requirements_met_ or (onnx and exported is None):
         raise typer.Exit(NOT_MET)
 
 

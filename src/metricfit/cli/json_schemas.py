@@ -79,6 +79,24 @@ _FINDINGS = list_of(
     ),
 )
 
+_EXPORT: Mapping[str, Schema] = {
+    "path": text("The file of the graph."),
+    "bytes": whole_number("Its size."),
+    "inputs": by_name("What each input of the graph holds, by its name.", text("")),
+    "outputs": list_of("The names of the outputs: the label, and the probabilities of all classes.", text("")),
+    "classes": list_of("The labels, in the order of the probabilities.", label("")),
+    "checked_rows": whole_number("Rows on which the graph was compared with the model."),
+    "unknown_text_rows": whole_number("Rows that were not compared, because they have a text that training had not."),
+    "rows_from": text("Which rows these are, in words, such as made-up rows."),
+    "made_up": flag("Whether these rows were made up, because none were given."),
+    "different_rows": list_of("Positions of the rows with another label than the model's.", whole_number("")),
+    "different_labels": whole_number("How many these are."),
+    "largest_difference": number("The largest difference of a probability."),
+    "load_seconds": number("Seconds that onnxruntime took to load the graph."),
+    "latency": _LATENCY,
+    "model_latency": _LATENCY | {"description": "The same for `predict` of the model."},
+}
+
 FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "fit": {
         "metric": text("Name of the metric."),
@@ -124,6 +142,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
         ),
         "interrupted": list_of("Families that Ctrl-C left out.", text("")),
         "findings": _FINDINGS,
+        "onnx": or_null(an_object("What was exported, as `export --json` has it; null without `--onnx`.", **_EXPORT)),
     },
     "compare": {
         "metric": text("Name of the metric."),
@@ -235,24 +254,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
         "positive": _POSITIVE,
         "findings": _FINDINGS,
     },
-    "export": {
-        "path": text("The file of the graph."),
-        "bytes": whole_number("Its size."),
-        "inputs": by_name("What each input of the graph holds, by its name.", text("")),
-        "outputs": list_of("The names of the outputs: the label, and the probabilities of all classes.", text("")),
-        "classes": list_of("The labels, in the order of the probabilities.", label("")),
-        "checked_rows": whole_number("Rows on which the graph was compared with the model."),
-        "unknown_text_rows": whole_number(
-            "Rows that were not compared, because they have a text that training had not."
-        ),
-        "made_up": flag("Whether these rows were made up, because none were given."),
-        "different_rows": list_of("Positions of the rows with another label than the model's.", whole_number("")),
-        "different_labels": whole_number("How many these are."),
-        "largest_difference": number("The largest difference of a probability."),
-        "load_seconds": number("Seconds that onnxruntime took to load the graph."),
-        "latency": _LATENCY,
-        "model_latency": _LATENCY | {"description": "The same for `predict` of the model."},
-    },
+    "export": _EXPORT,
     "metrics": {
         "metrics": list_of(
             "The metrics.",

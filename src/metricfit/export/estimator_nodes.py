@@ -1,4 +1,4 @@
-"""Classifiers of scikit-learn as nodes: linear models, trees and forests, behind steps that scale or impute numbers.
+"""Classifiers as nodes: linear models, trees, forests and LightGBM, behind steps that scale or impute numbers.
 
 They are the estimators of a TunedDecisionClassifier, and the user's own models in a MetricClassifier.
 """
@@ -17,12 +17,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 from metricfit.errors import ExportError
 from metricfit.export.graph import Graph
+from metricfit.export.lightgbm_nodes import add_lightgbm, is_lightgbm
 from metricfit.export.tree_nodes import forest_trees
 from metricfit.tabular.families.extra_trees import Forests
 
 KNOWN = (
-    "LogisticRegression and other linear classifiers, DecisionTreeClassifier, RandomForestClassifier and "
-    "ExtraTreesClassifier, in a Pipeline with StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler or SimpleImputer"
+    "LogisticRegression and other linear classifiers, DecisionTreeClassifier, RandomForestClassifier, "
+    "ExtraTreesClassifier and LGBMClassifier, in a Pipeline with StandardScaler, MinMaxScaler, MaxAbsScaler, "
+    "RobustScaler or SimpleImputer. metricfit.export.mlflow saves any other for MLflow"
 )
 
 
@@ -58,6 +60,8 @@ def add_estimator(graph: Graph, estimator: Any, x: str) -> EstimatorScores:
         return add_estimator(graph, estimator.steps[-1][1], x)
     if isinstance(estimator, (DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier)):
         return _trees(graph, estimator, x)
+    if is_lightgbm(estimator):
+        return EstimatorScores(add_lightgbm(graph, estimator, x), True)
     module = type(estimator).__module__
     is_linear = module.startswith(("sklearn.linear_model.", "sklearn.svm.")) and hasattr(estimator, "coef_")
     is_logistic = isinstance(estimator, LogisticRegression)

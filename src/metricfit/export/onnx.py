@@ -41,7 +41,9 @@ from metricfit.tabular.tuned import TunedDecisionClassifier
 TOLERANCE, SINGLE_PRECISION = 1e-6, 1e-3
 
 
-def export_onnx(model: Any, path: str | os.PathLike[str], X: Any = None) -> OnnxExport:
+def export_onnx(
+    model: Any, path: str | os.PathLike[str], X: Any = None, *, rows_from: str = "rows that were passed"
+) -> OnnxExport:
     """Write a fitted model as one graph of ONNX, and compare it with the model.
 
     The graph holds the encoding of the columns, all families, their weights, the calibration and the decision. It has
@@ -51,11 +53,12 @@ def export_onnx(model: Any, path: str | os.PathLike[str], X: Any = None) -> Onnx
 
     Args:
         model: A fitted MetricClassifier; or a TunedDecisionClassifier of a linear model, a tree or a forest of
-            scikit-learn, behind steps that scale or impute numbers.
+            scikit-learn or a LGBMClassifier, behind steps that scale or impute numbers.
         path: The file to write. Missing folders are created.
         X: Rows to compare the graph and the model on, such as the training rows. By default rows are made up, with
             numbers around the medians, known and unknown categories, and missing values. A TunedDecisionClassifier
             needs rows.
+        rows_from: What these rows are, for the result.
 
     Returns:
         The size, the comparison and the latency.
@@ -110,6 +113,7 @@ def export_onnx(model: Any, path: str | os.PathLike[str], X: Any = None) -> Onnx
         checked_rows=agreement.rows,
         unknown_text_rows=int(unknown.sum()),
         made_up=X is None,
+        rows_from="made-up rows" if X is None else rows_from,
         different_rows=agreement.different,
         largest_difference=agreement.largest_difference,
         load_seconds=load_seconds,

@@ -69,8 +69,8 @@ def compare(
     largest, rows = 0.0, X.shape[0]
     for first in range(0, rows, ROWS_AT_A_TIME):
         part = X.iloc[first : first + ROWS_AT_A_TIME] if hasattr(X, "iloc") else X[first : first + ROWS_AT_A_TIME]
+        expected = model.predict_proba(part)  # names the columns that cannot be read
         labels, probabilities = session.run(None, feed(part, inputs, getattr(model, "encoder_", None)))
-        expected = model.predict_proba(part)
         largest = max(largest, float(np.abs(probabilities - expected).max(initial=0.0)))
         unequal = np.array([str(a) != str(b) for a, b in zip(labels, model.predict(part), strict=True)], dtype=bool)
         different += positions[first + np.flatnonzero(unequal)].tolist()

@@ -8,6 +8,7 @@ the values of leaves are added up without rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class Trees:
 
     roots: Integers
     feature: Integers
-    threshold: NDArray[np.float32]
+    threshold: NDArray[np.floating[Any]]
     left: Integers
     right: Integers
     left_is_leaf: NDArray[np.bool_]

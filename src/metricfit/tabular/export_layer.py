@@ -47,8 +47,8 @@ class ModelExport:
             path: The file to write. Missing folders are created.
             X: Rows to compare the graph and the model on, such as the training rows. By default rows are made up, with
                 numbers around the medians, known and unknown categories, and missing values. A TunedDecisionClassifier
-                needs rows, and its estimator must be a linear model, a tree or a forest of scikit-learn, behind steps
-                that scale or impute numbers.
+                needs rows, and its estimator must be a linear model, a tree or a forest of scikit-learn or a
+                LGBMClassifier, behind steps that scale or impute numbers.
 
         Returns:
             The size, the comparison and the latency; ``print`` shows them.

@@ -107,6 +107,14 @@ def read_folder(path: str | os.PathLike[str], estimator: str, trusted: tuple[str
         ) from error
 
 
+def name_of_estimator(path: str | os.PathLike[str]) -> str | None:
+    """Return the name of the class whose model a folder holds; None if its manifest does not say."""
+    try:
+        return str(json.loads((Path(path) / MANIFEST).read_bytes()).get("estimator", FIRST))
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def _checked_contents(folder: Path, estimator: str) -> dict[str, bytes]:
     """Return the contents of the files that the manifest names, if they have the hashes that it states."""
     if not (folder / MANIFEST).is_file():
