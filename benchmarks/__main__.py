@@ -39,6 +39,7 @@ MODULES = (
     "pair_losses",
     "best_threshold",
     "pointwise",
+    "pointwise_twins",
     "training",
     "classifier",
 )

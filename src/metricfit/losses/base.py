@@ -111,15 +111,15 @@ def check_parts(loss: nn.Module, owner: str, parts: tuple[str, ...], whole: tupl
         TypeError: If a method of ``whole`` is overridden in a subclass of the class that defines the parts. It may
             compute something else, which would be lost silently.
     """
-    parts_level = min(_inheritance_level(type(loss), name) for name in parts)
+    parts_level = min(inheritance_level(type(loss), name) for name in parts)
     for name in whole:
-        if _inheritance_level(type(loss), name) < parts_level:
+        if inheritance_level(type(loss), name) < parts_level:
             raise InvalidTypeError(
                 f"{type(loss).__name__} overrides {name}, but {owner} computes a loss from {' and '.join(parts)}, so "
                 f"what {name} adds would be lost. Write the addition as a loss of its own and add the two with Mix"
             )
 
 
-def _inheritance_level(loss_class: type, method: str) -> int:
+def inheritance_level(loss_class: type, method: str) -> int:
     """Return how far up the inheritance a method is defined; 0 is the class itself."""
     return next(level for level, parent in enumerate(loss_class.__mro__) if method in vars(parent))

@@ -7,6 +7,7 @@ import math
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Columns
+from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import check_parts
 from metricfit.losses.calling import (
@@ -17,7 +18,7 @@ from metricfit.losses.calling import (
     refuse_multipliers,
     update_loss,
 )
-from metricfit.losses.pointwise import PointwiseLoss, check_prior
+from metricfit.losses.pointwise import PointwiseLoss, check_prior, known_form
 
 
 class Mix(nn.Module):
@@ -153,6 +154,7 @@ class ClassBalanced(PointwiseLoss):
     """
 
     balanced = True
+    _plain_dims = (1,)
 
     def __init__(self, loss: PointwiseLoss, prior: float) -> None:
         if not isinstance(loss, PointwiseLoss):
@@ -198,6 +200,11 @@ class ClassBalanced(PointwiseLoss):
     def of_negative(self, logits: Tensor) -> Tensor:
         """Return the inner loss of negatives, divided by the share of negatives."""
         return self.loss.of_negative(logits) / (1 - self.prior)
+
+    def closed_form(self) -> PointwiseForm | None:
+        """Return the form of the inner loss with the weights of the classes."""
+        form = known_form(self.loss)
+        return None if form is None else form.scaled(1 / self.prior, 1 / (1 - self.prior))
 
     def extra_repr(self) -> str:
         """Return the prior."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
-from metricfit.core.numerics import counting_dtype, ratio
+from metricfit.core.kernels.pointwise_form import PointwiseForm
+from metricfit.core.numerics import counting_dtype, has_storage, ratio
 from metricfit.core.tasks import spread_weight
 from metricfit.core.types import Task
 from metricfit.core.validation import check_labels, check_tensors, check_weight, looks_at_values
@@ -61,6 +62,10 @@ class WeightedBCELoss(PointwiseLoss):
         """Return -log(1 - p)."""
         return softplus(logits)
 
+    def closed_form(self) -> PointwiseForm:
+        """Return cross-entropy with the weight of the positives."""
+        return PointwiseForm("cross_entropy", self.positive_weight)
+
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
         return f"positive_weight={self.positive_weight:g}"
@@ -89,6 +94,43 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
     def __init__(self, *, ignore_index: int = -100, sync: bool = False) -> None:
         super().__init__(sync=sync)
         self.ignore_index = ignore_index
+
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Compute the loss of a batch.
+
+        Args:
+            logits: The outputs of the model, ``(n, classes, ...)``.
+            target: The class numbers, ``(n, ...)``.
+            weight: One weight per sample or per label.
+
+        Returns:
+            The loss, a scalar.
+        """
+        if weight is None and not self.sync:
+            mean = self._quick_mean(logits, target)
+            if mean is not None:
+                return mean
+        return super().forward(logits, target, weight)
+
+    def _quick_mean(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        """Return torch's own mean; None if it is not finite or torch refuses the batch: the general path says why."""
+        if (
+            type(logits) is not Tensor
+            or type(target) is not Tensor
+            or torch.compiler.is_compiling()
+            or not logits.is_cpu
+            or logits.dtype not in (torch.float32, torch.float64)
+            or target.dtype is not torch.int64
+            or logits.dim() != 2
+            or target.dim() != 1
+            or not (has_storage(logits) and has_storage(target))
+        ):
+            return None
+        try:
+            mean = cross_entropy(logits, target, ignore_index=self.ignore_index)
+        except (RuntimeError, IndexError, ValueError):
+            return None
+        return mean if math.isfinite(mean.item()) else None
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``.
@@ -179,6 +221,10 @@ class EffectiveNumberBCELoss(WeightedBCELoss):
         """Return -log(1 - p) times the weight of the negatives."""
         return self.negative_weight * softplus(logits)
 
+    def closed_form(self) -> PointwiseForm:
+        """Return cross-entropy with the weights of both classes."""
+        return PointwiseForm("cross_entropy", self.positive_weight, self.negative_weight)
+
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
         return f"beta={self.beta:g}, class_counts={self.class_counts}"
@@ -225,6 +271,10 @@ class FocalLoss(PointwiseLoss):
         """Return -p^gamma log(1 - p)."""
         return torch.exp(-self.gamma * softplus(-logits)) * softplus(logits)
 
+    def closed_form(self) -> PointwiseForm:
+        """Return the exponents of positives and of negatives."""
+        return PointwiseForm("focal", first=0.0 if self.asymmetric else self.gamma, second=self.gamma)
+
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
         return f"gamma={self.gamma:g}, asymmetric={self.asymmetric}"
@@ -270,6 +320,10 @@ class MarginLoss(PointwiseLoss):
     def of_negative(self, logits: Tensor) -> Tensor:
         """Return -log(1 - sigmoid(x + m)), or -log(1 - sigmoid(x)) if asymmetric."""
         return softplus(logits if self.asymmetric else logits + self.margin)
+
+    def closed_form(self) -> PointwiseForm:
+        """Return cross-entropy with the margins of positives and of negatives."""
+        return PointwiseForm("cross_entropy", first=self.margin, second=0.0 if self.asymmetric else self.margin)
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""

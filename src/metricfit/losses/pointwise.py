@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
+from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.numerics import ratio
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError
-from metricfit.losses.base import AdditiveLoss
+from metricfit.losses.base import AdditiveLoss, inheritance_level
 from metricfit.losses.column_loss import ColumnLoss
+
+#: What a kernel does in place of a loss's own methods.
+REPLACED_METHODS = ("of_positive", "of_negative", "statistics", "value", "over_ranks", "columns", "_plain_sum")
 
 
 class PointwiseLoss(ColumnLoss, AdditiveLoss):
@@ -34,25 +40,86 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
 
     #: Whether the loss weights the classes by the inverse of their shares, so that ClassBalanced would do it twice.
     balanced = False
+    #: The numbers of dimensions of logits that are averaged over all entries if the target has the same shape.
+    _plain_dims: tuple[int, ...] = (1, 2)
+    #: Whether the methods that the kernels replace are those that ``closed_form`` describes.
+    _form_applies = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        described = min(inheritance_level(cls, name) for name in REPLACED_METHODS)
+        cls._form_applies = inheritance_level(cls, "closed_form") <= described
 
     def __init__(self, *, task: Task | None = None, ignore_index: int | None = None, sync: bool = False) -> None:
         super().__init__(sync=sync)
         self.set_target_format(task, ignore_index)
 
+    def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Compute the loss of a batch.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            The loss, a scalar.
+        """
+        if weight is None and self.ignore_index is None and self.task is None and not self.sync:
+            mean = self._quick_mean(logits, target)
+            if mean is not None:
+                return mean
+        return super().forward(logits, target, weight)
+
+    def _quick_mean(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        """Return the mean over a batch whose shapes need no reading; None if the batch needs the general path.
+
+        That path also finds what is not finite, and raises an error.
+        """
+        if (
+            not isinstance(logits, Tensor)
+            or not isinstance(target, Tensor)
+            or target.shape != logits.shape
+            or target.device != logits.device
+            or logits.dim() not in self._plain_dims
+            or not self._form_applies
+            or target.is_complex()
+        ):
+            return None
+        form, n = self.closed_form(), logits.numel()
+        y = target if target.dtype is logits.dtype else target.to(logits.dtype)
+        if form is None or not n or not kernel_applies(logits, y, None):
+            return None
+        mean = weighted_sum(logits, y, None, form, 1 / n, self._plain_sum)
+        return mean if not logits.is_cpu or math.isfinite(mean.item()) else None
+
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``."""
         batch = self.columns(logits, target, weight)
         x, y, w = batch.logits, batch.target, batch.weight
-        losses = y * self.of_positive(x) + (1 - y) * self.of_negative(x)
-        if w is None:
-            sums = torch.stack([losses.sum(), torch.ones_like(x).sum()])
+        form = known_form(self)
+        if form is not None and x.numel() and kernel_applies(x, y, w):
+            total = weighted_sum(x, y, w, form, 1.0, self._plain_sum)
         else:
-            sums = torch.stack([(w * losses).sum(), w.sum()])
-        return check_statistics(sums, x)
+            total = self._plain_sum(x, y, w)
+        number = torch.full_like(total, x.numel(), requires_grad=False) if w is None else w.sum()
+        return check_statistics(torch.stack([total, number]), x)
+
+    def _plain_sum(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        losses = target * self.of_positive(logits) + (1 - target) * self.of_negative(logits)
+        return (losses if weight is None else weight * losses).sum()
 
     def value(self, statistics: Tensor) -> Tensor:
         """Return the weighted mean."""
         return ratio(statistics[0], statistics[1])
+
+    def closed_form(self) -> PointwiseForm | None:
+        """Return the loss as one of the forms that the kernels know, or None.
+
+        It must be the same loss as ``of_positive`` and ``of_negative``. A class that overrides one of these without
+        overriding this method is computed from them.
+        """
+        return None
 
     @abstractmethod
     def of_positive(self, logits: Tensor) -> Tensor:
@@ -75,6 +142,11 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
         Returns:
             One loss per logit, of the same shape.
         """
+
+
+def known_form(loss: PointwiseLoss) -> PointwiseForm | None:
+    """Return the closed form of a loss, unless a subclass changed what the form describes."""
+    return loss.closed_form() if loss._form_applies else None
 
 
 def check_statistics(statistics: Tensor, logits: Tensor) -> Tensor:

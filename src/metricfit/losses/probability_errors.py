@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.numerics import ratio, tails
 from metricfit.core.types import Task
 from metricfit.losses.base import AdditiveLoss
@@ -40,6 +41,10 @@ class MAELoss(PointwiseLoss):
     def of_negative(self, logits: Tensor) -> Tensor:
         """Return 2 p."""
         return 2 * tails(logits)[0]
+
+    def closed_form(self) -> PointwiseForm:
+        """Return the absolute error."""
+        return PointwiseForm("absolute_error")
 
 
 class MSFELoss(ColumnLoss, AdditiveLoss):

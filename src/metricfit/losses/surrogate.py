@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
@@ -87,6 +88,10 @@ class SurrogateTverskyLoss(PointwiseLoss):
         """Return log(c + p), or ((c + p)^q - 1)/q."""
         log_sum = torch.logaddexp(logsigmoid(logits), torch.full_like(logits, self.log_c))
         return self.negative_weight * _power_log(log_sum, self.q)
+
+    def closed_form(self) -> PointwiseForm:
+        """Return the surrogate with log c and q."""
+        return PointwiseForm("surrogate", self.positive_weight, self.negative_weight, self.log_c, self.q)
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""

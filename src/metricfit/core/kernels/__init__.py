@@ -1,1 +1,1 @@
-"""Counting kernels and sums over pairs: plain torch, blocks on the CPU, Triton on CUDA devices."""
+"""Counting kernels, sums over pairs and pointwise losses: plain torch, blocks on the CPU, Triton on CUDA devices."""

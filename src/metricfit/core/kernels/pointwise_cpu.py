@@ -1,0 +1,192 @@
+"""Sums of pointwise losses on the CPU, with their gradient from the same pass: O(n) time, one array and a few blocks.
+
+The value and the gradient share their exponentials, so both are computed in the forward pass. The intermediate results
+of a block stay in the cache. The formulas are those of ``pointwise_form``; tests compare them with plain operations.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from metricfit.core.kernels.pointwise_form import PointwiseForm
+
+BLOCK = 2**18
+SHORT = 2**12  # up to here the number of operations decides, beyond it their cost per element
+
+#: Losses that are finite for infinite logits, which are allowed there.
+BOUNDED = ("absolute_error",)
+
+
+def handles(logits: Tensor) -> bool:
+    """Return whether the kernel is for these logits: float32 or float64 on the CPU."""
+    return logits.is_cpu and logits.dtype in (torch.float32, torch.float64)
+
+
+def is_hard(target: Tensor) -> bool:
+    """Return whether all labels are 0 or 1. An infinite label may pass; it makes the sum infinite or NaN."""
+    squares = target * target
+    if target.numel() <= SHORT:
+        return torch.equal(squares, target)
+    low, high = torch.aminmax(squares.sub_(target))
+    return low.item() == 0.0 == high.item()
+
+
+def weighted_sum(
+    logits: Tensor, target: Tensor, weight: Tensor | None, form: PointwiseForm, scale: float, with_gradient: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return the weighted sum of the losses times ``scale``, and its gradient.
+
+    Args:
+        logits: Logits of any shape.
+        target: Labels from 0 to 1, of the same shape and type.
+        weight: Weights of the same shape and type, or None.
+        form: The loss.
+        scale: A factor.
+        with_gradient: Whether to compute the gradient.
+
+    Returns:
+        The sum and the gradient of the logits. The sum is NaN if a label is out of range, and NaN or
+        infinite if a logit is, except for losses that are bounded.
+    """
+    if logits.dim() == 1 and logits.numel() <= SHORT and torch.equal(target * target, target):
+        value, slopes = _terms(logits, target, weight, form, scale, with_gradient)
+        # An infinite logit on its right side has the loss 0, which would hide it.
+        if form.kind not in BOUNDED and not math.isfinite(torch.dot(logits, target).item()):
+            value.fill_(math.nan)
+        return value, slopes
+    x, y, w = logits.reshape(-1), target.reshape(-1), None if weight is None else weight.reshape(-1)
+    slopes = torch.empty(x.shape, dtype=x.dtype, device=x.device) if with_gradient else None
+    value = torch.tensor(_sum_blocks(x, y, w, form, scale, slopes), dtype=x.dtype, device=x.device)
+    return value, None if slopes is None else slopes.view(logits.shape)
+
+
+def gradient(
+    logits: Tensor, target: Tensor, weight: Tensor | None, form: PointwiseForm, scale: float, grad: Tensor
+) -> Tensor:
+    """Return the gradient of the logits, from that of the sum."""
+    result = weighted_sum(logits, target, weight, form, scale, True)[1]
+    assert result is not None
+    return result.mul_(grad)
+
+
+def _sum_blocks(x: Tensor, y: Tensor, w: Tensor | None, form: PointwiseForm, scale: float, out: Tensor | None) -> float:
+    """Return the sum, added up in float64, and write the gradient into ``out``."""
+    total = 0.0
+    for start in range(0, x.numel(), BLOCK):
+        block = slice(start, start + BLOCK)
+        parts = x[block], y[block], None if w is None else w[block]
+        if form.kind not in BOUNDED:
+            total += parts[0].sum().item() * 0.0  # not finite if a logit is not
+        total += _sum_block(*parts, form, scale, None if out is None else out[block])
+    return total
+
+
+def _sum_block(x: Tensor, y: Tensor, w: Tensor | None, form: PointwiseForm, scale: float, out: Tensor | None) -> float:
+    """Return the sum over a block and write its gradient into ``out``."""
+    if is_hard(y):
+        return _terms(x, y, w, form, scale, out is not None, out)[0].item()
+    low, high = torch.aminmax(y)
+    if not (low.item() >= 0.0 and high.item() <= 1.0):
+        return math.nan
+    positive, negative = y, 1 - y
+    if w is not None:
+        positive, negative = w * positive, w * negative
+    value = _terms(x, torch.ones_like(x), positive, form, scale, out is not None, out)[0].item()
+    other, gradient = _terms(x, torch.zeros_like(x), negative, form, scale, out is not None, None)
+    if out is not None and gradient is not None:
+        out.add_(gradient)
+    return value + other.item()
+
+
+def _terms(
+    x: Tensor,
+    y: Tensor,
+    w: Tensor | None,
+    form: PointwiseForm,
+    scale: float,
+    with_gradient: bool,
+    out: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the sum of the losses of logits with labels 0 and 1, and the gradient, written into ``out`` if given."""
+    kind, of_positive, of_negative, first, second = form
+    sign = _by_label(y, 1.0, -1.0)
+    factor = _by_label(y, of_negative * scale, -of_positive * scale)
+    if w is not None:
+        factor.mul_(w)
+    if kind == "cross_entropy" and (first or second):
+        margin = _number(first, x.dtype) if first == second else _by_label(y, second, first)
+        z = torch.addcmul(margin, sign, x)
+    else:
+        z = sign * x
+    losses, slopes = _KINDS[kind](z, y, form, with_gradient)
+    losses.mul_(sign)
+    value = torch.dot(losses, factor) if x.numel() <= SHORT else losses.mul_(factor).sum()
+    if slopes is not None:
+        slopes = slopes.mul_(factor) if out is None else torch.mul(slopes, factor, out=out)
+    return value, slopes
+
+
+def _cross_entropy(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
+    return softplus(z), z.sigmoid_() if with_slopes else None
+
+
+def _focal(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
+    """The exponents are g for both classes, or 0 for positives; s^0 is 1."""
+    losses, s = softplus(z), z.sigmoid_()
+    power = s * s if form.second == 2.0 else s**form.second
+    if form.first != form.second:
+        power = torch.lerp(power, _number(1.0, z.dtype), y)
+    if not with_slopes:
+        return losses.mul_(power), None
+    slopes = torch.lerp(losses * _exponents(y, form), _number(1.0, z.dtype), s).mul_(power)
+    return losses.mul_(power), slopes
+
+
+def _exponents(y: Tensor, form: PointwiseForm) -> Tensor:
+    return _number(form.second, y.dtype) if form.first == form.second else _by_label(y, form.second, form.first)
+
+
+def _absolute_error(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
+    two = _number(2.0, z.dtype)
+    losses = torch.sigmoid(z).mul_(two)
+    return losses, z.neg_().sigmoid_().mul_(losses) if with_slopes else None
+
+
+def _surrogate(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
+    q, one = form.second, _number(1.0, z.dtype)
+    s = torch.sigmoid(z)
+    shifted = s + _number(math.exp(form.first), z.dtype)
+    if not q:
+        losses = torch.lerp(shifted.log(), softplus(z), y)
+        return losses, torch.lerp(z.neg_().sigmoid_().div_(shifted), one, y).mul_(s) if with_slopes else None
+    exponents = torch.lerp(shifted.log(), softplus(z).neg_(), y).mul_(q)
+    losses = torch.expm1(exponents).mul_(_by_label(y, 1 / q, -1 / q))
+    if not with_slopes:
+        return losses, None
+    return losses, torch.lerp(z.neg_().sigmoid_().div_(shifted), one, y).mul_(s).mul_(exponents.exp_())
+
+
+_KINDS = {
+    "cross_entropy": _cross_entropy,
+    "focal": _focal,
+    "absolute_error": _absolute_error,
+    "surrogate": _surrogate,
+}
+
+
+def _by_label(y: Tensor, negative: float, positive: float) -> Tensor:
+    """Return one of two numbers for each label 0 or 1, without rounding."""
+    if y.numel() <= SHORT:
+        return torch.lerp(_number(negative, y.dtype), _number(positive, y.dtype), y)
+    return torch.add(_number(negative, y.dtype), y, alpha=-negative).add_(y, alpha=positive)
+
+
+@lru_cache(maxsize=128)
+def _number(value: float, dtype: torch.dtype) -> Tensor:
+    """Return a number as a tensor; an operation with a Python number would make it anew in each call."""
+    return torch.tensor(value, dtype=dtype, device="cpu")
