@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
 from metricfit.core.kernels.pointwise_form import PointwiseForm
+from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
 from metricfit.core.numerics import ratio
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, looks_at_values

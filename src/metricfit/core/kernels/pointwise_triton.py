@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels import binary_triton
+from metricfit.core.kernels.binary_triton import triton_available
 from metricfit.core.kernels.pointwise_form import PointwiseForm
 
 KINDS = {"cross_entropy": 0, "focal": 1, "absolute_error": 2, "surrogate": 3, "power_surrogate": 4}
@@ -26,7 +26,7 @@ def handles(logits: Tensor) -> bool:
         and logits.dtype == torch.float32
         and 0 < logits.numel() < 2**31
         and torch.version.cuda is not None
-        and binary_triton._available()
+        and triton_available()
     )
 
 
