@@ -13,6 +13,7 @@ from metricfit.core.class_shares import TargetJudge
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, exact_dtype, full_precision
+from metricfit.core.ordinary_batch import read_ordinary
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.tasks import canonical
 from metricfit.core.types import Task, Thresholds
@@ -41,6 +42,13 @@ def count_soft(
     The arguments are those of ``Counts.soft``, ``judge``: what a loss has seen of its targets so far, and ``matrix``:
     whether counts of exclusive classes must hold the whole confusion matrix. Binary counts are a matrix as they are.
     """
+    judge = judge or TargetJudge()
+    if ignore_index is None and group is None and groups is None and not (per_image or matrix):
+        ordinary = read_ordinary(
+            logits, target, task=task, step=step, threshold=threshold, weight=weight, validate=validate, judge=judge
+        )
+        if ordinary is not None:
+            return ordinary.counts()
     batch = canonical(
         logits,
         target,
@@ -51,7 +59,7 @@ def count_soft(
         group=group,
         groups=groups,
         validate=validate,
-        judge=judge or TargetJudge(),
+        judge=judge,
         keep_types=not torch.compiler.is_compiling(),
     )
     step = batch.default_step if step is None else step

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 #: What a difference of sums that should be 0 can be because of rounding, as a share of the sums.
 ROUNDING = 1e-12
@@ -180,6 +181,16 @@ def has_storage(tensor: Tensor) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def is_transformed() -> bool:
+    """Return whether a transform of ``torch.func``, or forward-mode differentiation, is active."""
+    return torch._C._are_functorch_transforms_active() or differentiates_forward()
+
+
+def differentiates_forward() -> bool:
+    """Return whether derivatives are computed in forward mode, for which only plain operations have a rule."""
+    return forward_ad._current_level >= 0
 
 
 def leading(tensor: Tensor | None, axis: int | None, size: int) -> Tensor | None:

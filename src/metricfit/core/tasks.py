@@ -58,7 +58,7 @@ def canonical(
     whose kernels read all of them.
     """
     check_tensors(logits, target, weight, group)
-    reading = _read_task(logits, target, task)
+    reading = read_task(logits, target, task)
     if reading == "multilabel" and task is None and judge is not None and inspects_targets(logits, validate):
         judge.look(target, ignore_index)
     dtype = counting_dtype(logits.dtype)
@@ -139,7 +139,7 @@ def check_task(task: str | None) -> None:
         raise InvalidValueError(f"task must be None or one of {', '.join(map(repr, TASKS))}, got {quote(task)}")
 
 
-def _read_task(logits: Tensor, target: Tensor, task: Task | None) -> Task:
+def read_task(logits: Tensor, target: Tensor, task: Task | None) -> Task:
     """Return which task the shapes mean.
 
     Raises:

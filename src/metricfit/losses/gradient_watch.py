@@ -70,18 +70,22 @@ class ProgressWatch:
         """Copies start from the beginning."""
         return ProgressWatch, ()
 
+    def due(self) -> bool:
+        """Count a forward pass of training, and return whether to record it."""
+        self.passes += 1
+        return self.passes <= FIRST_PASSES or STALL_AT - LAST_PASSES < self.passes <= STALL_AT
+
     def see(self, loss: Tensor, counts: Counts, owner: str) -> None:
-        """Record a forward pass of training.
+        """Record a forward pass that is due.
 
         Args:
             loss: The loss, a scalar.
             counts: The soft counts of three or more exclusive classes, detached.
             owner: The name of the loss in the message.
         """
-        self.passes += 1
         if self.passes <= FIRST_PASSES:
             self.first.append(_number(loss))
-        elif STALL_AT - LAST_PASSES < self.passes <= STALL_AT:
+        else:
             self.last.append(_number(loss))
             self.counts.append(counts)
             if self.passes == STALL_AT:

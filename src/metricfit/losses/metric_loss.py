@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
+from metricfit.core.distributed import number_of_ranks
 from metricfit.core.numerics import has_storage, ratio
+from metricfit.core.ordinary_batch import read_ordinary
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.tasks import check_task
 from metricfit.core.types import Average, Task, Thresholds
@@ -19,8 +21,10 @@ from metricfit.core.validation import is_false, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
+from metricfit.losses.last_counts import LastCounts
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
@@ -61,7 +65,7 @@ class MetricLoss(AdditiveLoss):
         >>> loss = MetricLoss("f1")
         >>> logits = torch.tensor([2.0, 0.5, -1.0, -3.0], requires_grad=True)
         >>> loss(logits, torch.tensor([1, 0, 1, 0]))
-        tensor(0.4298, grad_fn=<RsubBackward1>)
+        tensor(0.4298, grad_fn=<_ValueOfBatchBackward>)
     """
 
     def __init__(
@@ -104,7 +108,8 @@ class MetricLoss(AdditiveLoss):
         self._watch = GradientWatch()
         self._progress = ProgressWatch()
         self._judge = TargetJudge()
-        self._last_counts: Counts | None = None
+        self._formula = CountsFormula()
+        self._last = LastCounts()
 
     def _set_threshold(self, threshold: Thresholds) -> None:
         self.threshold: float | Literal["dynamic"] | tuple[float, ...] | Tensor | None
@@ -151,21 +156,54 @@ class MetricLoss(AdditiveLoss):
         Raises:
             ValueError: If the shapes do not match, the task is ambiguous, or a checked value is out of range.
         """
-        groups = {} if group is None else {"group": group}  # subclasses may define statistics without groups
-        loss = self.value(self.over_ranks(self.statistics(logits, target, weight, **groups)))
-        checks_values = self.training and logits.numel() > 0 and looks_at_values(logits, self.validate)
-        if checks_values and self._watch.due() and not self._lacks_a_class():
+        loss = None if group is not None else self._evaluate_ordinary(logits, target, weight)
+        if loss is None:
+            groups = {} if group is None else {"group": group}  # subclasses may define statistics without groups
+            loss = self.value(self.over_ranks(self.statistics(logits, target, weight, **groups)))
+        if self.training and logits.numel() > 0 and looks_at_values(logits, self.validate):
+            self._watch_training(loss, logits)
+        return loss
+
+    def _watch_training(self, loss: Tensor, logits: Tensor) -> None:
+        """Warn about a gradient of 0, and about classes without progress, in the passes in which that is checked."""
+        if self._watch.due() and not self._lacks_a_class():
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
-        if (
-            checks_values
-            and loss.requires_grad
-            and loss.dim() == 0
-            and self.memory is None
-            and not self.metric.minimize
-        ):
-            counts = self._last_counts
-            if counts is not None and counts.exclusive and counts.tp.shape[-1] > 2:
-                self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
+        if self.memory is not None or self.metric.minimize or not (loss.requires_grad and loss.dim() == 0):
+            return
+        if self._last.exclusive_classes > 2 and self._progress.due():
+            counts = self._last.counts
+            assert counts is not None
+            self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
+
+    def _evaluate_ordinary(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor | None:
+        """Compute the loss from the logits in one step, or return None if the parts of the loss have to be called."""
+        loss_class = type(self)
+        changed = loss_class.statistics is not MetricLoss.statistics or loss_class.value is not MetricLoss.value
+        if changed or self.per_image or self.uses_groups or self.average is None:
+            return None
+        if self.memory is not None or self.ignore_index is not None or (self.sync and number_of_ranks() > 1):
+            return None
+        if not self.metric.found_by_name:  # a function of a user may compute something else in the next call
+            return None
+        batch = read_ordinary(
+            logits,
+            target,
+            task=self.task,
+            step=self.step,
+            threshold=self.threshold,
+            weight=weight,
+            validate=self.validate,
+            judge=self._judge,
+        )
+        if batch is None:
+            return None
+        evaluated = self._formula(self._loss_of, batch, (id(self.metric), self.average))
+        if evaluated is None:
+            return None
+        loss, numbers = evaluated
+        self._last.numbers, self._last.exclusive = numbers, batch.kind.exclusive
+        if self.metric.user_defined:
+            self._refuse_not_finite(loss)
         return loss
 
     def statistics(
@@ -238,33 +276,38 @@ class MetricLoss(AdditiveLoss):
             )
         if isinstance(statistics, Counts):
             counts = statistics if self.memory is None else self.memory(statistics)
-            value = averaged(self.metric, counts, self.average, training=True)
-            self._inspect(counts, value)
-            if counts.tp.dim() > 1 + self.uses_groups:  # several thresholds
-                value = value.mean(0)
-        else:
-            value = ratio(statistics[0], statistics[1])
+            loss = self._loss_of(counts)
+            self._inspect(counts, loss)
+            return loss
+        value = ratio(statistics[0], statistics[1])
+        return value if self.metric.minimize else 1 - value
+
+    def _loss_of(self, counts: Counts) -> Tensor:
+        value = averaged(self.metric, counts, self.average, training=True)
+        if counts.tp.dim() > 1 + self.uses_groups:  # several thresholds
+            value = value.mean(0)
         return value if self.metric.minimize else 1 - value
 
     def _inspect(self, counts: Counts, value: Tensor) -> None:
         """Remember the counts for ``left_out`` and the watches, and refuse a value that is not finite."""
         if not torch.compiler.is_compiling() and has_storage(counts.tp):
-            self._last_counts = counts.map(torch.detach)
-        if (
-            self.metric.user_defined
-            and looks_at_values(value, self.validate)
-            and is_false(value.detach().isfinite().all())
-        ):
+            self._last.counts = counts.map(torch.detach)
+        if self.metric.user_defined:
+            self._refuse_not_finite(value, counts)
+
+    def _refuse_not_finite(self, value: Tensor, counts: Counts | None = None) -> None:
+        if looks_at_values(value, self.validate) and is_false(value.detach().isfinite().all()):
             raise InvalidValueError(
-                f"{self.metric.name} is not finite at {counts}; divide with metricfit.metrics.ratio, which is 0 if "
-                "the denominator is 0, and take roots with metricfit.metrics.root"
+                f"{self.metric.name} is not finite at {counts or self._last.counts}; divide with "
+                "metricfit.metrics.ratio, which is 0 if the denominator is 0, and take roots with "
+                "metricfit.metrics.root"
             )
 
     def _lacks_a_class(self) -> bool:
         """Whether no class of the last batch had both positives and negatives, which explains a zero gradient."""
-        if self._last_counts is None:
+        if (counts := self._last.counts) is None:
             return True
-        positives, negatives = self._last_counts.positives, self._last_counts.negatives
+        positives, negatives = counts.positives, counts.negatives
         return is_false(((positives > 0) & (negatives > 0)).any())
 
     def left_out(self) -> list[int]:
@@ -275,9 +318,9 @@ class MetricLoss(AdditiveLoss):
             positives. It is not updated under torch.compile.
         """
         whole = self.metric.whole_matrix or self.metric.of_one_class
-        if self._last_counts is None or self.average != "macro" or whole:
+        if (counts := self._last.counts) is None or self.average != "macro" or whole:
             return []
-        positives = self._last_counts.positives
+        positives = counts.positives
         if positives.shape[-1] == 1 or "positives" not in self.metric.needs:
             return []
         return (positives.reshape(-1, positives.shape[-1]).sum(0) == 0).nonzero().flatten().tolist()

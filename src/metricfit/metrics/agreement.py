@@ -152,10 +152,9 @@ def _shares(c: Counts) -> Counts:
     The sum is held constant: the gradient of such a formula is the same. Counts that are too small to be divided by
     become 0 first, because dividing them by a small sum would hide how small they are.
     """
-    cells = torch.stack(tuple(c))
-    n, least = cells.detach().sum(0), SMALLEST_DIVISOR[cells.dtype]
+    n, least = c.map(torch.detach).n, SMALLEST_DIVISOR[c.tp.dtype]
     scale = n.masked_fill(n < least, math.inf).reciprocal()
-    return Counts(*threshold(cells, least, 0.0) * scale, exclusive=c.exclusive)
+    return c.map(lambda cell: threshold(cell, least, 0.0) * scale)
 
 
 def _covariance(c: Counts) -> Tensor:

@@ -24,7 +24,14 @@ from torch import Tensor
 
 from metricfit.core import step_formulas
 from metricfit.core.kernels import binary_cpu, binary_triton
-from metricfit.core.numerics import counting_dtype, has_storage, is_positive, leading, tails
+from metricfit.core.numerics import (
+    counting_dtype,
+    differentiates_forward,
+    has_storage,
+    is_positive,
+    leading,
+    tails,
+)
 from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
 from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 
@@ -50,7 +57,7 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     plain = isinstance(threshold, Tensor) or other_gradients
     # A compiler fuses plain operations as well as the kernels do, and under compile(vmap) a Function would silently
     # lose its backward (https://github.com/pytorch/pytorch/issues/193279).
-    if closed is None or plain or torch.compiler.is_compiling():
+    if closed is None or plain or torch.compiler.is_compiling() or differentiates_forward():
         logits, target = _floating(logits, target)
         return _sum_masses(*masses(logits, step, threshold), target, weight)
     counts: Tensor = _SoftCounts.apply(logits, target, weight, closed.kind, closed.number, threshold)  # type: ignore
@@ -167,3 +174,53 @@ class _SoftCounts(torch.autograd.Function):
         """Make the vmapped axis a leading one, because the kernels sum over the last axis of any number of axes."""
         tensors = [leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs[:3], in_dims[:3], strict=True)]
         return _SoftCounts.apply(*tensors, *inputs[3:]), 1  # type: ignore[no-untyped-call]
+
+
+def column_counts(
+    logits: Tensor, target: Tensor, weight: Tensor | None, classes: int, kind: str, number: float, threshold: float
+) -> Tensor:
+    """Return soft counts ``(4, c)`` of a batch on the CPU in the layout in which users pass it.
+
+    Args:
+        logits: Contiguous logits: of any shape for one class, otherwise ``(n, c)``.
+        target: Of the logits' type and size, contiguous, without gradient.
+        weight: As the target.
+        classes: The number of classes c.
+        kind: The kind of a closed-form step.
+        number: The number of the step.
+        threshold: The threshold.
+    """
+    counts: Tensor = _ColumnCounts.apply(logits, target, weight, classes, kind, number, threshold)  # type: ignore
+    return counts
+
+
+class _ColumnCounts(torch.autograd.Function):
+    """As ``_SoftCounts`` for ``column_counts``, outside of torch's transforms.
+
+    A ``forward`` with ctx saves torch the inspection of its signature in every call, which transforms would need.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        classes: int,
+        *settings: Any,
+    ) -> Tensor:
+        ctx.save_for_backward(logits, target, weight)
+        ctx.settings, ctx.classes = settings, classes
+        x, y, w = binary_cpu.as_columns(logits, target, weight, classes)
+        return binary_cpu.column_counts(x, y, w, *settings).view(4, classes)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight = ctx.saved_tensors
+        of_positive, of_negative = (grad[:2] - grad[2:]).unbind()
+        x, y, w = binary_cpu.as_columns(logits, target, weight, ctx.classes)
+        if torch.is_grad_enabled() or not has_storage(grad):  # as in ``_SoftCounts``
+            of_logits = torch.lerp(of_negative, of_positive, y) * _slope_mass(x, w, *ctx.settings)
+        else:
+            of_logits = binary_cpu.column_gradient(x, y, w, of_positive, of_negative, *ctx.settings)
+        return of_logits.view(logits.shape), *(None,) * 6

@@ -20,7 +20,7 @@ from torch import Tensor
 from metricfit.core.kernels import classes_blocks, classes_operator
 from metricfit.core.kernels.class_decisions import decisions, move_inside, sum_decisions
 from metricfit.core.kernels.class_layout import Layout, StepAt
-from metricfit.core.numerics import has_storage, leading
+from metricfit.core.numerics import differentiates_forward, has_storage, leading
 from metricfit.core.steps import Identity, Step, closed_form, is_unchanged
 
 
@@ -39,7 +39,9 @@ def class_counts(
         closed = None  # with a fixed threshold a steep step, and then s, can be 0 for all classes of a sample
     # The kernels differentiate with respect to the logits only.
     plain = (weight is not None and weight.requires_grad) or target.is_floating_point()
-    plain = plain or (torch.compiler.is_compiling() and not classes_operator.handles(logits))
+    plain = (
+        plain or differentiates_forward() or (torch.compiler.is_compiling() and not classes_operator.handles(logits))
+    )
     if closed is None or isinstance(threshold, Tensor) or plain:
         return sum_decisions(decisions(logits, step, threshold, layout), target, weight, layout)
     step_at = StepAt(closed.kind, closed.number, threshold)

@@ -1,0 +1,177 @@
+"""Batches that are counted in few operations, because on a small batch each operation costs more than its arithmetic.
+
+A batch is ordinary if torch computes it eagerly on the CPU, in float32 or float64, without groups, images or ignored
+labels, and with one threshold that is a number and a closed-form step. Its shapes are settled once for all batches of
+the same shapes, its values are checked as in ``core.tasks.canonical``, and the kernel takes it in the layout in which
+it was passed: on a small batch a view costs as much as a computation. ``core.counting.count_soft`` counts all other
+batches, and tests compare the two.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.core.canonical_batch import Columns
+from metricfit.core.class_shares import TargetJudge, inspects_targets
+from metricfit.core.counts import Counts
+from metricfit.core.kernels import binary_cpu, binary_small
+from metricfit.core.kernels.binary import column_counts
+from metricfit.core.numerics import is_transformed
+from metricfit.core.steps import Step, check_threshold, closed_form
+from metricfit.core.tasks import read_task
+from metricfit.core.types import Task, Thresholds
+from metricfit.core.validation import check_finite, check_labels, check_weight
+
+_PLAIN_TYPES = frozenset((Tensor, nn.Parameter))
+_DTYPES = frozenset((torch.float32, torch.float64))
+
+#: Four numbers, or four lists with one number per class.
+FourNumbers = list[float] | list[list[float]]
+
+
+class OrdinaryColumns(NamedTuple):
+    """How to count a binary or multilabel batch: its number of classes, the step and the threshold."""
+
+    classes: int
+    kind: str
+    number: float
+    threshold: float
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the classes exclude each other, which is true of a single one."""
+        return self.classes == 1
+
+    def soft_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """Return soft counts ``(4, c)`` with their gradient; the target has the logits' type."""
+        return column_counts(logits, target, weight, *self)
+
+    def sums(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[FourNumbers, Any]:
+        """Return the same counts as numbers, and what ``gradient`` needs besides the batch."""
+        x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
+        if binary_small.handles(x, self.threshold):
+            return binary_small.counts(x, y, w, *self[1:])
+        return binary_cpu.column_counts(x, y, w, *self[1:]).tolist(), None
+
+    def gradient(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: FourNumbers
+    ) -> Tensor:
+        """Return the gradient of the logits from the gradients of the counts."""
+        of_positive, of_negative = self._of_masses(of_counts)
+        x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
+        if kept is not None:
+            result = torch.from_numpy(binary_small.gradient(y, of_positive, of_negative, kept))
+        else:
+            of_masses = torch.tensor([of_positive, of_negative], dtype=x.dtype, device="cpu")
+            result = binary_cpu.column_gradient(x, y, w, of_masses[0], of_masses[1], *self[1:])
+        return result if result.shape == logits.shape else result.view(logits.shape)
+
+    def _of_masses(self, of_counts: FourNumbers) -> tuple[Any, Any]:
+        """Return the gradients of the mass of a positive and of a negative sample, for each class."""
+        tp, fp, fn, tn = of_counts
+        if isinstance(tp, float):
+            return tp - fn, fp - tn  # type: ignore[operator]
+        pairs = (tp, fn), (fp, tn)
+        return tuple([a - b for a, b in zip(*pair, strict=True)] for pair in pairs)  # type: ignore[arg-type, return-value]
+
+
+class OrdinaryBatch(NamedTuple):
+    """An ordinary batch with checked values: the target in the logits' type, and whether results are checked too."""
+
+    logits: Tensor
+    target: Tensor
+    weight: Tensor | None
+    kind: OrdinaryColumns
+    is_checked: bool
+
+    def counts(self) -> Counts:
+        """Return soft counts with their gradient."""
+        stacked = self.kind.soft_counts(self.logits, self.target, self.weight)
+        if self.is_checked:
+            check_finite(stacked.detach(), self.logits)
+        return Counts(*stacked, exclusive=self.kind.exclusive)
+
+
+def read_ordinary(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    task: Task | None,
+    step: Step | None,
+    threshold: Thresholds,
+    weight: Tensor | None,
+    validate: bool | None,
+    judge: TargetJudge,
+) -> OrdinaryBatch | None:
+    """Check a batch, or return None if it is not ordinary. The arguments are those of ``count_soft``."""
+    if not (_is_plain(logits, target, weight) and (threshold is None or type(threshold) is float)):
+        return None
+    classes = _number_of_columns(logits.shape, target.shape, target.dtype, task)
+    closed = closed_form(Columns.default_step if step is None else step)
+    if closed is None or classes is None:
+        return None
+    if classes > 1 and task is None and not judge.settled and inspects_targets(logits, validate):
+        judge.look(target)
+    is_checked = validate is None or validate
+    if is_checked:
+        check_labels(target, None)
+        if weight is not None:
+            check_weight(weight)
+    if threshold is None:
+        threshold = 0.5
+    else:
+        check_threshold(threshold)
+    if target.dtype != logits.dtype:
+        target = target.to(logits.dtype)
+    kind = OrdinaryColumns(classes, closed.kind, closed.number, threshold)
+    return OrdinaryBatch(logits, target, weight, kind, is_checked)
+
+
+def check_sums(sums: FourNumbers, logits: Tensor) -> None:
+    """Raise an error if counts are not finite."""
+    total = sum(map(sum, sums)) if isinstance(sums[0], list) else sum(sums)
+    if not math.isfinite(total):
+        check_finite(torch.tensor(total), logits)
+
+
+def _is_plain(logits: Tensor, target: Tensor, weight: Tensor | None) -> bool:
+    """Return whether the tensors are plain ones, with gradients of the logits only, and torch computes them eagerly."""
+    if torch.compiler.is_compiling() or type(logits) not in _PLAIN_TYPES or type(target) is not Tensor:
+        return False
+    return (
+        logits.dtype in _DTYPES
+        and logits.device.type == "cpu" == target.device.type
+        and logits.is_contiguous()
+        and target.is_contiguous()
+        and not (target.requires_grad or target.is_complex() or is_transformed())
+        and logits.numel() > 0
+        and (weight is None or _is_plain_weight(weight, logits))
+    )
+
+
+def _is_plain_weight(weight: Tensor, logits: Tensor) -> bool:
+    return (
+        type(weight) is Tensor
+        and weight.shape == logits.shape
+        and weight.dtype == logits.dtype
+        and weight.device == logits.device
+        and weight.is_contiguous()
+        and not weight.requires_grad
+    )
+
+
+@lru_cache(maxsize=256)
+def _number_of_columns(
+    shape: torch.Size, target_shape: torch.Size, target_dtype: torch.dtype, task: Task | None
+) -> int | None:
+    """Return the number of independent columns of a batch of these shapes; None if it is of another kind."""
+    logits = torch.empty(shape, device="meta")
+    reading = read_task(logits, torch.empty(target_shape, dtype=target_dtype, device="meta"), task)
+    if reading == "multilabel":
+        return shape[1] if len(shape) == 2 else None
+    return 1 if reading == "binary" else None

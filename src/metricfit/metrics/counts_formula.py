@@ -1,0 +1,137 @@
+"""Evaluation of a formula over the counts of a batch, with its gradient and without a graph of small tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.formula_recording import CannotRecordError, record
+from metricfit.core.formula_source import as_function
+from metricfit.core.numerics import has_storage
+from metricfit.core.ordinary_batch import FourNumbers, OrdinaryBatch, OrdinaryColumns, check_sums
+
+#: More classes are faster with tensors.
+MOST_CLASSES = 64
+
+#: A function of counts, and of further tensors.
+Formula = Callable[..., Tensor]
+#: The recorded function: it returns the value and its derivatives by the four counts.
+Recorded = Callable[..., tuple[Any, ...]]
+
+
+class CountsFormula:
+    """Evaluates formulas over the counts of a batch by their recordings (``core.formula_recording``).
+
+    A formula is recorded at its first call for each number of classes and each type. A derivative that is itself
+    differentiated is computed with tensors.
+    """
+
+    def __init__(self) -> None:
+        self._recorded: dict[Hashable, Recorded | None] = {}
+
+    def __reduce__(self) -> tuple[type[CountsFormula], tuple[()]]:
+        """Copies record their formulas again."""
+        return CountsFormula, ()
+
+    def __call__(
+        self, formula: Formula, batch: OrdinaryBatch, key: Hashable, *further: Tensor
+    ) -> tuple[Tensor, FourNumbers] | None:
+        """Evaluate a formula of the counts of a batch.
+
+        Args:
+            formula: A function of Counts, and of further tensors, that returns one number. It must compute the same
+                whenever it is called.
+            batch: The batch.
+            key: What identifies the formula.
+            *further: Further arguments, with one number or one per class.
+
+        Returns:
+            The value with its gradient, and the counts; None if the formula has to be evaluated with tensors.
+        """
+        if batch.kind.classes > MOST_CLASSES:
+            return None
+        key = key, batch.kind.classes, batch.logits.dtype
+        if key not in self._recorded:
+            self._recorded[key] = _record(formula, batch, further)
+        if (recorded := self._recorded[key]) is None:
+            return None
+        counts: list[FourNumbers] = []
+        call = _Call(batch.kind, batch.is_checked, recorded, formula, further, counts)
+        try:
+            value: Tensor = _ValueOfBatch.apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
+        except ArithmeticError:  # a division by 0, which tensors perform without an error
+            return None
+        return value, counts[0]
+
+
+class _Call:
+    """What one evaluation needs besides the batch."""
+
+    __slots__ = ("counts", "formula", "further", "is_checked", "kind", "recorded")
+
+    def __init__(
+        self,
+        kind: OrdinaryColumns,
+        is_checked: bool,
+        recorded: Recorded,
+        formula: Formula,
+        further: tuple[Tensor, ...],
+        counts: list[FourNumbers],
+    ) -> None:
+        self.kind, self.is_checked, self.recorded = kind, is_checked, recorded
+        self.formula, self.further, self.counts = formula, further, counts
+
+
+class _ValueOfBatch(torch.autograd.Function):
+    """From logits to the value of a formula, and back, each in one step.
+
+    A ``forward`` with ctx saves torch the inspection of its signature in every call, which transforms would need.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
+        sums, kept = call.kind.sums(logits, target, weight)
+        if call.is_checked:
+            check_sums(sums, logits)
+        value, *slopes = call.recorded(*sums, *(tensor.tolist() for tensor in call.further))
+        call.counts.append(sums)
+        ctx.save_for_backward(logits, target, weight)
+        ctx.call, ctx.slopes, ctx.kept = call, slopes, kept
+        return torch.scalar_tensor(value, dtype=logits.dtype, device="cpu")
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight = ctx.saved_tensors
+        call = ctx.call
+        if torch.is_grad_enabled():  # this backward pass is itself differentiated
+            stacked = call.kind.soft_counts(logits, target, weight)
+            value = call.formula(Counts(*stacked, exclusive=call.kind.exclusive), *call.further)
+            (of_logits,) = torch.autograd.grad(value, logits, grad, create_graph=True)
+        elif has_storage(grad):
+            of_logits = call.kind.gradient(logits, target, weight, ctx.kept, _scaled(ctx.slopes, float(grad)))
+        else:  # vmapped over several gradients
+            of_logits = call.kind.gradient(logits, target, weight, ctx.kept, ctx.slopes) * grad
+        return of_logits, None, None, None
+
+
+def _scaled(slopes: FourNumbers, factor: float) -> FourNumbers:
+    if isinstance(slopes[0], float):
+        return [slope * factor for slope in slopes]
+    return [[slope * factor for slope in cell] for cell in slopes]
+
+
+def _record(formula: Formula, batch: OrdinaryBatch, further: tuple[Tensor, ...]) -> Recorded | None:
+    classes, exclusive = batch.kind.classes, batch.kind.exclusive
+    examples = torch.linspace(1, 2, 4 * classes, dtype=batch.logits.dtype, device="cpu").view(4, -1)
+
+    def of_cells(*arguments: Tensor) -> Tensor:
+        return formula(Counts(*arguments[:4], exclusive=exclusive), *arguments[4:])
+
+    try:
+        return as_function(record(of_cells, [*examples, *further]))
+    except CannotRecordError:
+        return None

@@ -1,0 +1,201 @@
+"""An ordinary batch has the value and the gradient that the plain path gives, for all metrics, steps and types."""
+
+import copy
+import itertools
+import random
+
+import pytest
+import torch
+from torch.func import grad, hessian, jvp
+
+from metricfit import MetricLoss, metrics, steps
+from metricfit.core import ordinary_batch
+from metricfit.core.kernels import binary_small
+from metricfit.core.ordinary_batch import OrdinaryColumns
+from metricfit.core.validation import DivergedError
+from metricfit.errors import InvalidValueError
+from metricfit.metrics import counts_formula
+
+STEPS = [steps.Linear(0.1), steps.Linear(0.4), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
+NAMES = [name for name in metrics.names() if name not in ("fbeta", "tversky", "cost", "cost_matrix", "weighted_kappa")]
+NAMES += ["fbeta(beta=2)", "tversky(alpha=0.3, beta=0.7)", "cost(fp=1, fn=3)", "2*tp/(2*tp + fp + fn)", "jaccard"]
+#: torch itself compiles derivatives for forward mode in a way that it deprecates.
+forward_mode = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """Return a function that computes as if no batch was ordinary."""
+
+    def compute(loss, *batch):
+        with monkeypatch.context() as patch:
+            patch.setattr(ordinary_batch, "_is_plain", lambda *tensors: False)
+            return value_and_gradient(loss, *batch)
+
+    return compute
+
+
+def value_and_gradient(loss, logits, target, weight=None):
+    x = logits.clone().requires_grad_()
+    value = loss(x, target, weight)
+    return value.detach(), *torch.autograd.grad(value, x)
+
+
+def make_batch(shape, dtype, target_dtype, weighted, seed):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    target = torch.rand(shape, generator=generator) < 0.3
+    target = torch.rand(shape, generator=generator) if target_dtype == "soft" else target.to(target_dtype)
+    weight = torch.rand(shape, generator=generator).to(dtype) if weighted else None
+    return logits.to(dtype), target, weight
+
+
+def was_fused(loss):
+    return any(recorded is not None for recorded in loss._formula._recorded.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_metric_has_the_plain_value_and_gradient(name, plain):
+    choice = random.Random(name)
+    for seed in range(6):
+        shape = choice.choice([(40,), (40, 1), (40, 5), (8, 1, 3, 3)])
+        dtype = choice.choice([torch.float32, torch.float64])
+        target_dtype = choice.choice([torch.float32, torch.int64, torch.bool, torch.float64, "soft"])
+        step, threshold = choice.choice([None, *STEPS]), choice.choice([None, 0.5, 0.2, 0.7, 0.9, 1e-6])
+        average = choice.choice(["macro", "micro", "weighted"])
+        batch = make_batch(shape, dtype, target_dtype, choice.random() < 0.3, seed)
+        task = "multilabel" if shape == (40, 5) else "binary"
+        loss = MetricLoss(name, step=step, threshold=threshold, average=average, task=task)
+        value, slope = value_and_gradient(loss, *batch)
+        assert was_fused(loss), (shape, dtype, target_dtype, average)
+        expected, expected_slope = plain(loss, *batch)
+        tolerance = {"rtol": 1e-9, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 2e-7}
+        torch.testing.assert_close(value, expected, **tolerance)
+        torch.testing.assert_close(slope, expected_slope, **tolerance)
+
+
+@pytest.mark.parametrize("without", ["numpy", "classes"])
+def test_without_numpy_or_with_many_classes_the_values_are_the_same(without, plain, monkeypatch):
+    if without == "numpy":
+        monkeypatch.setattr(binary_small, "load_numpy", lambda: None)
+    else:
+        monkeypatch.setattr(counts_formula, "MOST_CLASSES", 3)
+    for step, shape, weighted in itertools.product(STEPS, [(30,), (30, 4)], [False, True]):
+        batch = make_batch(shape, torch.float64, torch.int64, weighted, seed=1)
+        loss = MetricLoss("f1", step=step, threshold=0.3, task=None if shape == (30,) else "multilabel")
+        for given, expected in zip(value_and_gradient(loss, *batch), plain(loss, *batch), strict=True):
+            torch.testing.assert_close(given, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, {"threshold": [0.3, 0.6]}, {"ignore_index": -1}, {"average": None}], ids=str)
+def test_other_batches_take_the_plain_path(settings):
+    loss = MetricLoss("f1", **settings)
+    x, y = torch.randn(9), torch.tensor([0, 1, 0] * 3)
+    assert loss(x, y).isfinite().all()
+    assert was_fused(loss) == (not settings)
+    for given in (x.half(), torch.randn(18)[::2]):
+        assert MetricLoss("f1")(given, y).isfinite()
+
+
+def test_a_function_of_a_user_is_called_each_time():
+    factor = [1.0]
+    loss = MetricLoss(lambda c: factor[0] * c.tp / (c.tp + c.fp))
+    x, y = torch.randn(9), torch.tensor([0, 1, 0] * 3)
+    once = 1 - loss(x, y)
+    factor[0] = 0.5
+    assert (1 - loss(x, y)).item() == pytest.approx(once.item() / 2)
+
+
+def test_a_changed_average_is_recorded_anew(plain):
+    loss = MetricLoss("f1", task="multilabel")
+    batch = make_batch((30, 4), torch.float64, torch.int64, False, seed=2)
+    loss(*batch)
+    loss.average = "micro"
+    torch.testing.assert_close(loss(*batch), plain(loss, *batch)[0])
+
+
+def test_errors_are_those_of_the_plain_path(plain):
+    x, y = torch.tensor([0.0, 1.0, float("nan")]), torch.tensor([0.0, 1.0, 1.0])
+    for logits, target, weight in [
+        (x, y, None),
+        (y, y - 1, None),
+        (y, 2 * y, None),
+        (y, x, None),
+        (y, y, -y),
+        (y, torch.tensor([0, 1]), None),
+    ]:
+        messages = []
+        for compute in (value_and_gradient, plain):
+            with pytest.raises((InvalidValueError, DivergedError)) as caught:
+                compute(MetricLoss("f1"), logits, target, weight)
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+    with pytest.raises(InvalidValueError):
+        MetricLoss("tp/(fp - fp)")(y, y)
+
+
+def test_left_out_and_copies():
+    loss = MetricLoss("recall", task="multilabel")
+    loss(torch.randn(6, 3), torch.tensor([[1, 0, 0], [1, 1, 0]] * 3))
+    assert loss.left_out() == [2]
+    assert copy.deepcopy(loss).left_out() == [2]
+
+
+def twin(x, y):
+    """The loss of the default step, written down."""
+    p = torch.sigmoid(x)
+    h = torch.where(p < 0.25, 0.4 * p, torch.where(p > 0.75, 0.6 + 0.4 * p, 1.6 * p - 0.3))
+    tp, fp, fn = (y * h).sum(), ((1 - y) * h).sum(), (y * (1 - h)).sum()
+    return 1 - 2 * tp / (2 * tp + fp + fn)
+
+
+@forward_mode
+def test_forward_mode_and_second_derivatives_are_the_twins():
+    generator = torch.Generator().manual_seed(3)
+    x, v = torch.randn(2, 12, generator=generator, dtype=torch.float64)
+    y = (torch.rand(12, generator=generator) < 0.5).double()
+    loss = MetricLoss("f1")
+    expected = jvp(lambda z: twin(z, y), (x,), (v,))
+    torch.testing.assert_close(jvp(lambda z: loss(z, y), (x,), (v,)), expected)
+    second = hessian(lambda z: twin(z, y))(x)
+    torch.testing.assert_close(hessian(lambda z: loss(z, y))(x), second)
+    torch.testing.assert_close(torch.autograd.functional.hessian(lambda z: loss(z, y), x), second)
+    torch.testing.assert_close(grad(lambda z: loss(z, y))(x), grad(lambda z: twin(z, y))(x))
+    with torch.autograd.forward_ad.dual_level():
+        dual = loss(torch.autograd.forward_ad.make_dual(x, v), y)
+        tangent = torch.autograd.forward_ad.unpack_dual(dual).tangent
+    torch.testing.assert_close(tangent, expected[1])
+
+
+@forward_mode
+def test_forward_mode_works_for_exclusive_classes():
+    x, y = torch.randn(12, 3, dtype=torch.float64), torch.arange(12) % 3
+    loss = MetricLoss("f1")
+    direction = torch.randn_like(x)
+    slope = torch.func.grad(lambda z: loss(z, y))(x)
+    torch.testing.assert_close(jvp(lambda z: loss(z, y), (x,), (direction,))[1], (slope * direction).sum())
+    assert hessian(lambda z: loss(z, y))(x).isfinite().all()
+
+
+def test_several_gradients_at_once():
+    x, y = torch.randn(9, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 0] * 3)
+    loss = MetricLoss("f1")(x, y)
+    scales = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    (both,) = torch.autograd.grad(loss, x, scales, is_grads_batched=True, retain_graph=True)
+    (one,) = torch.autograd.grad(loss, x)
+    torch.testing.assert_close(both, scales[:, None] * one)
+
+
+def test_the_kernel_of_small_batches_is_that_of_large_ones(monkeypatch):
+    x, y, w = make_batch((50, 3), torch.float64, torch.float64, True, seed=4)
+    for step in STEPS:
+        kind = OrdinaryColumns(3, step.kind, step.number, 0.6)
+        numbers, kept = kind.sums(x, y, w)
+        of_counts = [[0.1, 0.2, 0.3], [1.0, 0.5, 0.2], [-1.0, 0.3, 0.4], [0.0, 0.0, 2.0]]
+        small = kind.gradient(x, y, w, kept, of_counts)
+        with monkeypatch.context() as patch:
+            patch.setattr(binary_small, "load_numpy", lambda: None)
+            large_numbers, nothing = kind.sums(x, y, w)
+            assert nothing is None
+            torch.testing.assert_close(kind.gradient(x, y, w, None, of_counts), small)
+        torch.testing.assert_close(torch.tensor(numbers), torch.tensor(large_numbers))
