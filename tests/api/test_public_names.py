@@ -38,10 +38,11 @@ NAMES = {
         WorstRows examine_table
     """,
     "metricfit.losses": """
-        AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss MAELoss
-        MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning PairHingeLoss PairSquareLoss PartialAUCLoss
-        RunningCounts SoftAUROCLoss StalledLossWarning SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss
-        WeightedCrossEntropyLoss backward_in_chunks
+        AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss LDAMLoss
+        LogitAdjustedLoss LovaszLoss MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning
+        PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts SoftAUROCLoss StalledLossWarning
+        SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss WeightedCrossEntropyLoss
+        backward_in_chunks
     """,
     "metricfit.metrics": """
         Accumulator BinnedScores GroupGap MatrixMetric MatrixMetricFactory Metric MetricFactory RankingMetric

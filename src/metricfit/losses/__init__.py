@@ -13,6 +13,8 @@ from metricfit.losses.cross_entropy import (
     WeightedCrossEntropyLoss,
 )
 from metricfit.losses.gradient_watch import DeadGradientWarning, StalledLossWarning
+from metricfit.losses.long_tail import LDAMLoss, LogitAdjustedLoss
+from metricfit.losses.lovasz import LovaszLoss
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.probability_errors import MAELoss, MSFELoss
@@ -33,6 +35,9 @@ __all__ = [
     "DeadGradientWarning",
     "EffectiveNumberBCELoss",
     "FocalLoss",
+    "LDAMLoss",
+    "LogitAdjustedLoss",
+    "LovaszLoss",
     "MAELoss",
     "MBAUCLoss",
     "MSFELoss",

@@ -1,0 +1,164 @@
+"""Cross-entropies for long tails: the logits are shifted by how rare each class is."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from metricfit.errors import InvalidValueError
+from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
+
+
+class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
+    """Cross-entropy of shifted logits; the shifts follow from the class counts of the training set."""
+
+    shifts: Tensor
+
+    def __init__(self, class_counts: Sequence[float], *, ignore_index: int, sync: bool) -> None:
+        super().__init__(ignore_index=ignore_index, sync=sync)
+        counts = [float(count) for count in class_counts]
+        if len(counts) < 2 or not all(0 < count < math.inf for count in counts):
+            raise InvalidValueError(
+                f"{type(self).__name__}: class_counts are the numbers of training samples of two or more classes, all "
+                f"above 0, got {counts}"
+            )
+        self.class_counts = tuple(counts)
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``.
+
+        Args:
+            logits: The outputs of the model, ``(n, classes, ...)``.
+            target: The class numbers, ``(n, ...)``.
+            weight: One weight per sample or per label.
+
+        Returns:
+            The two sums.
+
+        Raises:
+            ValueError: If there are other numbers of logits than of class counts.
+        """
+        if isinstance(logits, Tensor) and logits.dim() > 1 and logits.shape[1] != len(self.class_counts):
+            raise InvalidValueError(
+                f"{type(self).__name__} has counts of {len(self.class_counts)} classes, got logits "
+                f"{tuple(logits.shape)}"
+            )
+        return super().statistics(self.shifted(logits, target), target, weight)
+
+    @abstractmethod
+    def shifted(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the logits whose cross-entropy is the loss.
+
+        Args:
+            logits: The outputs of the model, ``(n, classes, ...)``.
+            target: The class numbers, ``(n, ...)``.
+
+        Returns:
+            Logits of the same shape.
+        """
+
+    def _along_classes(self, logits: Tensor) -> Tensor:
+        return self.shifts.to(logits.dtype).reshape(-1, *[1] * (logits.dim() - 2))
+
+
+class LogitAdjustedLoss(_ShiftedCrossEntropy):
+    r"""Cross-entropy of logits plus the logarithms of the class shares. Menon et al. 2021, Eq. 10.
+
+    .. math:: l = -\log \mathrm{softmax}(x + \tau \log \pi)_y
+
+    The model learns logits for equally frequent classes, so the argmax aims at the mean recall of the classes. With
+    :math:`\tau = 1` it is the balanced softmax of Ren et al. 2020.
+
+    Args:
+        class_counts: The number of training samples of each class.
+        tau: How much of the shift is applied; 0 is plain cross-entropy.
+        ignore_index: Labels with this value are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
+
+    Raises:
+        ValueError: If the class counts are not above 0, or tau is not a finite number.
+
+    Example:
+        >>> loss = LogitAdjustedLoss(class_counts=(90, 10))
+        >>> loss(torch.zeros(2, 2), torch.tensor([0, 1]))  # -(log 0.9 + log 0.1) / 2
+        tensor(1.2040)
+    """
+
+    def __init__(
+        self, class_counts: Sequence[float], tau: float = 1.0, *, ignore_index: int = -100, sync: bool = False
+    ) -> None:
+        super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
+        if not math.isfinite(tau):
+            raise InvalidValueError(f"LogitAdjustedLoss needs a finite tau, got {tau}")
+        self.tau = float(tau)
+        shares = torch.tensor(self.class_counts, dtype=torch.float64)
+        self.register_buffer("shifts", tau * (shares / shares.sum()).log(), persistent=False)
+
+    def shifted(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return x + tau log(share)."""
+        return logits + self._along_classes(logits)
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor."""
+        return f"class_counts={_short(self.class_counts)}, tau={self.tau:g}"
+
+
+class LDAMLoss(_ShiftedCrossEntropy):
+    r"""Cross-entropy with a larger margin for rarer classes. Cao et al. 2019, Eq. 13.
+
+    .. math:: l = -\log \mathrm{softmax}\big(s\,(x - \Delta_y e_y)\big)_y, \qquad \Delta_y \propto n_y^{-1/4}
+
+    The paper's logits are cosines: a network that normalises features and weights of its last layer. For plain logits
+    use ``scale=1``.
+
+    Args:
+        class_counts: The number of training samples of each class.
+        max_margin: The margin of the rarest class, above 0.
+        scale: The factor s, above 0.
+        ignore_index: Labels with this value are ignored.
+        sync: In a distributed run, take the mean over the samples of all ranks.
+
+    Raises:
+        ValueError: If the class counts, the margin or the scale are not above 0.
+
+    Example:
+        >>> loss = LDAMLoss(class_counts=(160, 10), max_margin=1.0, scale=1.0)
+        >>> loss(torch.tensor([[0.0, 1.0]]), torch.tensor([1]))  # the margin takes away the lead
+        tensor(0.6931)
+    """
+
+    def __init__(
+        self,
+        class_counts: Sequence[float],
+        max_margin: float = 0.5,
+        scale: float = 30.0,
+        *,
+        ignore_index: int = -100,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
+        for name, value in (("max_margin", max_margin), ("scale", scale)):
+            if not 0 < value < math.inf:
+                raise InvalidValueError(f"LDAMLoss needs a {name} above 0, got {value}")
+        self.max_margin, self.scale = float(max_margin), float(scale)
+        margins = torch.tensor(self.class_counts, dtype=torch.float64) ** -0.25
+        self.register_buffer("shifts", max_margin * margins / margins.max(), persistent=False)
+
+    def shifted(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return s (x - margin of the true class)."""
+        classes = torch.arange(logits.shape[1], device=logits.device).reshape(-1, *[1] * (logits.dim() - 2))
+        is_true = target.unsqueeze(1) == classes
+        return self.scale * (logits - self._along_classes(logits) * is_true)
+
+    def extra_repr(self) -> str:
+        """Return the arguments of the constructor."""
+        return f"class_counts={_short(self.class_counts)}, max_margin={self.max_margin:g}, scale={self.scale:g}"
+
+
+def _short(counts: tuple[float, ...]) -> str:
+    shown = ", ".join(f"{count:g}" for count in counts[:5])
+    return f"({shown}{', ...' if len(counts) > 5 else ''})"
