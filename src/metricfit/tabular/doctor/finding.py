@@ -66,7 +66,11 @@ class Finding:
     table: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the finding in plain values."""
+        """Describe the finding in plain values.
+
+        Returns:
+            A dictionary that JSON can hold.
+        """
         return asdict(self) | {"columns": list(self.columns)}
 
     def __str__(self) -> str:
