@@ -34,6 +34,7 @@ STYLES: dict[str, tuple[str, str]] = {
     "torch.sort": (PURPLE, ":"),
 }
 TABLE_SAMPLES = tuple(10**power for power in (2, 4, 6, 8, 9))
+TABLE_CLASSES = (10, 1_000, 10_000)
 PROCESSES = (2, 8, 64, 512, 4_096, 32_768)
 GRADIENT_BYTES = 100_000_000  # of 25 million weights in float32
 AXES = {"samples": "samples", "multiclass": "classes", "multilabel": "classes"}
@@ -161,8 +162,24 @@ def samples_table(results: Mapping[str, Any], device: str, quantity: str) -> str
     for name in STYLES:
         found = {p["samples"]: p for p in points if p["loss"] == name}
         if found:
-            rows.append([f"`{name}`" if " " not in name else name, *(_cell(found.get(n), quantity) for n in measured)])
+            rows.append([_name(name), *(_cell(found.get(n), quantity) for n in measured)])
     return table(["", *(f"{n:,}" for n in measured)], rows) if rows else "Not measured yet."
+
+
+def classes_table(results: Mapping[str, Any], axis: str) -> str:
+    """Nanoseconds per sample of each loss at some numbers of classes or labels, on both machines."""
+    points = {device: points_of(results, device, axis) for device in DEVICES}
+    columns = [(device, c) for device in DEVICES for c in TABLE_CLASSES]
+    rows = []
+    for name in STYLES:
+        found = {(device, p["classes"]): p for device in DEVICES for p in points[device] if p["loss"] == name}
+        if found:
+            rows.append([_name(name), *(_cell(found.get(column), "seconds") for column in columns)])
+    return table(["", *(f"{DEVICES[device]}, {c:,}" for device, c in columns)], rows)
+
+
+def _name(loss: str) -> str:
+    return loss if " " in loss else f"`{loss}`"
 
 
 def _cell(point: Mapping[str, Any] | None, quantity: str) -> str:
@@ -234,6 +251,8 @@ def generated(results: Mapping[str, Any]) -> dict[str, str]:
         "time on the h200": samples_table(results, "h200", "seconds"),
         "memory on the cpu": samples_table(results, "cpu", "bytes"),
         "memory on the h200": samples_table(results, "h200", "bytes"),
+        "classes": classes_table(results, "multiclass"),
+        "labels": classes_table(results, "multilabel"),
         "processes": processes_table(results),
         "assumptions": f"{DESCRIBED} {SENT}\n\n{AHEAD}",
         "cluster": cluster_table(results),
