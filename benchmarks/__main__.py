@@ -41,6 +41,7 @@ MODULES = (
     "pointwise",
     "pointwise_twins",
     "training",
+    "images",
     "classifier",
 )
 
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json and options.json.parent.resolve() == RESULTS:
         PAGE.write_text(as_markdown(load_results()), encoding="utf-8")
     verdicts = judge(BARS, [results | {"tables": measured}])
-    print(as_text(verdicts, measured, before, is_everything=len(chosen) > 1 and not options.only))
+    print(as_text(verdicts, measured, before, is_everything=not options.only and not options.module))
     missed = [verdict for verdict in verdicts if verdict.holds is False]
     failed = [table for table in measured if table["reason"].startswith("failed")]
     return 1 if options.strict and ((missed and not setting.tiny) or failed) else 0
