@@ -94,14 +94,14 @@ def warnings_about(capsys, tmp_path, frame):
 def test_a_column_with_another_word_in_every_row_is_warned_about(capsys, tmp_path):
     numbers = np.arange(40)
     frame = pd.DataFrame({"id": [f"u{n}" for n in numbers], "x": numbers * 0.5, "y": numbers % 2})
-    assert "The column 'id' has another word in every row" in warnings_about(capsys, tmp_path, frame)
+    assert "The column 'id' has a different word in every row" in warnings_about(capsys, tmp_path, frame)
     for harmless in (
         frame.assign(id=[f"u{n // 2}" for n in numbers]),  # words that occur twice
         frame.assign(id=[f"a letter from {n}" for n in numbers]),  # text
         frame.assign(id=numbers),
         frame[:29],  # too few rows to tell
     ):
-        assert "another word" not in warnings_about(capsys, tmp_path, harmless)
+        assert "a different word" not in warnings_about(capsys, tmp_path, harmless)
 
 
 @pytest.mark.parametrize(("positives", "warned"), [(9, True), (10, False)])

@@ -34,7 +34,7 @@ def test_findings_are_numbered_and_say_what_to_do_in_80_columns(files):
     assert f"{files / 'train.csv'}: 300 rows, 4 columns to learn from. Classes: 'no' (" in text
     assert "1. SERIOUS: 'answer' alone tells the classes apart almost perfectly" in text
     assert "What to do: Check that it is known when the decision is made" in text
-    assert "2. WARNING: The column 'id' has another whole number in every row" in text
+    assert "2. WARNING: The column 'id' has a different whole number in every row" in text
     assert "3. WARNING: 'town' has 1 category in" in text
     assert text.endswith("1 serious, 2 warnings.")
 
@@ -70,6 +70,6 @@ def test_fit_prints_the_two_most_serious_and_names_the_command_for_the_rest(file
     assert found.exit_code == 0, found.output
     lines = found.stderr.splitlines()
     assert lines[0].startswith("Warning: 'answer' alone tells the classes apart")
-    assert lines[1].startswith("Warning: The column 'id' has another whole number")
+    assert lines[1].startswith("Warning: The column 'id' has a different whole number")
     assert lines[2] == (f"Warning: 1 more in the table; metricfit doctor {tmp_path / 't.csv'} --target y lists all.")
     assert len(lines) == 3

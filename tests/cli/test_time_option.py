@@ -24,10 +24,15 @@ def rows():
     frame = pd.DataFrame(rng.normal(size=(120, 2)).round(3), columns=["a", "b"])
     frame["y"] = (frame["a"] + 0.5 * rng.normal(size=120) > 0.5).astype(int)
     days = pd.date_range("2023-09-01", periods=120)
-    return frame, {"date": days, "number": np.arange(120) - 7, "text": days.strftime("%Y-%m-%d")}
+    return frame, {
+        "date": days,
+        "number": np.arange(120) - 7,
+        "text": days.strftime("%Y-%m-%d"),
+        "written": days.strftime("%d/%m/%Y"),
+    }
 
 
-@pytest.mark.parametrize("kind", ["date", "number", "text"])
+@pytest.mark.parametrize("kind", ["date", "number", "text", "written"])
 def test_shuffled_rows_give_the_model_of_sorted_ones(rows, tmp_path, kind):
     frame, times = rows
     expected = MetricClassifier("f1", models=["linear"], members=3, cv="forward", random_state=0)
@@ -39,9 +44,9 @@ def test_shuffled_rows_give_the_model_of_sorted_ones(rows, tmp_path, kind):
     fitted = json.loads(result.stdout)
     assert fitted["threshold"] == pytest.approx(expected.threshold_, rel=1e-6)
     assert fitted["out_of_fold"] == pytest.approx(expected.decision_.value, abs=1e-9)
-    first, last = ("-7", "112") if kind == "number" else ("2023-09-01", "2023-12-29")
+    named = {"number": "'when', from -7 to 112", "written": "'when', which is read with the day first, from 01/09/2023"}
     said = " ".join(result.stderr.split())
-    assert f"in the order of 'when', from {first} to {last}" in said
+    assert "in the order of " + named.get(kind, "'when', from 2023-09-01 to 2023-12-29") in said
     assert "not learned from" in said
     model = MetricClassifier.load(tmp_path / "m" / "model")
     assert list(model.feature_names_in_) == ["a", "b"]
@@ -52,7 +57,7 @@ def test_shuffled_rows_give_the_model_of_sorted_ones(rows, tmp_path, kind):
     ("when", "options", "message"),
     [
         (None, ("--time", "wen"), "no column 'wen' for --time. Did you mean 'when'"),
-        ("31.12.2023", ("--time", "when"), "holds '31.12.2023', which is no date of the form 2024-12-31"),
+        ("01/02/2023", ("--time", "when"), "holds '01/02/2023', which is no number and no date of the form 2024-12-31"),
         (5, ("--time", "when"), "all rows have one value of 'when'"),
         ([np.nan, 1.0] * 60, ("--time", "when"), "'when' is missing in 60 of 120 rows"),
         ([True, False] * 60, ("--time", "when"), "true and false, which are no times"),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from metricfit.cli.column_choice import EVERYTHING, ColumnChoice
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message, relay_messages
 from metricfit.cli.time_order import sort_by_time
@@ -45,11 +46,11 @@ def check_metric_options(metric: str, subject_to: list[str] | None, confidence: 
             rate_of(requirement)
 
 
-def read_data(data: Sequence[Path], target: str | None, written: TextOptions) -> pd.DataFrame:
-    """Read the table that a command is about, and print the warnings about it."""
+def read_data(data: Sequence[Path], target: str | None, written: TextOptions, text: Sequence[str] = ()) -> pd.DataFrame:
+    """Read the table that a command is about, and print the warnings about it; ``text`` are columns of codes."""
     with relay_messages(logging.WARNING):
         warnings.simplefilter("always", TableWarning)
-        return read_table(data, target, **written._asdict())
+        return read_table(data, target, **written._asdict(), text=text)
 
 
 def name_data(data: Sequence[Path]) -> str:
@@ -91,6 +92,7 @@ def read_rows(
     time: str | None = None,
     *,
     subject_to: Sequence[str] | None = None,
+    choice: ColumnChoice = EVERYTHING,
 ) -> CommandRows:
     """Read a table, and return the features, the labels, and the groups if a column of groups is named.
 
@@ -98,9 +100,11 @@ def read_rows(
     """
     if group is not None and time is not None:
         raise UserError("--group and --time both say how rows are split into folds; give one of them.")
-    frame, source = read_data(data, target, written), name_data(data)
+    frame, source = read_data(data, target, written, choice.category), name_data(data)
     if group is not None and group == target:
         raise UserError(f"--group and --target both name {quote(group)}; choose another column for the groups.")
+    choice.check(list(frame.columns), source, {"--target": target, "--group": group, "--time": time})
+    frame = choice.apply(frame, target, source)
     X, y = split_target(frame, target, source)
     check_classes(y, source)
     if time is not None:

@@ -15,6 +15,7 @@ import typer
 from rich.table import Table
 
 from metricfit.cli import options
+from metricfit.cli.column_choice import EVERYTHING, ColumnChoice
 from metricfit.cli.command_rows import (
     check_binary_options,
     check_metric_options,
@@ -46,6 +47,9 @@ def compare(
     positive: options.Positive = None,
     group: options.Group = None,
     time: options.Time = None,
+    drop: options.Drop = None,
+    category: options.Category = None,
+    skip_unlabelled: options.SkipUnlabelled = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -84,9 +88,9 @@ def compare(
     named_folder = run_folder(data, metric, date.today()) if out is None else out
     check_folder(named_folder)
     judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
-    written = TextOptions(sep, decimal, encoding)
+    written, choice = TextOptions(sep, decimal, encoding), ColumnChoice.of(drop, category, skip_unlabelled)
     rows, table_rows, note = read_compared_rows(
-        data, target, group, written, time, subject_to=judged, most=max_rows or row_sources.LARGE_ROWS
+        data, target, group, written, time, subject_to=judged, choice=choice, most=max_rows or row_sources.LARGE_ROWS
     )
     X, y, groups, findings = rows
     if note is not None:
@@ -127,6 +131,7 @@ def compare(
         target,
         folder / "recommended",
         subject_to=subject_to,
+        choice=choice,
         given={
             "--confidence": None if confidence is None else f"{confidence:g}",
             "--positive": positive,
@@ -185,6 +190,7 @@ def fit_command(
     out: Path,
     *,
     subject_to: list[str] | None,
+    choice: ColumnChoice = EVERYTHING,
     given: Mapping[str, str | None],
     seed: int,
 ) -> str:
@@ -192,6 +198,9 @@ def fit_command(
     words = ["metricfit", "fit", *map(str, data), "--target", target, "--metric", comparison.metric]
     for requirement in subject_to or ():
         words += ["--subject-to", requirement]
+    for option, names in (("--drop", choice.drop), ("--category", choice.category)):
+        words += [word for name in names for word in (option, name)]
+    words += ["--skip-unlabelled"] if choice.skip_unlabelled else []
     for option, value in given.items():
         words += [] if value is None else [option, value]
     words += [] if seed == 0 else ["--seed", str(seed)]

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from metricfit.cli import options
+from metricfit.cli.column_choice import ColumnChoice
 from metricfit.cli.command_rows import (
     check_metric_options,
     choose_positive_label,
@@ -46,6 +47,8 @@ def doctor(
     positive: options.Positive = None,
     group: options.Group = None,
     time: options.Time = None,
+    drop: options.Drop = None,
+    category: options.Category = None,
     sep: options.Separator = None,
     decimal: options.Decimal = None,
     encoding: options.Encoding = None,
@@ -55,9 +58,10 @@ def doctor(
     check_metric_options("f1", subject_to, confidence)
     if [str(path) for path in data].count(STANDARD_INPUT) > 1:
         raise UserError("Standard input (-) is one table; give the others as files.")
-    written = TextOptions(sep, decimal, encoding)
-    tables = [(name_data([path]), read_data([path], target, written)) for path in data]
-    (name, table), *further = tables
+    written, choice = TextOptions(sep, decimal, encoding), ColumnChoice.of(drop, category)
+    read = [(name_data([path]), read_data([path], target, written, choice.category)) for path in data]
+    choice.check(list(read[0][1].columns), read[0][0], {"--target": target, "--group": group, "--time": time})
+    (name, table), *further = [(source, choice.apply(frame, target, source)) for source, frame in read]
     for option, column in (("--time", time), ("--group", group)):
         if column is not None and column not in table.columns:
             raise UserError(f"{name} has no column {quote(column)} for {option}.{did_you_mean(column, table.columns)}")

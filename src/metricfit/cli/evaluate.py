@@ -35,6 +35,7 @@ def evaluate(
     group: Annotated[
         str | None, typer.Option("--group", help="Name of a column; the report then has the values of each group.")
     ] = None,
+    skip_unlabelled: options.SkipUnlabelled = False,
     sep: options.Separator = None,
     decimal: options.Decimal = None,
     encoding: options.Encoding = None,
@@ -49,7 +50,16 @@ def evaluate(
     classifier = load_model(model)
     check_threshold(classifier, threshold)
     written = TextOptions(sep, decimal, encoding)
-    X, y, groups = scored_rows(classifier, data, written, target, group=group, doing="Evaluating", quiet=quiet)
+    X, y, groups = scored_rows(
+        classifier,
+        data,
+        written,
+        target,
+        group=group,
+        skip_unlabelled=skip_unlabelled,
+        doing="Evaluating",
+        quiet=quiet,
+    )
     _warn_of_absent_classes(classifier, y)
     with status("Evaluating ...", quiet):
         result = evaluation_result(classifier, X, y, threshold) | {"report": None}

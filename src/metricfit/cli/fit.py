@@ -17,6 +17,7 @@ from rich.table import Table
 
 from metricfit._files import check_new_folder, holds_files, new_folder
 from metricfit.cli import options
+from metricfit.cli.column_choice import ColumnChoice
 from metricfit.cli.command_rows import (
     check_binary_options,
     check_metric_options,
@@ -75,6 +76,9 @@ def fit(
     positive: options.Positive = None,
     group: options.Group = None,
     time: options.Time = None,
+    drop: options.Drop = None,
+    category: options.Category = None,
+    skip_unlabelled: options.SkipUnlabelled = False,
     method: Annotated[
         str | None,
         typer.Option("--method", help="A method of compare, such as 'support vectors', in place of --models."),
@@ -135,9 +139,10 @@ def fit(
     check_new_folder(out)
     judged = subject_to if confidence is None else None  # with a confidence, too few rows are refused
     written = TextOptions(sep, decimal, encoding)
-    rows = read_large_rows(data, target, group, written, time)
+    choice = ColumnChoice.of(drop, category, skip_unlabelled)
+    rows = read_large_rows(data, target, group, written, time, choice)
     if rows is None:
-        rows = read_rows(data, target, group, written, time, subject_to=judged)
+        rows = read_rows(data, target, group, written, time, subject_to=judged, choice=choice)
         say_read_at_once(data, len(rows.y))
     X, y, groups, findings = rows
     check_binary_options(y, positive)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from metricfit.cli.column_choice import EVERYTHING, ColumnChoice
 from metricfit.cli.command_rows import CommandRows, check_groups, name_data, print_findings, read_rows
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message
@@ -25,7 +26,12 @@ EXAMINED = 100_000
 
 
 def read_large_rows(
-    data: Sequence[Path], target: str, group: str | None, written: TextOptions, time: str | None
+    data: Sequence[Path],
+    target: str,
+    group: str | None,
+    written: TextOptions,
+    time: str | None,
+    choice: ColumnChoice = EVERYTHING,
 ) -> CommandRows | None:
     """Return the features, the labels and the groups of a large Parquet table.
 
@@ -35,9 +41,13 @@ def read_large_rows(
         group: Name of the column with the groups, or None.
         written: What the user said about text files.
         time: Name of a column to sort by; such tables are read at once.
+        choice: Which columns are not learned from.
 
     Returns:
         None if the table is small, or no Parquet table.
+
+    Raises:
+        UserError: The choice cannot be followed in a large table, or names columns that are not there.
     """
     if time is not None or written != TextOptions():
         return None
@@ -47,7 +57,13 @@ def read_large_rows(
     source = name_data(data)
     if group is not None and group == target:
         raise UserError(f"--group and --target both name {quote(group)}; choose another column for the groups.")
+    if choice.category or choice.skip_unlabelled:
+        raise UserError(
+            f"{source} has {len(table):,} rows and is read in batches, where --category and --skip-unlabelled do not "
+            "apply: write codes as a column of categories (pyarrow: dictionary_encode), and leave such rows out."
+        )
     head = table.head()
+    choice.check(list(head.columns), source, {"--target": target, "--group": group})
     split_target(head, target, source)  # a missing column is reported with the names of the others
     there = [name for name in table.columns if name in head.columns]  # an index of pandas is no column
     print_message(
@@ -59,8 +75,9 @@ def read_large_rows(
     if group is not None:
         check_groups(head if group not in head.columns else pd.DataFrame({group: table[group]}), group, source)
         groups = table[group]
-    findings = print_findings(table.sample(EXAMINED), data, target, groups=group)
-    features = ParquetTable(table.files, [name for name in there if name not in (target, group)])
+    findings = print_findings(choice.apply(table.sample(EXAMINED), target, source), data, target, groups=group)
+    unused = (target, group, *choice.drop)
+    features = ParquetTable(table.files, [name for name in there if name not in unused])
     return CommandRows(features, y, groups, findings)
 
 
@@ -95,15 +112,16 @@ def read_compared_rows(
     time: str | None,
     *,
     subject_to: Sequence[str] | None,
+    choice: ColumnChoice = EVERYTHING,
     most: int,
 ) -> SampledRows:
     """Read a table; of one with more than this many rows, a sample in which each class has its share.
 
     Of a table with groups, whole groups are drawn. Rows stay in their order.
     """
-    found = read_large_rows(data, target, group, written, time)
+    found = read_large_rows(data, target, group, written, time, choice)
     if found is None:
-        found = read_rows(data, target, group, written, time, subject_to=subject_to)
+        found = read_rows(data, target, group, written, time, subject_to=subject_to, choice=choice)
     X, y, groups, findings = found
     if len(y) <= most:
         if isinstance(X, ParquetTable):

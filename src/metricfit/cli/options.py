@@ -70,6 +70,21 @@ Time = Annotated[
         "earlier rows. The column is not learned from.",
     ),
 ]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", help="Name of a column that is not learned from, such as an identifier; may be repeated."),
+]
+Category = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--category",
+        help="Name of a column of codes that are no quantities, such as zip codes, although they look like numbers; "
+        "may be repeated.",
+    ),
+]
+SkipUnlabelled = Annotated[
+    bool, typer.Option("--skip-unlabelled", help="Leave out rows without a label, which are otherwise refused.")
+]
 Threshold = Annotated[
     float | None,
     typer.Option(

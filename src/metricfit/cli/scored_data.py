@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ def scored_batches(
     *,
     target: str | None = None,
     carried: Sequence[str] = (),
+    skip_unlabelled: bool = False,
     doing: str = "Predicting",
     quiet: bool = False,
 ) -> Iterator[ScoredBatch]:
@@ -62,6 +64,7 @@ def scored_batches(
         written: How text files are written.
         target: Name of the column with the labels, if they are needed.
         carried: Names of further columns that are needed. In text files they are read as text, letter by letter.
+        skip_unlabelled: Whether rows without a label are left out, which are otherwise refused; a message counts them.
         doing: What the progress is about.
         quiet: Whether to show no progress.
 
@@ -76,11 +79,16 @@ def scored_batches(
     needed = dict.fromkeys([*names, *([] if target is None else [target]), *carried]) if names else None
     types = column_types(model, target)
     types = ColumnTypes(types.text, [*types.words, *(name for name in carried if name not in names)])
-    rows = 0
+    rows, skipped = 0, 0
     with RowBatches(list(data), written, needed, types) as batches, _row_progress(doing, quiet) as update:
         warnings.simplefilter("always", TableWarning)
         for batch in batches:
-            labels = None if target is None else _labels_of(model, batch, target)
+            labelled = _labelled(batch, target) if skip_unlabelled and target is not None else None
+            whole = batch if labelled is None else replace(batch, frame=batch.frame[labelled])
+            skipped += len(batch.frame) - len(whole.frame)
+            if not len(whole.frame):
+                continue
+            labels = None if target is None else _labels_of(model, whole, target)
             frame = batch.frame if target is None or target in names else batch.frame.drop(columns=target)
             scored = score_batch(model, model_columns(model, frame, batch.source), batch)
             for name in carried:
@@ -89,7 +97,9 @@ def scored_batches(
                     raise UserError(f"{batch.source} has no column {quote(name)} to carry through.{hint}")
             rows += len(batch.frame)
             update(rows, batches.share_read)
-            yield ScoredBatch(batch.frame, scored, labels)
+            yield ScoredBatch(whole.frame, scored if labelled is None else scored.take(labelled), labels)
+    if skipped:
+        print_message(f"{skipped:,} rows have no label and are left out.")
 
 
 def scored_rows(
@@ -99,6 +109,7 @@ def scored_rows(
     target: str,
     *,
     group: str | None = None,
+    skip_unlabelled: bool = False,
     doing: str,
     quiet: bool,
 ) -> tuple[ScoredRows, pd.Series, NDArray[Any] | None]:
@@ -110,6 +121,7 @@ def scored_rows(
         written: How text files are written.
         target: Name of the column with the labels.
         group: Name of the column with groups, if they are needed.
+        skip_unlabelled: Whether rows without a label are left out, which are otherwise refused.
         doing: What the progress is about.
         quiet: Whether to show no progress.
 
@@ -121,12 +133,30 @@ def scored_rows(
     numbers: list[NDArray[np.int64]] = []
     groups: list[NDArray[Any]] = []
     carried = [] if group is None else [group]
-    for batch in scored_batches(model, data, written, target=target, carried=carried, doing=doing, quiet=quiet):
+    reading = scored_batches(
+        model,
+        data,
+        written,
+        target=target,
+        carried=carried,
+        skip_unlabelled=skip_unlabelled,
+        doing=doing,
+        quiet=quiet,
+    )
+    for batch in reading:
         parts.append(batch.scored)
         numbers.append(np.searchsorted(model.classes_, np.asarray(batch.labels)))
         groups += [batch.frame[name].to_numpy() for name in carried]
+    if not parts:
+        raise UserError(f"No row has a label in {quote(target)}: there is nothing to compare with.")
     labels = model.classes_[np.concatenate(numbers)]
     return ScoredRows.join(parts), pd.Series(labels, name=target), np.concatenate(groups) if groups else None
+
+
+def _labelled(batch: Batch, target: str) -> NDArray[np.bool_]:
+    """Return which rows have a label; all of them if there is no such column, which is reported later."""
+    there = target in batch.frame.columns
+    return batch.frame[target].notna().to_numpy() if there else np.ones(len(batch.frame), dtype=bool)
 
 
 def _labels_of(model: MetricClassifier, batch: Batch, target: str) -> pd.Series:
@@ -136,8 +166,8 @@ def _labels_of(model: MetricClassifier, batch: Batch, target: str) -> pd.Series:
         if missing.any():
             raise UserError(
                 f"The target {quote(target)} is missing in row {batch.first + int(missing.argmax())} of "
-                f"{batch.source} (an empty cell, an infinite number, or a word such as NA among numbers). Remove such "
-                "rows, or give them a label."
+                f"{batch.source} (an empty cell, an infinite number, or a word such as NA among numbers). Give such "
+                "rows a label, or leave them out: --skip-unlabelled."
             )
     _, labels = split_target(batch.frame, target, batch.source)
     unknown = sorted(set(labels.unique()) - set(model.classes_), key=str)

@@ -7,7 +7,7 @@ import pandas as pd
 from metricfit.cli.exit_codes import UserError
 from metricfit.cli.terminal import print_message
 from metricfit.data.column_names import did_you_mean
-from metricfit.data.row_times import order_by_time
+from metricfit.data.row_times import first_part_of_dates, order_by_time
 from metricfit.errors import quote
 
 
@@ -35,8 +35,10 @@ def sort_by_time(X: pd.DataFrame, y: pd.Series, column: str, source: str) -> tup
         )
     order = order_by_time(X[column])
     first, last = (str(X[column].iloc[order[end]]).removesuffix(" 00:00:00") for end in (0, -1))
+    part = None if X[column].dtype.kind in "biufM" else first_part_of_dates(X[column])
+    read = "" if part is None else f", which is read with the {part} first"
     print_message(
-        f"Rows are in the order of {quote(column)}, from {first} to {last}: every fold is judged by a model of earlier "
-        f"rows. {quote(column)} itself is not learned from."
+        f"Rows are in the order of {quote(column)}{read}, from {first} to {last}: every fold is judged by a model of "
+        f"earlier rows. {quote(column)} itself is not learned from."
     )
     return X.drop(columns=column).iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)

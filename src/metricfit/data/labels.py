@@ -31,7 +31,8 @@ def split_target(frame: pd.DataFrame, target: str, source: str) -> tuple[pd.Data
     if missing:
         raise TableError(
             f"The target {quote(target)} is missing in {missing} of {len(frame)} rows of {source} (empty cells, "
-            "infinite numbers, or words such as NA among numbers). Remove those rows, or give them a label."
+            "infinite numbers, or words such as NA among numbers). Give those rows a label, or leave them out: "
+            "--skip-unlabelled on the command line."
         )
     features = frame.drop(columns=target)
     if features.shape[1] == 0:

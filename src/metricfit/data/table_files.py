@@ -30,6 +30,7 @@ def read_table(
     sep: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    text: Sequence[str] = (),
 ) -> pd.DataFrame:
     r"""Read a table from files; the endings of their names say which format they have.
 
@@ -44,6 +45,7 @@ def read_table(
         sep: The separator of text files: one character, or "tab".
         decimal: Their decimal mark, "." or ",".
         encoding: Their encoding, such as "utf-8", "cp1252" or "utf-16".
+        text: Columns of text files that are read as they are written, such as zip codes: 01067 stays "01067".
 
     Returns:
         The table. Column names are text and all different; infinite numbers are missing values.
@@ -66,11 +68,11 @@ def read_table(
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if [str(each) for each in sources] == [STANDARD_INPUT]:
         with standard_input() as path:
-            return join_tables([path], lambda file: read_file(file, target, options))
-    return join_tables(find_files(sources), lambda file: read_file(file, target, options))
+            return join_tables([path], lambda file: read_file(file, target, options, text))
+    return join_tables(find_files(sources), lambda file: read_file(file, target, options, text))
 
 
-def read_file(path: Path, target: str | None, options: TextOptions) -> pd.DataFrame:
+def read_file(path: Path, target: str | None, options: TextOptions, text: Sequence[str] = ()) -> pd.DataFrame:
     """Read the table of one file; the arguments are those of ``read_table``, checked."""
     known = file_format(path)
     check_file(path)
@@ -81,7 +83,7 @@ def read_file(path: Path, target: str | None, options: TextOptions) -> pd.DataFr
         "arrow": lambda path: _read_columnar(path, _read_arrow, "Arrow"),
         "json lines": _read_json_lines,
     }
-    frame = readers[known](path) if known in readers else read_csv(path, SEPARATORS[known], target, options)
+    frame = readers[known](path) if known in readers else read_csv(path, SEPARATORS[known], target, options, text)
     frame.columns = [str(name) for name in frame.columns]
     check_frame(frame, path)
     return frame.replace([np.inf, -np.inf], np.nan)

@@ -8,7 +8,7 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,7 +66,9 @@ def scan(path: Path, *, in_batches: bool = False) -> Scan:
     return Scan(start, holds_nul, is_utf8 and _decodes(decoder, b"", final=True), is_text)
 
 
-def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -> pd.DataFrame:
+def read_csv(
+    path: Path, usual: str, target: str | None, options: TextOptions, text: Sequence[str] = ()
+) -> pd.DataFrame:
     """Read a text table.
 
     Args:
@@ -74,6 +76,7 @@ def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -
         usual: The separator of its format.
         target: Name of the column with the labels, or None.
         options: What the user said about it, checked; the rest is guessed. A TableWarning says what was unusual.
+        text: Columns that are read as text.
 
     Raises:
         TableError: The file is no text table; the message says why.
@@ -81,7 +84,7 @@ def read_csv(path: Path, usual: str, target: str | None, options: TextOptions) -
     """
     written, names = csv_layout(path, usual, options)
     with explained_errors(path, written, names):
-        frame: pd.DataFrame = _parse(path, written, low_memory=False)
+        frame: pd.DataFrame = _parse(path, written, low_memory=False, dtype=dict.fromkeys(text, str))
     if written.guessed is not None:
         warnings.warn(f"{path.name} {written.guessed}.", TableWarning, stacklevel=6)
     if target is not None and target in frame.columns and frame[target].isna().any():

@@ -6,6 +6,7 @@ logits, and the columns that hold the costs of each row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from metricfit.data.row_batches import Batch, ColumnTypes
 from metricfit.errors import MetricfitError, TableError
 from metricfit.metrics.metric import get_metric
 from metricfit.tabular.encoding.columns import Category, Date, Text
+
+WHOLE_NUMBER = re.compile(r"-?(0|[1-9]\d*)")
 
 if TYPE_CHECKING:
     from metricfit.tabular.classifier import MetricClassifier
@@ -56,6 +59,10 @@ class ScoredRows:
         names = list(parts[0].kept)
         kept = {name: np.concatenate([part.kept[name] for part in parts]) for name in names}
         return cls(torch.cat([part.logits for part in parts]), kept)
+
+    def take(self, rows: NDArray[Any]) -> ScoredRows:
+        """Return some of the rows, by their numbers or by a mask."""
+        return ScoredRows(self.logits[torch.tensor(rows)], {name: each[rows] for name, each in self.kept.items()})
 
     @property
     def columns(self) -> list[str]:
@@ -117,8 +124,8 @@ def column_types(model: MetricClassifier, target: str | None = None) -> ColumnTy
 
 
 def _is_text(column: object) -> bool:
-    if isinstance(column, Category):  # categories that are whole numbers may be written as 1 or as 1.0
-        return not all(category is None or category.removeprefix("-").isdecimal() for category in column.categories)
+    if isinstance(column, Category):  # categories that are whole numbers may be written as 1 or as 1.0, unless as 01
+        return not all(category is None or WHOLE_NUMBER.fullmatch(category) for category in column.categories)
     return isinstance(column, (Date, Text))
 
 

@@ -51,7 +51,7 @@ CASES = {
     "leak": (spoil(paid=np.where(GOOD["y"] == "yes", 1, 2)), "serious", "'paid' alone tells the classes apart"),
     "similar_labels": (spoil(y=np.where(GOOD["age"] > 60, "Yes", GOOD["y"])), "warning", "blanks or capital letters"),
     "few_rows": (spoil(y=np.where(np.arange(400) < 5, "rare", "no")), "warning", "The class 'rare' has 5 rows"),
-    "identifier": (spoil(number=np.arange(1, 401)), "warning", "another whole number in every row"),
+    "identifier": (spoil(number=np.arange(1, 401)), "warning", "a different whole number in every row"),
     "repeated_identifier": (spoil(customer_id=np.arange(400) % 100), "warning", "100 values in 400 rows"),
     "unnamed_column": (spoil(**{"Unnamed: 0": np.arange(400)}), "warning", "A column without a name"),
     "numbers_as_text": (
@@ -84,7 +84,7 @@ def test_every_kind_has_a_case():
 
 def test_renamed_categories_are_duplicates():
     table = spoil(code=GOOD["town"].map({"Ulm": 7, "Bonn": 8, "Kiel": 9}))
-    assert "the same in other words, entry by entry: 'town' and 'code'" in kinds(table)["duplicate_columns"].message
+    assert "different names of the same entries: 'town' and 'code'" in kinds(table)["duplicate_columns"].message
 
 
 def test_contradictions_are_counted_as_a_naive_count_does():
@@ -147,6 +147,20 @@ def test_further_tables_are_compared():
     assert kinds(GOOD, further={"new rows": sound().drop(columns="y")}) == {}
 
 
+def test_shuffled_row_numbers_are_identifiers_and_counts_are_none():
+    rng = np.random.default_rng(0)
+    assert kinds(spoil(ticket=rng.permutation(700)[:400] + 5000))["identifier"].remedy.endswith("--drop ticket.")
+    assert "identifier" not in kinds(spoil(amount=rng.choice(10**6, 400, replace=False)))
+
+
+def test_dates_with_the_day_first_are_no_unseen_categories():
+    days = pd.date_range("2020-01-01", periods=400).strftime("%d.%m.%Y")
+    later = spoil(day=pd.date_range("2023-01-01", periods=400).strftime("%d.%m.%Y"))
+    found = kinds(spoil(day=np.repeat(days[:100], 4)), further={"later": later})
+    assert "unseen_categories" not in found
+    assert found["dates"].columns == ("day",)
+
+
 def test_times_out_of_order_overlapping_or_wrong():
     days = pd.Series(pd.date_range("2024-01-01", periods=400))
     assert kinds(spoil(day=days), time="day") == {}
@@ -155,7 +169,7 @@ def test_times_out_of_order_overlapping_or_wrong():
         "note",
         {},
     )
-    assert "holds '31.12.2024'" in kinds(spoil(day="31.12.2024"), time="day")["time"].message
+    assert "holds '01/02/2024'" in kinds(spoil(day="01/02/2024"), time="day")["time"].message
     assert "is missing in 3 of 400" in kinds(spoil(day=days.where(days.index > 2)), time="day")["time"].message
     assert "is missing in 400 of 400" in kinds(spoil(day=None), time="day")["time"].message
     assert "All rows have one 'day'" in kinds(spoil(day=days[0]), time="day")["time"].message

@@ -8,13 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricfit.data.row_times import read_dates
+
 Kind = Literal["numbers", "dates", "words"]
 #: Entries that are looked at to tell dates from words.
 LOOKED_AT = 50
 
 
 def kind_of(column: pd.Series) -> Kind:
-    """Say what a column holds; text such as 2024-12-31 is dates.
+    """Say what a column holds; text such as 2024-12-31 or 31.12.2024 is dates.
 
     Example:
         >>> [kind_of(pd.Series(each)) for each in ([1.5, 2], ["2024-12-31", "2025-01-01"], ["a", "b"], [True, False])]
@@ -33,7 +35,7 @@ def kind_of(column: pd.Series) -> Kind:
 
 
 def as_times(column: pd.Series) -> pd.Series | None:
-    """Return dates, or numbers as they are; None if an entry is text that is no date such as 2024-12-31.
+    """Return dates, or numbers as they are; None if an entry is text that is no date, or could be two.
 
     Missing entries stay missing.
 
@@ -45,13 +47,8 @@ def as_times(column: pd.Series) -> pd.Series | None:
         return None
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return column
-    words = column.astype(object)
-    present = words.notna()
-    text = words[present].astype(str)
-    if not text.str.match(r"\d{4}-\d").all():
-        return None
-    times = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
-    return None if times.isna().any() else times.reindex(column.index)
+    times = read_dates(column.dropna().astype(object))
+    return None if times is None else times.reindex(column.index)
 
 
 def are_written_dates(column: pd.Series) -> bool:

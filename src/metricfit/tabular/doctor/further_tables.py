@@ -9,7 +9,7 @@ import pandas as pd
 from metricfit.data.column_names import did_you_mean
 from metricfit.data.labels import quote_label
 from metricfit.errors import quote
-from metricfit.tabular.doctor.column_kinds import kind_of
+from metricfit.tabular.doctor.column_kinds import are_written_dates, kind_of
 from metricfit.tabular.doctor.finding import Finding, describe_share, list_names
 from metricfit.tabular.doctor.repeated_rows import find_shared_rows
 from metricfit.tabular.doctor.time_findings import find_overlap_in_time
@@ -105,7 +105,7 @@ def _changed_type(column: pd.Series, other: pd.Series, name: str) -> list[Findin
 
 def _unseen(column: pd.Series, other: pd.Series, name: str) -> list[Finding]:
     """Find categories that the table to train on lacks."""
-    if kind_of(column) != "words" or column.nunique() > MOSTLY_DISTINCT * len(column):
+    if kind_of(column) != "words" or column.nunique() > MOSTLY_DISTINCT * len(column) or are_written_dates(column):
         return []
     seen = set(column.dropna().astype(str))
     words = other.dropna().astype(str)

@@ -9,6 +9,7 @@ trials is a lower bound of the AUC. Its level is divided by the number of column
 from __future__ import annotations
 
 import math
+import shlex
 from typing import NamedTuple
 
 import numpy as np
@@ -214,10 +215,11 @@ def _describe(columns: list[ColumnAuc], severity: Severity, of_two: bool) -> Fin
             tuple(each.column for each in columns),
         )
     message += f"; at least {math.floor(100 * first.bound) / 100:g} at 95 % confidence)."
-    it = "it is" if len(columns) == 1 else "they are"
+    it, them = ("it is", "it") if len(columns) == 1 else ("they are", "them")
+    options = " ".join(f"--drop {shlex.quote(each.column)}" for each in columns[:LISTED])
     remedy = (
-        f"Check that {it} known when the decision is made, and not a result of the target; otherwise remove "
-        f"{'it' if len(columns) == 1 else 'them'}."
+        f"Check that {it} known when the decision is made, and not a result of the target; otherwise leave {them} out: "
+        f"{options}{' ...' if len(columns) > LISTED else ''}."
     )
     return Finding("leak", severity, message, remedy, tuple(each.column for each in columns))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,6 +20,8 @@ NAMED_LIKE_AN_IDENTIFIER = re.compile(
     r"(^|[_\s.-])(id|ids|uuid|guid|key|index|rowid|row_?(nr|no|number))$", re.IGNORECASE
 )
 CAMEL_CASE_ID = re.compile(r"[a-z]I[dD]$")
+#: Whole numbers from a range of at most 10 times as many, which would repeat by chance in all but one of e^10 tables.
+CLOSE_NUMBERS, FEWEST_CLOSE = 10, 200
 #: Rows per identifier from which its rows are several of one thing.
 REPEATED = 1.5
 #: A share of missing entries that leaves little to learn, and a share of numbers that makes text numbers.
@@ -102,10 +105,14 @@ def _unnamed(name: str) -> list[Finding]:
             "unnamed_column",
             "warning",
             f"A column without a name, here {quote(name)}, is learned from like any other.",
-            "If it holds row numbers (pandas writes them without index=False), remove it.",
+            f"If it holds row numbers (pandas writes them without index=False), {_leave_out(name)}.",
             (name,),
         )
     ]
+
+
+def _leave_out(name: str) -> str:
+    return f"leave it out: --drop {shlex.quote(name)}"
 
 
 def _identifier(column: pd.Series, name: str) -> list[Finding]:
@@ -119,8 +126,8 @@ def _identifier(column: pd.Series, name: str) -> list[Finding]:
             Finding(
                 "identifier",
                 "warning",
-                f"The column {quote(name)} has another word in every row, as identifiers do.",
-                "New rows will have words that no model has seen; if it is an identifier, remove it.",
+                f"The column {quote(name)} has a different word in every row, as identifiers do.",
+                f"New rows will have words that no model has seen; if it is an identifier, {_leave_out(name)}.",
                 (name,),
             )
         ]
@@ -129,8 +136,9 @@ def _identifier(column: pd.Series, name: str) -> list[Finding]:
             Finding(
                 "identifier",
                 "warning",
-                f"The column {quote(name)} has another whole number in every row, as row numbers and identifiers do.",
-                "A model that learns from it learns the order of the rows; if it is an identifier, remove it.",
+                f"The column {quote(name)} has a different whole number in every row, as row numbers and identifiers "
+                "do.",
+                f"A model that learns from it learns the order of rows; if it is an identifier, {_leave_out(name)}.",
                 (name,),
             )
         ]
@@ -169,7 +177,7 @@ def _differ(words: pd.Series) -> bool:
 
 
 def _counts_rows(column: pd.Series, named: bool) -> bool:
-    """Return whether whole numbers all differ and are nearly consecutive, or are named like identifiers."""
+    """Return whether whole numbers all differ, although they lie so close that counts would repeat."""
     head = column.iloc[:ROWS_COMPARED]
     if head.isna().any() or not head.is_unique or not (np.mod(head.to_numpy(dtype=np.float64), 1) == 0).all():
         return False
@@ -178,7 +186,8 @@ def _counts_rows(column: pd.Series, named: bool) -> bool:
     numbers = column.to_numpy(dtype=np.float64)
     ordered = bool((np.diff(numbers) > 0).all())
     span = float(numbers.max() - numbers.min()) + 1
-    return bool((np.mod(numbers, 1) == 0).all()) and (named or (ordered and span <= 1.05 * len(numbers)))
+    close = span <= CLOSE_NUMBERS * len(numbers) and len(numbers) >= FEWEST_CLOSE
+    return bool((np.mod(numbers, 1) == 0).all()) and (named or close or (ordered and span <= 1.05 * len(numbers)))
 
 
 def _numbers_as_text(column: pd.Series, name: str) -> list[Finding]:
@@ -224,7 +233,7 @@ def _duplicates(X: pd.DataFrame) -> Iterator[Finding]:
                 equal.append(group)
             elif len(group) > 1 and not X[group[0]].is_unique:  # two columns of different entries say nothing
                 renamed.append(group)
-    for groups, how in ((equal, "equal in every row"), (renamed, "the same in other words, entry by entry")):
+    for groups, how in ((equal, "equal in every row"), (renamed, "different names of the same entries")):
         if groups:
             listed = "; ".join(list_names(group) for group in groups[:SETS_LISTED])
             more = f"; and {len(groups) - SETS_LISTED} more such sets" if len(groups) > SETS_LISTED else ""

@@ -32,7 +32,7 @@ def find_missing_labels(y: pd.Series) -> list[Finding]:
             "missing_labels",
             "serious",
             f"The target {quote(y.name)} is missing in {describe_share(missing, len(y))}.",
-            "Remove these rows, or give them a label; they are left out of the other checks.",
+            "Give these rows a label, or leave them out: --skip-unlabelled. The other checks are without them.",
             (str(y.name),),
         )
     ]

@@ -50,7 +50,8 @@ def find_time_problems(X: pd.DataFrame, time: str | None) -> list[Finding]:
                 "serious",
                 f"The time {quote(time)} holds {quote(str(example), 40)}, which is no date of the form 2024-12-31 or "
                 "2024-12-31 18:30, and no number.",
-                "Write all times in that form; in others, day and month can be mistaken.",
+                "Write all times in that form. Dates such as 31.12.2024 and 31/12/2024 are read if the column tells "
+                "which number is the day.",
                 (time,),
             ),
         ]
