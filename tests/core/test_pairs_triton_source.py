@@ -10,7 +10,7 @@ from metricfit.core.kernels import pair_means, pairs_sorted, pairs_triton
 @pytest.fixture(autouse=True)
 def triton_on_cpu(monkeypatch):
     triton_stand_in.install(monkeypatch, "pairs_triton_source")
-    for name, value in {"BLOCK": 8, "CHUNK": 2, "QUERIES": 16}.items():
+    for name, value in {"BLOCK": 8, "CHUNK": 2, "QUERIES": 16, "PARTS": 3}.items():
         monkeypatch.setattr(pairs_triton, name, value)
     yield
     triton_stand_in.remove("pairs_triton_source")
@@ -18,9 +18,9 @@ def triton_on_cpu(monkeypatch):
 
 @pytest.mark.parametrize("power", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["normal", "ties", "no margin"])
-@pytest.mark.parametrize(("rows", "n"), [(1, 1), (2, 8), (1, 43)])
+@pytest.mark.parametrize(("rows", "n"), [(1, 1), (2, 8), (1, 43), (2, 60)])
 def test_sums_and_gradients(power, kind, rows, n):
-    """In several blocks, and in more blocks than are added at once."""
+    """In several parts of several blocks, and in more parts than are added at once."""
     generator = torch.Generator().manual_seed(n)
     score, weight, upstream = torch.randn(3, rows, n, generator=generator, dtype=torch.float64)
     margin = 0.0 if kind == "no margin" else 0.5

@@ -1,8 +1,8 @@
 """Sums over pairs on a CUDA device: one sort and three programs each way, about 60 bytes per sample, no waiting.
 
 The programs compute what ``pairs_sorted`` computes in plain operations. Moments are shifted from point to point as in
-``pairs``, so that nothing cancels: blocks of sorted scores sum their own moments, add those of the blocks before them,
-and scan. A binary search finds the last sample within the margin of each score.
+``pairs``, so that nothing cancels: parts of the sorted scores sum their own moments, add those of the parts before
+them, and scan. A binary search finds the last sample within the margin of each score.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from torch import Tensor
 from metricfit.core.kernels.binary_triton import triton_available
 from metricfit.core.numerics import SMALLEST_DIVISOR
 
-BLOCK, CHUNK, QUERIES = 1024, 1024, 1024
+#: Samples that are scanned at once, parts that are added at once, and samples per program of the searches.
+BLOCK, CHUNK, QUERIES = 1024, 1024, 256
+#: About the largest number of parts of a row. Each part adds those before it, so that there should not be more.
+PARTS = 2048
 #: Up to this number of pairs, over all rows, comparing all of them takes less time than starting the other programs.
 FEW = 2**27
 FEW_QUERIES, FEW_POINTS = 16, 64
@@ -107,17 +110,17 @@ def gradient(
 
 def _scan(falling: Tensor, order: Tensor, weight: Tensor, highest: int, *, reverse: bool) -> tuple[Tensor, Tensor]:
     """Return the moments up to each sample, ``(highest + 1, rows, n)``, and the sorted weights."""
-    from metricfit.core.kernels.pairs_triton_source import block_moments_kernel, scan_kernel
+    from metricfit.core.kernels.pairs_triton_source import part_moments_kernel, scan_kernel
 
     rows, n = falling.shape
     blocks = -(-n // BLOCK)
-    moments = falling.new_empty(highest + 1, rows * blocks, dtype=torch.float64)
+    loops = max(1, 2 ** (blocks // PARTS).bit_length() // 2)
+    parts = -(-blocks // loops)
+    moments = falling.new_empty(highest + 1, rows * parts, dtype=torch.float64)
     scanned = falling.new_empty(highest + 1, rows, n, dtype=torch.float64)
     sorted_weight = torch.empty_like(weight)
-    block_moments_kernel[(rows * blocks,)](
-        falling, order, weight, sorted_weight, moments, n, blocks, REVERSED=reverse, K=highest, BLOCK=BLOCK
-    )
-    scan_kernel[(rows * blocks,)](
-        falling, sorted_weight, moments, scanned, n, blocks, REVERSED=reverse, K=highest, BLOCK=BLOCK, CHUNK=CHUNK
-    )
+    static = {"REVERSED": reverse, "K": highest, "BLOCK": BLOCK}
+    grid = (rows * parts,)
+    part_moments_kernel[grid](falling, order, weight, sorted_weight, moments, n, parts, loops, **static)
+    scan_kernel[grid](falling, sorted_weight, moments, scanned, n, parts, loops, **static, CHUNK=CHUNK)
     return scanned, sorted_weight

@@ -54,50 +54,63 @@ def _combine3(a0, a1, a2, a3, a, b0, b1, b2, b3, b):
     )
 
 
-@triton.jit(do_not_specialize=["n", "blocks"])
-def block_moments_kernel(
-    Score, Order, Weight, Sorted, Moments, n, blocks,
+@triton.jit(do_not_specialize=["parts", "loops"])
+def part_moments_kernel(
+    Score, Order, Weight, Sorted, Moments, n, parts, loops,
     REVERSED: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sort the weights, and write the moments of each block about the last sample of the block."""
+    """Sort the weights, and write the moments of each part, of several blocks, about the last sample of the part."""
     program = tl.program_id(0)
-    row, block = (program // blocks).to(tl.int64), program % blocks
-    s = block * BLOCK + tl.arange(0, BLOCK)
-    inside = s < n
-    at = row * n + _position(tl.minimum(s, n - 1), n, REVERSED)
-    score = tl.load(Score + at).to(tl.float64)
-    weight = tl.load(Weight + row * n + tl.load(Order + at), mask=inside, other=0.0)
-    tl.store(Sorted + at, weight, mask=inside)
-    w = weight.to(tl.float64)
-    last = tl.load(Score + row * n + _position(tl.minimum(block * BLOCK + BLOCK, n) - 1, n, REVERSED))
-    gap = tl.abs(score - last.to(tl.float64))
+    row, part = (program // parts).to(tl.int64), program % parts
+    start, length = row * n, BLOCK * loops
+    last = tl.load(Score + start + _position(tl.minimum(part * length + length, n) - 1, n, REVERSED)).to(tl.float64)
+    m0 = tl.zeros([BLOCK], tl.float64)
+    m1, m2, m3 = m0, m0, m0
+    for loop in range(loops):
+        s = part * length + loop * BLOCK + tl.arange(0, BLOCK)
+        inside = s < n
+        at = start + _position(tl.minimum(s, n - 1), n, REVERSED)
+        weight = tl.load(Weight + start + tl.load(Order + at), mask=inside, other=0.0)
+        tl.store(Sorted + at, weight, mask=inside)
+        w = weight.to(tl.float64)
+        gap = tl.abs(tl.load(Score + at).to(tl.float64) - last)
+        m0 = m0 + w
+        if K >= 1:
+            m1 = m1 + w * gap
+        if K >= 2:
+            m2 = m2 + w * gap * gap
+        if K >= 3:
+            m3 = m3 + w * gap * gap * gap
     stride = tl.num_programs(0)
     output = Moments + program
-    for k in tl.static_range(K + 1):
-        tl.store(output + k * stride, tl.sum(w))
-        w = w * gap
+    tl.store(output, tl.sum(m0))
+    if K >= 1:
+        tl.store(output + stride, tl.sum(m1))
+    if K >= 2:
+        tl.store(output + 2 * stride, tl.sum(m2))
+    if K >= 3:
+        tl.store(output + 3 * stride, tl.sum(m3))
 
 
-@triton.jit(do_not_specialize=["n", "blocks"])
+@triton.jit(do_not_specialize=["parts", "loops"])
 def scan_kernel(
-    Score, Sorted, Moments, Scanned, n, blocks,
+    Score, Sorted, Moments, Scanned, n, parts, loops,
     REVERSED: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Write the moments of all samples up to each one, about this one, into Scanned[K + 1, rows, n]."""
     program = tl.program_id(0)
-    row, block = (program // blocks).to(tl.int64), program % blocks
-    first = tl.load(Score + row * n + _position(block * BLOCK, n, REVERSED)).to(tl.float64)
+    row, part = (program // parts).to(tl.int64), program % parts
+    start, length = row * n, BLOCK * loops
+    reference = tl.load(Score + start + _position(part * length, n, REVERSED)).to(tl.float64)
     stride = tl.num_programs(0)
     m0 = tl.zeros([CHUNK], tl.float64)
     m1, m2, m3 = m0, m0, m0
-    for start in range(0, block, CHUNK):
-        earlier = start + tl.arange(0, CHUNK)
-        inside = earlier < block
-        last = tl.load(
-            Score + row * n + _position(earlier * BLOCK + BLOCK - 1, n, REVERSED), mask=inside, other=0.0
-        ).to(tl.float64)
-        gap = tl.where(inside, tl.abs(first - last), 0.0)
-        source = Moments + row * blocks + earlier
+    for chunk in range(0, part, CHUNK):
+        earlier = chunk + tl.arange(0, CHUNK)
+        inside = earlier < part
+        last = tl.load(Score + start + _position(earlier * length + length - 1, n, REVERSED), mask=inside, other=0.0)
+        gap = tl.where(inside, tl.abs(reference - last.to(tl.float64)), 0.0)
+        source = Moments + row * parts + earlier
         p0 = tl.load(source, mask=inside, other=0.0)
         p1, p2, p3 = p0, p0, p0
         m0 = m0 + p0
@@ -110,40 +123,46 @@ def scan_kernel(
         if K >= 3:
             p3 = tl.load(source + 3 * stride, mask=inside, other=0.0)
             m3 = m3 + _shift(gap, p0, p1, p2, p3, 3)
-    before0 = tl.sum(m0)
-    before1, before2, before3 = before0, before0, before0
-    if K >= 1:
-        before1 = tl.sum(m1)
-    if K >= 2:
-        before2 = tl.sum(m2)
-    if K >= 3:
-        before3 = tl.sum(m3)
+    before0, before1, before2, before3 = tl.sum(m0), tl.sum(m1), tl.sum(m2), tl.sum(m3)
 
-    s = block * BLOCK + tl.arange(0, BLOCK)
-    inside = s < n
-    at = row * n + _position(tl.minimum(s, n - 1), n, REVERSED)
-    score = tl.load(Score + at).to(tl.float64)
-    w = tl.load(Sorted + at, mask=inside, other=0.0).to(tl.float64)
-    nothing = tl.zeros([BLOCK], tl.float64)
-    t1, t2, t3 = nothing, nothing, nothing
-    if K == 0:
-        t0 = tl.cumsum(w)
-    elif K == 1:
-        t0, t1, _ = tl.associative_scan((w, nothing, score), 0, _combine1)
-    elif K == 2:
-        t0, t1, t2, _ = tl.associative_scan((w, nothing, nothing, score), 0, _combine2)
-    else:
-        t0, t1, t2, t3, _ = tl.associative_scan((w, nothing, nothing, nothing, score), 0, _combine3)
-    gap = tl.abs(score - first)
-    output = Scanned + at
-    stride = (stride // blocks).to(tl.int64) * n
-    tl.store(output, t0 + before0, mask=inside)
-    if K >= 1:
-        tl.store(output + stride, t1 + _shift(gap, before0, before1, before2, before3, 1), mask=inside)
-    if K >= 2:
-        tl.store(output + 2 * stride, t2 + _shift(gap, before0, before1, before2, before3, 2), mask=inside)
-    if K >= 3:
-        tl.store(output + 3 * stride, t3 + _shift(gap, before0, before1, before2, before3, 3), mask=inside)
+    lane = tl.arange(0, BLOCK)
+    stride = (stride // parts).to(tl.int64) * n
+    for loop in range(loops):
+        s = part * length + loop * BLOCK + lane
+        inside = s < n
+        at = start + _position(tl.minimum(s, n - 1), n, REVERSED)
+        score = tl.load(Score + at).to(tl.float64)
+        w = tl.load(Sorted + at, mask=inside, other=0.0).to(tl.float64)
+        nothing = tl.zeros([BLOCK], tl.float64)
+        t1, t2, t3 = nothing, nothing, nothing
+        if K == 0:
+            t0 = tl.cumsum(w)
+        elif K == 1:
+            t0, t1, _ = tl.associative_scan((w, nothing, score), 0, _combine1)
+        elif K == 2:
+            t0, t1, t2, _ = tl.associative_scan((w, nothing, nothing, score), 0, _combine2)
+        else:
+            t0, t1, t2, t3, _ = tl.associative_scan((w, nothing, nothing, nothing, score), 0, _combine3)
+        gap = tl.abs(score - reference)
+        output = Scanned + at
+        # The last sample of a block is where the next block goes on.
+        end = lane == BLOCK - 1
+        if K >= 3:
+            t3 = t3 + _shift(gap, before0, before1, before2, before3, 3)
+            tl.store(output + 3 * stride, t3, mask=inside)
+            before3 = tl.sum(tl.where(end, t3, 0.0))
+        if K >= 2:
+            t2 = t2 + _shift(gap, before0, before1, before2, before3, 2)
+            tl.store(output + 2 * stride, t2, mask=inside)
+            before2 = tl.sum(tl.where(end, t2, 0.0))
+        if K >= 1:
+            t1 = t1 + _shift(gap, before0, before1, before2, before3, 1)
+            tl.store(output + stride, t1, mask=inside)
+            before1 = tl.sum(tl.where(end, t1, 0.0))
+        t0 = t0 + before0
+        tl.store(output, t0, mask=inside)
+        before0 = tl.sum(tl.where(end, t0, 0.0))
+        reference = tl.sum(tl.where(end, score, 0.0))
 
 
 @triton.jit
@@ -192,7 +211,7 @@ def _sums(Score, Scanned, score, start, n, rows, steps, margin, REVERSED: tl.con
     return upper, lower
 
 
-@triton.jit(do_not_specialize=["n", "blocks", "steps"])
+@triton.jit(do_not_specialize=["blocks", "steps"])
 def sums_kernel(
     Score, Order, Scanned, Sums, Lower, n, blocks, steps, margin: tl.float64,
     POWER: tl.constexpr, BLOCK: tl.constexpr,
@@ -218,7 +237,7 @@ def sums_kernel(
     tl.store(Lower + at, (lower + flaw).to(Lower.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["n", "blocks", "steps"])
+@triton.jit(do_not_specialize=["blocks", "steps"])
 def gradient_kernel(
     Score, Order, Weight, Upstream, Lower, Scanned, Result, n, blocks, steps, margin: tl.float64,
     POWER: tl.constexpr, BLOCK: tl.constexpr,
