@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -104,7 +105,7 @@ class Stage:
         """
         return replace(self, **{key: value for key, value in defaults.items() if getattr(self, key) is None})
 
-    @property
+    @cached_property
     def watched(self) -> Monitor:
         """The monitor; what it ignores and its task are by default those of the objective."""
         monitor = as_monitor("loss" if self.monitor is None else self.monitor)

@@ -44,11 +44,12 @@ class Order:
         """Return the sample numbers of each batch of an epoch, for samples with these labels (on the CPU)."""
         labels = _as_row(labels)
         generator = torch.Generator().manual_seed(derive_seed(seed, stage, epoch))
-        chosen = torch.arange(len(labels))
-        if self.oversample is not None:
-            chosen = torch.cat([chosen, _draw_positives(labels, self.oversample, generator)])
-        shuffled = chosen[torch.randperm(len(chosen), generator=generator)]
-        steps = steps or self.steps(len(chosen))
+        if self.oversample is None:
+            shuffled = torch.randperm(len(labels), generator=generator)
+        else:
+            chosen = torch.cat([torch.arange(len(labels)), _draw_positives(labels, self.oversample, generator)])
+            shuffled = chosen[torch.randperm(len(chosen), generator=generator)]
+        steps = steps or self.steps(len(shuffled))
         if not self.stratified:
             return list(shuffled.tensor_split(steps))
         by_class = shuffled[labels[shuffled].argsort(stable=True)]  # sorted by class, then dealt like cards
