@@ -15,10 +15,11 @@ from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
 from metricfit.train.data.class_weight import ClassWeight, weigh_samples
+from metricfit.train.data.datasets import FromDataset
 from metricfit.train.data.groups import with_groups
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order
-from metricfit.train.data.samples import FromDataset, InMemory, Source, as_source, get_weight_dtype
+from metricfit.train.data.samples import InMemory, Source, as_source, get_weight_dtype
 from metricfit.train.engine.driver import RunSettings
 from metricfit.train.engine.launching import launch
 from metricfit.train.engine.schedules import MakeScheduler, SchedulerStep
@@ -70,8 +71,10 @@ def fit(
     Args:
         model: A module that returns logits, ``(n,)`` or ``(n, 1)`` for a binary problem.
         train: ``(X, y)`` or ``(X, y, weight)`` as tensors or arrays, a Dataset, or a DataLoader. Tensors are moved to
-            the device as a whole and indexed there. A DataLoader is read to its end in every epoch, whatever length it
-            announces; limit an endless stream, for example with ``itertools.islice``.
+            the device as a whole and indexed there. A Dataset is read while the model trains. Before that at most 1,024
+            of its items are read, to check their labels; all of them if batches are stratified or oversampled and the
+            dataset has no list ``targets`` of its labels. A DataLoader is read to its end in every epoch, whatever
+            length it announces; limit an endless stream, for example with ``itertools.islice``.
         objective: A loss, or stages of training, such as ``recipes.two_stage("f1")``.
         validation: Validation data, of the same kinds as ``train``. With it, the best weights are kept, and
             ``AugmentedLagrangian(update_on="held_out")`` moves its multipliers on it after every epoch.
@@ -113,7 +116,7 @@ def fit(
         devices: Number of processes on this machine; under torchrun, the number that it started.
         num_nodes: Number of machines; under torchrun, the number that it runs on.
         strategy: The strategy for Fabric, such as "ddp".
-        workers: Number of processes that read a Dataset.
+        workers: Number of processes that read a Dataset in the background; with 0 it is read between the steps.
         channels_last: Whether images ``(n, c, h, w)`` and the weights of convolutions are laid out with their channels
             last while training, which is faster and changes results by rounding only. By default wherever the model has
             2-d convolutions. The returned model has the usual layout.
@@ -167,9 +170,11 @@ def fit(
     labels: Tensor | None = None
     if isinstance(samples, FromLoader):
         steps = samples.expected_batches
-    else:
+    elif _reads_labels(samples, stages, order):
         labels = mask_ignored_labels(_labels(samples), stages)
         steps = order.steps_per_epoch(labels)
+    else:
+        steps = order.steps(len(samples))
     setting_checks.check_learning(model, stages, held_out is not None, steps)
     if start_at_prior and prior is None:
         raise InvalidValueError("start_at_prior=True needs one output and labels known beforehand: (X, y) or a Dataset")
@@ -220,6 +225,16 @@ def _labels(data: InMemory | FromDataset) -> Tensor:
     return data.target.detach().cpu()
 
 
+def _reads_labels(data: InMemory | FromDataset, stages: Sequence[Stage], order: Order) -> bool:
+    """Check whether all training labels are read before training.
+
+    Otherwise some of them are checked before, and all of them batch by batch in the first epoch. They are read if they
+    are at hand, or if the order of samples or the metric of a single class depends on them.
+    """
+    depends = order.stratified or order.oversample is not None or label_checks.names_a_class(stages)
+    return depends or data.knows_labels
+
+
 def _check_data(
     model: nn.Module, train: Source, validation: Source | None, stages: Sequence[Stage], order: Order
 ) -> float | None:
@@ -230,21 +245,26 @@ def _check_data(
             raise InvalidValueError(
                 "a DataLoader makes its own batches; for stratified or oversampled batches pass a Dataset"
             )
-    else:
+    elif _reads_labels(train, stages, order):
         target = _labels(train)
         order.check(mask_ignored_labels(target, stages))
         logits = label_checks.sample_logits(model, first_inputs(train))
         counted = label_checks.check_training_target(logits, target, stages)
         label_checks.judge_target(logits, target, stages, "training labels")
-    if validation is not None and not isinstance(validation, FromLoader):
+    else:
+        logits = label_checks.sample_logits(model, first_inputs(train))
+        counted = label_checks.check_target(logits, train.some_labels.cpu(), stages, "train", part=True)
+    if validation is not None and not isinstance(validation, FromLoader) and validation.knows_labels:
         target = _labels(validation)
         if counted is None:
             logits = label_checks.sample_logits(model, first_inputs(validation), "validation")
             label_checks.judge_target(logits, target, stages, "validation labels")
         label_checks.check_validation_target(logits, target, stages)
-    if counted is None or not (logits.dim() == 1 or logits.shape[1] == 1):
+    if counted is None or not counted.numel() or not (logits.dim() == 1 or logits.shape[1] == 1):
         return None
-    return float(counted.double().mean())
+    if isinstance(train, FromLoader) or train.knows_labels:
+        return float(counted.double().mean())
+    return (float(counted.double().sum()) + 0.5) / (counted.numel() + 1)  # some labels may all be of one class
 
 
 def _prepare_data(

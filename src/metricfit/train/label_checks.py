@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from metricfit.constraints import RankingConstraint, RequirementConstraint
 from metricfit.core.class_shares import TargetJudge
+from metricfit.core.distributed import gather_over_ranks
 from metricfit.core.tasks import READINGS, canonical
 from metricfit.core.validation import check_labels
 from metricfit.errors import InvalidTypeError, InvalidValueError
@@ -111,12 +112,19 @@ def _leaves_task_open(stage: Stage) -> bool:
 
 
 class LoaderCheck:
-    """Checks the batches of a training DataLoader during the first epoch, because its labels are not known before."""
+    """Checks the batches of a DataLoader or a Dataset in the first epoch, if its labels are not known before.
+
+    Args:
+        model: The model.
+        stages: The stages.
+    """
 
     def __init__(self, model: nn.Module, stages: Sequence[Stage]) -> None:
         self.model, self.stages = model, stages
         self.logits: Tensor | None = None
         self.judge = TargetJudge()
+        self.range: Tensor | None = None
+        self.exclusive = False
 
     def __call__(self, batch: Batch, number: int, expected: int | None) -> Batch:
         """Return the batch if its labels go with the model's outputs.
@@ -135,7 +143,11 @@ class LoaderCheck:
         if self.logits is None:
             with randomness.seeded(0):
                 self.logits = sample_logits(self.model, batch.x)
-        check_target(self.logits, batch.y, self.stages, _batch_name(number, expected), part=True)
+        counted = check_target(self.logits, batch.y, self.stages, _batch_name(number, expected), part=True)
+        if counted.numel():
+            ends = torch.stack([-counted.min(), counted.max()]).double()
+            self.exclusive = is_exclusive(self.logits, batch.y)
+            self.range = ends if self.range is None else torch.maximum(self.range, ends)
         if _reads_by_shape(self.logits, batch.y, self.stages):
             self.judge.observe(batch.y, _ignored_label(self.stages))
         return batch
@@ -148,6 +160,19 @@ class LoaderCheck:
         """
         self.judge.add_other_ranks(device)
         self.judge.conclude(f"training labels ({self.judge.rows} rows, all of the first epoch)")
+
+    def refuse_one_class(self, device: torch.device) -> None:
+        """Refuse labels of one class only, after the first epoch; every rank must call this.
+
+        Raises:
+            InvalidValueError: There is nothing to learn.
+        """
+        assert self.logits is not None
+        ends = torch.full((2,), -torch.inf, dtype=torch.float64) if self.range is None else self.range
+        low, high = gather_over_ranks(ends.to(device).unsqueeze(0)).amax(0).tolist()
+        one_column = _columns(self.logits) == 1
+        if (one_column and (-low > 0.5) == (high > 0.5)) or (self.exclusive and -low == high):
+            raise InvalidValueError(f"all training labels are {high:g}: there is nothing to learn")
 
 
 def _batch_name(number: int, expected: int | None) -> str:
@@ -213,6 +238,14 @@ def _measured_metrics(monitor: Monitor) -> list[tuple[Metric | None, str]]:
     metric = get_measure(monitor.metric)
     assert isinstance(metric, Metric)
     return [(metric, monitor.name), *((item.metric, str(item)) for item in monitor.requirements)]
+
+
+def names_a_class(stages: Sequence[Stage]) -> bool:
+    """Check whether a loss or a requirement is about one class, which the training set must then have."""
+    modules = [module for stage in stages for module in stage.objective.modules()]
+    metrics = [module.requirement.metric for module in modules if isinstance(module, RequirementConstraint)]
+    metrics += [module.metric for module in modules if isinstance(module, MetricLoss)]
+    return any(metric.class_index is not None for metric in metrics)
 
 
 def check_requirements(stages: Sequence[Stage], logits: Tensor, target: Tensor) -> None:

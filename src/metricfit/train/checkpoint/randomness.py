@@ -38,14 +38,19 @@ class Stream:
 def seeded(seed: int) -> Iterator[None]:
     """Seed the random numbers of torch, Python and NumPy, and restore their states after the block."""
     states = _get_states()
-    torch.default_generator.manual_seed(seed)
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
+    seed_all(seed)
     try:
         yield
     finally:
         _set_states(states)
+
+
+def seed_all(seed: int) -> None:
+    """Seed the random numbers of torch, Python and NumPy on the CPU."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def _list_differences(before: Any, now: Any, path: str, ignored: set[str]) -> It
 def _describe_data(source: Source) -> dict[str, Any]:
     if isinstance(source, FromLoader):
         return {"batches": source.expected_batches}
-    description: dict[str, Any] = {"samples": len(source), "hash of labels": fingerprint(source.target)}
+    description: dict[str, Any] = {"samples": len(source), "hash of labels": fingerprint(source.some_labels)}
     if source.group is not None:
         description["hash of groups"] = fingerprint(source.group)
     if isinstance(source, InMemory):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from metricfit.core.numerics import counting_dtype
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.train.checkpoint import randomness
-from metricfit.train.data.batches import Batch, make_batch
+from metricfit.train.data.batches import Batch
+from metricfit.train.data.datasets import FromDataset
 from metricfit.train.data.loaders import FromLoader
-from metricfit.train.data.order import derive_seed
-
-COMPARED_LABELS = 16  # labels of a dataset's list that are compared with its items
 
 
 class InMemory:
@@ -30,8 +25,15 @@ class InMemory:
     def __len__(self) -> int:
         return len(self.y)
 
+    knows_labels = True
+
     @property
     def target(self) -> Tensor:
+        """All labels."""
+        return self.y
+
+    @property
+    def some_labels(self) -> Tensor:
         """All labels."""
         return self.y
 
@@ -83,73 +85,6 @@ def _move_order(order: Sequence[Tensor], device: torch.device) -> Sequence[Tenso
     if device.type == "cpu" or not order:
         return order
     return torch.split(torch.cat(list(order)).to(device), [len(index) for index in order])
-
-
-class FromDataset:
-    """A map-style Dataset of ``(x, y)`` or ``(x, y, weight)``, read by a DataLoader in a chosen order."""
-
-    def __init__(self, dataset: Dataset[Any], workers: int = 0, dtype: torch.dtype | None = None) -> None:
-        self.dataset, self.workers, self.dtype = dataset, workers, dtype
-        self._target: Tensor | None = None
-        self._first: tuple[Any] | None = None
-        self.group: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
-
-    def with_dtype(self, dtype: torch.dtype) -> FromDataset:
-        """Return the data with inputs converted to this type, if they are a floating-point tensor."""
-        copied = copy.copy(self)
-        copied.dtype = dtype
-        return copied
-
-    def with_group(self, group: Tensor) -> FromDataset:
-        """Return the data with one group number per sample."""
-        copied = copy.copy(self)
-        copied.group = group
-        return copied
-
-    @property
-    def target(self) -> Tensor:
-        """All labels, read once: from ``targets`` or ``tensors[1]`` of the dataset if its items agree with them."""
-        if self._target is None:
-            self._target = _read_labels(self.dataset)
-        return self._target
-
-    def first(self) -> Any:
-        """Return the inputs of a batch of the first sample, which is read once."""
-        if self._first is None:
-            with randomness.seeded(0):
-                self._first = (make_batch(default_collate([self.dataset[0]]), torch.device("cpu")).x,)
-        return self._first[0]
-
-    def batches(self, order: Sequence[Tensor], device: torch.device, seed: int = 0) -> Iterator[Batch]:
-        """Yield one batch per list of sample numbers; random augmentation depends on the seed."""
-        loader = DataLoader(
-            _SeededItems(self.dataset, seed),
-            batch_sampler=[index.tolist() for index in order],
-            num_workers=self.workers,
-            pin_memory=device.type == "cuda",
-            generator=torch.Generator().manual_seed(seed),  # not the model's random numbers
-        )
-        for index, item in zip(order, loader, strict=True):
-            batch = make_batch(item, device, self.dtype)
-            group = batch.group if self.group is None else self.group[index].to(device)
-            yield replace(batch, index=index.to(device), group=group)
-
-
-class _SeededItems(Dataset[Any]):
-    """Items whose random augmentation depends only on the seed and the sample number."""
-
-    def __init__(self, dataset: Any, seed: int) -> None:
-        self.dataset, self.seed = dataset, seed
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, number: int) -> Any:
-        with randomness.seeded(derive_seed(self.seed, number)):
-            return self.dataset[number]
 
 
 Source = InMemory | FromDataset | FromLoader
@@ -223,41 +158,6 @@ def get_weight_dtype(model: nn.Module) -> torch.dtype:
     """Return the type of a model's weights."""
     dtypes = [weight.dtype for weight in model.parameters() if weight.is_floating_point()]
     return dtypes[0] if dtypes else torch.get_default_dtype()
-
-
-def _read_labels(dataset: Any) -> Tensor:
-    tensors: Any = getattr(dataset, "tensors", ())
-    for labels in (getattr(dataset, "targets", None), tensors[1] if len(tensors) in (2, 3) else None):
-        if labels is not None and len(labels) == len(dataset):
-            known = torch.as_tensor(labels)
-            if _agree(known[:COMPARED_LABELS], _read_labels_of_items(dataset, min(COMPARED_LABELS, len(dataset)))):
-                return known
-    return _read_labels_of_items(dataset, len(dataset))
-
-
-def _read_labels_of_items(dataset: Any, count: int) -> Tensor:
-    with randomness.seeded(0):  # items may be augmented randomly
-        return torch.as_tensor(default_collate([_get_label(dataset[number]) for number in range(count)]))
-
-
-def _agree(known: Tensor, read: Tensor) -> bool:
-    """Check whether a dataset's list of labels agrees with its items, whose labels a target_transform may change."""
-    return known.shape == read.shape and torch.equal(known.double(), read.double())
-
-
-def _get_label(item: Any) -> Any:
-    if isinstance(item, dict) and "y" in item:
-        return item["y"]
-    if isinstance(item, (tuple, list)) and len(item) in (2, 3):
-        return item[1]
-    raise InvalidTypeError(
-        f"a Dataset's items must be (x, y), (x, y, weight) or a dictionary of them; got {_describe_item(item)}"
-    )
-
-
-def _describe_item(item: Any) -> str:
-    size = f" of {len(item)}" if isinstance(item, (tuple, list)) else ""
-    return f"a {type(item).__name__}{size}"
 
 
 def _check_inputs(x: Tensor, name: str) -> None:

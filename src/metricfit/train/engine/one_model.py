@@ -63,7 +63,10 @@ class OneModel(Learner):
 
     def begin(self, stage: Stage, lr: Sequence[float], steps: int | None = None) -> None:
         """Make a new optimizer, and put the objective, which sees the samples of all ranks, on the device."""
-        self.active, self.best, self.stage, self.labels_checked = [0], None, stage, False
+        self.active, self.best, self.stage = [0], None, stage
+        self.labels_checked = not isinstance(self.validation, FromLoader) and (
+            self.validation is None or self.validation.knows_labels
+        )
         loss = copy.deepcopy(stage.objective).to(self.fabric.device).train()
         self.gathers = sync_over_ranks(loss) if self.fabric.world_size > 1 else False
         self.objective = Objective(loss)
@@ -174,7 +177,7 @@ class OneModel(Learner):
         assert self.validation is not None
         parts = self._split_for_stream(monitor)
         if parts is not None:
-            check = self._check_labels if isinstance(self.validation, FromLoader) and not self.labels_checked else None
+            check = None if self.labels_checked else self._check_labels
             return [validate_stream(monitor, self.objective, parts, self.outputs_of(self.validation), check)]
         logits, batch = self.validation_outputs or self._outputs_on_validation()
         self.validation_outputs = None  # they were computed with the present weights, at the end of the epoch
@@ -194,12 +197,12 @@ class OneModel(Learner):
     def _outputs_on_validation(self) -> tuple[Tensor, Batch]:
         assert self.validation is not None
         logits, batch = self.logits(self.validation)
-        if isinstance(self.validation, FromLoader) and not self.labels_checked:
+        if not self.labels_checked:
             self._check_labels(logits, batch.y)
         return logits, batch
 
     def _check_labels(self, logits: Tensor, y: Tensor, part: bool = False) -> None:
-        """Check the labels of a validation loader, or a part of them; they are known only after it was read."""
+        """Check validation labels, or a part of them, that are known only after they were read."""
         label_checks.check_target(logits, y, [self.stage], "validation", part=part)
         if not part:
             label_checks.check_validation([self.stage], logits, y)

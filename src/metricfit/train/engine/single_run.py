@@ -14,9 +14,10 @@ from metricfit.train import label_checks
 from metricfit.train.checkpoint import randomness
 from metricfit.train.checkpoint.run_spec import describe_run
 from metricfit.train.data.batches import Batch, take_share
+from metricfit.train.data.datasets import FromDataset
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.order import Order, derive_seed
-from metricfit.train.data.samples import FromDataset, InMemory, Source
+from metricfit.train.data.samples import InMemory, Source
 from metricfit.train.engine.driver import Processes, RunSettings, TrainingRun
 from metricfit.train.engine.epoch_validation import RequirementResult, has_requirements, measure_requirements
 from metricfit.train.engine.launching import OneDevice, get_precision
@@ -38,7 +39,7 @@ class SingleRunData:
         train: The training samples, with the weights of ``class_weight``.
         unweighted: The training samples without them, for measuring requirements.
         validation: The validation samples, if there are any.
-        labels: The training labels, ignored ones as -1; None for a DataLoader, whose labels are not known beforehand.
+        labels: The training labels, ignored ones as -1; None if they are not known beforehand, as for a DataLoader.
         prior: The share of positives of a binary problem, if it is known.
     """
 
@@ -143,7 +144,7 @@ class SingleRun(TrainingRun):
 
     def batches(self, stage: int, epoch: int, first: int) -> Iterator[Batch]:
         """Yield this rank's share of every batch of an epoch; a loader's first epoch is checked on the way."""
-        device, ranks = self.fabric.device, self.fabric.world_size
+        device = self.fabric.device
         item_seed = derive_seed(self.seed, "items", stage, epoch)
         if isinstance(self.train, FromLoader):
             loaded = self.train.batches(device, item_seed, skip=first, epoch=epoch)
@@ -154,8 +155,20 @@ class SingleRun(TrainingRun):
             if stage == epoch == first == 0:  # a run that is resumed within the epoch has not seen all of its labels
                 self.check_batch.end_epoch(device)
             return
-        assert self.data.labels is not None
-        batches = self.order.batches(self.data.labels, self.seed, stage, epoch)[first:]
+        labels = torch.zeros(len(self.train)) if self.data.labels is None else self.data.labels
+        batches = self.order.batches(labels, self.seed, stage, epoch)[first:]
+        loaded = self._read_shares(batches, item_seed)
+        if self.data.labels is None and stage == epoch == 0:
+            loaded = (self.check_batch(batch, number, None) for number, batch in enumerate(loaded, first))
+        yield from loaded
+        if self.data.labels is None and stage == epoch == first == 0:
+            self.check_batch.end_epoch(device)
+            self.check_batch.refuse_one_class(device)
+
+    def _read_shares(self, batches: Sequence[Tensor], item_seed: int) -> Iterator[Batch]:
+        """Yield this rank's share of each batch of tensors or of a Dataset."""
+        assert not isinstance(self.train, FromLoader)
+        device, ranks = self.fabric.device, self.fabric.world_size
         if ranks == 1:
             yield from self.train.batches(batches, device, item_seed)
             return
