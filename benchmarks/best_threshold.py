@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.tables import Line, NotMeasuredHere, Setting, Table
 from benchmarks.timing import Work, interleaved_minima, peak_bytes
-from metricfit.curves import best_threshold
+from metricfit.curves import best_threshold, best_thresholds
 
 
 def data(n: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
@@ -35,6 +35,24 @@ def search_and_sort(device: str, scores: int = 10**6, fewest: int | None = None)
         }
         memory = {name: peak_bytes(work, device) for name, work in works.items()}
         best, repeats = interleaved_minima(works, device, setting, fewest=fewest)
+        return [Line(name, best[name], memory[name], repeats=repeats) for name in works]
+
+    return measure
+
+
+def many_labels(device: str, rows: int = 20_000, labels: int = 1000) -> Callable[[Setting], list[Line]]:
+    """Time the sorts of all columns alone, the thresholds of all labels at once, and one label after the other."""
+
+    def measure(setting: Setting) -> list[Line]:
+        n, c = setting.size(rows, 50), setting.size(labels, 4)
+        x, y = (tensor.reshape(n, c) for tensor in data(n * c, device))
+        works: dict[str, Work] = {
+            "torch.sort": lambda: torch.sort(x, dim=0, descending=True),
+            "best_thresholds": lambda: best_thresholds(x, y, "f1"),
+            "best_threshold in a loop": lambda: [best_threshold(x[:, j], y[:, j], "f1") for j in range(c)],
+        }
+        memory = {name: peak_bytes(work, device) for name, work in works.items()}
+        best, repeats = interleaved_minima(works, device, setting, fewest=3 if device == "cpu" else None)
         return [Line(name, best[name], memory[name], repeats=repeats) for name in works]
 
     return measure
@@ -72,6 +90,15 @@ TABLES = (
     Table("threshold-cpu", "all thresholds of 10^6 scores, CPU", "cpu", search_and_sort("cpu")),
     Table("threshold-gpu", "all thresholds of 10^6 scores, GPU", "cuda", search_and_sort("cuda")),
     Table("threshold-gpu-large", "all thresholds of 10^8 scores, GPU", "cuda", search_and_sort("cuda", 10**8)),
+    Table(
+        "threshold-labels-cpu",
+        "thresholds of 200 labels, 20,000 rows, CPU",
+        "cpu",
+        many_labels("cpu", labels=200),
+        why_fewer="a pass takes a second",
+        is_long=True,
+    ),
+    Table("threshold-labels-gpu", "thresholds of 1,000 labels, 20,000 rows, GPU", "cuda", many_labels("cuda")),
     Table(
         "threshold-scikit-learn",
         "best F1 threshold of 20,000 scores, CPU",

@@ -27,8 +27,9 @@ NAMES = {
         augmented_term equality_term next_multiplier
     """,
     "metricfit.curves": """
-        BestOffsets BestThreshold InfeasibleError InfeasibleWarning PrecisionRecallCurve RequirementValue RocCurve
-        auroc average_precision best_offsets best_threshold fpr_at_fn fpr_at_tpr precision_recall roc
+        BestOffsets BestThreshold BestThresholds InfeasibleError InfeasibleWarning PrecisionRecallCurve
+        RequirementValue RocCurve
+        auroc average_precision best_offsets best_threshold best_thresholds fpr_at_fn fpr_at_tpr precision_recall roc
     """,
     "metricfit.data": """
         Preparation STUDY Table fetch folds load names read_table split

@@ -118,6 +118,9 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
 
         It must be the same loss as ``of_positive`` and ``of_negative``. A class that overrides one of these without
         overriding this method is computed from them.
+
+        Returns:
+            The form with the current settings, or None if the kernels have none for it.
         """
         return None
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING, ratio, smallest_rounded_to
+from metricfit.core.numerics import ROUNDING, ratio
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curve_points import PrecisionRecallCurve, RocCurve
 from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, allowed_thresholds, what_is_reachable
@@ -32,6 +32,7 @@ from metricfit.metrics.sweep import (
     one_class,
     sweep,
 )
+from metricfit.metrics.threshold_search import search_column, smallest_of_score
 
 Requirements = str | Requirement | Sequence[str | Requirement]
 
@@ -236,11 +237,11 @@ def best_threshold(
         >>> best_threshold([0.9, 0.6, 0.4, 0.1], [1, 0, 1, 0], "recall", subject_to="precision >= 0.9")
         BestThreshold(threshold=0.9, value=0.5)
     """
-    best = best_of_sweep(sweep(scores, target, weight), get_metric(metric), as_requirements(subject_to))
+    measured, requirements = get_metric(metric), as_requirements(subject_to)
+    found = search_column(scores, target, measured) if weight is None and not requirements else None
+    best = BestThreshold(*found) if found else best_of_sweep(sweep(scores, target, weight), measured, requirements)
     dtype = scores.dtype if isinstance(scores, Tensor) else None
-    if dtype not in (torch.bfloat16, torch.float16):
-        return best
-    return best._replace(threshold=smallest_rounded_to(best.threshold, dtype))
+    return best._replace(threshold=smallest_of_score(best.threshold, dtype))
 
 
 def best_of_sweep(candidates: Sweep, metric: Metric, requirements: list[Requirement]) -> BestThreshold:

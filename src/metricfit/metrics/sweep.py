@@ -142,18 +142,30 @@ def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor,
 
 def column(values: Array, name: str) -> Tensor:
     """Return one number per sample, as a tensor ``(n,)``."""
-    try:
-        if not isinstance(values, Tensor) and hasattr(values, "__array__"):
-            values = values.__array__().copy()  # torch takes neither read-only nor reversed arrays
-        tensor = torch.as_tensor(values, dtype=torch.float64 if isinstance(values, (list, tuple)) else None)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from None
+    tensor = _as_tensor(values, name)
     if tensor.dim() == 2 and tensor.shape[1] == 1:
         tensor = tensor.squeeze(1)
     if tensor.dim() != 1:
         hint = "; pass the positive class's column" if name == "scores" and tensor.dim() == 2 else ""
         raise InvalidValueError(f"{name} must have shape (n,) or (n, 1), got {tuple(tensor.shape)}{hint}")
     return tensor
+
+
+def matrix(values: Array, name: str) -> Tensor:
+    """Return one number per sample and label, as a tensor ``(n, c)``."""
+    tensor = _as_tensor(values, name)
+    if tensor.dim() != 2:
+        raise InvalidValueError(f"{name} must have shape (n, c), got {tuple(tensor.shape)}")
+    return tensor
+
+
+def _as_tensor(values: Array, name: str) -> Tensor:
+    try:
+        if not isinstance(values, Tensor) and hasattr(values, "__array__"):
+            values = values.__array__().copy()  # torch takes neither read-only nor reversed arrays
+        return torch.as_tensor(values, dtype=torch.float64 if isinstance(values, (list, tuple)) else None)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from None
 
 
 def one_class(formula: Metric | Requirement, counts: Counts) -> Tensor:

@@ -1,0 +1,78 @@
+"""The best thresholds of many columns of scores at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from metricfit.core.numerics import exact_dtype
+from metricfit.errors import InvalidValueError
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.sweep import Array, checked, matrix
+from metricfit.metrics.threshold_search import search_columns, smallest_of_score
+
+
+class BestThresholds(NamedTuple):
+    """One threshold per column, and the values of the metric there.
+
+    Attributes:
+        thresholds: The thresholds ``(c,)``; a score of at least this is positive.
+        values: The values of the metric ``(c,)``.
+
+    Example:
+        >>> best_thresholds(torch.tensor([[0.75], [0.25]]), torch.tensor([[1], [0]]), "f1").values
+        tensor([1.], dtype=torch.float64)
+    """
+
+    thresholds: Array
+    values: Array
+
+
+def best_thresholds(scores: Array, target: Array, metric: str | Metric | Formula) -> BestThresholds:
+    """Find the best threshold of each column of scores, as ``best_threshold`` does for one column.
+
+    All columns are searched in a few large blocks, so that a thousand labels take little more than their sorts.
+
+    Args:
+        scores: One column of scores per label, ``(n, c)``: logits or probabilities.
+        target: Labels 0 or 1, ``(n, c)``.
+        metric: A Metric, its name or a function of Counts; each column is measured separately.
+
+    Returns:
+        One threshold and one value per column, as arrays of the kind of ``scores``.
+
+    Raises:
+        InvalidValueError: The arrays differ in shape or hold NaN, or the metric is unknown, of one class or has
+            parameters per class.
+
+    Example:
+        >>> best_thresholds([[0.9, 0.2], [0.6, 0.8], [0.4, 0.1]], [[1, 0], [0, 1], [1, 0]], "f1").thresholds
+        array([0.4, 0.8])
+    """
+    measured = get_metric(metric)
+    if measured.of_one_class or any(isinstance(value, tuple) for value in measured.parameters.values()):
+        raise InvalidValueError(
+            f"{measured.name} is not the same for all columns; call best_threshold for each of them"
+        )
+    s, y = matrix(scores, "scores").detach(), matrix(target, "target").detach()
+    if s.shape != y.shape:
+        raise InvalidValueError(f"scores have shape {tuple(s.shape)}, but target has {tuple(y.shape)}")
+    if s.numel() == 0:
+        raise InvalidValueError("there are no scores")
+    if not s.is_floating_point():
+        s = s.to(exact_dtype(s.device))
+    found = search_columns(s.T, y.to(s.device).T, measured)
+    if not bool(found.valid):
+        for place in range(s.shape[1]):
+            try:
+                checked(s[:, place], y[:, place], None)
+            except InvalidValueError as error:
+                raise InvalidValueError(f"column {place}: {error}") from None
+    thresholds = found.thresholds
+    if s.dtype in (torch.bfloat16, torch.float16):
+        thresholds = thresholds.new_tensor([smallest_of_score(number, s.dtype) for number in thresholds.tolist()])
+    if isinstance(scores, Tensor):
+        return BestThresholds(thresholds, found.values)
+    return BestThresholds(thresholds.numpy(), found.values.numpy())

@@ -1,0 +1,91 @@
+"""Thresholds of many columns at once, and of many blocks, against one column at a time by the sweep."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from metricfit import curves, metric
+from metricfit.metrics import get_metric, threshold_search
+from metricfit.metrics.curves import best_of_sweep
+from metricfit.metrics.sweep import sweep
+
+METRICS = ["f1", "mcc", "balanced_accuracy", "cost(fp=1, fn=10)", "fbeta(beta=2)", "tp / (tp + fp)"]
+
+
+def table(n=60, c=7, seed=0):
+    """Scores with many ties, one column of equal scores, one without positives and one without negatives."""
+    generator = torch.Generator().manual_seed(seed)
+    target = (torch.rand(n, c, generator=generator) < 0.3).long()
+    target[:, 0], target[:, 1] = 0, 1
+    scores = ((torch.randn(n, c, generator=generator) + target) * 4).round() / 4
+    scores[:, c - 1] = 0.5
+    return scores, target
+
+
+def by_sweep(scores, target, name):
+    return best_of_sweep(sweep(scores, target, None), get_metric(name), [])
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("block", [7, 130, 10_000], ids=lambda block: f"blocks of {block}")
+def test_columns_and_blocks_find_what_a_sweep_of_each_column_finds(name, block, monkeypatch):
+    monkeypatch.setattr(threshold_search, "CPU_BLOCK", block)
+    monkeypatch.setattr(threshold_search, "COPIED", 4)
+    scores, target = table()
+    found = curves.best_thresholds(scores, target, name)
+    expected = [by_sweep(scores[:, place], target[:, place], name) for place in range(scores.shape[1])]
+    assert found.thresholds.tolist() == [best.threshold for best in expected]
+    assert found.values.tolist() == pytest.approx([best.value for best in expected], abs=1e-14)
+    for place, best in enumerate(expected):
+        single = curves.best_threshold(scores[:, place], target[:, place], name)
+        assert single == (best.threshold, pytest.approx(best.value, abs=1e-14))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.float32, torch.bfloat16])
+def test_labels_of_any_type_count(dtype):
+    scores, target = table()
+    expected = curves.best_thresholds(scores, target, "f1")
+    assert curves.best_thresholds(scores, target.to(dtype), "f1").thresholds.tolist() == expected.thresholds.tolist()
+
+
+def test_arrays_give_arrays_and_half_precision_the_smallest_number_that_is_rounded_to_the_score():
+    scores, target = table()
+    found = curves.best_thresholds(scores.numpy(), target.numpy(), "f1")
+    assert isinstance(found.thresholds, np.ndarray)
+    half = scores.bfloat16()
+    thresholds = curves.best_thresholds(half, target, "f1").thresholds.tolist()
+    assert thresholds == [curves.best_threshold(half[:, j], target[:, j], "f1").threshold for j in range(7)]
+
+
+def test_a_metric_that_is_infinite_everywhere_chooses_the_largest_threshold():
+    @metric(minimize=True)
+    def always_infinite_for_best_thresholds(c):
+        return c.tp + math.inf
+
+    found = curves.best_threshold([0.2, 0.2, 0.1], [1, 0, 1], always_infinite_for_best_thresholds)
+    assert found == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "message"),
+    [
+        ([[0.1, math.nan], [0.2, 0.3]], [[0, 1], [1, 0]], "column 1: 1 of 2 scores are NaN"),
+        ([[0.1, -math.inf], [0.2, 0.3]], [[0, 1], [1, 0]], "column 1: 1 of 2 scores are infinite"),
+        ([[0.1, 0.2], [0.2, 0.3]], [[0, 2], [1, 0]], "column 1: target must hold 0 and 1 only"),
+        ([[0.1, 0.2], [0.2, 0.3]], [[0, 1], [0.5, 0]], "column 0: target must hold 0 and 1 only"),
+        ([[0.1, 0.2], [0.2, 0.3]], [[0, 1]], r"scores have shape \(2, 2\), but target has \(1, 2\)"),
+        ([0.1, 0.2], [0, 1], r"scores must have shape \(n, c\), got \(2,\)"),
+        (np.zeros((0, 2)), np.zeros((0, 2)), "there are no scores"),
+    ],
+)
+def test_wrong_tables_are_refused(scores, target, message):
+    with pytest.raises(ValueError, match=message):
+        curves.best_thresholds(scores, target, "f1")
+
+
+@pytest.mark.parametrize("name", ["recall[1]", "fbeta(beta=[1, 2])"])
+def test_a_metric_that_differs_between_columns_is_refused(name):
+    with pytest.raises(ValueError, match="call best_threshold for each"):
+        curves.best_thresholds(*table(c=2), name)
