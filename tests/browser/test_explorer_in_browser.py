@@ -178,6 +178,11 @@ def test_methods_costs_groups_hovering_and_clicking(opened, compared):
     details = page.locator("details.folded")
     assert details.get_attribute("open") is None
     assert details.get_by_role("heading", name="Learning curves").is_visible()
+    # Printing opens what is folded, and closes it again.
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert details.get_attribute("open") is None
 
 
 def test_the_script_draws_the_curves_that_the_page_comes_with(opened, compared):

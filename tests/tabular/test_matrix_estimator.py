@@ -54,6 +54,12 @@ def test_the_estimator_decides_for_quadratic_kappa(grades, for_kappa):
     assert high < 1
 
 
+def test_families_are_judged_by_the_decision_of_the_ensemble(grades, quick_settings):
+    model = MetricClassifier(COST, **quick_settings | {"models": ["linear"]}).fit(*grades)
+    assert model.decision_.costs is not None
+    assert model.models_[0].value == pytest.approx(model.decision_.value)
+
+
 def test_costs_move_decisions_to_the_class_that_is_dear_to_miss(grades, quick_settings):
     X, y = grades
     dear = MetricClassifier(COST, **quick_settings).fit(X, y)

@@ -178,6 +178,17 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
                 ),
                 held=or_null(whole_number("Folds on which the requirements held; null if there are none.")),
                 not_reachable=list_of("What was reachable on the folds where they could not be met.", text("")),
+                requirements=list_of(
+                    "The requirements on the test rows of all folds together; empty for decisions that are not tuned.",
+                    an_object(
+                        "",
+                        requirement=text("The requirement."),
+                        value=number("The value of its metric."),
+                        interval=interval_of("95 % interval of the value."),
+                        held=flag("Whether the value meets the bound."),
+                        clearly_fails=flag("Whether the whole interval is beyond the bound."),
+                    ),
+                ),
             ),
         ),
         "notes": list_of("What was left out, and why.", text("")),

@@ -49,6 +49,11 @@ class GroupValues:
         }
 
 
+def are_few_groups(groups: Any) -> bool:
+    """Return whether there are so few groups that the explorer has a table of them."""
+    return 1 < len(np.unique(np.asarray(groups).astype(str))) <= MAX_GROUPS
+
+
 def compute_groups(
     scores: Floats, labels: Floats, weight: Floats | None, groups: Any, thresholds: Floats, metric: Metric
 ) -> list[GroupValues]:
@@ -72,10 +77,10 @@ def compute_groups(
         >>> [(group.name, group.n, float(group.values[0])) for group in found]
         [('a', 2.0, 1.0), ('b', 1.0, 0.0)]
     """
+    if not are_few_groups(groups):
+        return []
     names = np.asarray(groups).astype(str)
     distinct = np.unique(names)
-    if not 1 < len(distinct) <= MAX_GROUPS:
-        return []
     weights = np.ones_like(scores) if weight is None else weight
     found = []
     for name in distinct:

@@ -169,7 +169,7 @@ class OutOfFold:
         """Return the metric of the first family's calibrated logits at their best decision."""
         logits = self.logits[0]
         calibrated = fit_calibration(logits, self.y, self.weight)(logits)
-        return Selection(self.y, self.weight, metric, average, requirements, self.costs).value(calibrated)
+        return Selection(self.y, self.weight, metric, average, requirements, self.costs).decided_value(calibrated)
 
     def refit(self, metric: Metric, average: ScalarAverage, requirements: Sequence[Requirement]) -> Refit:
         """Return a function that chooses weights and calibrations again, with other weights of the rows."""
@@ -253,7 +253,7 @@ def build_ensemble(
     parts = zip(results, mixture.calibrations, mixture.weights, rows.logits, strict=True)
     for result, calibration, weight, logits in parts:
         calibrated = calibration(logits)
-        value, log_loss = selection.value(calibrated), selection.log_loss(calibrated)
+        value, log_loss = selection.decided_value(calibrated), selection.log_loss(calibrated)
         sample = (None, None) if result.fitted_rows is None else (result.fitted_rows, len(result.logits))
         table.append(ModelRow(result.name, weight, value, log_loss, result.seconds, None, *sample))
         if weight > 0:

@@ -14,6 +14,8 @@ from metricfit.core.counts import Counts
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.costs.cost_decisions import best_margin
 from metricfit.decide.costs.row_costs import RowCosts
+from metricfit.decide.decision_choice import choose_without_intervals
+from metricfit.decide.held_out import collect_held_out
 from metricfit.decide.offsets import best_offsets
 from metricfit.metrics.curves import best_or_nearest
 from metricfit.metrics.feasibility import ChosenThreshold
@@ -64,6 +66,17 @@ class Selection:
             return best_or_nearest(candidates, self.metric, self.requirements).value
         found = best_offsets(logits, self.y, self.metric, average=self.average, weight=self.weight, rounds=1, starts=1)
         return found.value
+
+    def decided_value(self, logits: Tensor) -> float:
+        """Return the metric of the decisions that the classifier itself would make about these logits.
+
+        It is ``value``, except for metrics of the whole confusion matrix, which decide by expected costs; offsets alone
+        would show families far below an ensemble of them. While weights are chosen, offsets are quick and suffice.
+        """
+        if not self.metric.needs_matrix or self.requirements:
+            return self.value(logits)
+        held_out = collect_held_out(logits, self.y, self.weight, None)
+        return choose_without_intervals(held_out, self.metric, subject_to=(), average=self.average).value
 
     def log_loss(self, logits: Tensor) -> float:
         """Return the mean cross-entropy of calibrated logits."""

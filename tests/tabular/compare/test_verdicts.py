@@ -1,13 +1,16 @@
 """Verdicts: the best mean unless a simpler method is within 1 %, with tests corrected for their number."""
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from metricfit.metrics import get_metric
+from metricfit.metrics import get_metric, parse_requirement
 from metricfit.stats import compare_splits
 from metricfit.tabular.compare.judging import FoldResult
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
+from metricfit.tabular.compare.pooled_requirements import judge_pooled
 from metricfit.tabular.compare.standings import compare_with, standings
 from metricfit.tabular.compare.verdict import RULE, advise, headline
 
@@ -49,9 +52,9 @@ def test_a_method_that_is_clearly_better_is_used():
     advice = advise(table, "f1")
     assert (advice.row.name, advice.sure, advice.alarm) == (DEFAULT, True, None)
     assert (
-        "default has the highest mean f1, 0.704, and is clearly better than every other method; use it" in advice.text
+        "default has the highest mean F1, 0.704, and is clearly better than every other method; use it" in advice.text
     )
-    assert headline(table, "f1") == "Use metricfit's default: mean f1 0.704."
+    assert headline(table, "f1") == "Use metricfit's default: mean F1 0.704."
 
 
 def test_the_best_mean_is_used_although_the_folds_cannot_prove_it():
@@ -167,7 +170,7 @@ def test_where_lower_is_better_the_lowest_mean_is_best():
         "metricfit's default has a mean of 0.704; boosted trees is preferred because its mean is 0.204 better" in text
     )
     assert "metricfit's default is clearly worse than boosted trees (+0.204" in text
-    assert "Boosted trees has the lowest mean fnr, 0.500" in text
+    assert "Boosted trees has the lowest mean false negative rate, 0.500" in text
 
 
 def test_the_same_difference_on_every_fold_is_not_called_certain():
@@ -215,15 +218,39 @@ def test_a_baseline_that_does_not_meet_the_requirements_is_no_floor():
     assert advise(rows(values, required=True), "f1").alarm is not None
 
 
-def test_only_methods_that_meet_the_requirements_most_often_are_considered():
+def required_rows(values, recalls, held=None):
+    """Standings whose methods have these recalls on 400 positives, where 0.9 is required."""
+    requirement = [parse_requirement("recall >= 0.9")]
+    labels = np.repeat([1, 0], 400)
+    found = []
+    for row in rows(values, held=held, required=True):
+        decided = np.where(np.arange(800) < round(400 * recalls[row.name]), 1, 0)
+        found.append(replace(row, requirements=judge_pooled(decided, labels, 2, requirement)))
+    return found
+
+
+def test_a_requirement_that_is_missed_by_chance_leaves_no_method_out():
     values = {DEFAULT: SAME, REFERENCE: BASE, FOREST: BETTER}
-    table = rows(values, held={FOREST: 1, DEFAULT: 4, REFERENCE: 4}, required=True)
-    assert verdict(table).startswith(
-        "On the test rows the requirements held on 4 of 5 folds with metricfit's default and boosted trees, on fewer "
-        "with the others; only these are considered."
+    table = required_rows(values, {DEFAULT: 0.91, REFERENCE: 0.9, FOREST: 0.89}, held={FOREST: 2})
+    assert advise(table, "f1").row.name == FOREST
+    assert re.search(
+        r"Its requirements on the test rows of all folds together \(recall >= 0.9: 0.890, 95 % interval 0.8\d+ to "
+        r"0.9\d+\); they held on 2 of 5 folds.",
+        verdict(table),
     )
+
+
+def test_methods_with_which_a_requirement_clearly_fails_are_not_considered():
+    values = {DEFAULT: SAME, REFERENCE: BASE, FOREST: BETTER}
+    table = required_rows(values, {DEFAULT: 0.91, REFERENCE: 0.9, FOREST: 0.8})
     assert headline(table, "f1").startswith("Use boosted trees")
-    assert "held on 5 of 5 folds with every method." in verdict(rows(values, required=True))
+    assert verdict(table).startswith(
+        "Not considered, because a requirement clearly failed on the test rows of all folds together: extra trees "
+        "(recall >= 0.9: 0.800, 95 % interval 0.7"
+    )
+    none = required_rows(values, {DEFAULT: 0.8, REFERENCE: 0.7, FOREST: 0.5})
+    assert advise(none, "f1").row.name == DEFAULT
+    assert verdict(none).startswith("With every method a requirement clearly failed")
 
 
 def test_methods_that_cannot_meet_the_requirements_are_marked_and_come_last():

@@ -31,3 +31,13 @@
     look(box);
   }
 })();
+
+(() => {
+  // Closed folds are printed open, and closed again after that.
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    closed.forEach((fold) => { fold.open = true; });
+  });
+  addEventListener("afterprint", () => closed.forEach((fold) => { fold.open = false; }));
+})();

@@ -8,6 +8,7 @@ from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counting import count_labels
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
+from metricfit.metrics.spoken_names import name_metric
 from metricfit.report.first_screen import (
     SEVERAL_CLASS_COLUMNS,
     TWO_CLASS_COLUMNS,
@@ -22,7 +23,7 @@ from metricfit.report.first_screen import (
     state_decisions,
     state_several_classes,
 )
-from metricfit.report.titles import name_metric, name_rows
+from metricfit.report.titles import name_rows
 from metricfit.tabular import Comparison, ComparisonRow
 from metricfit.tabular.compare.fold_results import MethodDecisions
 from metricfit.tabular.compare.methods import COMPLEXITY, DEFAULT
@@ -108,10 +109,22 @@ def _count(comparison: Comparison, decisions: MethodDecisions) -> Counts:
 
 
 def _requirements(comparison: Comparison, row: ComparisonRow) -> list[RequirementState]:
-    """Say on how many folds the requirements held together."""
+    """Say how the requirements held on the test rows, together and by fold."""
     if not comparison.subject_to or row.held is None:
         return []
-    folds = len(row.values)
-    text = " and ".join(comparison.subject_to)
-    words = f"held on {row.held} of {folds} folds, on rows that had no part in choosing the threshold; not guaranteed"
-    return [RequirementState(text, "met" if row.held == folds else "unmet", words)]
+    folds = f"held on {row.held} of {len(row.values)} folds, on rows that had no part in choosing the threshold"
+    if not row.requirements:
+        met = row.held == len(row.values)
+        return [
+            RequirementState(" and ".join(comparison.subject_to), "met" if met else "unmet", f"{folds}; not guaranteed")
+        ]
+    states = []
+    for requirement in row.requirements:
+        low, high = requirement.interval
+        value = f"{requirement.value:.3f} (95 % interval {low:.3f} to {high:.3f}) on all folds together"
+        states.append(
+            RequirementState(
+                requirement.text, "met" if requirement.held else "unmet", f"{value}; {folds}; not guaranteed"
+            )
+        )
+    return states

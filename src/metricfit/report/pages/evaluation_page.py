@@ -29,7 +29,7 @@ from metricfit.report.model_decisions import (
     positive_scores,
 )
 from metricfit.report.page import PathLike
-from metricfit.report.pages.insight_sections import group_title
+from metricfit.report.pages.insight_sections import beside_explorer, group_title
 from metricfit.report.pages.model_facts import bracketed, positive_class_of, refer_region, requirements_of
 from metricfit.report.pages.model_screen import THRESHOLD_INTERVAL, name_model_metric, screen_of_evaluation
 from metricfit.report.sections.cost_table import cost_table
@@ -146,7 +146,7 @@ def _group_section(
         costs=costs_of(model, X) if metric.columns else None,
         title=group_title(name),
     )
-    return [] if section is None else [section]
+    return beside_explorer(section, model, groups)
 
 
 def _group_names(groups: Any, y: Any) -> NDArray[Any]:

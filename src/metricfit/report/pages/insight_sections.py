@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from metricfit.data.parquet_table import ParquetTable
 from metricfit.metrics import get_metric
+from metricfit.report.group_stops import are_few_groups
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.page import Section
 from metricfit.report.sections.column_importance import column_importance
@@ -77,7 +79,14 @@ def held_out_groups(model: MetricClassifier, name: str | None = None) -> list[Se
         costs=held_out_costs(model),
         title=group_title(name),
     )
-    return [] if section is None else [section]
+    return beside_explorer(section, model, model.held_out_.groups)
+
+
+def beside_explorer(section: Section | None, model: MetricClassifier, groups: Any) -> list[Section]:
+    """Return the section of groups, folded if the explorer above it has a table of the same groups."""
+    if section is None:
+        return []
+    return [replace(section, folded=model.threshold_ is not None and are_few_groups(groups))]
 
 
 def group_title(name: str | None) -> str:

@@ -15,6 +15,7 @@ from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.guarantees.bounds import format_percent
 from metricfit.metrics import averaged, get_metric
 from metricfit.metrics.curves import InfeasibleError, best_threshold
+from metricfit.metrics.spoken_names import name_metric
 from metricfit.report import formatting
 from metricfit.report.findings import requirements_on
 from metricfit.report.first_screen import (
@@ -33,7 +34,7 @@ from metricfit.report.first_screen import (
     state_several_classes,
 )
 from metricfit.report.model_decisions import class_names, costs_of, positive_labels
-from metricfit.report.titles import name_metric, name_rows
+from metricfit.report.titles import name_rows
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_counts, held_out_rows, held_out_scores
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from metricfit.tabular.compare.comparison_row import ComparisonRow
 from metricfit.tabular.compare.fold_encoding import forget_encoded_fold
 from metricfit.tabular.compare.fold_results import FoldResults, MethodDecisions, judge_folds
 from metricfit.tabular.compare.methods import DEFAULT, UNTUNED, choose_methods, classifier_of
+from metricfit.tabular.compare.pooled_requirements import judge_pooled
 from metricfit.tabular.compare.run_description import continue_run, describe_table
 from metricfit.tabular.compare.standings import standings
 from metricfit.tabular.compare.table_columns import number_classes, sort_by_time_column, split_columns, split_rows
@@ -301,7 +302,12 @@ def compare(
     results: FoldResults = judge_folds(task, compared, trained, len(classes), required, confidence)
     tested = task.tested_rows
     decisions = {method: decided.take(tested) for method, decided in results.decisions.items()}
-    rows = standings(results.by_row, judged, required=bool(requirements))
+    rows = [
+        replace(row, requirements=judge_pooled(decisions[row.name].decided, labels[tested], len(classes), required))
+        if row.name in decisions
+        else row
+        for row in standings(results.by_row, judged, required=bool(requirements))
+    ]
     advice, by_default = advise(rows, metric_name), decisions[DEFAULT]
     return Comparison(
         metric_name,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metricfit.errors import InvalidValueError
+from metricfit.tabular.compare.pooled_requirements import PooledRequirement
 
 Pair = tuple[float, float]
 
@@ -30,6 +31,7 @@ class ComparisonRow:
         values: The metric on each fold. Where no threshold met the requirements on a fold's training rows, this is the
             value at the nearest threshold.
         not_reachable: For each fold on whose training rows no threshold met the requirements, what was reachable.
+        requirements: The requirements on the test rows of all folds together.
 
     Raises:
         InvalidValueError: If a number is not finite.
@@ -50,6 +52,12 @@ class ComparisonRow:
     held: int | None = None
     values: tuple[float, ...] = ()
     not_reachable: tuple[str, ...] = ()
+    requirements: tuple[PooledRequirement, ...] = ()
+
+    @property
+    def failed(self) -> tuple[PooledRequirement, ...]:
+        """The requirements that clearly fail on the test rows of all folds together."""
+        return tuple(requirement for requirement in self.requirements if requirement.clearly_fails)
 
     def __post_init__(self) -> None:
         numbers = [self.mean, self.difference, self.p_value, self.seconds, *self.values]
@@ -77,6 +85,7 @@ class ComparisonRow:
             "versus_reference": None,
             "held": self.held,
             "not_reachable": self.not_reachable,
+            "requirements": [requirement.to_dict() for requirement in self.requirements],
         }
         if self.difference is not None:
             result["versus_reference"] = {

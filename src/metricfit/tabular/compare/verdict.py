@@ -5,6 +5,9 @@ Of several such methods the simplest is used, and of equally simple ones the fas
 p-value, by the corrected resampled t-test and Holm's correction for all comparisons made with the same method, is below
 0.05. Five folds can rarely prove which of two good methods is better. A rule that took the simplest of all that cannot
 be told apart would recommend logistic regression nearly always, also where others are well ahead of it on average.
+
+Under requirements, methods are left out with which a requirement clearly fails: the 95 % interval of its value on the
+test rows of all folds together is beyond the bound. A method that misses the bound by chance stays.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metricfit.metrics import Metric, get_metric
+from metricfit.metrics.spoken_names import name_metric
 from metricfit.stats import SplitComparison
 from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison_row import ComparisonRow
 from metricfit.tabular.compare.methods import COMPLEXITY, DEFAULT, REFERENCE, UNTUNED
 from metricfit.tabular.compare.standings import compare_two, compare_with, is_constant
 
+ON_ALL = "on the test rows of all folds together"
 SURE = 0.95
 CLEAR = 0.05
 #: A simpler method may be worse by this share of the best mean.
@@ -60,7 +65,7 @@ class _Rival:
 def headline(rows: Sequence[ComparisonRow], metric: str, label: str | None = None) -> str:
     """Write the advice in one sentence; ``label`` is what to call the metric, if not by its name."""
     advice = advise(rows, metric)
-    name, mean = _name(advice.row), f"mean {label or metric} {advice.row.mean:.3f}"
+    name, mean = _name(advice.row), f"mean {label or name_metric(metric)} {advice.row.mean:.3f}"
     if advice.row.not_reachable:
         return f"No method could meet the requirements everywhere. Nearest to them: {name}."
     if advice.alarm is not None:
@@ -72,8 +77,8 @@ def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
     """Choose a method by the rule of this module.
 
     Args:
-        rows: The rows of a comparison, as ``standings`` returns them. If they say on how many folds the requirements
-            held, only the methods that met them most often are considered.
+        rows: The rows of a comparison, as ``standings`` returns them. Methods with which a requirement clearly fails on
+            the test rows of all folds together are not considered.
         metric: The name of the metric.
 
     Returns:
@@ -83,11 +88,11 @@ def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
     considered = [row for row in rows if row.name not in {*UNTUNED, *BASELINES}]
     sentences = []
     if any(row.held is not None for row in considered):
-        considered, about_requirements = _by_requirements(considered)
-        sentences.append(about_requirements)
+        considered, about_others = _by_requirements(considered)
+        sentences += [about_others] if about_others else []
     chosen, sure, reason, compared = _choose(considered, judged)
     alarm, about_floor = _floor(chosen, rows, judged)
-    sentences += [reason, *about_floor]
+    sentences += [reason, *_about_requirements(chosen), *about_floor]
     by_name = {row.name: row for row in considered}
     if DEFAULT in by_name and DEFAULT not in compared:
         sentences.append(_why_not_default(by_name[DEFAULT], chosen, judged))
@@ -109,7 +114,7 @@ def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[Compar
     equals = [rival for rival in rivals if not rival.clearly_worse]
     close = [rival for rival in equals if _simpler_and_close(rival.row, best)]
     extreme = "lowest" if metric.minimize else "highest"
-    has_best_mean = f"{_capital(_name(best))} has the {extreme} mean {metric.name}, {best.mean:.3f}"
+    has_best_mean = f"{_capital(_name(best))} has the {extreme} mean {name_metric(metric)}, {best.mean:.3f}"
     if close:
         chosen = min(close, key=lambda rival: _simplicity(rival.row))
         return chosen.row, *_prefer_simpler(chosen, best, has_best_mean), {best.name, chosen.row.name}
@@ -171,8 +176,7 @@ def _floor(chosen: ComparisonRow, rows: Sequence[ComparisonRow], metric: Metric)
 
 
 def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow], str]:
-    """The methods that met the requirements most often, and a sentence about it."""
-    folds = len(rows[0].values)
+    """The methods with which no requirement clearly failed, and a sentence about the others."""
     reached = [row for row in rows if not row.not_reachable]
     excluded = ""
     if not reached:
@@ -186,13 +190,29 @@ def _by_requirements(rows: Sequence[ComparisonRow]) -> tuple[list[ComparisonRow]
         names = ", ".join(_name(row) for row in rows if row.not_reachable)
         excluded = f"Not considered, because on some folds' training rows no threshold met the requirements: {names}. "
         rows = reached
-    most = max(row.held or 0 for row in rows)
-    kept = [row for row in rows if (row.held or 0) == most]
-    with_them = "with every method" if len(kept) == len(rows) else f"with {_listed(kept)}, on fewer with the others"
-    only = (
-        "" if len(kept) == len(rows) else "; only these are considered" if len(kept) > 1 else "; only it is considered"
-    )
-    return kept, f"{excluded}On the test rows the requirements held on {most} of {folds} folds {with_them}{only}."
+    kept = [row for row in rows if not row.failed]
+    if not kept:
+        kept = [min(rows, key=_violation)]
+        return kept, f"{excluded}With every method a requirement clearly failed {ON_ALL}; this comes nearest to them."
+    if len(kept) < len(rows):
+        names = ", ".join(f"{_name(row)} ({row.failed[0]})" for row in rows if row.failed)
+        excluded += f"Not considered, because a requirement clearly failed {ON_ALL}: {names}. "
+    return kept, excluded.strip()
+
+
+def _violation(row: ComparisonRow) -> float:
+    return max(requirement.violation for requirement in row.requirements)
+
+
+def _about_requirements(row: ComparisonRow) -> list[str]:
+    """Say how the requirements held with the recommended method."""
+    if row.held is None:
+        return []
+    folds = f"they held on {row.held} of {len(row.values)} folds"
+    if not row.requirements:
+        return [f"On the test rows {folds}."]
+    values = "; ".join(map(str, row.requirements))
+    return [f"Its requirements {ON_ALL} ({values}); {folds}."]
 
 
 def _why_not_default(default: ComparisonRow, chosen: ComparisonRow, metric: Metric) -> str:
