@@ -9,6 +9,7 @@ from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, report
 from metricfit.report import formatting
+from metricfit.report.evaluation_result import evaluation_result
 from metricfit.report.first_screen import RequirementState, state_decisions
 from metricfit.report.pages.comparison_screen import screen_of_comparison
 from metricfit.report.pages.model_screen import screen_of_fit
@@ -94,6 +95,48 @@ def test_several_classes_name_the_pair_that_is_most_often_confused(rows, tmp_pat
     assert f"{wrong[i, j]} of {matrix[i].sum()} “{names[i]}” rows are called “{names[j]}”" in text
     largest = names[matrix.sum(1).argmax()]
     assert f"Always “{largest}” {whole(matrix.sum(1).max(), 160)}" in text
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_single_kind_of_model_is_compared_in_the_same_way(rows, classes):
+    """Its value in hindsight is not in the column of this model's value, which is chosen and then judged."""
+    X, y = rows
+    labels = y if classes == 2 else np.where(y == 1, 2, (X["b"] > 0.5).astype(int))
+    two = MetricClassifier("f1", models=["linear", "extra_trees"], members=2, random_state=0).fit(X, labels)
+    *_, single = screen_of_fit(two, "y").alternatives
+    best = max(row.value for row in two.models_)
+    assert single.value is None
+    assert f"{best:.3f} at its best decision in hindsight, where this model has" in single.name
+    hindsight = float(single.name.rsplit(" ", 1)[1])
+    assert hindsight >= round(two.decision_.value, 3)
+
+
+def test_a_decision_without_a_model_that_is_better_is_named(rows):
+    X, y = rows
+    model = MetricClassifier("cost(fp=1, fn=10)", **LINEAR).fit(X, y)
+    wrong = np.random.default_rng(0).permutation(y)
+    result = evaluation_result(model, X, pd.Series(wrong))
+    everybody = (wrong == 0).mean()
+    assert result["value"] > everybody
+    assert result["better_without_model"] == (
+        f"Flagging everybody would be better on these rows: cost(fp=1, fn=10) {everybody:.3f}."
+    )
+    assert evaluation_result(model, X, pd.Series(y))["better_without_model"] is None
+    held = evaluation_result(
+        MetricClassifier("recall", subject_to="precision >= 0.5", **LINEAR).fit(X, y), X, pd.Series(y)
+    )
+    assert held["better_without_model"] is None  # everybody has a recall of 1, but not the precision
+
+
+def test_the_explorer_starts_with_the_costs_of_the_metric():
+    scores, labels = [0.9, 0.2, 0.4, 0.1], [1, 0, 1, 0]
+    priced = report.scores(scores, labels, metric="cost(fp=1, fn=10)", threshold=0.5).context["prices"]
+    assert priced == {"miss": 10, "alarm": 1, "ratio": 1.0}
+    assert report.scores(scores, labels, metric="f1", threshold=0.5).context["prices"] == {
+        "miss": 1,
+        "alarm": 1,
+        "ratio": 0,
+    }
 
 
 def test_an_evaluation_counts_its_own_rows(model, rows, tmp_path):

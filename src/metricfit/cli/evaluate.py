@@ -97,6 +97,8 @@ def _lines(result: dict[str, Any]) -> list[str | Table]:
     else:
         lines.append(f"{result['rows']:,} rows of {len(result['classes'])} classes.")
     lines.append(f"{result['training']['sentence']}")
+    if result["better_without_model"] is not None:
+        lines.append(f"Warning: {result['better_without_model']}")
     for text, requirement in result["requirements"].items():
         held = "held" if requirement["held"] else "NOT held"
         lines.append(f"Requirement {text}: {held} ({_with_interval(requirement, ', ')}).")

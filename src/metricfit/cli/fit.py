@@ -40,6 +40,7 @@ from metricfit.errors import quote
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue
+from metricfit.report.findings import better_without_model
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
 from metricfit.runs.backends import CLUSTERS, start_backend
@@ -48,6 +49,7 @@ from metricfit.tabular.card_decisions import basis_of_estimate
 from metricfit.tabular.compare.methods import FOR_REQUIREMENTS, classifier_of
 from metricfit.tabular.families import NAMES
 from metricfit.tabular.fit_progress import watch_fit
+from metricfit.tabular.insight.held_out_decisions import held_out_counts
 from metricfit.tabular.row_folds import FORWARD
 
 #: The ``--backend`` of threads in this process.
@@ -253,6 +255,8 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
         f"{metric_label(model)} {model.value_:.3f}{_interval(model.value_interval_)}, estimated for new rows: "
         f"{basis_of_estimate(model)}."
     )
+    warned = better_without_model(model, held_out_counts(model), model.decision_.value)
+    lines += [f"Warning: {sentence}" for sentence in warned]
     if model.threshold_ is not None:
         lines.append(f"Threshold {model.threshold_:.4g}{_interval(model.threshold_interval_)}.")
     elif get_metric(model.metric).columns:

@@ -231,6 +231,9 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
                 held=flag("Whether it held."),
             ),
         ),
+        "better_without_model": or_null(
+            text("A sentence if flagging nobody or everybody, or always the largest class, has a better value here.")
+        ),
         "metrics": by_name("Every metric with its interval, the model's first.", _MEASURED),
         "ranking_rows": whole_number("Rows of auroc and average_precision: all of them, or a sample of 2 million."),
         "classes": or_null(

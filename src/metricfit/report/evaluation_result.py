@@ -9,7 +9,7 @@ import pandas as pd
 
 from metricfit.core.counts import Counts
 from metricfit.metrics import get_metric
-from metricfit.report.findings import judged_requirements, requirements_on
+from metricfit.report.findings import better_without_model, judged_requirements, requirements_on
 from metricfit.report.model_decisions import (
     class_numbers,
     decision_counts,
@@ -71,6 +71,7 @@ def evaluation_result(model: MetricClassifier, X: Any, y: Any, threshold: float 
         **dict(zip(("tp", "fp", "fn", "tn"), (int(each) for each in counts) if of_two else (None,) * 4, strict=True)),
         "referred": len(y) - int(counts.n) if of_two and threshold is None and model.refer_region_ else None,
         "requirements": _requirements(model, X, y, counts, threshold),
+        "better_without_model": next(iter(better_without_model(model, counts, values[metric.name])), None),
         "metrics": measured,
         "ranking_rows": ranked_rows(len(y)),
         "classes": _classes(model, X, y, counts) if not of_two else None,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.decide.estimators.model_requirements import model_requirements
 from metricfit.decide.guarantees.bounds import format_percent
+from metricfit.metrics import averaged, get_metric
 from metricfit.metrics.feasibility import RequirementValue
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.report import formatting
+from metricfit.report.first_screen import always_largest_class, flagging_everybody, flagging_nobody
+from metricfit.report.model_decisions import metric_label
 from metricfit.report.training_comparison import compare_with_training
 from metricfit.tabular import MetricClassifier
+from metricfit.tabular.insight.held_out_decisions import held_out_counts
 
 Pair = tuple[float, float]
 
@@ -42,13 +47,14 @@ def verdict_of_fit(model: MetricClassifier) -> str:
         if model.confidence_ is not None:
             sentences.append(f"Guaranteed on new rows at {format_percent(model.confidence_)} confidence: {met} here.")
         else:
-            remedy = "confidence=0.95 chooses a decision that holds there too"
+            remedy = "--confidence 0.95 (confidence=0.95 in Python) chooses a decision that holds there too"
             if model.refer_region_ is not None:
                 remedy = "ask for more than you need"
             sentences.append(
                 f"Met on held-out rows only: {met}. A requirement that is met with little room may fail on new rows; "
                 f"{remedy}."
             )
+    sentences += better_without_model(model, held_out_counts(model), model.decision_.value)
     sentences.append("The command metricfit compare shows whether a simpler method does as well.")
     return " ".join(sentences)
 
@@ -81,7 +87,37 @@ def verdict_of_evaluation(
         f" The requirement {text} {'holds' if result.met else 'does not hold'} here ({formatting.value(result.value)})."
         for text, result in results.items()
     )
-    return sentence + "".join(held)
+    return " ".join([sentence + "".join(held), *better_without_model(model, counts, value)])
+
+
+def better_without_model(model: MetricClassifier, counts: Counts, value: float) -> list[str]:
+    """Say if a decision that needs no model has a better value on the same rows.
+
+    Args:
+        model: The model.
+        counts: The counts of its decisions.
+        value: Its metric.
+
+    Returns:
+        One sentence about the best such decision that meets the requirements; none if the model is at least as good, or
+        if the metric takes costs from columns.
+    """
+    metric = get_metric(model.metric)
+    if metric.columns:
+        return []
+    if isinstance(counts, ConfusionMatrix):
+        largest = str(model.classes_[int(counts.positives.argmax())])
+        others: dict[str, Counts] = {f"Always deciding for “{largest}”": always_largest_class(counts)}
+    else:
+        others = {"Flagging nobody": flagging_nobody(counts), "Flagging everybody": flagging_everybody(counts)}
+        wanted = model_requirements(model)
+        others = {name: each for name, each in others.items() if all(bool(one.holds(each).all()) for one in wanted)}
+    sign = -1.0 if metric.minimize else 1.0
+    values = {name: float(averaged(metric, each, model.average)) for name, each in others.items()}
+    best = max(values, key=lambda name: sign * values[name], default=None)
+    if best is None or sign * (values[best] - value) <= 1e-12:
+        return []
+    return [f"{best} would be better on these rows: {metric_label(model)} {formatting.value(values[best])}."]
 
 
 def judged_requirements(model: MetricClassifier, threshold: float | None = None) -> list[Requirement]:

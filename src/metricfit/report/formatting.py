@@ -44,6 +44,15 @@ def signed(number: float) -> str:
     return ("+" if number > 0 else "") + value(number)
 
 
+def signed_fixed(number: float) -> str:
+    """A difference with its sign and three decimals, for columns of numbers that are read together.
+
+    >>> signed_fixed(0.0312), signed_fixed(-7.9e-05), signed_fixed(1234.5)
+    ('+0.031', '0.000', '+1,234.5')
+    """
+    return signed(0.0 if abs(number) < 0.0005 else number)
+
+
 def between(interval: Sequence[float], *, sign: bool = False) -> str:
     """An interval.
 

@@ -37,6 +37,7 @@ from metricfit.report.model_decisions import class_names, costs_of, positive_lab
 from metricfit.report.titles import name_rows
 from metricfit.tabular import MetricClassifier
 from metricfit.tabular.insight.held_out_decisions import held_out_costs, held_out_counts, held_out_rows, held_out_scores
+from metricfit.tabular.selection import Selection
 
 SUBJECT = "This model"
 THRESHOLD_INTERVAL = "95 % bootstrap interval of the threshold"
@@ -159,7 +160,8 @@ def _referred(model: MetricClassifier) -> list[Statement]:
 def _best_family(model: MetricClassifier) -> Alternative | None:
     """Return the best kind of model by itself; None if the classifier is nothing else.
 
-    Its value is that of its best decision in hindsight, so the same value of the whole model stands beside it.
+    Its value is that of its best decision in hindsight, which flatters. It is therefore not in the column of values,
+    but beside the value of the whole model that was found in the same way.
     """
     fitted = [row for row in model.models_ if row.value is not None]
     if len(fitted) < 2:
@@ -167,16 +169,23 @@ def _best_family(model: MetricClassifier) -> Alternative | None:
     minimize = get_metric(model.metric).minimize
     best = min(fitted, key=lambda row: (row.value or 0.0) if minimize else -(row.value or 0.0))
     hindsight = _value_in_hindsight(model)
-    beside = "" if hindsight is None else f"; with that, this model has {formatting.value(hindsight)}"
-    name = f"“{best.name}” alone, the best single kind of model (at its best decision in hindsight{beside})"
-    return Alternative(name, ("",) * _width(model), best.value)
+    if hindsight is None or best.value is None:
+        return None
+    name = (
+        f"“{best.name}” alone, the best single kind of model: {formatting.value(best.value)} at its best decision in "
+        f"hindsight, where this model has {formatting.value(hindsight)}"
+    )
+    return Alternative(name, ("",) * _width(model), None)
 
 
 def _value_in_hindsight(model: MetricClassifier) -> float | None:
-    """Return the value at the best threshold on the held-out rows; None for several classes and if none is feasible."""
+    """Return the value at the best decision on the held-out rows; None for costs of rows and if none is feasible."""
+    held_out = held_out_rows(model)
+    if len(model.classes_) > 2:
+        metric = get_metric(model.metric)
+        return Selection(held_out.y, held_out.weight, metric, model.average).value(held_out.logits)
     if model.threshold_ is None:
         return None
-    held_out = held_out_rows(model)
     try:
         return best_threshold(
             held_out_scores(model),

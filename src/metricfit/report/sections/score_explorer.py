@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from metricfit.report.threshold_stops import COUNTS, MAX_STOPS, Stops, compute_s
 Pair = tuple[float, float]
 #: Stops of a method that is not the first; the page holds several of them.
 MAX_OTHER_STOPS = 300
+#: The ends of the slider of costs, as powers of 10.
+LARGEST_RATIO = 3.0
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ def scores(
         "position": axis.place(float(stops.thresholds[stops.chosen])),
         "counts": {name: float(getattr(stops.counts, name)[stops.chosen, 0]) for name in COUNTS},
         "metric": judged.name,
+        "prices": _prices(judged),
         "metrics": [(shown, _formula(shown)) for shown in shown_metrics(judged, required)],
         "curves": score_charts.shown_curves(judged, required),
         "requirements": [str(requirement) for requirement in required],
@@ -171,6 +175,14 @@ def scores(
         "one_class": None if both else classes[int(bool((y == 1).any()))],
     }
     return Section(title, "scores.html", context, lead)
+
+
+def _prices(metric: Metric) -> dict[str, float]:
+    """Return what a miss and a false alarm cost at first: the costs of the metric, otherwise 1 each."""
+    costs = metric.parameters if metric.base_name == "cost" else {}
+    miss, alarm = (cost if isinstance(cost := costs.get(name), (int, float)) else 1.0 for name in ("fn", "fp"))
+    ratio = math.log10(miss / alarm) if miss > 0 and alarm > 0 else 0.0
+    return {"miss": miss, "alarm": alarm, "ratio": max(-LARGEST_RATIO, min(LARGEST_RATIO, ratio))}
 
 
 def _checked(method: ScoredMethod, labels: Any, weight: Any) -> tuple[Tensor, Tensor, Tensor | None]:
