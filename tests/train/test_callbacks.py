@@ -53,6 +53,40 @@ def trained(*callbacks, **settings):
     return fit(network(), (X, Y), STAGES, callbacks=callbacks, **settings)
 
 
+class StopsInSecondEpoch(Callback):
+    def epoch_ended(self, rows):
+        if rows[0]["epoch"] == 1:
+            self.stop()
+
+
+def test_a_callback_can_stop_a_run(tmp_path):
+    stop, shorter = StopsInSecondEpoch(), [Stage(WeightedBCELoss(), epochs=2, name="one")]
+    settings = {"validation": (X, Y), "monitor": "f1", "batch_size": 10, "progress": False}
+    expected = fit(network(), (X, Y), shorter, **settings)
+    for folder in (None, tmp_path):  # the same callback again
+        result = trained(stop, checkpoint_dir=folder)
+        assert result.history == expected.history
+        assert torch.equal(result.model.weight, expected.model.weight)
+    assert trained(checkpoint_dir=tmp_path, resume=True).history == expected.history
+    together = fit_population([network(), network()], (X, Y), STAGES, callbacks=[stop], progress=False)
+    assert [len(member.history) for member in together] == [2, 2]
+
+
+def test_members_have_their_best_weights_after_an_interrupt():
+    class Interrupts(Callback):
+        def epoch_ended(self, rows):
+            if rows[0]["epoch"] == 1:
+                raise KeyboardInterrupt
+
+    models, settings = [network(), network()], {"splits": [(range(30), range(30, 40))] * 2, "lr": 0.1, "monitor": "f1"}
+    with pytest.raises(KeyboardInterrupt):
+        fit_population(models, (X, Y), STAGES, callbacks=[Interrupts()], progress=False, **settings)
+    expected = fit_population([network(), network()], (X, Y), STAGES[:1], progress=False, **settings)
+    for model, result in zip(models, expected, strict=True):
+        assert torch.equal(model.weight, result.model.weight)
+        assert not torch.equal(model.weight, network().weight)
+
+
 def test_they_are_called_in_order_and_with_the_right_numbers():
     recorder = Recorder()
     result = trained(recorder)

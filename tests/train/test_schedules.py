@@ -88,6 +88,15 @@ def test_a_stage_counts_its_own_epochs():
     assert len(result.history) == 7
 
 
+def test_the_history_has_the_last_rate_of_each_epoch():
+    for make in (partial(OneCycleLR, max_lr=0.1, total_steps=12), partial(ExponentialLR, gamma=0.5)):
+        rates = expected(make, per_step=make.func is OneCycleLR)
+        result = fit(nn.Linear(3, 1), (X, Y), WeightedBCELoss(), scheduler=make, optimizer=torch.optim.SGD, **SETTINGS)
+        assert result.history["lr"] == pytest.approx(rates[2::3])
+    constant = fit(nn.Linear(3, 1), (X, Y), WeightedBCELoss(), **SETTINGS)
+    assert "lr" not in constant.history.columns
+
+
 def test_a_cyclic_rate_moves_every_batch():
     make = partial(CyclicLR, base_lr=0.01, max_lr=0.1, step_size_up=4)
     assert rates_of(make) == pytest.approx(expected(make, per_step=True))

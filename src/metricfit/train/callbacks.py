@@ -40,7 +40,7 @@ class Plan:
 class Callback:
     """Base class of callbacks: override the methods that you need.
 
-    Callbacks observe training and do not change it. They are called on rank 0 only.
+    Callbacks observe training and do not change it, except that ``stop()`` ends it. They are called on rank 0 only.
 
     Example:
         >>> class PrintLoss(Callback):
@@ -49,6 +49,23 @@ class Callback:
         >>> PrintLoss().epoch_ended([{"epoch": 0, "train_loss": 0.5}])
         0.5
     """
+
+    stops = False  # whether training ends after the epoch
+
+    def stop(self) -> None:
+        """End training after the present epoch; later stages are left out, and ``fit`` returns as usual.
+
+        Example:
+            >>> class StopWhenGood(Callback):
+            ...     def epoch_ended(self, rows):
+            ...         if rows[0]["value"] > 0.9:
+            ...             self.stop()
+            >>> callback = StopWhenGood()
+            >>> callback.epoch_ended([{"epoch": 3, "value": 0.95}])
+            >>> callback.stops
+            True
+        """
+        self.stops = True
 
     def started(self, plan: Plan, step: int) -> None:
         """Training starts, or continues from a checkpoint.

@@ -84,6 +84,7 @@ class Loop:
         self.members = len(self.lr[0])
         self.position = Position()
         self.rows: list[Row] = []
+        self.stopped = False  # by a callback
         self.rows_as_json: list[str] = []  # one text per epoch, encoded once, because every checkpoint holds all rows
 
     def run(self) -> list[Row]:
@@ -94,6 +95,7 @@ class Loop:
         plan = Plan(tuple((stage.name or "", stage.epochs or 0) for stage in self.stages), self.members, self.steps)
         try:
             for callback in self.callbacks:
+                callback.stops = False  # it may have stopped an earlier run
                 callback.started(plan, self.position.step)
             with targets_judged():
                 self._run_stages(saved)
@@ -107,10 +109,13 @@ class Loop:
         """Run the remaining stages; if the user interrupts one, its best weights so far are restored."""
         try:
             for number in range(self.position.stage, len(self.stages)):
+                if self.stopped:
+                    break
                 self._run_stage(number, saved)
                 saved = None
         except KeyboardInterrupt:
             self.learner.recall()
+            self.learner.finish()
             raise
 
     def _run_stage(self, number: int, saved: dict[str, Any] | None) -> None:
@@ -125,7 +130,7 @@ class Loop:
             self._save()
         else:
             self._restore_learner(saved)
-        while position.epoch < stage.epochs and self.learner.active:
+        while position.epoch < stage.epochs and self.learner.active and not self.stopped:
             self.learner.anneal(position.epoch / max(1, stage.epochs - 1))
             self._run_epoch(stage)
             position.next_epoch()
@@ -208,6 +213,7 @@ class Loop:
         self.rows += rows
         for callback in self.callbacks:
             callback.epoch_ended(rows)
+        self.stopped = self.share(any(callback.stops for callback in self.callbacks))
         self.rows_as_json.append(json.dumps(rows))
 
     def _make_row(self, stage: Stage, member: int) -> Row:

@@ -101,14 +101,17 @@ class OneModel(Learner):
             required=bool(self.cuda_graphs),
         )
 
-    def notes(self) -> dict[str, str]:
-        """Say on a GPU whether steps were captured."""
-        return {} if self.graphs is None else {"cuda_graphs": self.graphs.note}
+    def notes(self) -> dict[str, Any]:
+        """Give the learning rate, if it changes, and say on a GPU whether steps were captured."""
+        rate = {} if self.schedule.scheduler is None else {"lr": self.rate}
+        return rate if self.graphs is None else {**rate, "cuda_graphs": self.graphs.note}
 
     def step(self, batch: Batch) -> Tensor:
         """Make one optimizer step."""
         losses = self._step(batch) if self.graphs is None else self.graphs(batch)
-        self.schedule.batch_ended()
+        if self.schedule.scheduler is not None:
+            self.rate = float(self.optimizer.param_groups[0]["lr"])
+            self.schedule.batch_ended()
         return losses
 
     def _lay_out(self, x: Any) -> Any:

@@ -138,7 +138,7 @@ class Population(Learner):
         for gradient in gradients:
             gradient.mul_(scale.reshape(-1, *(1,) * (gradient.dim() - 1)))
 
-    def notes(self) -> dict[str, str]:
+    def notes(self) -> dict[str, Any]:
         """Say on a GPU whether steps were captured."""
         if self.device.type != "cuda":
             return {}
