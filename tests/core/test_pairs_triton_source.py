@@ -5,6 +5,7 @@ import torch
 import triton_stand_in
 
 from metricfit.core.kernels import pair_means, pairs_sorted, pairs_triton
+from metricfit.losses import PairHingeLoss
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +80,16 @@ def test_direct_means_are_differentiable_twice(monkeypatch):
     positive = torch.tensor([[1.0, 0, 0, 1, 0, 0, 1]] * 2, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda x: pair_means.pair_means(x, positive, None, 0.5, 2), score)
     assert torch.autograd.gradgradcheck(lambda x: pair_means.pair_means(x, positive, None, 0.5, 2), score)
+
+
+@pytest.mark.parametrize("target", [torch.bool, torch.uint8, torch.int64])
+def test_losses_of_one_row_take_labels_as_they_are(target, monkeypatch):
+    monkeypatch.setattr(PairHingeLoss, "_takes_as_given", lambda *_: True)
+    monkeypatch.setattr(pair_means, "_is_direct", lambda *_: True)
+    logits = torch.randn(20, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = torch.arange(20) % 3 == 0
+    found = PairHingeLoss()(logits, labels.to(target))
+    expected = pair_means._means(logits, labels.float(), None, 1.0, 2)
+    gradients = (torch.autograd.grad(value, logits)[0] for value in (found, expected))
+    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(found, expected)

@@ -77,6 +77,15 @@ def test_means_of_few_pairs_are_the_sorted_ones(weighted, dtype, power):
         torch.testing.assert_close(found[1].double(), gradient, rtol=loose, atol=loose * largest)
 
 
+@pytest.mark.parametrize("n", [300, 20_000])
+@pytest.mark.parametrize("target", [torch.bool, torch.uint8, torch.int64, torch.float32, torch.bfloat16], ids=str)
+def test_labels_of_any_type(target, n):
+    x, y, _ = samples(n)
+    for loss in (PairHingeLoss(), WMWLoss()):
+        found = value_and_gradient(loss, x, y.to(target), None)
+        torch.testing.assert_close(found, value_and_gradient(loss, x, y, torch.ones_like(x)), rtol=1e-5, atol=1e-9)
+
+
 def test_losses_of_few_and_many_pairs_do_not_wait_for_the_device():
     for n in (1000, 20_000):
         x, y, _ = samples(n)

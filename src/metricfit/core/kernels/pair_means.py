@@ -22,7 +22,7 @@ def pair_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin:
 
     Args:
         score: The scores, ``(..., n)``.
-        positive: The weight of each sample as a positive, ``(..., n)``.
+        positive: The weight of each sample as a positive, ``(..., n)``, of any type.
         negative: The weight of each sample as a negative; None for 1 minus that as a positive.
         margin: How far a positive should be above a negative.
         power: The exponent: 1, 2 or 3.
@@ -44,6 +44,7 @@ def pair_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin:
 
 
 def _means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int) -> Tensor:
+    positive = positive.to(score.dtype)
     negative = 1 - positive if negative is None else negative
     sums = violations(score, negative, margin, power)
     if looks_at_values(score, None):

@@ -54,6 +54,7 @@ def means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: floa
     n = score.shape[-1]
     blocks = -(-n // FEW_QUERIES)
     x, a, b = score.contiguous(), positive.contiguous(), None if negative is None else negative.contiguous()
+    a = a.view(torch.uint8) if a.dtype == torch.bool else a
     gradient = torch.empty_like(x)
     partial = x.new_empty(*x.shape[:-1], blocks, dtype=torch.float64)
     with torch.cuda.device(x.device):

@@ -12,7 +12,7 @@ from metricfit._moved import renamed_method
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.kernels.pair_means import pair_means
 from metricfit.core.kernels.pairs_sorted import weight_ranks
-from metricfit.core.numerics import ratio, tails
+from metricfit.core.numerics import counting_dtype, ratio, tails
 from metricfit.core.types import Task
 from metricfit.errors import InvalidValueError
 from metricfit.losses.column_loss import ColumnLoss, weights_by_class
@@ -45,9 +45,12 @@ class _PairLoss(ColumnLoss):
         Returns:
             The loss, a scalar; 0 if there are no pairs.
         """
+        gathers = self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1
+        if weight is None and not gathers and self._takes_as_given(logits, target):
+            score = self.score(logits.to(counting_dtype(logits.dtype)))
+            return pair_means(score, target, None, self.margin, self.power)
         batch = self.columns(logits, target, weight)
         score, negative = self.score(batch.logits), None
-        gathers = self.sync and self.training and torch.is_grad_enabled() and number_of_ranks() > 1
         if gathers or batch.weight is not None or type(self).select is not _PairLoss.select:
             samples = score, *weights_by_class(batch)
             if gathers:
@@ -57,6 +60,24 @@ class _PairLoss(ColumnLoss):
             positive = batch.target
         means = pair_means(score, positive, negative, self.margin, self.power)
         return means.reshape(()) if means.numel() == 1 else means.mean()
+
+    def _takes_as_given(self, logits: Tensor, target: Tensor) -> bool:
+        """Return whether a batch is one row on a CUDA device, of which nothing has to be checked or rearranged.
+
+        There each operation takes longer to start than a small batch to compute.
+        """
+        if not (isinstance(logits, Tensor) and isinstance(target, Tensor) and logits.device.type == "cuda"):
+            return False
+        return (
+            logits.dim() == 1
+            and logits.shape == target.shape
+            and target.device == logits.device
+            and logits.is_floating_point()
+            and not target.is_complex()
+            and self.ignore_index is None
+            and self.task != "multilabel"
+            and type(self).select is _PairLoss.select
+        )
 
     def score(self, logits: Tensor) -> Tensor:
         """Return what is compared: the logits, or an increasing function of them.
