@@ -58,6 +58,23 @@ def many_labels(device: str, rows: int = 20_000, labels: int = 1000) -> Callable
     return measure
 
 
+def many_columns(device: str) -> Callable[[Setting], list[Line]]:
+    """Time the search in 1,000 columns at once beside one column after the other."""
+
+    def measure(setting: Setting) -> list[Line]:
+        rows, columns = setting.size(1_000, 20), setting.size(1_000, 5)
+        x, y = (part.view(rows, columns) for part in data(rows * columns, device))
+        works: dict[str, Work] = {
+            "torch.sort": lambda: torch.sort(x, dim=0, descending=True),
+            "best_thresholds": lambda: best_thresholds(x, y, "f1"),
+            "best_threshold of each column": lambda: [best_threshold(x[:, c], y[:, c], "f1") for c in range(columns)],
+        }
+        best, repeats = interleaved_minima(works, device, setting, warmup=1, fewest=5)
+        return [Line(name, best[name], repeats=repeats) for name in works]
+
+    return measure
+
+
 def beside_scikit_learn(setting: Setting) -> list[Line]:
     """Time the search of TunedThresholdClassifierCV(cv="prefit"), which evaluates the metric for every threshold.
 
@@ -99,6 +116,16 @@ TABLES = (
         is_long=True,
     ),
     Table("threshold-labels-gpu", "thresholds of 1,000 labels, 20,000 rows, GPU", "cuda", many_labels("cuda")),
+    *(
+        Table(
+            f"threshold-columns-{shown.lower()}",
+            f"all thresholds of 1,000 labels, 1,000 scores each, {shown}",
+            device,
+            many_columns(device),
+            why_fewer="a loop over the columns takes a second",
+        )
+        for shown, device in (("CPU", "cpu"), ("GPU", "cuda"))
+    ),
     Table(
         "threshold-scikit-learn",
         "best F1 threshold of 20,000 scores, CPU",
