@@ -56,6 +56,15 @@ def test_the_folder_of_a_table_a_metric_and_a_day(rows, tmp_path, monkeypatch):
     assert finished(folder) == trained
     assert again["methods"] == first["methods"]
 
+    rows.drop(columns="when").to_csv("others.csv", index=False)
+    page = Path(first["report"]).read_bytes()
+    result, _ = call("others.csv", "--target", "y", "--out", folder, *SMALL)
+    assert result.exit_code == 2
+    assert "holds a comparison of loans.csv, and its report would be replaced by that of others.csv." in " ".join(
+        result.stderr.split()
+    )
+    assert Path(first["report"]).read_bytes() == page
+
     rows[:80].assign(age=1).drop(columns="when").to_csv("loans.csv", index=False)
     result, _ = call("loans.csv", "--target", "y", "--out", folder, *SMALL)
     assert result.exit_code == 2

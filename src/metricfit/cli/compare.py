@@ -34,7 +34,7 @@ from metricfit.runs.backends import BACKENDS
 from metricfit.tabular.compare.comparison import Comparison
 from metricfit.tabular.compare.comparison import compare as compare_methods
 from metricfit.tabular.compare.methods import DEFAULT, REFERENCE
-from metricfit.tabular.compare.run_description import ChangedRunError
+from metricfit.tabular.compare.run_description import ChangedRunError, other_tables
 from metricfit.tabular.large import row_sources
 
 
@@ -121,6 +121,7 @@ def compare(
             backend=backend,
             progress=progress,
         )
+        _refuse_other_tables(named_folder, title_data(data))
         result, folder = _compare_in_folder(compare_in, named_folder, by_default=out is None)
     if note is not None:
         result = replace(result, notes=(note, *result.notes))
@@ -165,6 +166,16 @@ def compare(
     print_result(summary, as_json, lines)
     if not result.requirements_reachable:
         raise typer.Exit(NOT_MET)
+
+
+def _refuse_other_tables(folder: Path, name: str) -> None:
+    """Refuse a folder with the comparison of a table of another name, whose report would be replaced."""
+    others = other_tables(folder / "cells", name)
+    if others:
+        raise UserError(
+            f"{folder} holds a comparison of {others[0]}, and its report would be replaced by that of {name}. Give "
+            "another --out to keep both, or remove that folder."
+        )
 
 
 def _compare_in_folder(

@@ -103,6 +103,17 @@ def continue_run(root: Path, name: str, now: Description) -> None:
     write_file(path, json.dumps(now, indent=1).encode())
 
 
+def other_tables(root: Path, name: str) -> list[str]:
+    """Return the names of other tables whose trainings a folder keeps.
+
+    Args:
+        root: The folder that keeps the trainings.
+        name: The name of this table.
+    """
+    own = Cell((name,), {}).folder(root).name
+    return sorted(path.parent.name for path in root.glob(f"*/{FILE}") if path.parent.name != own)
+
+
 def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Say in words how a table and the options that all trainings depend on have changed.
 

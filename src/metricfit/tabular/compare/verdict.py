@@ -21,6 +21,7 @@ from metricfit.stats import SplitComparison
 from metricfit.tabular.compare.baselines import BASELINES
 from metricfit.tabular.compare.comparison_row import ComparisonRow
 from metricfit.tabular.compare.methods import COMPLEXITY, DEFAULT, REFERENCE, UNTUNED
+from metricfit.tabular.compare.pooled_requirements import PooledRequirement
 from metricfit.tabular.compare.standings import compare_two, compare_with, is_constant
 
 ON_ALL = "on the test rows of all folds together"
@@ -208,11 +209,18 @@ def _about_requirements(row: ComparisonRow) -> list[str]:
     """Say how the requirements held with the recommended method."""
     if row.held is None:
         return []
-    folds = f"they held on {row.held} of {len(row.values)} folds"
+    by_fold = f"On single folds the requirements held {row.held} of {len(row.values)} times."
     if not row.requirements:
-        return [f"On the test rows {folds}."]
-    values = "; ".join(map(str, row.requirements))
-    return [f"Its requirements {ON_ALL} ({values}); {folds}."]
+        return [by_fold]
+    states = [f"{requirement.text} is {_state(requirement)}" for requirement in row.requirements]
+    return [f"With it, {ON_ALL}, {' and '.join(states)}. {by_fold}"]
+
+
+def _state(requirement: PooledRequirement) -> str:
+    """Say whether a requirement is met, and its value."""
+    low, high = requirement.interval
+    met = "met" if requirement.held else "missed" if requirement.clearly_fails else "missed by no more than chance"
+    return f"{met} ({requirement.value:.3f}, 95 % interval {low:.3f} to {high:.3f})"
 
 
 def _why_not_default(default: ComparisonRow, chosen: ComparisonRow, metric: Metric) -> str:
