@@ -42,6 +42,7 @@ CLASSES = (1, 2, 10, 100, 1_000, 10_000)
 SAMPLES_PER_CLASS_TABLE = {"cpu": 4_096, "cuda": 65_536}
 SECONDS_PER_SIZE = 4.0
 SLOWEST = 5.0  # seconds of a pass: beyond it a loss is left out of larger sizes
+TOO_SLOW = f"a pass takes more than {SLOWEST:g} s"
 SHARE_OF_MEMORY = 0.7
 GUESSED_BYTES = 32.0  # per logit, for a loss that was not measured at a smaller size
 
@@ -148,7 +149,7 @@ class Known:
             is_quadratic = name.startswith("all pairs")
             bytes_needed = smaller["bytes"] * times ** (2 if is_quadratic else 1)
             if smaller["seconds"] * times ** (2 if is_quadratic else 1) > SLOWEST:
-                return f"a pass would take more than {SLOWEST:g} s"
+                return TOO_SLOW
         return "" if bytes_needed < SHARE_OF_MEMORY * free_bytes(device) else "not enough memory"
 
     def add(self, point: dict[str, Any]) -> None:
@@ -176,13 +177,17 @@ def measure(size: Size, device: str, known: Known, setting: Setting) -> list[dic
     for name, work in works.items():
         reason = known.reason_to_skip(name, size, device)
         if not reason:
+            begun = time.monotonic()
             try:
                 memory[name] = peak_bytes(work, device)
-                chosen[name] = work
             except (torch.OutOfMemoryError, MemoryError):
                 reason = "not enough memory"
+            if time.monotonic() - begun > 2 * SLOWEST:  # it was called twice
+                reason = TOO_SLOW
         if reason:
             points.append(start | {"loss": name, "seconds": None, "bytes": None, "repeats": 0, "reason": reason})
+        else:
+            chosen[name] = work
     best, repeats = interleaved_minima(chosen, device, setting, warmup=1)
     for name in chosen:
         line = {"loss": name, "seconds": best[name], "bytes": memory[name], "repeats": repeats, "reason": ""}

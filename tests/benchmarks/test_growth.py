@@ -40,8 +40,8 @@ def point(**values):
     [
         ("a", {}, ""),
         ("a", {"bytes": 10**13}, "not enough memory"),
-        ("a", {"seconds": 2.0}, "a pass would take more than 5 s"),
-        ("all pairs", {"seconds": 0.2}, "a pass would take more than 5 s"),  # a hundred times the pairs
+        ("a", {"seconds": 2.0}, "a pass takes more than 5 s"),
+        ("all pairs", {"seconds": 0.2}, "a pass takes more than 5 s"),  # a hundred times the pairs
         ("a", {"reason": "not enough memory"}, "not enough memory"),
     ],
 )
