@@ -1,7 +1,7 @@
 """Means over all pairs of a positive and a negative, for losses.
 
 On a CUDA device the time of few samples is that of starting programs, and so one Triton program computes the mean and
-its gradient from all pairs: 10^8 pairs take a twentieth of a millisecond. Otherwise ``violations`` sorts.
+its gradient from all pairs: 10^8 pairs take 0.15 ms on an H200. Otherwise ``violations`` sorts.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ them, and scan. A binary search finds the last sample within the margin of each 
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -17,9 +19,11 @@ from metricfit.core.numerics import SMALLEST_DIVISOR
 BLOCK, CHUNK, QUERIES = 1024, 1024, 256
 #: About the largest number of parts of a row. Each part adds those before it, so that there should not be more.
 PARTS = 2048
-#: Up to this number of pairs, over all rows, comparing all of them takes less time than starting the other programs.
-FEW = 2**27
-FEW_QUERIES, FEW_POINTS = 16, 64
+#: Up to this number of pairs, over all rows, comparing all of them takes less time than starting the other programs: on
+#: GPUs that compute float64 at half the rate of float32, and on others. 2**29 pairs take 0.8 ms on an H200.
+FEW, FEW_WITHOUT_FLOAT64 = 2**29, 2**24
+WITH_FLOAT64 = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))  # P100, V100, A100, H100 and H200, B200
+FEW_QUERIES, FEW_POINTS = 16, 128
 
 
 def handles(score: Tensor) -> bool:
@@ -36,7 +40,12 @@ def handles(score: Tensor) -> bool:
 
 def handles_directly(score: Tensor) -> bool:
     """Return whether ``means`` is for these scores: those of few pairs."""
-    return score.numel() * score.shape[-1] <= FEW and handles(score)
+    return handles(score) and score.numel() * score.shape[-1] <= _most_pairs(score.device)
+
+
+@cache
+def _most_pairs(device: torch.device) -> int:
+    return FEW if torch.cuda.get_device_capability(device) in WITH_FLOAT64 else FEW_WITHOUT_FLOAT64
 
 
 def means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int) -> tuple[Tensor, Tensor]:
@@ -56,13 +65,13 @@ def means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: floa
     x, a, b = score.contiguous(), positive.contiguous(), None if negative is None else negative.contiguous()
     a = a.view(torch.uint8) if a.dtype == torch.bool else a
     gradient = torch.empty_like(x)
-    partial = x.new_empty(*x.shape[:-1], blocks, dtype=torch.float64)
+    partial = x.new_empty(*x.shape[:-1], blocks)
     with torch.cuda.device(x.device):
         means_kernel[(partial.numel(),)](
             x, a, a if b is None else b, partial, gradient, n, blocks, margin, SMALLEST_DIVISOR[torch.float32],
             COMPLEMENT=b is None, POWER=power, QUERIES=FEW_QUERIES, POINTS=FEW_POINTS,
         )  # fmt: skip
-    return partial.sum(-1, dtype=x.dtype), gradient
+    return partial.sum(-1), gradient
 
 
 def sums(score: Tensor, weight: Tensor, margin: float, power: int) -> tuple[Tensor, ...]:

@@ -316,6 +316,6 @@ def means_kernel(
     else:
         b = tl.load(Negative + start + query, mask=asked, other=0).to(tl.float64)
     value = tl.sum(a * tl.sum(values, 1)) * scale
-    tl.store(Partial + program, value + 0.0 * value + flaw)
+    tl.store(Partial + program, (value + 0.0 * value + flaw).to(Partial.dtype.element_ty))
     gradient = POWER * scale * (b * tl.sum(as_negative, 1) - a * tl.sum(as_positive, 1)) + flaw
     tl.store(Result + start + query, gradient.to(Result.dtype.element_ty), mask=asked)
