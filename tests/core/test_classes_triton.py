@@ -9,7 +9,7 @@ import triton_stand_in
 from class_oracle import IMAGES, PIXELS, ROWS, compare, count, make
 
 from metricfit import steps
-from metricfit.core.kernels import classes_triton
+from metricfit.core.kernels import classes_blocks, classes_triton
 from metricfit.core.kernels.class_layout import StepAt
 
 SHAPES = {"rows": (ROWS, (11, 5)), "pixels": (PIXELS, (2, 3, 7)), "images": (IMAGES, (2, 3, 7))}
@@ -24,8 +24,8 @@ either_size = pytest.mark.parametrize("one_block", [2048, 4], ids=["one block", 
 @pytest.fixture
 def triton(monkeypatch):
     triton_stand_in.install(monkeypatch, *MODULES)
-    monkeypatch.setattr(classes_triton, "TILE", 8)
-    monkeypatch.setattr(classes_triton, "PROGRAMS", 3)
+    for name in ("COUNTS", "GRADIENT"):
+        monkeypatch.setattr(classes_triton, name, classes_triton.Launch(tile=8, warps=4, stages=1, programs=3))
     yield monkeypatch
     triton_stand_in.remove(*MODULES)
 
@@ -36,6 +36,15 @@ def triton(monkeypatch):
 def test_counts_and_gradients(step, shape, one_block, triton, naive):
     triton.setattr(classes_triton, "ONE_BLOCK", one_block)
     compare(classes_triton, naive, *make(*shape), step, shape[0])
+
+
+@every_shape
+def test_true_classes_can_be_counted_one_by_one(shape, triton, naive):
+    triton.setattr(classes_triton, "SCATTERED", 2)
+    compare(classes_triton, naive, *make(*shape), steps.Linear(0.2), shape[0])
+    x, y, w = make(*shape)
+    y[..., ::3] = -7
+    compare(classes_triton, naive, x, y, w, steps.Linear(0.2), shape[0], ignore_index=-7)
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.3, 0.7, 0.99])
@@ -104,8 +113,20 @@ def test_equal_and_infinite_logits(one_block, triton, naive):
     torch.testing.assert_close(gradient.sum(-1), torch.zeros(3), rtol=0, atol=1e-6)  # as of every softmax
 
 
+@either_size
+def test_equal_logits_share_the_gradient_of_the_threshold(one_block, triton):
+    """As on the CPU: the kernel of pixels shares it too."""
+    triton.setattr(classes_triton, "ONE_BLOCK", one_block)
+    x = torch.tensor([[0.0, 0.0, 0.0, -1.0, -2.0], [1.0, 0.0, 0.0, 0.0, -1.0], [2.0, 2.0, 0.0, -1.0, -1.0]])
+    y, grad, at = torch.tensor([0, 1, 2]), torch.randn(4, 5), StepAt("linear", 0.2, None)
+    expected = classes_blocks.gradient(x.T.unsqueeze(0), y.unsqueeze(0), None, None, grad, at, PIXELS)
+    torch.testing.assert_close(classes_triton.gradient(x, y, None, grad, at, ROWS), expected[0].T)
+
+
+@pytest.mark.parametrize("scattered", [2, 64])
 @pytest.mark.parametrize("label", [-1, 5])
-def test_a_label_out_of_range_makes_the_counts_nan(label, triton):
+def test_a_label_out_of_range_makes_the_counts_nan(label, scattered, triton):
+    triton.setattr(classes_triton, "SCATTERED", scattered)
     x, y, _ = make(ROWS, (11, 5))
     y[3] = label
     assert classes_triton.counts(x, y, None, StepAt("linear", 0.2, None), ROWS).isnan().any()

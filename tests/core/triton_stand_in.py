@@ -57,14 +57,24 @@ def store(pointer, value, mask=None, eviction_policy=""):
     pointer.data[at] = value
 
 
+def atomic_add(pointer, value, mask, sem=None):
+    pointer.data.index_add_(0, torch.as_tensor(pointer.at)[mask], value[mask])
+
+
+def reduce(tiles, axis, combine):
+    entries = list(zip(*(tile.unbind(axis) for tile in tiles), strict=True))
+    result = entries[0]
+    for entry in entries[1:]:
+        result = combine(*result, *entry)
+    return result
+
+
 def sum_of(x, axis=None):
     return x.sum() if axis is None else x.sum(axis)
 
 
-def max_of(x, axis, return_indices=False):
-    if not return_indices:
-        return x.amax(axis)
-    return x.amax(axis), x.argmax(axis).int()
+def max_of(x, axis):
+    return x.amax(axis)
 
 
 def associative_scan(inputs, axis, combine):
@@ -99,6 +109,9 @@ def language_module():
         "cdiv": lambda a, b: -(-a // b),
         "full": lambda shape, value, dtype: torch.full(shape, value, dtype=dtype),
         "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype),
+        "range": lambda *bounds, num_stages: range(*bounds),
+        "reduce": reduce,
+        "atomic_add": atomic_add,
         "load": load,
         "store": store,
         "program_id": lambda axis: torch.tensor(language.program[axis]),

@@ -86,6 +86,14 @@ def test_ignored_samples_may_hold_nan(layout, shape):
 @every_shape
 def test_half_precision(dtype, layout, shape):
     x, y, w = make(layout, shape, dtype)
+    third = x.topk(min(3, x.shape[layout.class_axis]), dim=layout.class_axis).values
+    first, second, third = (
+        third.select(layout.class_axis, 0),
+        third.select(layout.class_axis, 1),
+        third.select(layout.class_axis, -1),
+    )
+    if x.shape[layout.class_axis] > 2:
+        w = w * ((first > second) & (second > third))  # equal logits share the gradient here, and not in ``decisions``
     compare(x, y, w, steps.Sigmoid(k=12), layout, tolerance=2**-8)
 
 

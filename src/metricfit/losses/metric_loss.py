@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from metricfit.core.class_formula import FormulaOnDevice
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
@@ -109,6 +110,7 @@ class MetricLoss(AdditiveLoss):
         self._progress = ProgressWatch()
         self._judge = TargetJudge()
         self._formula = CountsFormula()
+        self._on_device = FormulaOnDevice()
         self._last = LastCounts()
 
     def _set_threshold(self, threshold: Thresholds) -> None:
@@ -276,11 +278,16 @@ class MetricLoss(AdditiveLoss):
             )
         if isinstance(statistics, Counts):
             counts = statistics if self.memory is None else self.memory(statistics)
-            loss = self._loss_of(counts)
+            loss = self._evaluate(counts)
             self._inspect(counts, loss)
             return loss
         value = ratio(statistics[0], statistics[1])
         return value if self.metric.minimize else 1 - value
+
+    def _evaluate(self, counts: Counts) -> Tensor:
+        if self.average is None or self.uses_groups or not self.metric.found_by_name:
+            return self._loss_of(counts)
+        return self._on_device(self._loss_of, counts, (id(self.metric), self.average))
 
     def _loss_of(self, counts: Counts) -> Tensor:
         value = averaged(self.metric, counts, self.average, training=True)

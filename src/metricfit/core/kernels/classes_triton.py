@@ -19,14 +19,29 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.kernels.triton_launch import launch
 from metricfit.core.step_formulas import both_ends
 from metricfit.errors import InvalidValueError
 
 AVAILABLE = importlib.util.find_spec("triton") is not None
 KINDS = {"linear": 0, "sigmoid": 1, "identity": 2, "raised_cosine": 3}
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
-#: The largest number of classes in one block, the logits per tile, programs per launch, and warps per program.
-ONE_BLOCK, TILE, PROGRAMS, WARPS = 2048, 2048, 1056, 4
+#: The largest number of classes in one block.
+ONE_BLOCK = 2048
+#: From this number of classes on, true classes are counted by atomic additions to memory of the program.
+SCATTERED = 64
+
+
+class Launch(NamedTuple):
+    """Logits per tile, warps per program, tiles that are loaded ahead, and programs per launch."""
+
+    tile: int
+    warps: int
+    stages: int
+    programs: int
+
+
+COUNTS, GRADIENT = Launch(2048, 4, 3, 1056), Launch(2048, 4, 1, 1056)
 
 
 def handles(logits: Tensor) -> bool:
@@ -91,28 +106,30 @@ def counts(
 
     batch = _batch(logits, target, weight, layout)
     images, samples, classes = batch.x.shape
-    constants, static = _settings(step, batch, ignore_index)
-    programs = _programs(batch, static["SAMPLES"])
+    constants, static = _settings(step, batch, ignore_index, COUNTS)
+    programs = _programs(batch, static["SAMPLES"], COUNTS)
     rows = images * programs
-    partial = logits.new_empty(rows, 3, classes, dtype=torch.float32)
+    make = logits.new_zeros if static["SCATTERS"] else logits.new_empty
+    partial = make(rows, 3, classes, dtype=torch.float32)
     weights = logits.new_empty(rows, dtype=torch.float32)
     result = logits.new_empty(4, *batch.kept, classes, dtype=torch.float32)
     with torch.cuda.device(logits.device):
-        tensors = batch.x, batch.y, batch.w
+        tensors, numbers = (batch.x, batch.y, batch.w), (*batch.sizes, *constants)
         if classes <= ONE_BLOCK:
-            classes_triton_source.counts_kernel[(programs, images)](
-                *tensors, partial, weights, *batch.sizes, *constants, **static
-            )
+            kernel = classes_triton_source.counts_kernel
+            launch(kernel, (programs, images, 1), (*tensors, partial, weights), numbers, static, COUNTS.warps)
         else:
             scores = logits.new_empty(4, images, samples, dtype=torch.float32)
-            classes_triton_large.scores_kernel[(samples, images)](*tensors, scores, *batch.sizes, *constants, **static)
-            classes_triton_large.sums_kernel[(programs, images, -(-classes // static["BLOCK"]))](
-                *tensors, scores, partial, weights, *batch.sizes, *constants, **static
-            )
+            kernel = classes_triton_large.scores_kernel
+            launch(kernel, (samples, images, 1), (*tensors, scores), numbers, static, COUNTS.warps)
+            grid = programs, images, -(-classes // static["BLOCK"])
+            kernel = classes_triton_large.sums_kernel
+            launch(kernel, grid, (*tensors, scores, partial, weights), numbers, static, COUNTS.warps)
         block = min(static["BLOCK"], 32)
-        classes_triton_source.finish_kernel[(-(-classes // block), batch.groups)](
-            partial, weights, result, rows // batch.groups, C=classes, BLOCK=block, ROWS=64
-        )
+        sums = {"C": classes, "BLOCK": block, "ROWS": 64}
+        grid = -(-classes // block), batch.groups, 1
+        kernel = classes_triton_source.finish_kernel
+        launch(kernel, grid, (partial, weights, result), (rows // batch.groups,), sums)
     return result
 
 
@@ -130,37 +147,30 @@ def gradient(
 
     batch = _batch(logits, target, weight, layout)
     images, _, classes = batch.x.shape
-    constants, static = _settings(step, batch, ignore_index)
+    constants, static = _settings(step, batch, ignore_index, GRADIENT)
     of_image = grad.reshape(4, batch.groups, 1, classes).expand(4, batch.groups, images // batch.groups, classes)
     of_image = of_image.reshape(4, images, classes) if batch.groups > 1 else of_image.squeeze(1)
     result = torch.empty_like(batch.x)  # dense with the strides of x if x is dense
     kernel = (
         classes_triton_source.gradient_kernel if classes <= ONE_BLOCK else classes_triton_large.large_gradient_kernel
     )
+    grid = _programs(batch, static["SAMPLES"], GRADIENT), images, 1
+    numbers = *batch.sizes, *of_image.stride(), *_strides(result), *constants
     with torch.cuda.device(logits.device):
-        kernel[(_programs(batch, static["SAMPLES"]), images)](
-            batch.x,
-            batch.y,
-            batch.w,
-            of_image,
-            result,
-            *batch.sizes,
-            *of_image.stride(),
-            *_strides(result),
-            *constants,
-            **static,
-        )
+        launch(kernel, grid, (batch.x, batch.y, batch.w, of_image, result), numbers, static, GRADIENT.warps)
     merged = result if layout.class_axis == -1 else result.transpose(1, 2)
     return merged.reshape(logits.shape)
 
 
-def _programs(batch: _Batch, samples_per_tile: int) -> int:
+def _programs(batch: _Batch, samples_per_tile: int, shape: Launch) -> int:
     """Return the number of programs per image, which share its tiles."""
     images, samples, _ = batch.x.shape
-    return min(-(-samples // samples_per_tile), -(-PROGRAMS // images))
+    return min(-(-samples // samples_per_tile), -(-shape.programs // images))
 
 
-def _settings(step: StepAt, batch: _Batch, ignore_index: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _settings(
+    step: StepAt, batch: _Batch, ignore_index: int | None, shape: Launch
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the numbers of a step for the Triton programs, and the settings that they are compiled for."""
     if step.kind not in KINDS:
         raise InvalidValueError(f"the Triton kernel has no step of the kind {step.kind!r}")
@@ -172,13 +182,14 @@ def _settings(step: StepAt, batch: _Batch, ignore_index: int | None) -> tuple[tu
     static = {
         "C": classes,
         "BLOCK": block,
-        "SAMPLES": max(1, TILE // block),
+        "SAMPLES": max(1, shape.tile // block),
         "KIND": KINDS[step.kind],
         "DYNAMIC": step.threshold is None,
         "FROM_ONE": from_one,
         "WEIGHTED": batch.weighted,
         "IGNORES": ignore_index is not None,
         "DENSE": batch.x.stride()[1:] == (classes, 1),
-        "num_warps": WARPS,
+        "SCATTERS": SCATTERED <= classes <= ONE_BLOCK,
+        "STAGES": shape.stages,
     }
     return constants, static

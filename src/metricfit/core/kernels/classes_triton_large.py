@@ -6,15 +6,28 @@ import triton
 import triton.language as tl
 
 from metricfit.core.kernels.classes_triton_source import (
-    _add,
     _coefficients,
+    _larger_two,
     _logits,
+    _of_threshold,
     _samples,
-    _slopes,
+    _slope,
     _step,
+    _sum_both,
+    _threshold_terms,
     _tile,
+    _two_largest,
     _write,
 )
+
+
+@triton.jit
+def _counted_logits(
+    X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C: tl.constexpr, DENSE: tl.constexpr
+):
+    """Return a block of logits; those of samples that do not count are 0."""
+    x = _logits(X, image, sample, inside, classes, x_image, x_sample, x_class, C, DENSE)
+    return tl.where(counted[:, None], x, tl.where(classes < C, 0.0, float("-inf"))[None, :])
 
 
 @triton.jit
@@ -22,31 +35,15 @@ def _scan(
     X, image, sample, inside, counted, x_image, x_sample, x_class, threshold,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, DYNAMIC: tl.constexpr, DENSE: tl.constexpr,
 ):  # fmt: skip
-    """Return each sample's largest logit, 1 / sum of exponentials, threshold, and the classes of the two largest."""
+    """Return the two largest logits of each sample, 1 / sum of exponentials, and the threshold."""
     highest = tl.full((SAMPLES,), float("-inf"), tl.float32)
     next_highest = tl.full((SAMPLES,), float("-inf"), tl.float32)
-    first = tl.full((SAMPLES,), -1, tl.int32)
-    second = tl.full((SAMPLES,), -1, tl.int32)
     total = tl.zeros((SAMPLES,), tl.float32)
     for start in range(0, C, BLOCK):
         classes = start + tl.arange(0, BLOCK)
-        x = _logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
-        block_highest, block_first = tl.max(x, 1, return_indices=True)
-        block_first += start
-        if DYNAMIC:
-            rest = tl.where(classes[None, :] == block_first[:, None], float("-inf"), x)
-            block_next, block_second = tl.max(rest, 1, return_indices=True)
-            block_second += start
-            # The two largest of the block against those of the blocks before; equal ones keep the first class.
-            higher = block_highest > highest
-            keeps_next = tl.where(higher, highest >= block_next, next_highest >= block_highest)
-            candidate, candidate_class = tl.where(higher, highest, next_highest), tl.where(higher, first, second)
-            other = tl.where(higher, block_next, block_highest)
-            other_class = tl.where(higher, block_second, block_first)
-            next_highest = tl.where(keeps_next, candidate, other)
-            second = tl.where(keeps_next, candidate_class, other_class)
-            first = tl.where(higher, block_first, first)
-        new = tl.maximum(highest, block_highest)
+        x = _counted_logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
+        block_highest, block_next = _two_largest(x)
+        new, next_highest = _larger_two(highest, next_highest, block_highest, block_next)
         reference = tl.where(new == float("-inf"), 0.0, new)  # minus infinity less itself would be NaN
         total = total * tl.exp(highest - reference) + tl.sum(tl.exp(x - reference[:, None]), 1)
         highest = new
@@ -55,18 +52,17 @@ def _scan(
         t = (1.0 + tl.exp(next_highest - highest)) * (0.5 * one_over_sum)
     else:
         t = tl.full((SAMPLES,), 0.0, tl.float32) + threshold
-    return highest, one_over_sum, t, first, second
+    return highest, next_highest, one_over_sum, t
 
 
 @triton.jit
 def _masses(
-    X, image, sample, inside, counted, classes, x_image, x_sample, x_class, highest, one_over_sum, t, number,
-    C: tl.constexpr, KIND: tl.constexpr, FROM_ONE: tl.constexpr, DENSE: tl.constexpr,
+    x, classes, highest, one_over_sum, t, number,
+    C: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr, FROM_ONE: tl.constexpr,
 ):  # fmt: skip
     """Return probabilities and masses of a block of classes."""
-    x = _logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
     p = tl.exp(x - highest[:, None]) * one_over_sum[:, None]
-    return p, tl.where((classes < C)[None, :], _step(p, t[:, None], number, KIND, FROM_ONE), 0.0)
+    return p, tl.where((classes < C)[None, :], _step(p, t[:, None], number, KIND, DYNAMIC, FROM_ONE), 0.0)
 
 
 @triton.jit
@@ -75,6 +71,7 @@ def scores_kernel(
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write the largest logit, 1 / sum of exponentials, threshold and sum of masses into Scores[4, images, samples]."""
     image = tl.program_id(1).to(tl.int64)
@@ -83,16 +80,14 @@ def scores_kernel(
     y, w, counted = _samples(
         Y, W, image, sample, inside, y_image, y_sample, w_image, w_sample, ignore, C, False, IGNORES
     )
-    highest, one_over_sum, t, first, second = _scan(
+    highest, next_highest, one_over_sum, t = _scan(
         X, image, sample, inside, counted, x_image, x_sample, x_class, threshold, C, BLOCK, SAMPLES, DYNAMIC, DENSE
     )
     total = tl.zeros((SAMPLES,), tl.float32)
     for start in range(0, C, BLOCK):
         classes = start + tl.arange(0, BLOCK)
-        p, mass = _masses(
-            X, image, sample, inside, counted, classes, x_image, x_sample, x_class, highest, one_over_sum, t, number,
-            C, KIND, FROM_ONE, DENSE,
-        )  # fmt: skip
+        x = _counted_logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
+        p, mass = _masses(x, classes, highest, one_over_sum, t, number, C, KIND, DYNAMIC, FROM_ONE)
         total += tl.sum(mass, 1)
     place, size = Scores + image * samples + sample, tl.num_programs(1).to(tl.int64) * samples
     tl.store(place, highest, mask=inside)
@@ -107,6 +102,7 @@ def sums_kernel(
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write the partial sums of ``counts_kernel`` for one block of classes per program."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
@@ -127,14 +123,17 @@ def sums_kernel(
         one_over_sum = tl.load(place + size, mask=inside, other=0.0)
         t = tl.load(place + 2 * size, mask=inside, other=0.5)
         total = tl.load(place + 3 * size, mask=inside, other=1.0)
-        p, mass = _masses(
-            X, image, sample, inside, counted, classes, x_image, x_sample, x_class, highest, one_over_sum, t, number,
-            C, KIND, FROM_ONE, DENSE,
-        )  # fmt: skip
-        tp, fp, fn = _add(mass, total, y, w, classes, tp, fp, fn)
+        x = _counted_logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
+        p, mass = _masses(x, classes, highest, one_over_sum, t, number, C, KIND, DYNAMIC, FROM_ONE)
+        true = classes[None, :] == y[:, None]
+        scale = (w / total)[:, None]
+        tp += tl.where(true, mass * scale, 0.0)
+        fp += tl.where(true, 0.0, mass * scale)
+        fn += tl.where(true, tl.maximum(total[:, None] - mass, 0.0) * scale, 0.0)
         weights += w
     row = image * programs + program
-    _write(Partial, Weights, row, tp, fp, fn, weights, classes, C, tl.program_id(2) == 0)
+    output = Partial + row * (3 * C)
+    _write(output, Weights, row, tp, fp, fn, weights, classes, C, False, tl.program_id(2) == 0)
 
 
 @triton.jit
@@ -144,6 +143,7 @@ def large_gradient_kernel(
     out_image, out_sample, out_class, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of each logit, in four passes over the classes of a tile."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
@@ -153,49 +153,53 @@ def large_gradient_kernel(
         y, w, counted = _samples(
             Y, W, image, sample, inside, y_image, y_sample, w_image, w_sample, ignore, C, WEIGHTED, IGNORES
         )
-        highest, one_over_sum, t, first, second = _scan(
+        highest, next_highest, one_over_sum, t = _scan(
             X, image, sample, inside, counted, x_image, x_sample, x_class, threshold, C, BLOCK, SAMPLES, DYNAMIC, DENSE
         )
         total = tl.zeros((SAMPLES,), tl.float32)
         mean = tl.zeros((SAMPLES,), tl.float32)
+        seconds = tl.zeros((SAMPLES,), tl.float32)
         for start in range(0, C, BLOCK):
             classes = start + tl.arange(0, BLOCK)
+            x = _counted_logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
+            p, mass = _masses(x, classes, highest, one_over_sum, t, number, C, KIND, DYNAMIC, FROM_ONE)
             if_true, if_other = _coefficients(Grad, image, classes, grad_count, grad_image, grad_class, C)
-            p, mass = _masses(
-                X, image, sample, inside, counted, classes, x_image, x_sample, x_class, highest, one_over_sum, t,
-                number, C, KIND, FROM_ONE, DENSE,
-            )  # fmt: skip
-            total += tl.sum(mass, 1)
-            true = classes[None, :] == y[:, None]
-            mean += tl.sum(tl.where(true, if_true[None, :], if_other[None, :]) * mass, 1)
+            of_decided = tl.where(classes[None, :] == y[:, None], if_true[None, :], if_other[None, :])
+            block_total, block_mean = _sum_both(mass, of_decided * mass)
+            total += block_total
+            mean += block_mean
+            if DYNAMIC:
+                seconds += tl.sum(tl.where(x == next_highest[:, None], 1.0, 0.0), 1)
         mean = mean / total
         scale = w / total
         inner = tl.zeros((SAMPLES,), tl.float32)
+        terms = tl.zeros((SAMPLES,), tl.float32)
+        for start in range(0, C, BLOCK):
+            classes = start + tl.arange(0, BLOCK)
+            x = _counted_logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
+            p, of_p = _of_block(
+                x, Grad, image, y, classes, grad_count, grad_image, grad_class, highest, one_over_sum, t, mean, scale,
+                number, C, KIND, FROM_ONE,
+            )  # fmt: skip
+            block_inner, block_terms = _sum_both(p * of_p, _threshold_terms(p, of_p, t[:, None], KIND))
+            inner += block_inner
+            terms += block_terms
         of_threshold = tl.zeros((SAMPLES,), tl.float32)
-        largest_p = tl.zeros((SAMPLES,), tl.float32)
+        share = tl.zeros((SAMPLES,), tl.float32)
+        if DYNAMIC:
+            of_threshold = _of_threshold(inner, terms, t, one_over_sum, KIND)
+            inner += of_threshold * t
+            share = tl.where(highest > next_highest, 0.5, 1.0) / seconds
         for start in range(0, C, BLOCK):
             classes = start + tl.arange(0, BLOCK)
-            p, of_mass, slope, threshold_slope = _of_block(
-                X, Grad, image, sample, inside, counted, y, classes, x_image, x_sample, x_class,
-                grad_count, grad_image, grad_class, highest, one_over_sum, t, mean, scale, number,
-                C, KIND, FROM_ONE, DENSE,
+            x = _counted_logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
+            p, of_p = _of_block(
+                x, Grad, image, y, classes, grad_count, grad_image, grad_class, highest, one_over_sum, t, mean, scale,
+                number, C, KIND, FROM_ONE,
             )  # fmt: skip
-            inner += tl.sum(p * of_mass * slope, 1)
             if DYNAMIC:
-                of_threshold += tl.sum(of_mass * threshold_slope, 1)
-                largest = (classes[None, :] == first[:, None]) | (classes[None, :] == second[:, None])
-                largest_p += tl.sum(tl.where(largest, p, 0.0), 1)
-        half = 0.5 * of_threshold
-        inner += half * largest_p
-        for start in range(0, C, BLOCK):
-            classes = start + tl.arange(0, BLOCK)
-            p, of_mass, slope, threshold_slope = _of_block(
-                X, Grad, image, sample, inside, counted, y, classes, x_image, x_sample, x_class,
-                grad_count, grad_image, grad_class, highest, one_over_sum, t, mean, scale, number,
-                C, KIND, FROM_ONE, DENSE,
-            )  # fmt: skip
-            largest = (classes[None, :] == first[:, None]) | (classes[None, :] == second[:, None])
-            of_p = of_mass * slope + tl.where(largest, half[:, None], 0.0)
+                is_second = tl.where(x == next_highest[:, None], share[:, None], 0.0)
+                of_p += of_threshold[:, None] * tl.where(x > next_highest[:, None], 0.5, is_second)
             result = p * (of_p - inner[:, None])
             place = Result + _tile(image, sample, classes, out_image, out_sample, out_class, C, DENSE)
             tl.store(place, result.to(Result.dtype.element_ty), mask=inside[:, None] & (classes < C)[None, :])
@@ -203,16 +207,12 @@ def large_gradient_kernel(
 
 @triton.jit
 def _of_block(
-    X, Grad, image, sample, inside, counted, y, classes, x_image, x_sample, x_class, grad_count, grad_image, grad_class,
-    highest, one_over_sum, t, mean, scale, number,
-    C: tl.constexpr, KIND: tl.constexpr, FROM_ONE: tl.constexpr, DENSE: tl.constexpr,
+    x, Grad, image, y, classes, grad_count, grad_image, grad_class, highest, one_over_sum, t, mean, scale, number,
+    C: tl.constexpr, KIND: tl.constexpr, FROM_ONE: tl.constexpr,
 ):  # fmt: skip
-    """Return probabilities, the gradients of the masses, and the slopes of the step, of a block of classes."""
-    x = _logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
+    """Return probabilities of a block of classes and their gradients, without that of the threshold."""
     p = tl.exp(x - highest[:, None]) * one_over_sum[:, None]
     if_true, if_other = _coefficients(Grad, image, classes, grad_count, grad_image, grad_class, C)
     of_decided = tl.where(classes[None, :] == y[:, None], if_true[None, :], if_other[None, :])
-    of_mass = (of_decided - mean[:, None]) * scale[:, None]
-    of_mass = tl.where((classes < C)[None, :], of_mass, 0.0)
-    slope, threshold_slope = _slopes(p, t[:, None], number, KIND, FROM_ONE)
-    return p, of_mass, slope, threshold_slope
+    of_mass = tl.where((classes < C)[None, :], (of_decided - mean[:, None]) * scale[:, None], 0.0)
+    return p, of_mass * _slope(p, t[:, None], number, KIND, FROM_ONE)

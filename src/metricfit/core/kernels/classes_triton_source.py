@@ -6,7 +6,7 @@ may be the last axis or the middle one. ``BLOCK`` covers all classes in ``counts
 times NaN is NaN. A label out of range makes the weight NaN, and with it the loss.
 """
 # mypy: ignore-errors
-# ruff: noqa: SIM108, RUF059
+# ruff: noqa: SIM108
 
 import triton
 import triton.language as tl
@@ -15,51 +15,97 @@ from metricfit.core.kernels.triton_source import _raised_cosine, _sigmoid
 
 
 @triton.jit
-def _step(p, t, number, KIND: tl.constexpr, FROM_ONE: tl.constexpr):
+def _larger_two(a, a_next, b, b_next):
+    return tl.maximum(a, b), tl.maximum(tl.minimum(a, b), tl.maximum(a_next, b_next))
+
+
+@triton.jit
+def _both_sums(a, a_other, b, b_other):
+    return a + b, a_other + b_other
+
+
+@triton.jit
+def _two_largest(x):
+    """Return the two largest numbers of each sample."""
+    return tl.reduce((x, tl.full(x.shape, float("-inf"), tl.float32)), 1, _larger_two)
+
+
+@triton.jit
+def _sum_both(a, b):
+    """Return the sums over the classes of two tiles, in one reduction."""
+    return tl.reduce((a, b), 1, _both_sums)
+
+
+@triton.jit
+def _step(p, t, number, KIND: tl.constexpr, DYNAMIC: tl.constexpr, FROM_ONE: tl.constexpr):
     """Return the soft decision at a threshold; for Linear ``t`` is at most 1/2, the distance from 1 if FROM_ONE."""
     if KIND == 0:
-        if FROM_ONE:
-            near, far = 1.0 - p, p
+        over_t = 1.0 / t
+        over_c = 1.0 / (1.0 - 1.5 * t)
+        if DYNAMIC:  # the terms do not cancel, because p is at most 2t (see classes_linear)
+            first, middle = 2.0 * number * over_t, (1.0 - 2.0 * number) * over_t
+            mass = first * p + (middle - first) * tl.maximum(p - 0.5 * t, 0.0)
+            mass += (number * over_c - middle) * tl.maximum(p - 1.5 * t, 0.0)
         else:
-            near, far = p, 1.0 - p
-        lower = tl.minimum(near * (2.0 / t), 1.0)
-        middle = tl.minimum(tl.maximum((near - 0.5 * t) / t, 0.0), 1.0)
-        upper = tl.minimum(far / (1.0 - 1.5 * t), 1.0)
-        if FROM_ONE:
-            mass = (1.0 - 2.0 * number) * (1.0 - middle) + number * (upper + (1.0 - lower))
-        else:
-            mass = (1.0 - 2.0 * number) * middle + number * (lower + (1.0 - upper))
+            if FROM_ONE:
+                near, far = 1.0 - p, p
+            else:
+                near, far = p, 1.0 - p
+            lower = tl.minimum(near * (2.0 * over_t), 1.0)
+            ramp = tl.minimum(tl.maximum((near - 0.5 * t) * over_t, 0.0), 1.0)
+            upper = tl.minimum(far * over_c, 1.0)
+            if FROM_ONE:
+                mass = (1.0 - 2.0 * number) * (1.0 - ramp) + number * (upper + (1.0 - lower))
+            else:
+                mass = (1.0 - 2.0 * number) * ramp + number * (lower + (1.0 - upper))
     elif KIND == 1:
         mass = _sigmoid(number * (p - t))
     elif KIND == 2:
         mass = p
     else:
-        mass = _raised_cosine(tl.minimum(tl.maximum((p - t) / number + 1.0, 0.0), 2.0))
+        mass = _raised_cosine(tl.minimum(tl.maximum((p - t) * (1.0 / number) + 1.0, 0.0), 2.0))
     return mass
 
 
 @triton.jit
-def _slopes(p, t, number, KIND: tl.constexpr, FROM_ONE: tl.constexpr):
-    """Return the derivatives of the step with respect to p and to a dynamic threshold."""
+def _slope(p, t, number, KIND: tl.constexpr, FROM_ONE: tl.constexpr):
+    """Return the derivative of the step with respect to p."""
     if KIND == 0:
         if FROM_ONE:
             near = 1.0 - p
         else:
             near = p
-        a, b = 0.5 * t, 1.5 * t
-        slope = tl.where(near <= a, number / a, tl.where(near >= b, number / (1.0 - b), (1.0 - 2.0 * number) / t))
-        of_threshold = -slope * tl.where(p >= b, 1.5 * (1.0 - p) / (1.0 - b), p / t)
+        first, middle, last = 2.0 * number / t, (1.0 - 2.0 * number) / t, number / (1.0 - 1.5 * t)
+        slope = tl.where(near <= 0.5 * t, first, tl.where(near >= 1.5 * t, last, middle))
     elif KIND == 1:
         slope = number * _sigmoid(number * (p - t)) * _sigmoid(number * (t - p))
-        of_threshold = -slope
     elif KIND == 2:
         slope = tl.full(p.shape, 1.0, tl.float32)
-        of_threshold = tl.full(p.shape, 0.0, tl.float32)
     else:
-        v = tl.minimum(tl.maximum((p - t) / number + 1.0, 0.0), 2.0)
+        v = tl.minimum(tl.maximum((p - t) * (1.0 / number) + 1.0, 0.0), 2.0)
         slope = (1.0 - tl.cos(3.141592653589793 * v)) / (2.0 * number)
-        of_threshold = -slope
-    return slope, of_threshold
+    return slope
+
+
+@triton.jit
+def _threshold_terms(p, of_p, t, KIND: tl.constexpr):
+    """Return what ``_of_threshold`` needs the sum of: for Linear only the class beyond b = 3t/2 counts separately."""
+    if KIND == 0:
+        return tl.where(p >= 1.5 * t, of_p, 0.0)
+    else:
+        return of_p
+
+
+@triton.jit
+def _of_threshold(inner, terms, t, largest, KIND: tl.constexpr):
+    """Return the gradient with respect to the dynamic threshold.
+
+    Up to b Linear is a function of p/t, beyond b of (1 - p)/(1 - b), and the other steps are functions of p - t.
+    """
+    if KIND == 0:
+        return terms * (largest / t - 1.5 * (1.0 - largest) / (1.0 - 1.5 * t)) - inner / t
+    else:
+        return -terms
 
 
 @triton.jit
@@ -90,51 +136,37 @@ def _tile(image, sample, classes, image_stride, sample_stride, class_stride, C: 
 
 
 @triton.jit
-def _logits(
-    X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C: tl.constexpr, DENSE: tl.constexpr
-):
-    """Return a tile of logits: 0 for samples that do not count, minus infinity for classes that do not exist."""
+def _logits(X, image, sample, inside, classes, x_image, x_sample, x_class, C: tl.constexpr, DENSE: tl.constexpr):
+    """Return a tile of logits; those of classes that do not exist are minus infinity."""
     place = X + _tile(image, sample, classes, x_image, x_sample, x_class, C, DENSE)
     x = tl.load(place, mask=inside[:, None] & (classes < C)[None, :], other=0.0).to(tl.float32)
-    return tl.where((classes < C)[None, :], tl.where(counted[:, None], x, 0.0), float("-inf"))
+    return tl.where((classes < C)[None, :], x, float("-inf"))
 
 
 @triton.jit
-def _probabilities(x, classes, threshold, DYNAMIC: tl.constexpr):
-    """Return softmax, threshold and the classes of the two largest logits, from tiles with all classes."""
-    if DYNAMIC:
-        highest, first = tl.max(x, 1, return_indices=True)
-        rest = tl.where(classes[None, :] == first[:, None], float("-inf"), x)
-        next_highest, second = tl.max(rest, 1, return_indices=True)
-    else:
-        highest = tl.max(x, 1)
-    e = tl.exp(x - highest[:, None])
-    one_over_sum = 1.0 / tl.sum(e, 1)
-    p = e * one_over_sum[:, None]
-    if DYNAMIC:
-        t = ((1.0 + tl.exp(next_highest - highest)) * (0.5 * one_over_sum))[:, None]
-    else:
-        first, second = tl.full(highest.shape, -1, tl.int32), tl.full(highest.shape, -1, tl.int32)
-        t = threshold
-    return p, t, first, second
-
-
-@triton.jit
-def _add(mass, total, y, w, classes, tp, fp, fn):
-    """Add a tile's masses to the counts of its classes."""
-    scale = (w / total)[:, None]
+def _add(mass, y, w, classes, tp, fp, fn, place, C: tl.constexpr, SCATTERS: tl.constexpr):
+    """Add a tile's masses to the counts of its classes, those of the true classes one by one or in a tile."""
     true = classes[None, :] == y[:, None]
-    decided = mass * scale
-    missed = tl.maximum(total[:, None] - mass, 0.0) * scale
-    return tp + tl.where(true, decided, 0.0), fp + tl.where(true, 0.0, decided), fn + tl.where(true, missed, 0.0)
+    total, hit = _sum_both(mass, tl.where(true, mass, 0.0))
+    scale = w / total
+    hit, missed = hit * scale, tl.maximum(total - hit, 0.0) * scale
+    fp += tl.where(true, 0.0, mass * scale[:, None])
+    if SCATTERS:
+        label = tl.where((y < 0) | (y >= C), 0, y)
+        tl.atomic_add(place + label, hit, mask=w != 0.0, sem="relaxed")
+        tl.atomic_add(place + 2 * C + label, missed, mask=w != 0.0, sem="relaxed")
+    else:
+        tp += tl.where(true, hit[:, None], 0.0)
+        fn += tl.where(true, missed[:, None], 0.0)
+    return tp, fp, fn
 
 
 @triton.jit
-def _write(Partial, Weights, row, tp, fp, fn, weights, classes, C: tl.constexpr, first):
-    place = Partial + row * (3 * C) + classes
-    tl.store(place, tl.sum(tp, 0), mask=classes < C)
-    tl.store(place + C, tl.sum(fp, 0), mask=classes < C)
-    tl.store(place + 2 * C, tl.sum(fn, 0), mask=classes < C)
+def _write(place, Weights, row, tp, fp, fn, weights, classes, C: tl.constexpr, SCATTERS: tl.constexpr, first):
+    tl.store(place + C + classes, tl.sum(fp, 0), mask=classes < C)
+    if not SCATTERS:
+        tl.store(place + classes, tl.sum(tp, 0), mask=classes < C)
+        tl.store(place + 2 * C + classes, tl.sum(fn, 0), mask=classes < C)
     if first:
         tl.store(Weights + row, tl.sum(weights))
 
@@ -145,6 +177,7 @@ def counts_kernel(
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write tp, fp, fn into Partial[images * programs, 3, C] and weights into Weights; tiles are dealt to programs."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
@@ -153,18 +186,31 @@ def counts_kernel(
     fp = tl.zeros((SAMPLES, BLOCK), tl.float32)
     fn = tl.zeros((SAMPLES, BLOCK), tl.float32)
     weights = tl.zeros((SAMPLES,), tl.float32)
-    for tile in range(program, tl.cdiv(samples, SAMPLES), programs):
+    row = image * programs + program
+    output = Partial + row * (3 * C)
+    for tile in tl.range(program, tl.cdiv(samples, SAMPLES), programs, num_stages=STAGES):
         sample = (tile * SAMPLES + tl.arange(0, SAMPLES)).to(tl.int64)
         inside = sample < samples
+        x = _logits(X, image, sample, inside, classes, x_image, x_sample, x_class, C, DENSE)
         y, w, counted = _samples(
             Y, W, image, sample, inside, y_image, y_sample, w_image, w_sample, ignore, C, WEIGHTED, IGNORES
         )
-        x = _logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
-        p, t, first, second = _probabilities(x, classes, threshold, DYNAMIC)
-        mass = tl.where((classes < C)[None, :], _step(p, t, number, KIND, FROM_ONE), 0.0)
-        tp, fp, fn = _add(mass, tl.sum(mass, 1), y, w, classes, tp, fp, fn)
+        if IGNORES:
+            x = tl.where(counted[:, None], x, tl.where(classes < C, 0.0, float("-inf"))[None, :])
+        if DYNAMIC:
+            highest, next_highest = _two_largest(x)
+            e = tl.exp(x - highest[:, None])
+            one_over_sum = 1.0 / tl.sum(e, 1)
+            t = ((1.0 + tl.exp(next_highest - highest)) * (0.5 * one_over_sum))[:, None]
+        else:
+            e = tl.exp(x - tl.max(x, 1)[:, None])
+            one_over_sum = 1.0 / tl.sum(e, 1)
+            t = threshold
+        p = e * one_over_sum[:, None]
+        mass = tl.where((classes < C)[None, :], _step(p, t, number, KIND, DYNAMIC, FROM_ONE), 0.0)
+        tp, fp, fn = _add(mass, y, w, classes, tp, fp, fn, output, C, SCATTERS)
         weights += w
-    _write(Partial, Weights, image * programs + program, tp, fp, fn, weights, classes, C, True)
+    _write(output, Weights, row, tp, fp, fn, weights, classes, C, SCATTERS, True)
 
 
 @triton.jit
@@ -214,31 +260,47 @@ def gradient_kernel(
     out_image, out_sample, out_class, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of each logit; tiles are dealt to programs."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
     classes = tl.arange(0, BLOCK)
     exists = (classes < C)[None, :]
     if_true, if_other = _coefficients(Grad, image, classes, grad_count, grad_image, grad_class, C)
-    for tile in range(program, tl.cdiv(samples, SAMPLES), programs):
+    for tile in tl.range(program, tl.cdiv(samples, SAMPLES), programs, num_stages=STAGES):
         sample = (tile * SAMPLES + tl.arange(0, SAMPLES)).to(tl.int64)
         inside = sample < samples
+        x = _logits(X, image, sample, inside, classes, x_image, x_sample, x_class, C, DENSE)
         y, w, counted = _samples(
             Y, W, image, sample, inside, y_image, y_sample, w_image, w_sample, ignore, C, WEIGHTED, IGNORES
         )
-        x = _logits(X, image, sample, inside, counted, classes, x_image, x_sample, x_class, C, DENSE)
-        p, t, first, second = _probabilities(x, classes, threshold, DYNAMIC)
-        mass = tl.where(exists, _step(p, t, number, KIND, FROM_ONE), 0.0)
-        total = tl.sum(mass, 1)
-        of_decided = tl.where(classes[None, :] == y[:, None], if_true[None, :], if_other[None, :])
-        mean = tl.sum(of_decided * mass, 1) / total
-        of_mass = tl.where(exists, (of_decided - mean[:, None]) * (w / total)[:, None], 0.0)
-        slope, threshold_slope = _slopes(p, t, number, KIND, FROM_ONE)
-        of_p = of_mass * slope
+        if IGNORES:
+            x = tl.where(counted[:, None], x, tl.where(classes < C, 0.0, float("-inf"))[None, :])
         if DYNAMIC:
-            half = 0.5 * tl.sum(of_mass * threshold_slope, 1)
-            largest = (classes[None, :] == first[:, None]) | (classes[None, :] == second[:, None])
-            of_p += tl.where(largest, half[:, None], 0.0)
-        result = p * (of_p - tl.sum(p * of_p, 1)[:, None])
+            highest, next_highest = _two_largest(x)
+            e = tl.exp(x - highest[:, None])
+            is_second = tl.where(x == next_highest[:, None], 1.0, 0.0)
+            sum_of_e, seconds = _sum_both(e, is_second)
+            one_over_sum = 1.0 / sum_of_e
+            t = (1.0 + tl.exp(next_highest - highest)) * (0.5 * one_over_sum)
+            # Half of the threshold is the largest probability and half the second; equal ones have equal shares.
+            share = tl.where(highest > next_highest, 0.5, 1.0) / seconds
+            shares = tl.where(x > next_highest[:, None], 0.5, is_second * share[:, None])
+        else:
+            e = tl.exp(x - tl.max(x, 1)[:, None])
+            one_over_sum = 1.0 / tl.sum(e, 1)
+            t = tl.full((SAMPLES,), 0.0, tl.float32) + threshold
+        p = e * one_over_sum[:, None]
+        mass = tl.where(exists, _step(p, t[:, None], number, KIND, DYNAMIC, FROM_ONE), 0.0)
+        of_decided = tl.where(classes[None, :] == y[:, None], if_true[None, :], if_other[None, :])
+        total, mean = _sum_both(mass, of_decided * mass)
+        of_mass = tl.where(exists, (of_decided - (mean / total)[:, None]) * (w / total)[:, None], 0.0)
+        of_p = of_mass * _slope(p, t[:, None], number, KIND, FROM_ONE)
+        if DYNAMIC:
+            inner, terms = _sum_both(p * of_p, _threshold_terms(p, of_p, t[:, None], KIND))
+            of_threshold = _of_threshold(inner, terms, t, one_over_sum, KIND)
+            result = p * (of_p + of_threshold[:, None] * shares - (inner + of_threshold * t)[:, None])
+        else:
+            result = p * (of_p - tl.sum(p * of_p, 1)[:, None])
         place = Result + _tile(image, sample, classes, out_image, out_sample, out_class, C, DENSE)
         tl.store(place, result.to(Result.dtype.element_ty), mask=inside[:, None] & exists)

@@ -1,0 +1,194 @@
+"""Recorded formulas as Triton programs: the value of a formula over counts and its gradient in one launch.
+
+On a CUDA device each of the fifty small operations of a formula and its derivative costs a launch, which takes longer
+than most losses. The program is written from the recording (``core.formula_recording``), line by line; one program
+holds all classes.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core.counts import Counts
+from metricfit.core.formula_recording import CannotRecordError, Operand, Recording, record
+from metricfit.core.kernels.classes_triton import AVAILABLE
+from metricfit.core.kernels.triton_launch import launch
+from metricfit.core.numerics import has_storage
+
+#: More classes are evaluated with tensors, whose time then no longer consists of launches.
+MOST_CLASSES = 2**14
+
+_TEMPLATES = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "div": "{} / {}",
+    "neg": "-{}",
+    "lt": "{} < {}",
+    "le": "{} <= {}",
+    "gt": "{} > {}",
+    "ge": "{} >= {}",
+    "eq": "{} == {}",
+    "ne": "{} != {}",
+    "spread": "{}",
+    "where": "tl.where({}, {}, {})",
+    "and": "{} & {}",
+    "or": "{} | {}",
+    "not": "{} == 0",
+    "float": "tl.where({}, 1.0, 0.0)",
+    "abs": "tl.abs({})",
+    "sqrt": "tl.sqrt_rn({})",
+    "sum": "tl.sum(tl.where(inside, {}, 0.0))",
+    "pick": "tl.sum(tl.where(number == {1}, {0}, 0.0))",
+    "place": "tl.where(number == {1}, {0}, 0.0)",
+}
+
+#: A function of counts that returns one number.
+Formula = Callable[[Counts], Tensor]
+
+
+class FormulaOnDevice:
+    """Evaluates formulas over counts on a CUDA device, each by one Triton program.
+
+    A formula is recorded at its first call for each number of classes. A derivative that is itself differentiated is
+    computed with tensors.
+    """
+
+    def __init__(self) -> None:
+        self._programs: dict[Hashable, Any] = {}
+
+    def __reduce__(self) -> tuple[type[FormulaOnDevice], tuple[()]]:
+        """Copies record their formulas again."""
+        return FormulaOnDevice, ()
+
+    def __call__(self, formula: Formula, counts: Counts, key: Hashable) -> Tensor:
+        """Evaluate a formula.
+
+        Args:
+            formula: A function of Counts that returns one number, and computes the same whenever it is called.
+            counts: The counts.
+            key: What identifies the formula.
+
+        Returns:
+            The value, differentiable with respect to the counts.
+        """
+        if not _is_ordinary(counts):
+            return formula(counts)
+        key = key, len(counts.tp), counts.exclusive
+        if key not in self._programs:
+            self._programs[key] = _make_program(formula, counts)
+        if (program := self._programs[key]) is None:
+            return formula(counts)
+        value: Tensor = _Value.apply(*counts, formula, counts.exclusive, program)  # type: ignore[no-untyped-call]
+        return value
+
+
+def _is_ordinary(counts: Counts) -> bool:
+    tp = counts.tp
+    return (
+        tp.device.type == "cuda"
+        and tp.dtype == torch.float32
+        and tp.dim() == 1
+        and 0 < len(tp) <= MOST_CLASSES
+        and AVAILABLE
+        and torch.version.cuda is not None
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and has_storage(tp)
+    )
+
+
+class _Value(torch.autograd.Function):
+    """From four counts to the value of a formula, and back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor, formula: Formula, exclusive: bool, program: Any
+    ) -> Tensor:
+        classes = len(tp)
+        cells = [cell.contiguous() for cell in (tp, fp, fn, tn)]
+        value, slopes = tp.new_empty(()), tp.new_empty(4, classes)
+        block = 1 << (classes - 1).bit_length()
+        with torch.cuda.device(tp.device):
+            static = {"C": classes, "BLOCK": block}
+            launch(program, (1, 1, 1), (*cells, value, slopes), (), static, warps=max(1, min(16, block // 128)))
+        ctx.save_for_backward(tp, fp, fn, tn, slopes)
+        ctx.formula, ctx.exclusive = formula, exclusive
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        *cells, slopes = ctx.saved_tensors
+        if torch.is_grad_enabled():  # this backward pass is itself differentiated
+            value = ctx.formula(Counts(*cells, exclusive=ctx.exclusive))
+            given = torch.autograd.grad(value, cells, grad, create_graph=True, allow_unused=True)
+            return *given, None, None, None
+        return *(slopes * grad).unbind(), None, None, None
+
+
+def _make_program(formula: Formula, counts: Counts) -> Any:
+    """Return the Triton program of a formula, or None if it cannot be recorded."""
+    examples = torch.linspace(1, 2, 4 * len(counts.tp)).view(4, -1)
+    exclusive = counts.exclusive
+
+    def of_cells(*cells: Tensor) -> Tensor:
+        return formula(Counts(*cells, exclusive=exclusive))
+
+    try:
+        return compile_program(write_program(record(of_cells, [*examples])))
+    except CannotRecordError:
+        return None
+
+
+def write_program(recording: Recording) -> str:
+    """Write the source of a program: counts to value and slopes.
+
+    It consists of the templates of this module and of numbers; no text of a user gets into it.
+    """
+    lines = ["number = tl.arange(0, BLOCK)", "inside = number < C"]
+    lines += [
+        f"{name} = tl.load({place} + number, mask=inside, other=1.0)"
+        for name, place in zip(recording.inputs, ("TP", "FP", "FN", "TN"), strict=True)
+    ]
+    if recording.classes == 1:  # numbers, not tensors of one element
+        lines += [f"{name} = tl.sum({name})" for name in recording.inputs]
+    for result, operation, operands in recording.instructions:
+        lines.append(f"{result} = " + _TEMPLATES[operation].format(*map(_text, operands)))
+    value, *slopes = map(_text, recording.outputs)
+    lines.append(f"tl.store(Value, {value})")
+    lines += [
+        f"tl.store(Slopes + {row} * C + number, tl.zeros((BLOCK,), tl.float32) + {slope}, mask=inside)"
+        for row, slope in enumerate(slopes)
+    ]
+    header = "def formula_kernel(TP, FP, FN, TN, Value, Slopes, C: tl.constexpr, BLOCK: tl.constexpr):"
+    return "\n    ".join([header, *lines]) + "\n"
+
+
+def _text(operand: Operand) -> str:
+    if isinstance(operand, tuple):
+        if len(set(operand)) > 1:
+            raise CannotRecordError("different numbers per class")
+        operand = operand[0]
+    if isinstance(operand, str):
+        return operand
+    if isinstance(operand, float) and not math.isfinite(operand):
+        return f'float("{operand}")'
+    return f"({operand!r})"
+
+
+def compile_program(source: str) -> Any:
+    """Return the program of a source text, which Triton reads as the lines of a file."""
+    import triton
+    import triton.language as tl
+
+    name = f"<metricfit formula {hash(source):x}>"
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    scope: dict[str, Any] = {"tl": tl}
+    exec(compile(source, name, "exec"), scope)
+    return triton.jit(scope["formula_kernel"])
