@@ -115,11 +115,11 @@ def test_equal_and_infinite_logits(one_block, triton, naive):
 
 @either_size
 def test_equal_logits_share_the_gradient_of_the_threshold(one_block, triton):
-    """As on the CPU: the kernel of pixels shares it too."""
+    """As on the CPU."""
     triton.setattr(classes_triton, "ONE_BLOCK", one_block)
     x = torch.tensor([[0.0, 0.0, 0.0, -1.0, -2.0], [1.0, 0.0, 0.0, 0.0, -1.0], [2.0, 2.0, 0.0, -1.0, -1.0]])
     y, grad, at = torch.tensor([0, 1, 2]), torch.randn(4, 5), StepAt("linear", 0.2, None)
-    expected = classes_blocks.gradient(x.T.unsqueeze(0), y.unsqueeze(0), None, None, grad, at, PIXELS)
+    expected = classes_blocks.gradient(x.T.unsqueeze(0), y.unsqueeze(0), None, grad, at, PIXELS)
     torch.testing.assert_close(classes_triton.gradient(x, y, None, grad, at, ROWS), expected[0].T)
 
 

@@ -31,18 +31,6 @@ def keeps_images(logits: Tensor, layout: Layout) -> bool:
     return -min(layout.sample_axes) < logits.dim()
 
 
-def two_classes(x: Tensor, axis: int) -> tuple[int, ...]:
-    """Return the shape of a tensor with two entries per sample instead of one per class."""
-    shape = list(x.shape)
-    shape[axis] = 2
-    return tuple(shape)
-
-
-def in_planes(logits: Tensor, layout: Layout) -> bool:
-    """Return whether the kernel is ``classes_pixels``: on the CPU, if the classes are not the last axis."""
-    return layout.class_axis == -2 and logits.device.type == "cpu"
-
-
 def block_size(logits: Tensor) -> int:
     """Return the number of logits per block."""
     return BLOCK.get(logits.device.type, BLOCK["cpu"])

@@ -47,37 +47,31 @@ def class_counts(
     step_at = StepAt(closed.kind, closed.number, threshold)
     if torch.compiler.is_compiling():
         return classes_operator.counts(logits, target, weight, step_at, layout)
-    counts, _ = _ClassCounts.apply(logits, target, weight, step_at, layout)  # type: ignore[no-untyped-call]
-    return counts  # type: ignore[no-any-return]
+    counts: Tensor = _ClassCounts.apply(logits, target, weight, step_at, layout)  # type: ignore[no-untyped-call]
+    return counts
 
 
 class _ClassCounts(torch.autograd.Function):
-    """The autograd function of the closed forms; its vmapped or twice differentiated backward is plain operations.
-
-    Besides the counts it returns the classes of each sample's two largest probabilities, for the backward pass.
-    """
+    """The autograd function of the closed forms; its vmapped or twice differentiated backward is plain operations."""
 
     @staticmethod
-    def forward(
-        logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout
-    ) -> tuple[Tensor, Tensor]:
+    def forward(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
         return classes_blocks.counts(logits, target, weight, step, layout)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         logits, target, weight, *ctx.settings = inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(logits, target, weight, output[1])
+        ctx.save_for_backward(logits, target, weight)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, weight, top = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight = ctx.saved_tensors
         plain = torch.is_grad_enabled() or not has_storage(grad)
-        result = classes_blocks.gradient(logits, target, weight, top, grad, *ctx.settings, plain=plain)
+        result = classes_blocks.gradient(logits, target, weight, grad, *ctx.settings, plain=plain)
         return result, None, None, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
         """Make the vmapped axis a leading one; the axes of the layout are counted from the end."""
         tensors = [leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs[:3], in_dims[:3], strict=True)]
-        return _ClassCounts.apply(*tensors, *inputs[3:]), (1, 0)  # type: ignore[no-untyped-call]
+        return _ClassCounts.apply(*tensors, *inputs[3:]), 1  # type: ignore[no-untyped-call]

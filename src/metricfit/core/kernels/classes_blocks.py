@@ -8,23 +8,15 @@ process the samples in blocks, so that intermediate results stay in the cache, a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels import classes_linear, classes_pixels, classes_triton
-from metricfit.core.kernels.class_decisions import sum_decisions
-from metricfit.core.kernels.class_layout import (
-    Layout,
-    StepAt,
-    block_size,
-    blocks,
-    in_blocks,
-    in_planes,
-    keeps_images,
-    two_classes,
-)
+from metricfit.core.kernels import classes_cpu, classes_triton
+from metricfit.core.kernels.class_decisions import sum_decisions, top_two
+from metricfit.core.kernels.class_layout import Layout, StepAt, blocks, in_blocks, keeps_images
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
 
@@ -35,34 +27,28 @@ def counts(
     weight: Tensor | None,
     step: StepAt,
     layout: Layout,
-) -> tuple[Tensor, Tensor]:
-    """Return the counts ``(4, ..., c)``, and for the gradient what it need not search again.
-
-    That is the classes of each sample's two largest probabilities, or an empty tensor if they are not needed.
-    """
+) -> Tensor:
+    """Return the counts ``(4, ..., c)``."""
     if classes_triton.handles(logits):
-        return classes_triton.counts(logits, target, weight, step, layout), target.new_empty(0)
-    kernel = _kernel(logits, step, layout)
+        return classes_triton.counts(logits, target, weight, step, layout)
+    of_block = _counts
+    if logits.device.type == "cpu":
+        of_block = partial(classes_cpu.counts, scratch=classes_cpu.make_scratch(logits, layout))
     if not in_blocks(logits, layout):
-        return kernel.counts(logits, target, weight)
+        return of_block(logits, target, weight, step, layout)
     lead = logits.shape[:1] if keeps_images(logits, layout) else ()
     total = logits.new_zeros(4, *lead, logits.shape[layout.class_axis], dtype=exact_dtype(logits.device))
-    top = target.new_empty(two_classes(logits, layout.class_axis) if kernel.keeps_top else (0,))
     with torch.autocast(logits.device.type, enabled=False):
         for block, x, y, w in blocks(logits, target, weight, layout):
-            block_counts, block_top = kernel.counts(x, y, w)
             block_total = total[:, block[0]] if lead else total
-            block_total += block_counts
-            if kernel.keeps_top:
-                top[block] = block_top
-    return total.to(logits.dtype), top
+            block_total += of_block(x, y, w, step, layout)
+    return total.to(logits.dtype)
 
 
 def gradient(
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None,
-    top: Tensor | None,
     grad: Tensor,
     step: StepAt,
     layout: Layout,
@@ -76,75 +62,30 @@ def gradient(
         grad = grad.unsqueeze(axis)
     if plain:
         return _gradient(logits, target, weight, grad, step, layout)
-    kernel, result, per_image = _kernel(logits, step, layout), torch.empty_like(logits), keeps_images(logits, layout)
+    write = _write_gradient
+    if logits.device.type == "cpu":
+        write = partial(classes_cpu.write_gradient, scratch=classes_cpu.make_scratch(logits, layout))
+    result, per_image = torch.empty_like(logits), keeps_images(logits, layout)
     if not in_blocks(logits, layout):
-        kernel.write_gradient(logits, target, weight, top, grad, result)
+        write(logits, target, weight, grad, step, layout, result)
         return result
     with torch.autocast(logits.device.type, enabled=False):
         for block, x, y, w in blocks(logits, target, weight, layout):
-            block_top = top[block] if top is not None and kernel.keeps_top else None
-            of_block = grad[:, block[0]] if per_image else grad
-            kernel.write_gradient(x, y, w, block_top, of_block, result[block])
+            write(x, y, w, grad[:, block[0]] if per_image else grad, step, layout, result[block])
     return result
 
 
-class _AnyStep:
-    """Counts of a block and the gradient of its logits, for any step."""
-
-    #: Whether counts come with the classes of the two largest probabilities, which the gradient can use.
-    keeps_top = False
-
-    def __init__(self, step: StepAt, layout: Layout) -> None:
-        self.step, self.layout = step, layout
-
-    def counts(self, x: Tensor, y: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor]:
-        p, t, _ = _probabilities(x, self.step.threshold, self.layout.class_axis)
-        t, u = both_ends(t, p.dtype)
-        mass = VALUE[self.step.kind](p, 1 - p, t, u, self.step.number)
-        decided = mass / mass.sum(self.layout.class_axis, keepdim=True)
-        return sum_decisions(decided, y, w, self.layout), y.new_empty(0)
-
-    def write_gradient(
-        self, x: Tensor, y: Tensor, w: Tensor | None, top: Tensor | None, grad: Tensor, result: Tensor
-    ) -> None:
-        result.copy_(_gradient(x, y, w, grad, self.step, self.layout))
+def _counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
+    p, t, _ = _probabilities(x, step.threshold, layout.class_axis)
+    t, u = both_ends(t, p.dtype)
+    mass = VALUE[step.kind](p, 1 - p, t, u, step.number)
+    return sum_decisions(mass / mass.sum(layout.class_axis, keepdim=True), y, w, layout)
 
 
-class _LinearRows(_AnyStep):
-    """Linear at the dynamic threshold, if the classes are the last axis."""
-
-    keeps_top = True
-
-    def counts(self, x: Tensor, y: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor]:
-        return classes_linear.counts(x, y, w, self.step.number, self.layout)
-
-    def write_gradient(
-        self, x: Tensor, y: Tensor, w: Tensor | None, top: Tensor | None, grad: Tensor, result: Tensor
-    ) -> None:
-        result.copy_(classes_linear.gradient(x, y, w, top, grad, self.step.number, self.layout))
-
-
-class _Planes(_AnyStep):
-    """Any step on the CPU, if the classes are not the last axis."""
-
-    def __init__(self, step: StepAt, layout: Layout, logits: Tensor) -> None:
-        super().__init__(step, layout)
-        size = block_size(logits) if in_blocks(logits, layout) else logits.numel()
-        self.scratch = classes_pixels.make_scratch(logits, max(size, logits.shape[layout.class_axis]))
-
-    def counts(self, x: Tensor, y: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor]:
-        return classes_pixels.counts(x, y, w, self.step, self.layout, self.scratch), y.new_empty(0)
-
-    def write_gradient(
-        self, x: Tensor, y: Tensor, w: Tensor | None, top: Tensor | None, grad: Tensor, result: Tensor
-    ) -> None:
-        classes_pixels.write_gradient(x, y, w, grad, self.step, result, self.scratch)
-
-
-def _kernel(logits: Tensor, step: StepAt, layout: Layout) -> _AnyStep:
-    if in_planes(logits, layout):
-        return _Planes(step, layout, logits)
-    return (_LinearRows if step.kind == "linear" and step.threshold is None else _AnyStep)(step, layout)
+def _write_gradient(
+    x: Tensor, y: Tensor, w: Tensor | None, grad: Tensor, step: StepAt, layout: Layout, result: Tensor
+) -> None:
+    result.copy_(_gradient(x, y, w, grad, step, layout))
 
 
 def _gradient(
@@ -179,5 +120,5 @@ def _probabilities(x: Tensor, threshold: float | None, axis: int) -> tuple[Tenso
     p = torch.softmax(x, axis)
     if threshold is not None:
         return p, threshold, None
-    top = classes_linear.top_two(p, axis)
+    top = top_two(p, axis)
     return p, p.gather(axis, top).mean(axis, keepdim=True), top

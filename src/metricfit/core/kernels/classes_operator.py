@@ -47,7 +47,7 @@ def _class_counts(
     sample_axes: list[int],
 ) -> Tensor:
     layout = Layout(class_axis, tuple(sample_axes))
-    return classes_blocks.counts(logits, target, weight, StepAt(kind, number, threshold), layout)[0]
+    return classes_blocks.counts(logits, target, weight, StepAt(kind, number, threshold), layout)
 
 
 @_class_counts.register_fake
@@ -75,7 +75,7 @@ def _class_gradient(
     sample_axes: list[int],
 ) -> Tensor:
     step, layout = StepAt(kind, number, threshold), Layout(class_axis, tuple(sample_axes))
-    return classes_blocks.gradient(logits, target, weight, None, grad, step, layout).contiguous()
+    return classes_blocks.gradient(logits, target, weight, grad, step, layout).contiguous()
 
 
 @_class_gradient.register_fake

@@ -41,7 +41,7 @@ class Launch(NamedTuple):
     programs: int
 
 
-COUNTS, GRADIENT = Launch(2048, 4, 3, 1056), Launch(2048, 4, 1, 1056)
+COUNTS, GRADIENT = Launch(2048, 4, 3, 1056), Launch(1024, 2, 3, 2112)
 
 
 def handles(logits: Tensor) -> bool:
@@ -125,8 +125,8 @@ def counts(
             grid = programs, images, -(-classes // static["BLOCK"])
             kernel = classes_triton_large.sums_kernel
             launch(kernel, grid, (*tensors, scores, partial, weights), numbers, static, COUNTS.warps)
-        block = min(static["BLOCK"], 32)
-        sums = {"C": classes, "BLOCK": block, "ROWS": 64}
+        block = min(static["BLOCK"], 8)
+        sums = {"C": classes, "BLOCK": block, "ROWS": 256}
         grid = -(-classes // block), batch.groups, 1
         kernel = classes_triton_source.finish_kernel
         launch(kernel, grid, (partial, weights, result), (rows // batch.groups,), sums)

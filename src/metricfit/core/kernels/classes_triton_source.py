@@ -42,7 +42,7 @@ def _step(p, t, number, KIND: tl.constexpr, DYNAMIC: tl.constexpr, FROM_ONE: tl.
     if KIND == 0:
         over_t = 1.0 / t
         over_c = 1.0 / (1.0 - 1.5 * t)
-        if DYNAMIC:  # the terms do not cancel, because p is at most 2t (see classes_linear)
+        if DYNAMIC:  # the terms do not cancel, because p is at most 2t (see classes_cpu)
             first, middle = 2.0 * number * over_t, (1.0 - 2.0 * number) * over_t
             mass = first * p + (middle - first) * tl.maximum(p - 0.5 * t, 0.0)
             mass += (number * over_c - middle) * tl.maximum(p - 1.5 * t, 0.0)

@@ -1,10 +1,8 @@
-"""The CPU kernel of classes that are not the last axis, at once and in blocks, against loops over the pixels."""
-
-from types import SimpleNamespace
+"""The CPU kernel of exclusive classes, at once and in blocks, against loops over the samples."""
 
 import pytest
 import torch
-from class_oracle import IMAGES, PIXELS, compare, make
+from class_oracle import IMAGES, PIXELS, ROWS, compare, make
 
 from metricfit import MetricLoss, steps
 from metricfit.core.kernels import class_layout, classes_blocks
@@ -13,14 +11,7 @@ from metricfit.core.kernels.class_layout import StepAt
 STEPS = [steps.Linear(0.2), steps.Linear(0.4), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
 
 every_step = pytest.mark.parametrize("step", STEPS, ids=repr)
-either_layout = pytest.mark.parametrize("layout", [PIXELS, IMAGES], ids=["batch", "images"])
-
-
-def gradient(x, y, w, grad, at, layout):
-    return classes_blocks.gradient(x, y, w, None, grad, at, layout)
-
-
-KERNEL = SimpleNamespace(counts=lambda *args: classes_blocks.counts(*args)[0], gradient=gradient)
+every_layout = pytest.mark.parametrize("layout", [ROWS, PIXELS, IMAGES], ids=["rows", "pixels", "images"])
 
 
 @pytest.fixture(params=[2**18, 20], ids=["at once", "blocks"])
@@ -29,26 +20,26 @@ def any_block(request, monkeypatch):
 
 
 @every_step
-@either_layout
+@every_layout
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 def test_counts_and_gradients(step, layout, weighted, any_block, naive):
-    x, y, w = make(layout, (2, 4, 9))
-    compare(KERNEL, naive, x, y, w if weighted else None, step, layout)
+    x, y, w = make(layout, (17, 4) if layout == ROWS else (2, 4, 9))
+    compare(classes_blocks, naive, x, y, w if weighted else None, step, layout)
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.3, 0.7, 0.99])
 def test_fixed_thresholds(threshold, any_block, naive):
-    compare(KERNEL, naive, *make(PIXELS, (2, 4, 9)), steps.Linear(0.2), PIXELS, threshold, tolerance=1e-4)
+    compare(classes_blocks, naive, *make(PIXELS, (2, 4, 9)), steps.Linear(0.2), PIXELS, threshold, tolerance=1e-4)
 
 
 def test_two_classes(any_block, naive):
-    compare(KERNEL, naive, *make(PIXELS, (2, 2, 9)), steps.Linear(0.2), PIXELS)
+    compare(classes_blocks, naive, *make(PIXELS, (2, 2, 9)), steps.Linear(0.2), PIXELS)
 
 
 def test_a_small_false_positive_count_does_not_cancel(any_block):
     x = torch.zeros(1, 3, 50)
     x[:, 0] = 40.0  # the other two have a probability of 4e-18, far below the rounding error of a sum of ones
-    counts, _ = classes_blocks.counts(x, torch.zeros(1, 50, dtype=torch.long), None, StepAt("identity", 0, 0.5), PIXELS)
+    counts = classes_blocks.counts(x, torch.zeros(1, 50, dtype=torch.long), None, StepAt("identity", 0, 0.5), PIXELS)
     p = torch.softmax(x[0, :, 0].double(), 0)
     torch.testing.assert_close(counts[1, 1:].double(), 50 * p[1:], rtol=1e-5, atol=0)
     torch.testing.assert_close(counts[2, 0].double(), 50 * (p[1] + p[2]), rtol=1e-5, atol=0)
@@ -65,13 +56,13 @@ def test_equal_logits_share_the_gradient_of_the_threshold(step, above, equal, na
         x[:, 4] = 1.0
     y, at = torch.zeros(1, 1, dtype=torch.long), StepAt(step.kind, step.number, None)
     grad = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
-    given = classes_blocks.gradient(x, y, None, None, grad, at, PIXELS)
+    given = classes_blocks.gradient(x, y, None, grad, at, PIXELS)
     choices = torch.combinations(torch.arange(equal), 1 if above else 2)
     expected = torch.zeros(1, 5, 1, dtype=torch.float64)
     for chosen in choices:
         nearby = x.double()
         nearby[:, chosen] += 1e-9
-        expected += classes_blocks.gradient(nearby, y, None, None, grad.double(), at, PIXELS) / len(choices)
+        expected += classes_blocks.gradient(nearby, y, None, grad.double(), at, PIXELS) / len(choices)
     torch.testing.assert_close(given.double(), expected, rtol=1e-4, atol=1e-6)
 
 
