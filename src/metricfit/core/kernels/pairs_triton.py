@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels.binary_triton import triton_available
+from metricfit.core.kernels.triton_launch import launch
 from metricfit.core.numerics import SMALLEST_DIVISOR
 
 #: Samples that are scanned at once, parts that are added at once, and samples per program of the searches.
@@ -67,10 +68,10 @@ def means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: floa
     gradient = torch.empty_like(x)
     partial = x.new_empty(*x.shape[:-1], blocks)
     with torch.cuda.device(x.device):
-        means_kernel[(partial.numel(),)](
-            x, a, a if b is None else b, partial, gradient, n, blocks, margin, SMALLEST_DIVISOR[torch.float32],
-            COMPLEMENT=b is None, POWER=power, QUERIES=FEW_QUERIES, POINTS=FEW_POINTS,
-        )  # fmt: skip
+        tensors = x, a, a if b is None else b, partial, gradient
+        numbers = n, blocks, float(margin), SMALLEST_DIVISOR[torch.float32]
+        static = {"COMPLEMENT": b is None, "POWER": power, "QUERIES": FEW_QUERIES, "POINTS": FEW_POINTS}
+        launch(means_kernel, (partial.numel(), 1, 1), tensors, numbers, static)
     return partial.sum(-1), gradient
 
 
@@ -94,9 +95,9 @@ def sums(score: Tensor, weight: Tensor, margin: float, power: int) -> tuple[Tens
         scanned, sorted_weight = _scan(falling, order, weight.contiguous(), power, reverse=False)
         result, lower = torch.empty_like(falling), torch.empty_like(falling)
         blocks, steps = -(-score.shape[-1] // QUERIES), score.shape[-1].bit_length()
-        sums_kernel[(len(score) * blocks,)](
-            falling, order, scanned, result, lower, score.shape[-1], blocks, steps, margin, POWER=power, BLOCK=QUERIES
-        )
+        tensors = falling, order, scanned, result, lower
+        numbers = score.shape[-1], blocks, steps, float(margin)
+        launch(sums_kernel, (len(score) * blocks, 1, 1), tensors, numbers, {"POWER": power, "BLOCK": QUERIES})
     return result, lower, falling, sorted_weight, order
 
 
@@ -111,10 +112,9 @@ def gradient(
         result = torch.empty_like(falling)
         rows, n = falling.shape
         blocks, steps = -(-n // QUERIES), n.bit_length()
-        gradient_kernel[(rows * blocks,)](
-            falling, order, weight, sorted_upstream, lower, scanned, result, n, blocks, steps, margin,
-            POWER=power, BLOCK=QUERIES,
-        )  # fmt: skip
+        tensors = falling, order, weight, sorted_upstream, lower, scanned, result
+        numbers = n, blocks, steps, float(margin)
+        launch(gradient_kernel, (rows * blocks, 1, 1), tensors, numbers, {"POWER": power, "BLOCK": QUERIES})
     return result
 
 
@@ -130,7 +130,7 @@ def _scan(falling: Tensor, order: Tensor, weight: Tensor, highest: int, *, rever
     scanned = falling.new_empty(highest + 1, rows, n, dtype=torch.float64)
     sorted_weight = torch.empty_like(weight)
     static = {"REVERSED": reverse, "K": highest, "BLOCK": BLOCK}
-    grid = (rows * parts,)
-    part_moments_kernel[grid](falling, order, weight, sorted_weight, moments, n, parts, loops, **static)
-    scan_kernel[grid](falling, sorted_weight, moments, scanned, n, parts, loops, **static, CHUNK=CHUNK)
+    grid, numbers = (rows * parts, 1, 1), (n, parts, loops)
+    launch(part_moments_kernel, grid, (falling, order, weight, sorted_weight, moments), numbers, static)
+    launch(scan_kernel, grid, (falling, sorted_weight, moments, scanned), numbers, static | {"CHUNK": CHUNK})
     return scanned, sorted_weight
