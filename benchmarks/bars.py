@@ -15,7 +15,7 @@ SEGMENTATION_SHAPES = ((8, 4, 256, 256), (2, 20, 512, 512))
 STEPS = ("Linear", "Sigmoid", "RaisedCosine", "Identity")
 
 BCE, CROSS_ENTROPY, METRIC_LOSS, MONAI = "BCEWithLogitsLoss", "cross_entropy", 'MetricLoss("f1")', "MONAI DiceLoss"
-MIX, LAGRANGIAN = "Mix with BCE", "AugmentedLagrangian of BCE, one requirement"
+MIX, LAGRANGIAN = "Mix with cross-entropy", "AugmentedLagrangian of cross-entropy, one requirement"
 
 
 def _small_batches() -> list[Bar]:
@@ -283,13 +283,15 @@ def _estimator() -> list[Bar]:
     ]
 
 
-BARS = (
-    *_small_batches(),
-    *_binary(),
-    *_classes(),
-    *_pairs(),
-    *_thresholds(),
-    *_pointwise(),
-    *_training(),
-    *_estimator(),
-)
+#: Bars by what they are about, in the order of the page.
+GROUPS = {
+    "Small batches": _small_batches(),
+    "Two classes": _binary(),
+    "Several classes, and segmentation": _classes(),
+    "Pairs": _pairs(),
+    "Thresholds": _thresholds(),
+    "Pointwise losses": _pointwise(),
+    "Training": _training(),
+    "Tables": _estimator(),
+}
+BARS = tuple(bar for bars in GROUPS.values() for bar in bars)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.bars import BARS
+from benchmarks.bars import BARS, GROUPS
 from benchmarks.report import HEADER, LINE_HEADER, RESULTS, Results, bar_cells, line_cells, titled
 from benchmarks.tried import TRIED
 from benchmarks.verdicts import Verdict, judge
@@ -24,8 +24,7 @@ def as_markdown(machines: Sequence[Results]) -> str:
         "measured in one pass. Times of losses are of forward and backward.",
         "",
         _summary(verdicts),
-        "",
-        *_table(HEADER, [bar_cells(verdict) for verdict in verdicts]),
+        *_groups(verdicts),
         *_misses(verdicts),
         *_reasons(verdicts),
     ]
@@ -47,6 +46,15 @@ def _summary(verdicts: Sequence[Verdict]) -> str:
     judged = [verdict.holds for verdict in verdicts if verdict.holds is not None]
     missing = len(verdicts) - len(judged)
     return f"{sum(judged)} of {len(judged)} measured bars hold{f'; {missing} were not measured' if missing else ''}."
+
+
+def _groups(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return one table of bars per group."""
+    by_name = {verdict.bar.name: verdict for verdict in verdicts}
+    lines = []
+    for title, bars in GROUPS.items():
+        lines += ["", f"## {title}", "", *_table(HEADER, [bar_cells(by_name[bar.name]) for bar in bars])]
+    return lines
 
 
 def _misses(verdicts: Sequence[Verdict]) -> list[str]:
