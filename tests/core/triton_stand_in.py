@@ -97,6 +97,7 @@ def language_module():
         "associative_scan": associative_scan,
         "cumsum": lambda x: x.cumsum(0),
         "exp": torch.exp,
+        "sqrt": torch.sqrt,
         "sin": torch.sin,
         "cos": torch.cos,
         "sqrt_rn": torch.sqrt,

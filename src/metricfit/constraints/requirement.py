@@ -14,12 +14,14 @@ from metricfit.core.class_shares import TargetJudge, settle_task
 from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_hard, count_soft
 from metricfit.core.counts import Counts
+from metricfit.core.ordinary_batch import read_ordinary
 from metricfit.core.steps import Step, check_threshold
 from metricfit.core.tasks import check_task
 from metricfit.core.types import Average, Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.memory import RunningCounts
 from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.presence import has_samples
 from metricfit.metrics.requirements import Requirement, parse_requirement
@@ -111,6 +113,7 @@ class RequirementConstraint(MeasuredConstraint):
         self.step, self.threshold, self.task, self.average = step, threshold, task, average
         self.ignore_index, self.groups, self.memory, self.validate = ignore_index, groups, memory, validate
         self._judge = TargetJudge()
+        self._formula = CountsFormula()
 
     def forward(
         self,
@@ -135,21 +138,67 @@ class RequirementConstraint(MeasuredConstraint):
         Returns:
             What the constraint adds to the objective, a scalar.
         """
+        term = self._evaluate_ordinary(logits, target, penalty, weight)
+        if term is not None:
+            return term
         settings = self._settings(logits, target, weight, group)
         counts = self._all_ranks(count_soft(logits, target, step=self.step, **settings))
         self._exclusive = counts.exclusive
         if self.memory is not None:
             counts = self.memory(counts)
-        value, measured = self._values(counts)
-        violation = self.requirement.deviation(value)
+        violation, measured = self._violations(counts)
         multiplier = self.made("multiplier", violation)
         if self.learns and (self.seen is None or not self.held_out):
-            hard = torch.stack(self._all_ranks(count_hard(logits, target, **settings)).tensors)
-            seen = self.made("seen", hard)
-            if not self.held_out:
-                seen.add_(hard)
+            self._record(torch.stack(self._all_ranks(count_hard(logits, target, **settings)).tensors))
+        return self._sum_terms(violation, measured, multiplier, penalty)
+
+    def _evaluate_ordinary(
+        self, logits: Tensor, target: Tensor, penalty: Tensor, weight: Tensor | None
+    ) -> Tensor | None:
+        """Compute the term from the logits in one step, or return None if its parts have to be computed."""
+        multiplier = self.multiplier
+        if multiplier is None or type(self) is not RequirementConstraint or not self.requirement.metric.found_by_name:
+            return None
+        if self.groups is not None or self.memory is not None or self.ignore_index is not None or self.over_ranks:
+            return None
+        batch = read_ordinary(
+            logits,
+            target,
+            task=self.task,
+            step=self.step,
+            threshold=self.threshold,
+            weight=weight,
+            validate=self.validate,
+            judge=self._judge,
+        )
+        if batch is None or multiplier.shape != (() if self.average is not None else (batch.kind.classes,)):
+            return None
+        key = id(self.requirement), self.average
+        evaluated = self._formula(self._term_of, batch, key, multiplier, penalty)
+        if evaluated is None:
+            return None
+        self._exclusive = batch.kind.exclusive
+        if self.learns and (self.seen is None or not self.held_out):
+            self._record(batch.hard_counts())
+        return evaluated[0]
+
+    def _term_of(self, counts: Counts, multiplier: Tensor, penalty: Tensor) -> Tensor:
+        return self._sum_terms(*self._violations(counts), multiplier, penalty)
+
+    def _violations(self, counts: Counts) -> tuple[Tensor, Tensor]:
+        """Return the violations, and whether there were samples to measure each one."""
+        value, measured = self._values(counts)
+        return self.requirement.deviation(value), measured
+
+    def _sum_terms(self, violation: Tensor, measured: Tensor, multiplier: Tensor, penalty: Tensor) -> Tensor:
         term = equality_term if self.is_equality else augmented_term
         return (measured * term(violation, multiplier.to(violation.dtype), penalty.to(violation.dtype))).sum()
+
+    def _record(self, hard: Tensor) -> None:
+        """Add hard counts to those since the last update, if training batches move the multipliers."""
+        seen = self.made("seen", hard)
+        if not self.held_out:
+            seen.add_(hard)
 
     @property
     def is_equality(self) -> bool:
@@ -187,8 +236,7 @@ class RequirementConstraint(MeasuredConstraint):
         """
         if self.seen is None:
             return None
-        value, measured = self._values(unstack(self.seen, exclusive=self._exclusive))
-        return self.requirement.deviation(value), measured
+        return self._violations(unstack(self.seen, exclusive=self._exclusive))
 
     def clear(self) -> None:
         """Forget the counts since the last update."""

@@ -26,7 +26,7 @@ Operand = str | bool | float | tuple[float, ...]
 
 #: Operations that change nothing about a tensor of the same number of elements.
 VIEWS = {"detach", "alias", "clone", "view", "squeeze", "unsqueeze", "expand", "select", "slice", "lift_fresh"}
-VIEWS |= {"select_backward", "slice_backward", "sum", "mean"}
+VIEWS |= {"select_backward", "slice_backward", "sum", "mean", "any"}
 #: Operations whose result depends on the shapes of their arguments only.
 FILLS = frozenset(
     ("ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full", "scalar_tensor", "full")
@@ -186,13 +186,15 @@ class _Writer:
     def _subtract(self, name: str, left: Operand, right: Operand) -> str:
         return self._add("sub", left, right) if name == "sub" else self._add("sub", right, left)
 
-    def _select(self, name: str, operands: tuple[Operand, ...]) -> str:
+    def _select(self, name: str, operands: tuple[Operand, ...]) -> Operand:
         """Write an operation as a choice between two operands, or as a special case of another."""
         x, *rest = operands
         if name == "where":
             return self._add("where", x, *rest)
         if name == "masked_fill":
             return self._add("where", rest[0], rest[1], x)
+        if name == "relu":
+            return self._add("where", self._add("le", x, 0.0), 0.0, x)
         if name == "threshold":
             return self._add("where", self._add("le", x, rest[0]), rest[1], x)
         if name == "threshold_backward":
@@ -203,8 +205,8 @@ class _Writer:
             return self._add("div", 1.0, x)
         if name == "isnan":
             return self._add("ne", x, x)
-        if name == "pow" and rest[0] == 2.0:
-            return self._add("mul", x, x)
+        if name == "pow" and rest[0] in (1.0, 2.0):
+            return x if rest[0] == 1.0 else self._add("mul", x, x)
         raise CannotRecordError(name)
 
     def _clamp(self, x: Operand, low: Any = None, high: Any = None, **kwargs: Any) -> Operand:
@@ -222,6 +224,8 @@ class _Writer:
             return self._add("sum", first)
         if name == "mean" and result.numel() == 1:
             return self._add("div", self._add("sum", first), float(self.classes))
+        if name == "any" and result.numel() == 1:
+            return self._add("gt", self._add("sum", self._add("float", first)), 0.0)
         if name == "expand":
             return self._add("spread", first)
         if name in ("select", "slice") and result.numel() == 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 from metricfit.core.formula_recording import Instruction, Operand, Recording
 
-_EVERYWHERE = {
+EVERYWHERE = {
     "add": "{} + {}",
     "sub": "{} - {}",
     "mul": "{} * {}",
@@ -22,7 +22,7 @@ _EVERYWHERE = {
     "ne": "{} != {}",
     "spread": "{}",
 }
-FLOATS = _EVERYWHERE | {
+FLOATS = EVERYWHERE | {
     "where": "{1} if {0} else {2}",
     "and": "{} and {}",
     "or": "{} or {}",
@@ -48,6 +48,13 @@ def as_function(recording: Recording) -> Callable[..., tuple[Any, ...]]:
     exec("\n    ".join(lines), scope)
     function: Callable[..., tuple[Any, ...]] = scope["formula"]
     return function
+
+
+def write_operand(operand: str | bool | float) -> str:
+    """Return a variable's name, or a number."""
+    if isinstance(operand, str):
+        return operand
+    return f"({operand!r})" if operand < 0 else repr(operand)
 
 
 class _Writer:
@@ -110,10 +117,8 @@ class _Writer:
 
     def _text(self, operand: Operand) -> str:
         """Return the name of a number, or of one entry of a variable per class."""
-        if isinstance(operand, str):
-            return operand
         if not isinstance(operand, tuple):
-            return f"({operand!r})" if operand < 0 else repr(operand)
+            return write_operand(operand)
         known = [name for name, value in self.constants.items() if value == operand]
         name = known[0].removesuffix("_list") if known else f"k{len(self.constants)}"
         self.constants[f"{name}_list"] = operand

@@ -1,10 +1,10 @@
 """Batches that are counted in few operations, because on a small batch each operation costs more than its arithmetic.
 
-A batch is ordinary if torch computes it eagerly on the CPU, in float32 or float64, without groups, images or ignored
-labels, and with one threshold that is a number and a closed-form step. Its shapes are settled once for all batches of
-the same shapes, its values are checked as in ``core.tasks.canonical``, and the kernel takes it in the layout in which
-it was passed: on a small batch a view costs as much as a computation. ``core.counting.count_soft`` counts all other
-batches, and tests compare the two.
+A batch is ordinary if torch computes it eagerly, without groups, images or ignored labels, and with one threshold that
+is a number and a closed-form step: on the CPU in float32 or float64, and on a GPU with Triton if it is binary. Its
+shapes are settled once for all batches of the same shapes, its values are checked as in ``core.tasks.canonical``, and
+the kernel takes it in the layout in which it was passed: on a small batch a view costs as much as a computation.
+``core.counting.count_soft`` counts all other batches, and tests compare the two.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
-from metricfit.core.kernels import binary_cpu, binary_small
-from metricfit.core.kernels.binary import column_counts
-from metricfit.core.numerics import is_transformed
+from metricfit.core.kernels import binary_cpu, binary_small, binary_triton
+from metricfit.core.kernels.binary import closed_counts, column_counts, hard_counts
+from metricfit.core.numerics import exact_dtype, is_positive, is_transformed
 from metricfit.core.steps import Step, check_threshold, closed_form
 from metricfit.core.tasks import read_task
 from metricfit.core.types import Task, Thresholds
@@ -80,13 +80,51 @@ class OrdinaryColumns(NamedTuple):
         return tuple([a - b for a, b in zip(*pair, strict=True)] for pair in pairs)  # type: ignore[arg-type, return-value]
 
 
+class BinaryOnGPU(NamedTuple):
+    """How to count a binary batch on a GPU: the step and the threshold."""
+
+    kind: str
+    number: float
+    threshold: float
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return 1
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the classes exclude each other, which is true of a single one."""
+        return True
+
+    def soft_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """Return soft counts ``(4, 1)`` with their gradient."""
+        x, y, w = _one_row(logits, target, weight)
+        return closed_counts(x, y, w, self.kind, self.number, self.threshold)
+
+    def partial_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """Return the counts of the parts of the batch, ``(4, 1, parts)``."""
+        x, y, w = _one_row(logits, target, weight)
+        return binary_triton.partial_counts(x, y, w, self.kind, self.number, self.threshold)
+
+    def gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, of_counts: Tensor) -> Tensor:
+        """Return the gradient of the logits from the gradients ``(4,)`` of the counts."""
+        x, y, w = _one_row(logits, target, weight)
+        gradient = binary_triton.gradient(x, y, w, of_counts, self.kind, self.number, self.threshold)
+        return gradient.view(logits.shape)
+
+
+def _one_row(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    return logits.view(1, -1), target.view(1, -1), None if weight is None else weight.view(1, -1)
+
+
 class OrdinaryBatch(NamedTuple):
     """An ordinary batch with checked values: the target in the logits' type, and whether results are checked too."""
 
     logits: Tensor
     target: Tensor
     weight: Tensor | None
-    kind: OrdinaryColumns
+    kind: OrdinaryColumns | BinaryOnGPU
     is_checked: bool
 
     def counts(self) -> Counts:
@@ -95,6 +133,19 @@ class OrdinaryBatch(NamedTuple):
         if self.is_checked:
             check_finite(stacked.detach(), self.logits)
         return Counts(*stacked, exclusive=self.kind.exclusive)
+
+    def hard_counts(self) -> Tensor:
+        """Return the exact counts ``(4, c)`` of the decisions ``sigmoid(logits) >= threshold``."""
+        classes, threshold = self.kind.classes, self.kind.threshold
+        x, y, w = binary_cpu.as_columns(self.logits, self.target, self.weight, classes)
+        if binary_small.handles(x, threshold):
+            cells = binary_small.hard_counts(is_positive(x, threshold), y, w)
+            return torch.tensor(cells, dtype=torch.float64, device="cpu").view(4, classes)
+        exact = exact_dtype(x.device)
+        weight = None if w is None else w.to(exact)
+        if classes > 1:
+            x, y, weight = x.T, y.T, None if weight is None else weight.T
+        return hard_counts(x, y.to(exact), weight, threshold).view(4, classes)
 
 
 def read_ordinary(
@@ -117,7 +168,10 @@ def read_ordinary(
         return None
     if classes > 1 and task is None and not judge.settled and inspects_targets(logits, validate):
         judge.look(target)
-    is_checked = validate is None or validate
+    on_gpu = _is_on_gpu(logits)
+    if on_gpu and (classes > 1 or validate or not binary_triton.handles(logits)):
+        return None
+    is_checked = not on_gpu and (validate is None or validate)
     if is_checked:
         check_labels(target, None)
         if weight is not None:
@@ -126,6 +180,8 @@ def read_ordinary(
         threshold = 0.5
     else:
         check_threshold(threshold)
+    if on_gpu:
+        return OrdinaryBatch(logits, target, weight, BinaryOnGPU(closed.kind, closed.number, threshold), False)
     if target.dtype != logits.dtype:
         target = target.to(logits.dtype)
     kind = OrdinaryColumns(classes, closed.kind, closed.number, threshold)
@@ -143,15 +199,20 @@ def _is_plain(logits: Tensor, target: Tensor, weight: Tensor | None) -> bool:
     """Return whether the tensors are plain ones, with gradients of the logits only, and torch computes them eagerly."""
     if torch.compiler.is_compiling() or type(logits) not in _PLAIN_TYPES or type(target) is not Tensor:
         return False
+    device = logits.device
     return (
-        logits.dtype in _DTYPES
-        and logits.device.type == "cpu" == target.device.type
+        (logits.dtype in _DTYPES if device.type == "cpu" else device.type == "cuda")
+        and device == target.device
         and logits.is_contiguous()
         and target.is_contiguous()
         and not (target.requires_grad or target.is_complex() or is_transformed())
         and logits.numel() > 0
         and (weight is None or _is_plain_weight(weight, logits))
     )
+
+
+def _is_on_gpu(logits: Tensor) -> bool:
+    return logits.device.type == "cuda"
 
 
 def _is_plain_weight(weight: Tensor, logits: Tensor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from metricfit.core.canonical_batch import Columns
@@ -97,10 +98,12 @@ class Mix(nn.Module):
         if group is not None and not self.accepts.group:
             raise InvalidValueError(f"group was passed, but no member of the Mix accepts it: {self._member_names()}")
         values = [
-            share * call_loss(loss, logits, target, accepts, weight=weight, index=index, group=group)
-            for loss, share, accepts in zip(self.losses, self.weights, self._member_arguments, strict=True)
+            call_loss(loss, logits, target, accepts, weight=weight, index=index, group=group)
+            for loss, accepts in zip(self.losses, self._member_arguments, strict=True)
         ]
-        total: Tensor = sum(values[1:], values[0])
+        total = values[0] if self.weights[0] == 1.0 else self.weights[0] * values[0]
+        for value, share in zip(values[1:], self.weights[1:], strict=True):
+            total = torch.add(total, value, alpha=share)
         return total
 
     def _member_names(self) -> str:

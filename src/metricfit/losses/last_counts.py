@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.ordinary_batch import FourNumbers
@@ -17,7 +18,7 @@ class LastCounts:
     """
 
     def __init__(self) -> None:
-        self.numbers: FourNumbers | None = None
+        self.numbers: FourNumbers | Tensor | None = None
         self.exclusive = True
         self._counts: Counts | None = None
 
@@ -26,8 +27,8 @@ class LastCounts:
         """The counts; None before the first batch."""
         if self.numbers is None:
             return self._counts
-        cells = torch.tensor(self.numbers, device="cpu").reshape(4, -1)
-        return Counts(*cells, exclusive=self.exclusive)
+        cells = self.numbers if isinstance(self.numbers, Tensor) else torch.tensor(self.numbers, device="cpu")
+        return Counts(*cells.reshape(4, -1), exclusive=self.exclusive)
 
     @counts.setter
     def counts(self, counts: Counts) -> None:
@@ -37,6 +38,7 @@ class LastCounts:
     def exclusive_classes(self) -> int:
         """The number of exclusive classes; 0 for independent ones, and before the first batch."""
         if self.numbers is not None:
-            return len(self.numbers[0]) if self.exclusive and isinstance(self.numbers[0], list) else 1
+            per_class = isinstance(self.numbers, list) and isinstance(self.numbers[0], list)
+            return len(self.numbers[0]) if self.exclusive and per_class else 1  # type: ignore[arg-type]
         counts = self._counts
         return 0 if counts is None or not counts.exclusive else counts.tp.shape[-1]

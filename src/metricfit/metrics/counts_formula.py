@@ -11,7 +11,8 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.formula_recording import CannotRecordError, record
 from metricfit.core.formula_source import as_function
-from metricfit.core.numerics import has_storage
+from metricfit.core.kernels.formula_triton import as_evaluator
+from metricfit.core.numerics import counting_dtype, has_storage
 from metricfit.core.ordinary_batch import FourNumbers, OrdinaryBatch, OrdinaryColumns, check_sums
 
 #: More classes are faster with tensors.
@@ -19,8 +20,8 @@ MOST_CLASSES = 64
 
 #: A function of counts, and of further tensors.
 Formula = Callable[..., Tensor]
-#: The recorded function: it returns the value and its derivatives by the four counts.
-Recorded = Callable[..., tuple[Any, ...]]
+#: The recorded function of four counts, which returns the value and four derivatives, or that of ``formula_triton``.
+Recorded = Callable[..., Any]
 
 
 class CountsFormula:
@@ -39,7 +40,7 @@ class CountsFormula:
 
     def __call__(
         self, formula: Formula, batch: OrdinaryBatch, key: Hashable, *further: Tensor
-    ) -> tuple[Tensor, FourNumbers] | None:
+    ) -> tuple[Tensor, FourNumbers | Tensor] | None:
         """Evaluate a formula of the counts of a batch.
 
         Args:
@@ -54,15 +55,16 @@ class CountsFormula:
         """
         if batch.kind.classes > MOST_CLASSES:
             return None
-        key = key, batch.kind.classes, batch.logits.dtype
+        key = key, batch.kind.classes, batch.logits.dtype, batch.logits.device.type
         if key not in self._recorded:
             self._recorded[key] = _record(formula, batch, further)
         if (recorded := self._recorded[key]) is None:
             return None
-        counts: list[FourNumbers] = []
+        counts: list[Any] = []
         call = _Call(batch.kind, batch.is_checked, recorded, formula, further, counts)
         try:
-            value: Tensor = _ValueOfBatch.apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
+            function = _ValueOfBatch if isinstance(batch.kind, OrdinaryColumns) else _ValueOnGPU
+            value: Tensor = function.apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
         except ArithmeticError:  # a division by 0, which tensors perform without an error
             return None
         return value, counts[0]
@@ -75,15 +77,21 @@ class _Call:
 
     def __init__(
         self,
-        kind: OrdinaryColumns,
+        kind: Any,
         is_checked: bool,
         recorded: Recorded,
         formula: Formula,
         further: tuple[Tensor, ...],
-        counts: list[FourNumbers],
+        counts: list[Any],
     ) -> None:
         self.kind, self.is_checked, self.recorded = kind, is_checked, recorded
         self.formula, self.further, self.counts = formula, further, counts
+
+    def differentiable_gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, grad: Tensor) -> Tensor:
+        """Compute the gradient of the logits with tensors, for a backward pass that is itself differentiated."""
+        stacked = self.kind.soft_counts(logits, target, weight)
+        value = self.formula(Counts(*stacked, exclusive=self.kind.exclusive), *self.further)
+        return torch.autograd.grad(value, logits, grad, create_graph=True)[0]
 
 
 class _ValueOfBatch(torch.autograd.Function):
@@ -97,7 +105,9 @@ class _ValueOfBatch(torch.autograd.Function):
         sums, kept = call.kind.sums(logits, target, weight)
         if call.is_checked:
             check_sums(sums, logits)
-        value, *slopes = call.recorded(*sums, *(tensor.tolist() for tensor in call.further))
+        value, *slopes = call.recorded(
+            *sums, *(tensor.item() if tensor.numel() == 1 else tensor.tolist() for tensor in call.further)
+        )
         call.counts.append(sums)
         ctx.save_for_backward(logits, target, weight)
         ctx.call, ctx.slopes, ctx.kept = call, slopes, kept
@@ -107,14 +117,36 @@ class _ValueOfBatch(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, weight = ctx.saved_tensors
         call = ctx.call
-        if torch.is_grad_enabled():  # this backward pass is itself differentiated
-            stacked = call.kind.soft_counts(logits, target, weight)
-            value = call.formula(Counts(*stacked, exclusive=call.kind.exclusive), *call.further)
-            (of_logits,) = torch.autograd.grad(value, logits, grad, create_graph=True)
+        if torch.is_grad_enabled():
+            of_logits = call.differentiable_gradient(logits, target, weight, grad)
         elif has_storage(grad):
             of_logits = call.kind.gradient(logits, target, weight, ctx.kept, _scaled(ctx.slopes, float(grad)))
         else:  # vmapped over several gradients
             of_logits = call.kind.gradient(logits, target, weight, ctx.kept, ctx.slopes) * grad
+        return of_logits, None, None, None
+
+
+class _ValueOnGPU(torch.autograd.Function):
+    """The same on a GPU, where no number is read back: one launch for the counts, one for the formula, one back."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
+        value, output = call.recorded(call.kind.partial_counts(logits, target, weight))
+        counts, slopes = output.split(4)
+        call.counts.append(counts)
+        ctx.save_for_backward(logits, target, weight, slopes)
+        ctx.call = call
+        return value  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight, slopes = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            of_logits = ctx.call.differentiable_gradient(logits, target, weight, grad)
+        elif has_storage(grad):
+            of_logits = ctx.call.kind.gradient(logits, target, weight, slopes * grad)
+        else:
+            of_logits = ctx.call.kind.gradient(logits, target, weight, slopes) * grad
         return of_logits, None, None, None
 
 
@@ -125,13 +157,17 @@ def _scaled(slopes: FourNumbers, factor: float) -> FourNumbers:
 
 
 def _record(formula: Formula, batch: OrdinaryBatch, further: tuple[Tensor, ...]) -> Recorded | None:
-    classes, exclusive = batch.kind.classes, batch.kind.exclusive
-    examples = torch.linspace(1, 2, 4 * classes, dtype=batch.logits.dtype, device="cpu").view(4, -1)
+    on_cpu, classes, exclusive = isinstance(batch.kind, OrdinaryColumns), batch.kind.classes, batch.kind.exclusive
+    if further and not on_cpu:
+        return None
+    dtype = counting_dtype(batch.logits.dtype)
+    examples = torch.linspace(1, 2, 4 * classes, dtype=dtype, device="cpu").view(4, -1)
 
     def of_cells(*arguments: Tensor) -> Tensor:
         return formula(Counts(*arguments[:4], exclusive=exclusive), *arguments[4:])
 
     try:
-        return as_function(record(of_cells, [*examples, *further]))
+        recording = record(of_cells, [*examples, *further])
+        return as_function(recording) if on_cpu else as_evaluator(recording)
     except CannotRecordError:
         return None

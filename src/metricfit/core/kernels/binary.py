@@ -54,13 +54,20 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     closed = closed_form(step)
     # The kernels differentiate with respect to the logits only.
     other_gradients = target.requires_grad or (weight is not None and weight.requires_grad)
-    plain = isinstance(threshold, Tensor) or other_gradients
+    plain = other_gradients or torch.compiler.is_compiling() or differentiates_forward()
     # A compiler fuses plain operations as well as the kernels do, and under compile(vmap) a Function would silently
     # lose its backward (https://github.com/pytorch/pytorch/issues/193279).
-    if closed is None or plain or torch.compiler.is_compiling() or differentiates_forward():
+    if closed is None or isinstance(threshold, Tensor) or plain:
         logits, target = _floating(logits, target)
         return _sum_masses(*masses(logits, step, threshold), target, weight)
-    counts: Tensor = _SoftCounts.apply(logits, target, weight, closed.kind, closed.number, threshold)  # type: ignore
+    return closed_counts(logits, target, weight, closed.kind, closed.number, threshold)
+
+
+def closed_counts(
+    logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float
+) -> Tensor:
+    """Return soft counts by the closed form of a step; the other arguments are as in ``soft_counts``."""
+    counts: Tensor = _SoftCounts.apply(logits, target, weight, kind, number, threshold)  # type: ignore[no-untyped-call]
     return counts
 
 

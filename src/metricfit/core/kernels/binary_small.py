@@ -43,17 +43,25 @@ def counts(
     x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float
 ) -> tuple[list[Any], Array]:
     """Return soft counts, and what ``gradient`` needs: four numbers for logits ``(n,)``, four lists for ``(n, c)``."""
-    np = load_numpy()
     mass, rest, slope = _decide(x.detach().numpy(), kind, number, threshold)
-    positive = y.numpy()
+    weight = None if w is None else w.numpy()
+    return _sum(mass, rest, y.numpy(), weight), slope if weight is None else slope * weight
+
+
+def hard_counts(decided: Tensor, y: Tensor, w: Tensor | None) -> list[Any]:
+    """Return the counts of boolean decisions, exactly, in the form in which ``counts`` returns them."""
+    mass = decided.numpy().astype("float64")
+    return _sum(mass, 1.0 - mass, y.numpy().astype("float64"), None if w is None else w.numpy().astype("float64"))
+
+
+def _sum(mass: Array, rest: Array, positive: Array, weight: Array | None) -> list[Any]:
     negative = 1.0 - positive
-    if w is not None:
-        weight = w.numpy()
-        positive, negative, slope = positive * weight, negative * weight, slope * weight
+    if weight is not None:
+        positive, negative = positive * weight, negative * weight
     if positive.ndim == 1:
-        return [float(labels.dot(amount)) for amount in (mass, rest) for labels in (positive, negative)], slope
-    ones = np.ones(len(positive), positive.dtype)
-    return [ones.dot(labels * amount).tolist() for amount in (mass, rest) for labels in (positive, negative)], slope
+        return [float(labels.dot(amount)) for amount in (mass, rest) for labels in (positive, negative)]
+    ones = load_numpy().ones(len(positive), positive.dtype)
+    return [ones.dot(labels * amount).tolist() for amount in (mass, rest) for labels in (positive, negative)]
 
 
 def gradient(y: Tensor, of_positive: Any, of_negative: Any, slope: Array) -> Array:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metricfit.core.kernels.triton_launch import launch
 from metricfit.core.step_formulas import both_ends, linear_pieces
 from metricfit.errors import InvalidValueError
 
@@ -46,6 +47,14 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
 
     Target and weight may be of any type, and are read as they are.
     """
+    partial = partial_counts(logits, target, weight, kind, number, threshold)
+    return partial.sum(-1, dtype=torch.float64).to(torch.float32).reshape(4, *logits.shape[:-1])
+
+
+def partial_counts(
+    logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float
+) -> Tensor:
+    """Return the counts of the parts of each row, ``(4, rows, parts)``."""
     from metricfit.core.kernels.triton_source import counts_kernel
 
     x, y, w = _rows(logits, target, weight)
@@ -53,10 +62,9 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, num
     parts = -(-n // PART)
     partial = x.new_empty(4, rows, parts, dtype=torch.float32)
     with torch.cuda.device(x.device):
-        counts_kernel[(parts, rows)](
-            x, y, w, partial, n, *_constants(kind, number, threshold), **_static(kind, weight, threshold)
-        )
-    return partial.sum(-1, dtype=torch.float64).to(torch.float32).reshape(4, *logits.shape[:-1])
+        numbers, static = (n, *_constants(kind, number, threshold)), _static(kind, weight, threshold)
+        launch(counts_kernel, (parts, rows, 1), (x, y, w, partial), numbers, static, WARPS)
+    return partial
 
 
 def gradient(
@@ -69,16 +77,8 @@ def gradient(
     rows, n = x.shape
     result = torch.empty_like(x)
     with torch.cuda.device(x.device):
-        gradient_kernel[(-(-n // PART), rows)](
-            x,
-            y,
-            w,
-            grad.contiguous(),
-            result,
-            n,
-            *_constants(kind, number, threshold),
-            **_static(kind, weight, threshold),
-        )
+        numbers, static = (n, *_constants(kind, number, threshold)), _static(kind, weight, threshold)
+        launch(gradient_kernel, (-(-n // PART), rows, 1), (x, y, w, grad.contiguous(), result), numbers, static, WARPS)
     return result.reshape(logits.shape)
 
 
@@ -110,4 +110,4 @@ def _static(kind: str, weight: Tensor | None, threshold: float) -> dict[str, Any
     # Only Linear is evaluated from the nearer end; for the other steps one compiled program serves all thresholds.
     from_one = kind == "linear" and threshold > 0.5
     static = {"KIND": KINDS[kind], "FROM_ONE": from_one, "WEIGHTED": weight is not None}
-    return static | {"BLOCK": BLOCK, "LOOPS": LOOPS, "num_warps": WARPS}
+    return static | {"BLOCK": BLOCK, "LOOPS": LOOPS}

@@ -1,0 +1,56 @@
+"""A binary loss on a CUDA device: the value and the gradient of the CPU, in few launches, without waiting."""
+
+import pytest
+import torch
+
+from metricfit import MetricLoss, steps
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+CASES = [
+    ("f1", None, 4096, torch.float32),
+    ("mcc", steps.Sigmoid(12), 5000, torch.int64),
+    ("fbeta(beta=2)", steps.Identity(), 100, torch.bool),
+    ("gmean", steps.RaisedCosine(0.3), 300_000, torch.uint8),
+    ("2*tp/(2*tp + fp + fn)", None, 5_000_003, torch.float32),
+]
+
+
+def value_and_gradient(loss, x, y, w):
+    x = x.detach().requires_grad_()
+    value = loss(x, y, w)
+    return value.detach(), torch.autograd.grad(value, x)[0]
+
+
+@pytest.mark.parametrize(("name", "step", "n", "dtype"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_value_and_the_gradient_are_those_of_the_cpu(name, step, n, dtype, weighted):
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(n, generator=generator), (torch.rand(n, generator=generator) < 0.3).to(dtype)
+    w = torch.rand(n, generator=generator) if weighted else None
+    value, slope = value_and_gradient(
+        MetricLoss(name, step=step, threshold=0.4), x.cuda(), y.cuda(), None if w is None else w.cuda()
+    )
+    wide = value_and_gradient(
+        MetricLoss(name, step=step, threshold=0.4), x.double(), y, None if w is None else w.double()
+    )
+    torch.testing.assert_close(value.cpu().double(), wide[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(slope.cpu().double(), wide[1], rtol=1e-3, atol=1e-5 * wide[1].abs().max().item())
+
+
+def test_a_pass_launches_few_kernels_and_does_not_wait():
+    x, y = torch.randn(4096, device="cuda", requires_grad=True), torch.ones(4096, device="cuda")
+    loss = MetricLoss("f1")
+    for _ in range(3):
+        loss(x, y).backward()
+    torch.cuda.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities) as profile:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            torch.autograd.grad(loss(x, y), x)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
+    kernels = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    assert len(kernels) <= 6, [event.name for event in kernels]
