@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from metricfit.core.kernels import pointwise_cpu, pointwise_triton
 from metricfit.core.kernels.pointwise_form import PointwiseForm
-from metricfit.core.numerics import has_storage
+from metricfit.core.numerics import has_storage, is_transformed
 
 #: The same sum in plain operations, of logits, target and weight.
 PlainSum = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -22,16 +21,14 @@ PlainSum = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 def kernel_applies(logits: Tensor, target: Tensor, weight: Tensor | None) -> bool:
     """Return whether a kernel can take these tensors: in eager mode, with a gradient for the logits only."""
-    if (
+    return not (
         type(logits) is not Tensor  # subclasses may have no memory of their own
-        or torch.compiler.is_compiling()
         or target.requires_grad
         or (weight is not None and weight.requires_grad)
+        or torch.compiler.is_compiling()
+        or is_transformed()
         or not (pointwise_cpu.handles(logits) or pointwise_triton.handles(logits))
-        or forward_ad.unpack_dual(logits).tangent is not None  # type: ignore[no-untyped-call]
-    ):
-        return False
-    return has_storage(logits) and has_storage(target) and (weight is None or has_storage(weight))
+    )
 
 
 def weighted_sum(
@@ -52,7 +49,7 @@ def weighted_sum(
     """
     if not (logits.requires_grad and torch.is_grad_enabled()):
         return _kernel(logits).weighted_sum(logits, target, weight, form, scale, False)[0]  # type: ignore
-    return _WeightedSum.apply(logits, (target, weight, form, scale, plain))  # type: ignore
+    return _apply(logits, (target, weight, form, scale, plain))  # type: ignore
 
 
 def _kernel(logits: Tensor) -> Any:
@@ -82,6 +79,10 @@ class _WeightedSum(torch.autograd.Function):
             return _kernel(logits).gradient(logits, *ctx.batch[:4], grad), None
         # Nobody else holds it, so it can be changed in place; mostly the factor is 1.
         return gradient if grad.item() == 1.0 else gradient.mul_(grad), None
+
+
+#: ``_WeightedSum.apply`` without its search for transforms, which ``kernel_applies`` excludes.
+_apply = super(torch.autograd.Function, _WeightedSum).apply
 
 
 def _plain_gradient(ctx: Any, grad: Tensor) -> Tensor:
