@@ -49,6 +49,8 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
 
 def _divide(numerator: Tensor, denominator: Tensor, empty: Tensor) -> Tensor:
     """``numerator / denominator``, and 0 with zero gradient where ``empty``."""
+    if not torch.is_grad_enabled():
+        return (numerator / denominator).masked_fill_(empty, 0.0)
     # The denominator is made safe before dividing: autograd goes back through what is filled over, and there 0/0 would
     # turn the zero gradient into 0 * nan = nan.
     return (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
@@ -73,6 +75,8 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
     """
     least = SMALLEST_DIVISOR.get(rest.dtype, 1.0)
     total = part + rest
+    if not torch.is_grad_enabled():
+        return _divide(part, total, total < least)
     mostly_part = part > rest.clamp(min=least)  # the bound makes the value 0 wherever the total counts as 0
     smaller = _divide(torch.where(mostly_part, rest, part), total, total < least)
     return torch.where(mostly_part, 1 - smaller, smaller)

@@ -63,7 +63,8 @@ def best_thresholds(scores: Array, target: Array, metric: str | Metric | Formula
         raise InvalidValueError("there are no scores")
     if not s.is_floating_point():
         s = s.to(exact_dtype(s.device))
-    found = search_columns(s.T, y.to(s.device).T, measured)
+    with torch.no_grad():
+        found = search_columns(s.T, y.to(s.device).T, measured)
     if not bool(found.valid):
         for place in range(s.shape[1]):
             try:

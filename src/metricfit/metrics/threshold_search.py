@@ -19,8 +19,10 @@ from metricfit.errors import MetricfitError
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.sweep import LARGEST, Array, column, one_class
 
-#: How many counts are evaluated at once on a CPU and elsewhere: what its cache holds, and what keeps memory moderate.
-CPU_BLOCK, DEVICE_BLOCK = 2**14, 2**24
+#: How many thresholds of one long column are evaluated at once on a CPU: the counts that its cache holds.
+CPU_BLOCK = 2**15
+#: How many thresholds of several columns are evaluated at once on a CPU, and how many on another device.
+CPU_COLUMNS, DEVICE_BLOCK = 2**17, 2**24
 
 #: How many columns are copied at once.
 COPIED = 64
@@ -49,12 +51,39 @@ def search_column(scores: Array, target: Array, metric: Metric) -> tuple[float, 
     if s.shape != y.shape or not s.numel() or not s.is_floating_point() or y.is_complex():
         return None
     try:
-        found = search_columns(s.unsqueeze(0), y.to(s.device).unsqueeze(0), metric)
+        with torch.no_grad():
+            if not s.is_cpu and s.numel() <= DEVICE_BLOCK:
+                return _search_on_device(s, y.to(s.device), metric)
+            found = search_columns(s.unsqueeze(0), y.unsqueeze(0), metric)
     except MetricfitError:  # the metric is not one of the counts at each threshold
         return None
     numbers = torch.cat([found.thresholds, found.values, found.valid.to(found.values.dtype).unsqueeze(0)])
     threshold, value, valid = numbers.tolist()
     return (threshold, value) if valid else None
+
+
+def _search_on_device(scores: Tensor, target: Tensor, metric: Metric) -> tuple[float, float] | None:
+    """Find the best threshold of one column with few operations: on a GPU their number decides, up to a million scores.
+
+    The threshold infinity is at place 0 of the counts, and the score at place i - 1 at place i.
+    """
+    n, exact = scores.numel(), exact_dtype(scores.device)
+    falling, order = torch.sort(scores, descending=True)
+    tp = torch.zeros(n + 1, dtype=exact, device=scores.device)
+    torch.cumsum(target[order], 0, dtype=exact, out=tp[1:])
+    fp = torch.arange(n + 1, dtype=exact, device=scores.device).sub_(tp)
+    cells = (tp, fp, tp[-1] - tp, fp[-1] - fp)
+    value = one_class(metric, Counts(*(cell.unsqueeze(-1) for cell in cells)))
+    better = -value if metric.minimize else value.clone() if metric.user_defined else value
+    better[1:-1].masked_fill_(falling[1:] == falling[:-1], -math.inf)
+    numbers = torch.cat([falling[:1], falling[-1:], better.max().view(1), *_limits_of_labels(target)])
+    first, last, highest, *limits = numbers.tolist()
+    if not (math.isfinite(first) and math.isfinite(last)) or (limits and not (limits[0] >= 0 and limits[1] <= 1)):
+        return None
+    least = highest - ROUNDING * min(abs(highest), LARGEST)
+    place = int((better >= least).view(torch.uint8).argmax())
+    threshold, best = torch.cat([falling[max(place - 1, 0)].view(1), better[place].view(1)]).tolist()
+    return threshold if place else math.inf, -best if metric.minimize else best
 
 
 def smallest_of_score(threshold: float, dtype: torch.dtype | None) -> float:
@@ -74,7 +103,7 @@ def search_columns(scores: Tensor, target: Tensor, metric: Metric) -> ColumnThre
         Thresholds and values. They mean nothing where the flag says that a score is not finite or a label not 0 or 1.
     """
     columns, n = scores.shape
-    together = max(1, _block_size(scores) // n)
+    together = max(1, (CPU_COLUMNS if scores.is_cpu else DEVICE_BLOCK) // n)
     copied = max(together, COPIED // together * together)
     parts = []
     for first in range(0, columns, copied):  # columns of a table are copied in blocks, because they are far apart
@@ -115,7 +144,8 @@ class _Curve:
     def __init__(self, falling: Tensor, labels: Tensor, metric: Metric) -> None:
         self.falling, self.labels, self.metric = falling, labels, metric
         self.dtype = exact_dtype(falling.device)
-        self.size = max(1, _block_size(falling) // len(falling))
+        columns, n = falling.shape  # several columns are one block
+        self.size = n if columns > 1 else CPU_BLOCK if falling.is_cpu else DEVICE_BLOCK
         self.positives = labels.sum(-1, keepdim=True, dtype=self.dtype)
         self.negatives = falling.shape[1] - self.positives
         self.places = torch.arange(1, min(self.size, falling.shape[1]) + 1, dtype=self.dtype, device=falling.device)
@@ -172,12 +202,18 @@ class _Curve:
         return -values if self.metric.minimize else values
 
 
-def _block_size(scores: Tensor) -> int:
-    return CPU_BLOCK if scores.is_cpu else DEVICE_BLOCK
-
-
 def _as_bytes(target: Tensor) -> Tensor:
     return target.view(torch.uint8) if target.dtype == torch.bool else target.to(torch.uint8)
+
+
+def _limits_of_labels(target: Tensor) -> tuple[Tensor, ...]:
+    """Return two numbers ``(1,)``, at least 0 and at most 1 if all labels are 0 or 1; none for booleans."""
+    if target.dtype == torch.bool:
+        return ()
+    low, high = torch.aminmax(target)
+    if target.is_floating_point():
+        low = (target * target - target).abs().amax().neg()
+    return low.view(1), high.view(1)
 
 
 def _are_labels(target: Tensor) -> Tensor:
