@@ -80,13 +80,17 @@ class FormulaOnDevice:
         """
         if not _is_ordinary(counts):
             return formula(counts)
-        key = key, len(counts.tp), counts.exclusive
-        if key not in self._programs:
-            self._programs[key] = _make_program(formula, counts)
-        if (program := self._programs[key]) is None:
+        if (program := self.program(formula, len(counts.tp), counts.exclusive, key)) is None:
             return formula(counts)
         value: Tensor = _Value.apply(*counts, formula, counts.exclusive, program)  # type: ignore[no-untyped-call]
         return value
+
+    def program(self, formula: Formula, classes: int, exclusive: bool, key: Hashable) -> Any:
+        """Return the Triton program of a formula, or None if it has to be evaluated with tensors."""
+        key = key, classes, exclusive
+        if key not in self._programs:
+            self._programs[key] = _make_program(formula, classes, exclusive) if classes <= MOST_CLASSES else None
+        return self._programs[key]
 
 
 def _is_ordinary(counts: Counts) -> bool:
@@ -95,7 +99,7 @@ def _is_ordinary(counts: Counts) -> bool:
         tp.device.type == "cuda"
         and tp.dtype == torch.float32
         and tp.dim() == 1
-        and 0 < len(tp) <= MOST_CLASSES
+        and len(tp) > 0
         and AVAILABLE
         and torch.version.cuda is not None
         and not torch.compiler.is_compiling()
@@ -111,13 +115,7 @@ class _Value(torch.autograd.Function):
     def forward(
         ctx: Any, tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor, formula: Formula, exclusive: bool, program: Any
     ) -> Tensor:
-        classes = len(tp)
-        cells = [cell.contiguous() for cell in (tp, fp, fn, tn)]
-        value, slopes = tp.new_empty(()), tp.new_empty(4, classes)
-        block = 1 << (classes - 1).bit_length()
-        with torch.cuda.device(tp.device):
-            static = {"C": classes, "BLOCK": block}
-            launch(program, (1, 1, 1), (*cells, value, slopes), (), static, warps=max(1, min(16, block // 128)))
+        value, slopes = evaluate(program, torch.stack((tp, fp, fn, tn)))
         ctx.save_for_backward(tp, fp, fn, tn, slopes)
         ctx.formula, ctx.exclusive = formula, exclusive
         return value
@@ -132,10 +130,20 @@ class _Value(torch.autograd.Function):
         return *(slopes * grad).unbind(), None, None, None
 
 
-def _make_program(formula: Formula, counts: Counts) -> Any:
+def evaluate(program: Any, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the value of a formula at stacked counts ``(4, c)``, and its derivatives, of the same shape."""
+    value, slopes = counts.new_empty(()), torch.empty_like(counts)
+    classes = counts.shape[1]
+    block = 1 << (classes - 1).bit_length()
+    with torch.cuda.device(counts.device):
+        static = {"C": classes, "BLOCK": block}
+        launch(program, (1, 1, 1), (counts, value, slopes), (), static, warps=max(1, min(16, block // 128)))
+    return value, slopes
+
+
+def _make_program(formula: Formula, classes: int, exclusive: bool) -> Any:
     """Return the Triton program of a formula, or None if it cannot be recorded."""
-    examples = torch.linspace(1, 2, 4 * len(counts.tp)).view(4, -1)
-    exclusive = counts.exclusive
+    examples = torch.linspace(1, 2, 4 * classes, device="cpu").view(4, -1)
 
     def of_cells(*cells: Tensor) -> Tensor:
         return formula(Counts(*cells, exclusive=exclusive))
@@ -153,8 +161,8 @@ def write_program(recording: Recording) -> str:
     """
     lines = ["number = tl.arange(0, BLOCK)", "inside = number < C"]
     lines += [
-        f"{name} = tl.load({place} + number, mask=inside, other=1.0)"
-        for name, place in zip(recording.inputs, ("TP", "FP", "FN", "TN"), strict=True)
+        f"{name} = tl.load(Counts + {row} * C + number, mask=inside, other=1.0)"
+        for row, name in enumerate(recording.inputs)
     ]
     if recording.classes == 1:  # numbers, not tensors of one element
         lines += [f"{name} = tl.sum({name})" for name in recording.inputs]
@@ -166,7 +174,7 @@ def write_program(recording: Recording) -> str:
         f"tl.store(Slopes + {row} * C + number, tl.zeros((BLOCK,), tl.float32) + {slope}, mask=inside)"
         for row, slope in enumerate(slopes)
     ]
-    header = "def formula_kernel(TP, FP, FN, TN, Value, Slopes, C: tl.constexpr, BLOCK: tl.constexpr):"
+    header = "def formula_kernel(Counts, Value, Slopes, C: tl.constexpr, BLOCK: tl.constexpr):"
     return "\n    ".join([header, *lines]) + "\n"
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from metricfit.core.class_formula import FormulaOnDevice
+from metricfit.core.class_loss import ClassSettings, evaluate_classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_soft
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import number_of_ranks
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.ordinary_batch import read_ordinary
-from metricfit.core.steps import Step, check_threshold
+from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
 from metricfit.core.types import Average, Task, Thresholds
 from metricfit.core.validation import is_false, looks_at_values
@@ -24,6 +24,7 @@ from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
 from metricfit.losses.last_counts import LastCounts
 from metricfit.losses.memory import RunningCounts
+from metricfit.losses.threshold_setting import read_threshold
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.group_gap import GroupGap
@@ -115,31 +116,11 @@ class MetricLoss(AdditiveLoss):
 
     def _set_threshold(self, threshold: Thresholds) -> None:
         self.threshold: float | Literal["dynamic"] | tuple[float, ...] | Tensor | None
-        if isinstance(threshold, Tensor):
-            if threshold.dim() > 1:
-                raise InvalidValueError(
-                    f"thresholds are a number or a list of them, got shape {tuple(threshold.shape)}"
-                )
-            if threshold.device.type == "cpu":
-                for number in threshold.detach().reshape(-1).tolist():
-                    check_threshold(number)
-            if not isinstance(threshold, nn.Parameter):
-                self.register_buffer("threshold", threshold)
-                return
-        if isinstance(threshold, Real):
-            threshold = float(threshold)
-        if isinstance(threshold, str) and threshold != "dynamic":
-            raise InvalidValueError(
-                f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}"
-            )
-        if not (threshold is None or isinstance(threshold, (str, float, Tensor))):
-            threshold = tuple(float(number) for number in threshold)
-        if threshold == ():
-            raise InvalidValueError("threshold is empty; omit it to use the default")
-        for number in threshold if isinstance(threshold, tuple) else (threshold,):
-            if isinstance(number, (int, float)):
-                check_threshold(number)
-        self.threshold = threshold
+        setting = read_threshold(threshold)
+        if isinstance(setting, Tensor) and not isinstance(setting, nn.Parameter):
+            self.register_buffer("threshold", setting)
+        else:
+            self.threshold = setting
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
@@ -183,9 +164,18 @@ class MetricLoss(AdditiveLoss):
         changed = loss_class.statistics is not MetricLoss.statistics or loss_class.value is not MetricLoss.value
         if changed or self.per_image or self.uses_groups or self.average is None:
             return None
-        if self.memory is not None or self.ignore_index is not None or (self.sync and number_of_ranks() > 1):
+        if self.memory is not None or (self.sync and number_of_ranks() > 1):
             return None
         if not self.metric.found_by_name:  # a function of a user may compute something else in the next call
+            return None
+        key = id(self.metric), self.average
+        if isinstance(logits, Tensor) and logits.is_cuda and not self.metric.needs_matrix:
+            settings = ClassSettings(self.task, self.step, self.threshold, self.ignore_index, self.validate)
+            on_gpu = evaluate_classes(self._on_device, self._loss_of, key, logits, target, weight, settings)
+            if on_gpu is not None:
+                self._last.counts = Counts(*on_gpu[1], exclusive=True)
+                return on_gpu[0]
+        if self.ignore_index is not None:
             return None
         batch = read_ordinary(
             logits,
@@ -199,7 +189,7 @@ class MetricLoss(AdditiveLoss):
         )
         if batch is None:
             return None
-        evaluated = self._formula(self._loss_of, batch, (id(self.metric), self.average))
+        evaluated = self._formula(self._loss_of, batch, key)
         if evaluated is None:
             return None
         loss, numbers = evaluated

@@ -7,6 +7,7 @@ plain operations: operators with a registered backward do not support these tran
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,11 +32,23 @@ _is_transformed._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 def counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
     """Return the counts ``(4, ..., c)``, differentiably."""
-    result: Tensor = _class_counts(logits, target, weight, *step, layout.class_axis, list(layout.sample_axes))
+    settings = (*step, layout.class_axis, list(layout.sample_axes))
+    result: Tensor = torch.ops.metricfit.class_counts(logits, target, weight, *settings)
     return result
 
 
-@torch.library.custom_op("metricfit::class_counts", mutates_args=())
+# torch.library.custom_op would do the same, but each of its calls passes through several functions in Python.
+_LIBRARY = torch.library.Library("metricfit", "FRAGMENT")  # type: ignore[no-untyped-call]
+_SETTINGS = "str kind, float number, float? threshold, int class_axis, int[] sample_axes"
+_BATCH = "Tensor logits, Tensor target, Tensor? weight"
+
+
+def _define(name: str, arguments: str, function: Callable[..., Tensor], fake: Callable[..., Tensor]) -> None:
+    _LIBRARY.define(f"{name}({arguments}) -> Tensor")  # type: ignore[no-untyped-call]
+    _LIBRARY.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"metricfit::{name}", fake, lib=_LIBRARY)
+
+
 def _class_counts(
     logits: Tensor,
     target: Tensor,
@@ -50,11 +63,8 @@ def _class_counts(
     return classes_blocks.counts(logits, target, weight, StepAt(kind, number, threshold), layout)
 
 
-@_class_counts.register_fake
-def _(
-    logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float | None,
-    class_axis: int, sample_axes: list[int],
-) -> Tensor:  # fmt: skip
+def _empty_counts(logits: Tensor, *arguments: Any) -> Tensor:
+    *_, class_axis, sample_axes = arguments
     kept = [
         size for axis, size in enumerate(logits.shape, -logits.dim()) if axis != class_axis and axis not in sample_axes
     ]
@@ -62,7 +72,6 @@ def _(
     return logits.new_empty(4, *kept, logits.shape[class_axis], dtype=dtype)
 
 
-@torch.library.custom_op("metricfit::class_gradient", mutates_args=())
 def _class_gradient(
     logits: Tensor,
     target: Tensor,
@@ -78,11 +87,7 @@ def _class_gradient(
     return classes_blocks.gradient(logits, target, weight, grad, step, layout).contiguous()
 
 
-@_class_gradient.register_fake
-def _(
-    logits: Tensor, target: Tensor, weight: Tensor | None, grad: Tensor, kind: str, number: float,
-    threshold: float | None, class_axis: int, sample_axes: list[int],
-) -> Tensor:  # fmt: skip
+def _empty_gradient(logits: Tensor, *_: Any) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
@@ -92,7 +97,9 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return _class_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 7
+    return torch.ops.metricfit.class_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 7
 
 
-_class_counts.register_autograd(_backward, setup_context=_remember)
+_define("class_counts", f"{_BATCH}, {_SETTINGS}", _class_counts, _empty_counts)
+_define("class_gradient", f"{_BATCH}, Tensor grad, {_SETTINGS}", _class_gradient, _empty_gradient)
+torch.library.register_autograd("metricfit::class_counts", _backward, setup_context=_remember, lib=_LIBRARY)

@@ -1,0 +1,153 @@
+"""A formula over the counts of exclusive classes, from logits on a CUDA device to its value, and back.
+
+Counting takes two launches, the formula one, and the way back two. Logits in half precision and ignored labels are
+read by the kernels as they are. Everything else is counted by ``core.counting.count_soft``, and tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from metricfit.core.canonical_batch import Classes
+from metricfit.core.class_formula import Formula, FormulaOnDevice, evaluate
+from metricfit.core.counting import count_soft
+from metricfit.core.kernels import classes_triton
+from metricfit.core.kernels.class_decisions import move_inside
+from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.numerics import has_storage, is_transformed
+from metricfit.core.steps import Step, closed_form
+from metricfit.core.types import Task, Thresholds
+
+_PLAIN_TYPES = frozenset((Tensor, nn.Parameter))
+ROWS, PIXELS = Layout(-1, (-2,)), Layout(-2, (-3, -1))
+
+
+class ClassSettings(NamedTuple):
+    """How to count, as in ``Counts.soft``."""
+
+    task: Task | None
+    step: Step | None
+    threshold: Thresholds
+    ignore_index: int | None
+    validate: bool | None
+
+
+def evaluate_classes(
+    formulas: FormulaOnDevice,
+    formula: Formula,
+    key: Hashable,
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    settings: ClassSettings,
+) -> tuple[Tensor, Tensor] | None:
+    """Evaluate a formula of the counts of a batch of exclusive classes.
+
+    Returns:
+        The value with its gradient, and the counts ``(4, c)``; None if this is not such a batch on a CUDA device.
+    """
+    if not _is_batch_on_device(logits, target, weight, settings):
+        return None
+    if (step := _read_step(settings)) is None:
+        return None
+    classes = logits.shape[1]
+    if (program := formulas.program(formula, classes, True, key)) is None:
+        return None
+    call = _Call(formula, program, step, settings)
+    value: Tensor = _LossOfClasses.apply(logits, target, weight, call)  # type: ignore[no-untyped-call]
+    assert call.counts is not None
+    return value, call.counts
+
+
+class _Call:
+    """What one evaluation needs besides the batch, and the counts that it found."""
+
+    def __init__(self, formula: Formula, program: Any, step: StepAt, settings: ClassSettings) -> None:
+        self.formula, self.program, self.step, self.settings = formula, program, step, settings
+        self.counts: Tensor | None = None
+
+    def differentiable_value(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """Compute the value with tensors, for a backward pass that is itself differentiated."""
+        return self.formula(count_soft(logits, target, weight=weight, **self.settings._asdict()))
+
+
+class _LossOfClasses(torch.autograd.Function):
+    """A ``forward`` with ctx saves torch the inspection of its signature in every call."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
+        x, y, w, layout = _flat(logits, target, weight)
+        call.counts = classes_triton.counts(x, y, w, call.step, layout, call.settings.ignore_index)
+        value, slopes = evaluate(call.program, call.counts)
+        ctx.save_for_backward(logits, target, weight, slopes)
+        ctx.call = call
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight, slopes = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            value = ctx.call.differentiable_value(logits, target, weight)
+            return torch.autograd.grad(value, logits, grad, create_graph=True)[0], None, None, None
+        x, y, w, layout = _flat(logits, target, weight)
+        ignore_index = ctx.call.settings.ignore_index
+        if has_storage(grad):
+            result = classes_triton.gradient(x, y, w, slopes * grad, ctx.call.step, layout, ignore_index)
+        else:  # vmapped over several gradients
+            result = classes_triton.gradient(x, y, w, slopes, ctx.call.step, layout, ignore_index) * grad
+        return result.reshape(logits.shape), None, None, None
+
+
+def _flat(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, Layout]:
+    if logits.dim() == 2:
+        return logits, target, weight, ROWS
+    return logits.flatten(2), target.flatten(1), None if weight is None else weight.flatten(1), PIXELS
+
+
+def _is_batch_on_device(logits: Tensor, target: Tensor, weight: Tensor | None, settings: ClassSettings) -> bool:
+    if torch.compiler.is_compiling() or type(logits) not in _PLAIN_TYPES or type(target) is not Tensor:
+        return False
+    shape = logits.shape
+    return (
+        logits.device.type == "cuda"
+        and settings.task in (None, "multiclass")
+        and not settings.validate
+        and len(shape) > 1
+        and shape[1] > 1
+        and target.shape == shape[:1] + shape[2:]
+        and target.dtype in (torch.int64, torch.int32, torch.int16, torch.uint8)
+        and target.device == logits.device
+        and (weight is None or _is_plain_weight(weight, target))
+        and classes_triton.handles(logits)
+        and not is_transformed()
+    )
+
+
+def _is_plain_weight(weight: Tensor, target: Tensor) -> bool:
+    return (
+        type(weight) is Tensor
+        and weight.shape == target.shape
+        and weight.device == target.device
+        and weight.dtype == torch.float32
+        and not weight.requires_grad
+    )
+
+
+def _read_step(settings: ClassSettings) -> StepAt | None:
+    """Return the step for the kernels, or None if they do not have it."""
+    closed = closed_form(Classes.default_step if settings.step is None else settings.step)
+    if closed is None:
+        return None
+    if closed.kind == "identity":
+        return StepAt(closed.kind, closed.number, 0.5)
+    if settings.threshold is None or settings.threshold == "dynamic":
+        return StepAt(closed.kind, closed.number, None)
+    if type(settings.threshold) is not float or closed.kind != "linear":
+        return None
+    threshold = move_inside(settings.threshold)
+    assert isinstance(threshold, float)
+    return StepAt(closed.kind, closed.number, threshold)
