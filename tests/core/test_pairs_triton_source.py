@@ -50,9 +50,10 @@ def test_scores_that_are_not_finite_spoil_their_row(bad):
 
 @pytest.mark.parametrize("power", [1, 2, 3])
 @pytest.mark.parametrize("complement", [True, False])
-def test_means_and_gradients_of_few_pairs(power, complement, monkeypatch):
+@pytest.mark.parametrize("most_pairs", [0, 10**6], ids=["sorted", "direct"])
+def test_means_and_gradients(power, complement, most_pairs, monkeypatch):
     """In rows of which one has no positives."""
-    for name, value in {"FEW_QUERIES": 4, "FEW_POINTS": 8}.items():
+    for name, value in {"FEW_QUERIES": 4, "FEW_POINTS": 8, "_most_pairs": lambda _: most_pairs}.items():
         monkeypatch.setattr(pairs_triton, name, value)
     generator = torch.Generator().manual_seed(0)
     score, weight = torch.randn(2, 3, 21, generator=generator, dtype=torch.float64)
@@ -67,15 +68,18 @@ def test_means_and_gradients_of_few_pairs(power, complement, monkeypatch):
     torch.testing.assert_close(found, (expected.detach(), gradient), rtol=1e-12, atol=1e-15)
 
 
-def test_means_of_scores_that_are_not_finite():
+@pytest.mark.parametrize("most_pairs", [0, 10**6], ids=["sorted", "direct"])
+def test_means_of_scores_that_are_not_finite(most_pairs, monkeypatch):
+    monkeypatch.setattr(pairs_triton, "_most_pairs", lambda _: most_pairs)
     score, positive = torch.tensor([[0.0, float("inf"), 1.0], [1.0, 2.0, 3.0]]), torch.tensor([[1.0, 0.0, 0.0]] * 2)
     means, gradient = pairs_triton.means(score, positive, None, 0.5, 2)
     assert means.isnan().tolist() == [True, False]
     assert gradient.isnan().all(1).tolist() == [True, False]
 
 
-def test_direct_means_are_differentiable_twice(monkeypatch):
-    monkeypatch.setattr(pair_means, "_is_direct", lambda *_: True)
+def test_means_are_differentiable_twice(monkeypatch):
+    monkeypatch.setattr(pair_means, "_is_fused", lambda *_: True)
+    monkeypatch.setattr(pairs_triton, "_most_pairs", lambda _: 10**6)
     score = torch.randn(2, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
     positive = torch.tensor([[1.0, 0, 0, 1, 0, 0, 1]] * 2, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda x: pair_means.pair_means(x, positive, None, 0.5, 2), score)
@@ -85,7 +89,8 @@ def test_direct_means_are_differentiable_twice(monkeypatch):
 @pytest.mark.parametrize("target", [torch.bool, torch.uint8, torch.int64])
 def test_losses_of_one_row_take_labels_as_they_are(target, monkeypatch):
     monkeypatch.setattr(PairHingeLoss, "_takes_as_given", lambda *_: True)
-    monkeypatch.setattr(pair_means, "_is_direct", lambda *_: True)
+    monkeypatch.setattr(pair_means, "_is_fused", lambda *_: True)
+    monkeypatch.setattr(pairs_triton, "_most_pairs", lambda _: 10**6)
     logits = torch.randn(20, generator=torch.Generator().manual_seed(0)).requires_grad_()
     labels = torch.arange(20) % 3 == 0
     found = PairHingeLoss()(logits, labels.to(target))

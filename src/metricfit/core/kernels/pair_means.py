@@ -1,7 +1,8 @@
 """Means over all pairs of a positive and a negative, for losses.
 
-On a CUDA device the time of few samples is that of starting programs, and so one Triton program computes the mean and
-its gradient from all pairs: 10^8 pairs take 0.15 ms on an H200. Otherwise ``violations`` sorts.
+On a CUDA device Triton programs compute the mean together with its gradient. The time of few samples is that of
+starting programs, and so there is only one for them, which compares all pairs: 10^8 pairs take 0.15 ms on an H200.
+Otherwise ``violations`` sorts.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def pair_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin:
         >>> pair_means(torch.tensor([1.0, 0.5]), torch.tensor([1.0, 0.0]), None, 1.0, 2)
         tensor(0.2500)
     """
-    if _is_direct(score, positive, negative):
-        means: Tensor = _DirectMeans.apply(score, positive, negative, margin, power)  # type: ignore[no-untyped-call]
+    if _is_fused(score, positive, negative):
+        means: Tensor = _FusedMeans.apply(score, positive, negative, margin, power)  # type: ignore[no-untyped-call]
         return means
     return _means(score, positive, negative, margin, power)
 
@@ -52,18 +53,18 @@ def _means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: flo
     return ratio((positive * sums).sum(-1), positive.sum(-1) * negative.sum(-1))
 
 
-def _is_direct(score: Tensor, positive: Tensor, negative: Tensor | None) -> bool:
-    """Return whether the mean is computed from all pairs, eagerly and with a gradient of the scores only."""
+def _is_fused(score: Tensor, positive: Tensor, negative: Tensor | None) -> bool:
+    """Return whether Triton programs compute the mean: eagerly, and with a gradient of the scores only."""
     if score.device.type != "cuda" or torch.compiler.is_compiling():
         return False
     return (
-        pairs_triton.handles_directly(score)
+        pairs_triton.handles(score)
         and torch._C._functorch.peek_interpreter_stack() is None
         and not (positive.requires_grad or (negative is not None and negative.requires_grad))
     )
 
 
-class _DirectMeans(torch.autograd.Function):
+class _FusedMeans(torch.autograd.Function):
     """The means with the gradient that was computed with them; outside of torch's transforms."""
 
     @staticmethod

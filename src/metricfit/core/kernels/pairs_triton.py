@@ -14,7 +14,7 @@ from torch import Tensor
 
 from metricfit.core.kernels.binary_triton import triton_available
 from metricfit.core.kernels.triton_launch import launch
-from metricfit.core.numerics import SMALLEST_DIVISOR
+from metricfit.core.numerics import SMALLEST_DIVISOR, ratio
 
 #: Samples that are scanned at once, parts that are added at once, and samples per program of the searches.
 BLOCK, CHUNK, QUERIES = 1024, 1024, 256
@@ -39,9 +39,18 @@ def handles(score: Tensor) -> bool:
     )
 
 
-def handles_directly(score: Tensor) -> bool:
-    """Return whether ``means`` is for these scores: those of few pairs."""
-    return handles(score) and score.numel() * score.shape[-1] <= _most_pairs(score.device)
+def means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int) -> tuple[Tensor, Tensor]:
+    """Return the mean of ``max(0, m - (f_+ - f_-))^r`` over the pairs of each row, and its gradient by the scores.
+
+    Args:
+        score: ``(..., n)``.
+        positive: The weight of each sample as a positive, ``(..., n)``, of any type.
+        negative: The weight of each sample as a negative; None for 1 minus that as a positive.
+        margin: The number m.
+        power: The exponent r, from 1 to 3.
+    """
+    few = score.numel() * score.shape[-1] <= _most_pairs(score.device)
+    return (_direct_means if few else _sorted_means)(score, positive, negative, margin, power)
 
 
 @cache
@@ -49,30 +58,39 @@ def _most_pairs(device: torch.device) -> int:
     return FEW if torch.cuda.get_device_capability(device) in WITH_FLOAT64 else FEW_WITHOUT_FLOAT64
 
 
-def means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int) -> tuple[Tensor, Tensor]:
-    """Return the mean of ``max(0, m - (f_+ - f_-))^r`` over the pairs of each row, and its gradient by the scores.
-
-    Args:
-        score: ``(..., n)``.
-        positive: The weight of each sample as a positive, ``(..., n)``.
-        negative: The weight of each sample as a negative; None for 1 minus that as a positive.
-        margin: The number m.
-        power: The exponent r, from 1 to 3.
-    """
+def _direct_means(
+    score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int
+) -> tuple[Tensor, Tensor]:
     from metricfit.core.kernels.pairs_triton_source import means_kernel
 
     n = score.shape[-1]
     blocks = -(-n // FEW_QUERIES)
     x, a, b = score.contiguous(), positive.contiguous(), None if negative is None else negative.contiguous()
     a = a.view(torch.uint8) if a.dtype == torch.bool else a
-    gradient = torch.empty_like(x)
+    result = torch.empty_like(x)
     partial = x.new_empty(*x.shape[:-1], blocks)
     with torch.cuda.device(x.device):
-        tensors = x, a, a if b is None else b, partial, gradient
+        tensors = x, a, a if b is None else b, partial, result
         numbers = n, blocks, float(margin), SMALLEST_DIVISOR[torch.float32]
         static = {"COMPLEMENT": b is None, "POWER": power, "QUERIES": FEW_QUERIES, "POINTS": FEW_POINTS}
         launch(means_kernel, (partial.numel(), 1, 1), tensors, numbers, static)
-    return partial.sum(-1), gradient
+    return partial.sum(-1), result
+
+
+def _sorted_means(
+    score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int
+) -> tuple[Tensor, Tensor]:
+    a = positive.to(score.dtype)
+    b = 1 - a if negative is None else negative
+    x, y, w = (tensor.reshape(-1, score.shape[-1]) for tensor in (score, a, b))
+    hinges, lower, falling, weight, order = sums(x, w, margin, power)
+    result = gradient(y, lower, falling, weight, order, margin, power).reshape(score.shape)
+    share = ratio(torch.ones((), device=a.device, dtype=torch.float64), _total(a) * _total(b)).to(score.dtype)
+    return (a * hinges.reshape(a.shape)).sum(-1) * share, result.mul_(share.unsqueeze(-1))
+
+
+def _total(weight: Tensor) -> Tensor:
+    return weight.sum(-1, dtype=torch.float64)
 
 
 def sums(score: Tensor, weight: Tensor, margin: float, power: int) -> tuple[Tensor, ...]:
