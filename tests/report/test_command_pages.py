@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix, f1_score
 
 from metricfit import Counts, MetricClassifier, get_metric
 from metricfit.cli.terminal import command_line
-from metricfit.report import pages
+from metricfit.report import formatting, pages
 from metricfit.report.model_decisions import decision_counts
 from metricfit.report.sections.models import DESCRIPTIONS
 from metricfit.tabular import Comparison, ComparisonRow
@@ -66,8 +66,8 @@ def test_evaluation_tells_the_threshold_that_was_given(rows, tmp_path):
         value = f1_score(rows[1] == "fraud", scores >= at)
         text = shown(path)
         assert f"F1 is {value:.3f}" in text
-        assert f"at threshold {at:.4g}, on 160 rows." in text
-        assert (f"the model's own is {model.threshold_:.4g}." in text) == (threshold is not None)
+        assert f"at threshold {formatting.threshold(at)}, on 160 rows." in text
+        assert (f"the model's own is {formatting.threshold(model.threshold_)}." in text) == (threshold is not None)
         recall = float(get_metric("recall")(decision_counts(model, *rows, threshold)))
         assert (
             f"The requirement recall >= 0.5 {'holds' if recall >= 0.5 else 'does not hold'} here ({recall:.3f})."
@@ -206,7 +206,10 @@ def test_the_page_of_a_fit_tells_its_intervals(rows, for_f1, tmp_path, monkeypat
     low, high = model.value_interval_
     assert f"F1 is {model.value_:.3f} (95 % interval {low:.3f} to {high:.3f}) at threshold" in text
     low, high = model.threshold_interval_
-    assert f"Threshold {model.threshold_:.4g}, with a 95 % bootstrap interval of {low:.3f} to {high:.3f}" in text
+    assert (
+        f"Threshold {formatting.threshold(model.threshold_)}, with a 95 % bootstrap interval of {low:.3f} to {high:.3f}"
+        in text
+    )
     assert "Command metricfit fit 'a b.csv' --subject-to 'recall >= 0.5' Versions metricfit" in text
 
 

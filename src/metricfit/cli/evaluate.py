@@ -19,6 +19,7 @@ from metricfit.cli.scored_data import scored_rows
 from metricfit.cli.terminal import command_line, print_message, print_result, status
 from metricfit.data.labels import quote_label
 from metricfit.data.text_format import TextOptions
+from metricfit.report import formatting
 from metricfit.report.evaluation_result import evaluation_result
 from metricfit.report.pages import write_evaluation_page
 from metricfit.tabular import MetricClassifier
@@ -141,7 +142,7 @@ def _decision_lines(result: dict[str, Any]) -> list[str | Table]:
         referred = f", and {result['referred']} ({share:.3g} %) are referred to a person and do not count."
         rows = rows.removesuffix(".") + referred
     threshold = result["threshold"]
-    at = "of its own for each row, by its costs" if threshold is None else _short(threshold)
+    at = "of its own for each row, by its costs" if threshold is None else formatting.threshold(threshold)
     return [rows, f"Threshold on the probability of {positive}: {at}", matrix]
 
 

@@ -40,6 +40,7 @@ from metricfit.errors import quote
 from metricfit.metrics import get_metric
 from metricfit.metrics.curves import as_requirements
 from metricfit.metrics.feasibility import InfeasibleWarning, RequirementValue
+from metricfit.report import formatting
 from metricfit.report.findings import better_without_model
 from metricfit.report.model_decisions import metric_label
 from metricfit.report.pages import write_model_page
@@ -258,7 +259,7 @@ def _lines(model: MetricClassifier, counts: pd.Series, out: Path) -> list[str | 
     warned = better_without_model(model, held_out_counts(model), model.decision_.value)
     lines += [f"Warning: {sentence}" for sentence in warned]
     if model.threshold_ is not None:
-        lines.append(f"Threshold {model.threshold_:.4g}{_interval(model.threshold_interval_)}.")
+        lines.append(f"Threshold {formatting.threshold(model.threshold_)}{_interval(model.threshold_interval_)}.")
     elif get_metric(model.metric).columns:
         lines.append("Every row has a threshold of its own, by its costs.")
     if model.refer_region_ is not None:

@@ -67,10 +67,10 @@ def compare_with_training(
     if interval is None:
         reason = "The rows are all of one class, so they do not say how the model tells classes apart."
         return TrainingComparison(before, known, None, "not comparable", f"{here}, {at_training}. {reason}")
-    if threshold is not None and threshold != model.threshold_:
+    if threshold is not None and model.threshold_ is not None and threshold != model.threshold_:
         reason = (
-            f"This is at the threshold {threshold:.4g}, and the model's own is {model.threshold_:.4g}. The two values "
-            "cannot be compared."
+            f"This is at the threshold {threshold:.4g}, and the model's own is "
+            f"{formatting.threshold(model.threshold_)}. The two values cannot be compared."
         )
         return TrainingComparison(before, known, None, "not comparable", f"{here}, {at_training}. {reason}")
     here += f" (95 % interval {formatting.between(interval)})"

@@ -78,7 +78,7 @@ def write_evaluation_page(
     value = metric_values(model, X, y, counts, [metric])[metric.name]
     interval = metric_intervals(model, X, y, threshold, [metric])[metric.name]
     used = model.threshold_ if threshold is None else threshold
-    at_threshold = "" if model.threshold_ is None else f" at threshold {used:.4g}"
+    at_threshold = "" if used is None or model.threshold_ is None else f" at threshold {formatting.threshold(used)}"
     if metric.columns:
         called, labels = positive_decisions(model, X), positive_labels(model, y)
         section = cost_table(called, labels, costs_of(model, X), metric=metric, classes=class_names(model))

@@ -57,16 +57,16 @@ def write_model_page(
     Returns:
         The path of the page.
     """
-    threshold = "" if model.threshold_ is None else f" at threshold {model.threshold_:.4g}"
+    threshold = "" if model.threshold_ is None else f" at threshold {formatting.threshold(model.threshold_)}"
     facts = data_fact(data, target) | {
         "Rows": f"{len(model.held_out_.y):,}, each scored by models that did not train on it or on a copy of it",
         **positive_class_of(model),
         "Models": ", ".join(f"{row.name} ({formatting.percent(row.weight)})" for row in model.models_ if row.weight),
         **_value_fact(model),
     }
-    if model.threshold_interval_ is not None:
+    if model.threshold_ is not None and model.threshold_interval_ is not None:
         ends = formatting.between(model.threshold_interval_)
-        facts["Threshold"] = f"{model.threshold_:.4g}, with a 95 % bootstrap interval of {ends}"
+        facts["Threshold"] = f"{formatting.threshold(model.threshold_)}, with a 95 % bootstrap interval of {ends}"
     facts |= _referral_fact(model)
     insights = [] if rows is None else insight_sections(model, *rows)
     held_out = [*_referral_section(model), _held_out_section(model, group), *held_out_groups(model, group)]
