@@ -57,8 +57,19 @@ def test_mistakes_are_reported_as_for_small_tables(table):
         assert message in " ".join(result.stderr.split())
 
 
+@pytest.mark.usefixtures("two_inner_folds")
 def test_compare_takes_a_sample_and_says_so(table):
-    options = ("--target", "late", "--method", "logistic regression", "--folds", "2", "--json")
+    options = (
+        "--target",
+        "late",
+        "--method",
+        "logistic regression",
+        "--folds",
+        "2",
+        "--time-budget",
+        "0.001",
+        "--json",
+    )
     out = table / "compared"
     result = call("compare", table / "part-*.parquet", *options, "--max-rows", "300", "--out", out)
     assert result.exit_code == 0, result.output

@@ -24,7 +24,8 @@ def test_two_classes_have_the_values_and_intervals_of_a_bootstrap(decisions):
     assert failed.value == pytest.approx(precision_score(labels, decided))
     assert (met.held, met.clearly_fails, failed.held, failed.clearly_fails) == (True, False, False, True)
     rng = np.random.default_rng(1)
-    drawn = [recall_score(labels[index], decided[index]) for index in rng.integers(0, 500, (400, 500))]
+    index = rng.integers(0, 500, (2000, 500))
+    drawn = (labels[index] & decided[index]).sum(1) / labels[index].sum(1)
     assert met.interval == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.02)
 
 
