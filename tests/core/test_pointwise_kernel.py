@@ -15,6 +15,7 @@ from metricfit.losses import (
     FocalLoss,
     MAELoss,
     MarginLoss,
+    MSFELoss,
     SurrogateTverskyLoss,
     WeightedBCELoss,
     WeightedCrossEntropyLoss,
@@ -184,3 +185,11 @@ def test_cross_entropy_of_ignored_classes_alone_is_0():
     loss.backward()
     assert loss == 0
     assert not logits.grad.any()
+
+
+@pytest.mark.parametrize("labels", ["hard", "soft"])
+def test_the_two_sums_of_squared_errors_can_be_differentiated_twice(labels):
+    logits, target = batch(6, labels)
+    leaf = logits.clone().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: MSFELoss()(x, target), leaf)
+    assert torch.isfinite(MSFELoss()(torch.tensor([math.inf, -math.inf]), torch.tensor([1.0, 0.0])))

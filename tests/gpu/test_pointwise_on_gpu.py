@@ -5,7 +5,7 @@ import torch
 
 from metricfit import SurrogateFBetaLoss
 from metricfit.core.kernels import pointwise_triton
-from metricfit.losses import FocalLoss, MAELoss, MarginLoss, SurrogateTverskyLoss, WeightedBCELoss
+from metricfit.losses import FocalLoss, MAELoss, MarginLoss, MSFELoss, SurrogateTverskyLoss, WeightedBCELoss
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,6 +19,7 @@ LOSSES = [
     MarginLoss(0.5),
     MarginLoss(2.0, asymmetric=True),
     MAELoss(),
+    MSFELoss(),
     SurrogateFBetaLoss(2.0, prior=0.1),
     SurrogateTverskyLoss(0.3, 0.7, prior=0.1, q=0.5),
 ]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels.pointwise_form import PointwiseForm
+from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
 from metricfit.core.numerics import ratio, tails
 from metricfit.core.types import Task
 from metricfit.losses.base import AdditiveLoss
@@ -76,11 +77,29 @@ class MSFELoss(ColumnLoss, AdditiveLoss):
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the errors of positives and negatives and their weights, each summed, ``(4,)``."""
         batch = self.columns(logits, target, weight)
-        p, q = tails(batch.logits)
+        x, y, w = batch.logits, batch.target, batch.weight
         positive, negative = weights_by_class(batch)
-        errors = (positive * q**2 / 2).sum(), (negative * p**2 / 2).sum()
-        return check_statistics(torch.stack([*errors, positive.sum(), negative.sum()]), batch.logits)
+        if x.numel() and kernel_applies(x, y, w):
+            errors = (
+                weighted_sum(x, y, w, PointwiseForm("squared_error", 1.0, 0.0), 1.0, _errors_of_positives),
+                weighted_sum(x, y, w, PointwiseForm("squared_error", 0.0, 1.0), 1.0, _errors_of_negatives),
+            )
+        else:
+            errors = _errors_of_positives(x, y, w), _errors_of_negatives(x, y, w)
+        return check_statistics(torch.stack([*errors, positive.sum(), negative.sum()]), x)
 
     def value(self, statistics: Tensor) -> Tensor:
         """Return the sum over the classes of their squared mean errors."""
         return (ratio(statistics[:2], statistics[2:]) ** 2).sum()
+
+
+def _errors_of_positives(logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    return (_times(target, weight) * tails(logits)[1] ** 2 / 2).sum()
+
+
+def _errors_of_negatives(logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    return (_times(1 - target, weight) * tails(logits)[0] ** 2 / 2).sum()
+
+
+def _times(share: Tensor, weight: Tensor | None) -> Tensor:
+    return share if weight is None else share * weight

@@ -19,7 +19,7 @@ BLOCK = 2**18
 SHORT = 2**12  # up to here the number of operations decides, beyond it their cost per element
 
 #: Losses that are finite for infinite logits, which are allowed there.
-BOUNDED = ("absolute_error",)
+BOUNDED = ("absolute_error", "squared_error")
 
 
 def handles(logits: Tensor) -> bool:
@@ -157,6 +157,13 @@ def _absolute_error(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool
     return losses, z.neg_().sigmoid_().mul_(losses) if with_slopes else None
 
 
+def _squared_error(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
+    s = torch.sigmoid(z)
+    squares = s * s
+    losses = squares * _number(0.5, z.dtype)
+    return losses, z.neg_().sigmoid_().mul_(squares) if with_slopes else None
+
+
 def _surrogate(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
     q, one = form.second, _number(1.0, z.dtype)
     s = torch.sigmoid(z)
@@ -175,6 +182,7 @@ _KINDS = {
     "cross_entropy": _cross_entropy,
     "focal": _focal,
     "absolute_error": _absolute_error,
+    "squared_error": _squared_error,
     "surrogate": _surrogate,
 }
 

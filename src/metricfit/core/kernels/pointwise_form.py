@@ -7,6 +7,7 @@ weight w for each class, and its gradient is (1 - 2y) w f'(z). With s = sigmoid(
     cross_entropy    sp(z + m)                     s(z + m)                       margins m of positives and negatives
     focal            s^g sp                        s^g (g (1 - s) sp + s)         exponents g of positives and negatives
     absolute_error   2 s                           2 s (1 - s)                    none
+    squared_error    s^2 / 2                       s^2 (1 - s)                    none
     surrogate, y=1   (1 - (1 - s)^q) / q           (1 - s)^q s                    log c and q
                y=0   ((c + s)^q - 1) / q           (c + s)^(q - 1) s (1 - s)
 

@@ -36,6 +36,9 @@ def _losses(x, c2, c3, KIND: tl.constexpr):
         elif KIND == 3:
             positive = sn
             negative = tl.log(c2 + p)
+        elif KIND == 5:
+            positive = 0.5 * q * q
+            negative = 0.5 * p * p
         else:
             positive = _minus_expm1(-c3 * sn) / c3
             negative = -_minus_expm1(c3 * tl.log(c2 + p)) / c3
@@ -67,6 +70,9 @@ def _slopes(x, c2, c3, KIND: tl.constexpr):
         elif KIND == 3:
             positive = -q
             negative = p * q / (c2 + p)
+        elif KIND == 5:
+            positive = -p * q * q
+            negative = p * p * q
         else:
             positive = -tl.exp(-c3 * sn) * q
             negative = tl.exp(c3 * tl.log(c2 + p)) * (p * q / (c2 + p))

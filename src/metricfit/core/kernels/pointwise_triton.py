@@ -15,7 +15,14 @@ from torch import Tensor
 from metricfit.core.kernels.binary_triton import triton_available
 from metricfit.core.kernels.pointwise_form import PointwiseForm
 
-KINDS = {"cross_entropy": 0, "focal": 1, "absolute_error": 2, "surrogate": 3, "power_surrogate": 4}
+KINDS = {
+    "cross_entropy": 0,
+    "focal": 1,
+    "absolute_error": 2,
+    "surrogate": 3,
+    "power_surrogate": 4,
+    "squared_error": 5,
+}
 BLOCK = 1024
 
 
