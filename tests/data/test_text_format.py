@@ -98,6 +98,7 @@ TITLED = {
         f"Export of 2024{';' * (WIDTH - 1)}\r\n{';' * (WIDTH - 1)}\r\n" + written(";", ",").replace("\n", "\r\n"),
         "without 2 lines above its header ('Export of 2024'). It is read with ';' as separator and ','",
     ),
+    "a title in quotes": (f'"Sales, 2024"{"," * (WIDTH - 1)}\n' + written(), "above its header ('Sales, 2024')"),
     "sep= line and a title": ("sep=;\nExport\n" + written(";"), "without 1 line above its header ('Export')"),
     "separators at the ends of lines": (written().replace("\n", ",,,\n"), "without 3 columns that have no name"),
 }
@@ -113,6 +114,12 @@ def test_titles_and_empty_columns_of_spreadsheets_are_left_out_and_said(tmp_path
     with warnings.catch_warnings(), RowBatches([tmp_path / "t.csv"]) as batches:
         warnings.simplefilter("ignore")
         assert set(FRAME.columns) <= set(next(iter(batches)).frame.columns)
+
+
+def test_the_title_of_a_wide_table_may_have_a_separator():
+    text = f"Clinic, 2024{',' * 8}\nn1,n2,n3,n4,n5,n6,n7,n8,y,\n1,2,3,4,5,6,7,8,0,\n"
+    found = guess_format(text.encode(), "utf-8", ",", TextOptions())
+    assert (found.skipped, found.guessed) == (1, "is read without 1 line above its header ('Clinic, 2024')")
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,8 @@ def _describe_guesses(
         guesses.append((f"{'Windows-1252' if encoding == 'cp1252' else encoding.upper()} as encoding", "encoding"))
     above = ""
     if titles:
-        words = " ".join(titles).replace(separator, " ").strip().partition("\n")[0].strip()
+        words = next(title for title in titles if title.strip(f"{separator}\r\n "))
+        words = words.strip(f"{separator}\r\n ").replace('"', "")
         lines = "1 line" if len(titles) == 1 else f"{len(titles)} lines"
         above = f"is read without {lines} above its header ({quote(words)})"
     if not guesses:
@@ -182,8 +183,8 @@ def _describe_guesses(
 def _title_lines(text: str, separator: str) -> list[str]:
     """Return the lines above the header, as exports of spreadsheets have them: a title, and lines without entries.
 
-    They have at most one entry each. Below them comes a line with at least three entries, none of which is a number,
-    and then one that has as many fields.
+    They have one entry each, or at most a quarter of those of the header, which has at least three, none of them a
+    number. The line below the header has as many fields.
     """
     lines = list(islice(io.StringIO(text, newline=""), MAX_TITLES + 2))
     try:
@@ -191,18 +192,15 @@ def _title_lines(text: str, separator: str) -> list[str]:
     except csv.Error:  # a field that is too long, which pandas explains better
         return []
     filled = [[field for field in record if field.strip()] for record in fields]
-    header = next((number for number, entries in enumerate(filled) if len(entries) > 1), 0)
-    if (
-        not header
-        or header + 1 >= len(lines)
-        or not any(filled[:header])
-        or any('"' in line for line in lines[:header])
-    ):
+    most = max(map(len, filled), default=0)
+    header = next((number for number, entries in enumerate(filled) if len(entries) > max(1, most // 4)), 0)
+    titles = lines[:header]
+    if not any(filled[:header]) or header + 1 >= len(lines) or any(line.count('"') % 2 for line in titles):
         return []
     names = filled[header]
     if len(names) < MIN_NAMES or any(map(_is_number, names)) or len(fields[header + 1]) != len(fields[header]):
         return []
-    return lines[:header]
+    return titles
 
 
 def _records(text: str, separator: str) -> list[list[str]]:
