@@ -4,10 +4,10 @@ from __future__ import annotations
 
 TRIED: dict[str, str] = {
     "binary-gpu-compiled": (
-        "The two kernels of the compiler take 1.42 ms, and starting the compiled function takes 0.17 to 0.3 ms. Our own "
-        "Triton kernels as operators within the compiled function take 1.29 ms, but the whole took 1.93 ms, because such "
-        "an operator is started from Python (`torch.library.custom_op`); with `torch.library.triton_op` the compiler's "
-        "version of the kernel of counts took 2.3 ms. Reading and writing memory alone takes 1.25 ms, so the bar leaves "
-        "0.19 ms for everything else."
+        "The two kernels of the compiler take 1.42 ms, and starting the compiled function takes 0.17 to 0.3 ms. Our "
+        "own Triton kernels as operators within the compiled function take 1.29 ms, but the whole took 1.93 ms, "
+        "because such an operator is started from Python (`torch.library.custom_op`); with `torch.library.triton_op` "
+        "the compiler's version of the kernel of counts took 2.3 ms. Reading and writing memory alone takes 1.25 ms, "
+        "so the bar leaves 0.19 ms for everything else."
     ),
 }
