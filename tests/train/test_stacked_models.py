@@ -1,4 +1,4 @@
-"""Stacked models: the inputs of norms in mixed precision, and the number of samples evaluated at once."""
+"""Stacked models: dropout, the inputs of norms in mixed precision, and the number of samples evaluated at once."""
 
 import pytest
 import torch
@@ -64,3 +64,15 @@ def test_large_samples_are_evaluated_few_at_a_time(monkeypatch):
     monkeypatch.setattr(stacked_models, "VALUES_AT_ONCE", 2**24)
     stack.evaluate(x, numbers, shared=False)
     assert sizes == [20, 20, 10]
+
+
+def test_dropout_drops_its_share_scales_the_rest_and_rests_in_evaluation():
+    torch.manual_seed(0)
+    stack = StackedModels([nn.Sequential(nn.Dropout(0.3), nn.Linear(1, 1, bias=False)) for _ in range(3)], CPU)
+    stack.weights = {name: torch.ones_like(weight) for name, weight in stack.weights.items()}
+    ones = torch.ones(3, 20_000, 1)
+    dropped = stack(ones)
+    assert (dropped == 0).double().mean((1, 2)).tolist() == pytest.approx([0.3] * 3, abs=0.02)
+    assert dropped.unique().tolist() == pytest.approx([0.0, 1 / 0.7])
+    assert not torch.equal(dropped[0], dropped[1])
+    assert torch.equal(stack.outputs([0, 1, 2], list(ones))[0], ones[0])

@@ -62,8 +62,11 @@ class InMemory:
     def take(self, index: Tensor) -> Batch:
         """Return the samples with these numbers; rows of numbers give a leading axis of rows."""
         index = index.to(self.y.device)
-        weight, group = (None if part is None else part[index] for part in (self.weight, self.group))
-        return Batch(self.x[index], self.y[index], weight, index, group)
+        batch = self._take_row(index.flatten())
+        if index.dim() == 1:
+            return batch
+        parts = (batch.x, batch.y, batch.weight, batch.index, batch.group)
+        return Batch(*(None if part is None else part.unflatten(0, index.shape) for part in parts))  # type: ignore[arg-type]
 
     def _take_row(self, index: Tensor) -> Batch:
         """Return the samples with a row of numbers; index_select is several times as fast as brackets."""
