@@ -13,7 +13,7 @@ from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
 from metricfit.core.numerics import ratio, tails
 from metricfit.core.types import Task
 from metricfit.losses.base import AdditiveLoss
-from metricfit.losses.column_loss import ColumnLoss, weights_by_class
+from metricfit.losses.column_loss import ColumnLoss
 from metricfit.losses.pointwise import PointwiseLoss, check_statistics
 
 
@@ -78,7 +78,8 @@ class MSFELoss(ColumnLoss, AdditiveLoss):
         """Return the errors of positives and negatives and their weights, each summed, ``(4,)``."""
         batch = self.columns(logits, target, weight)
         x, y, w = batch.logits, batch.target, batch.weight
-        positive, negative = weights_by_class(batch)
+        positives = _times(y, w).sum()
+        negatives = x.numel() - positives if w is None else ((1 - y) * w).sum()
         if x.numel() and kernel_applies(x, y, w):
             errors = (
                 weighted_sum(x, y, w, PointwiseForm("squared_error", 1.0, 0.0), 1.0, _errors_of_positives),
@@ -86,7 +87,7 @@ class MSFELoss(ColumnLoss, AdditiveLoss):
             )
         else:
             errors = _errors_of_positives(x, y, w), _errors_of_negatives(x, y, w)
-        return check_statistics(torch.stack([*errors, positive.sum(), negative.sum()]), x)
+        return check_statistics(torch.stack([*errors, positives, negatives]), x)
 
     def value(self, statistics: Tensor) -> Tensor:
         """Return the sum over the classes of their squared mean errors."""
