@@ -116,6 +116,24 @@ def test_forward_mode_and_hessians_take_the_plain_path(name):
     torch.testing.assert_close(torch.func.hessian(lambda x: loss(x, target))(logits), expected)
 
 
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("labels", ["hard", "soft"])
+def test_weights_are_those_of_plain_operations(name, labels):
+    logits, target = batch(40, labels)
+    weight = torch.arange(40, dtype=torch.float64) % 4
+    leaf, other = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    value, expected = LOSSES[name](leaf, target, weight), LOSSES[name]._plain_sum(other, target, weight) / weight.sum()
+    assert "WeightedSum" in type(value.grad_fn).__name__, "the kernel was not used"
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(v, x)[0] for v, x in ((value, leaf), (expected, other))))
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.inf, math.nan])
+def test_weights_that_are_no_weights_are_refused(bad):
+    with pytest.raises(ValueError, match="weights must be finite and at least 0"):
+        FocalLoss(2.0)(torch.zeros(3), torch.ones(3), torch.tensor([1.0, bad, 1.0]))
+
+
 def test_a_factor_on_the_loss_is_a_factor_on_the_gradient():
     logits, target = batch(8)
     leaf = logits.clone().requires_grad_()

@@ -199,8 +199,8 @@ def test_half_precision_is_computed_in_float32(name, dtype):
 def test_logits_n_1_equal_logits_n(name):
     logits, target, weight = batch()
     expected = ALL[name](logits, target, weight)
-    assert ALL[name](logits.unsqueeze(1), target, weight.unsqueeze(1)) == expected
-    assert ALL[name](logits, target.unsqueeze(1).bool(), weight) == expected
+    torch.testing.assert_close(ALL[name](logits.unsqueeze(1), target, weight.unsqueeze(1)), expected)
+    torch.testing.assert_close(ALL[name](logits, target.unsqueeze(1).bool(), weight), expected)
 
 
 @pytest.mark.parametrize("name", ALL)

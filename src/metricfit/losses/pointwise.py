@@ -15,7 +15,7 @@ from torch import Tensor
 
 from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.kernels.pointwise_sums import kernel_applies, weighted_sum
-from metricfit.core.numerics import ratio
+from metricfit.core.numerics import SMALLEST_DIVISOR, ratio
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError
@@ -65,13 +65,13 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
         Returns:
             The loss, a scalar.
         """
-        if weight is None and self.ignore_index is None and self.task is None and not self.sync:
-            mean = self._quick_mean(logits, target)
+        if self.ignore_index is None and self.task is None and not self.sync:
+            mean = self._quick_mean(logits, target, weight)
             if mean is not None:
                 return mean
         return super().forward(logits, target, weight)
 
-    def _quick_mean(self, logits: Tensor, target: Tensor) -> Tensor | None:
+    def _quick_mean(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor | None:
         """Return the mean over a batch whose shapes need no reading; None if the batch needs the general path.
 
         That path also finds what is not finite, and raises an error.
@@ -84,13 +84,18 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
             or logits.dim() not in self._plain_dims
             or not self._form_applies
             or target.is_complex()
+            or not (weight is None or isinstance(weight, Tensor))
         ):
             return None
-        form, n = self.closed_form(), logits.numel()
+        form, total = self.closed_form(), float(logits.numel())
         y = target if target.dtype is logits.dtype else target.to(logits.dtype)
-        if form is None or not n or not kernel_applies(logits, y, None):
+        if form is None or not total or not kernel_applies(logits, y, weight):
             return None
-        mean = weighted_sum(logits, y, None, form, 1 / n, self._plain_sum)
+        if weight is not None:
+            total = _sum_of_valid(weight, logits)
+            if not total:
+                return None
+        mean = weighted_sum(logits, y, weight, form, 1 / total, self._plain_sum)
         return mean if not logits.is_cpu or math.isfinite(mean.item()) else None
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -145,6 +150,16 @@ class PointwiseLoss(ColumnLoss, AdditiveLoss):
         Returns:
             One loss per logit, of the same shape.
         """
+
+
+def _sum_of_valid(weight: Tensor, logits: Tensor) -> float:
+    """Return the sum of one weight per logit on the CPU; 0 if they need other shapes or types, or a closer look."""
+    if weight.shape != logits.shape or weight.dtype is not logits.dtype or not (weight.is_cpu and logits.is_cpu):
+        return 0.0
+    low, high = torch.aminmax(weight)
+    total = float(weight.sum())
+    usual = low.item() >= 0 and high.item() < math.inf and SMALLEST_DIVISOR[weight.dtype] < total < math.inf
+    return total if usual else 0.0
 
 
 def known_form(loss: PointwiseLoss) -> PointwiseForm | None:
