@@ -21,6 +21,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from metricfit.errors import MetricfitError
+
 #: A variable of a recording, or a constant: a number, or one number per class.
 Operand = str | bool | float | tuple[float, ...]
 
@@ -36,7 +38,7 @@ LOGIC = {"logical_and": "and", "bitwise_and": "and", "logical_or": "or", "bitwis
 LOGIC |= {"logical_not": "not", "bitwise_not": "not"}
 
 
-class CannotRecordError(Exception):
+class CannotRecordError(MetricfitError):
     """The formula has an operation, or a shape, that a recording cannot hold."""
 
 
