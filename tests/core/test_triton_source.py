@@ -100,3 +100,5 @@ def test_logits_and_targets_are_read_in_their_own_types(logits, target, triton_o
     assert grad.dtype == logits
     (wanted,) = torch.autograd.grad(expected, wide, upstream.double())
     torch.testing.assert_close(grad.double(), wanted, rtol=1e-2 if logits != torch.float32 else 1e-4, atol=1e-6)
+    scaled = triton_on_cpu.gradient(x, y, None, upstream, step.kind, step.number, 0.5, scale=torch.tensor(-2.0))
+    torch.testing.assert_close(scaled, -2 * grad)

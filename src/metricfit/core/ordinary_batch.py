@@ -107,10 +107,18 @@ class BinaryOnGPU(NamedTuple):
         x, y, w = _one_row(logits, target, weight)
         return binary_triton.partial_counts(x, y, w, self.kind, self.number, self.threshold)
 
-    def gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, of_counts: Tensor) -> Tensor:
-        """Return the gradient of the logits from the gradients ``(4,)`` of the counts."""
+    def gradient(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        of_counts: Tensor,
+        scale: Tensor | None = None,
+    ) -> Tensor:
+        """Return the gradient of the logits from the gradients ``(4,)`` of the counts, multiplied by ``scale``."""
         x, y, w = _one_row(logits, target, weight)
-        gradient = binary_triton.gradient(x, y, w, of_counts, self.kind, self.number, self.threshold)
+        settings = self.kind, self.number, self.threshold
+        gradient = binary_triton.gradient(x, y, w, of_counts, *settings, scale)
         return gradient.view(logits.shape)
 
 

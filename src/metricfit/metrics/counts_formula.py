@@ -144,7 +144,7 @@ class _ValueOnGPU(torch.autograd.Function):
         if torch.is_grad_enabled():
             of_logits = ctx.call.differentiable_gradient(logits, target, weight, grad)
         elif has_storage(grad):
-            of_logits = ctx.call.kind.gradient(logits, target, weight, slopes * grad)
+            of_logits = ctx.call.kind.gradient(logits, target, weight, slopes, scale=grad)
         else:
             of_logits = ctx.call.kind.gradient(logits, target, weight, slopes) * grad
         return of_logits, None, None, None

@@ -8,7 +8,7 @@ the CUDA builds of torch; without it, or on another device, plain operations are
 from __future__ import annotations
 
 import importlib.util
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -68,17 +68,30 @@ def partial_counts(
 
 
 def gradient(
-    logits: Tensor, target: Tensor, weight: Tensor | None, grad: Tensor, kind: str, number: float, threshold: float
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    grad: Tensor,
+    kind: str,
+    number: float,
+    threshold: float,
+    scale: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient of the logits, of their type, from the gradient ``(4, ...)`` of the counts."""
+    """Return the gradient of the logits, of their type, from the gradient ``(4, ...)`` of the counts.
+
+    With ``scale``, a tensor of one number, the result is multiplied by it.
+    """
     from metricfit.core.kernels.triton_source import gradient_kernel
 
     x, y, w = _rows(logits, target, weight)
     rows, n = x.shape
     result = torch.empty_like(x)
+    of_counts = grad.contiguous()
     with torch.cuda.device(x.device):
         numbers, static = (n, *_constants(kind, number, threshold)), _static(kind, weight, threshold)
-        launch(gradient_kernel, (-(-n // PART), rows, 1), (x, y, w, grad.contiguous(), result), numbers, static, WARPS)
+        tensors = x, y, w, of_counts, of_counts if scale is None else scale, result
+        static["SCALED"] = scale is not None
+        launch(gradient_kernel, (-(-n // PART), rows, 1), tensors, numbers, static, WARPS)
     return result.reshape(logits.shape)
 
 
@@ -89,6 +102,7 @@ def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor
     return x, y, x if weight is None else weight.reshape(-1, n).contiguous()
 
 
+@lru_cache(maxsize=256)
 def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
     """Return the ten constants of a step for the Triton programs, computed in float64.
 

@@ -116,15 +116,19 @@ def counts_kernel(
 
 @triton.jit
 def gradient_kernel(
-    X, Y, W, Grad, Result, n,
+    X, Y, W, Grad, Scale, Result, n,
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
     KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr, LOOPS: tl.constexpr,
+    SCALED: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of each logit from those of the counts, Grad[4, rows]; one program per LOOPS blocks."""
     part, row = tl.program_id(0), tl.program_id(1)
     rows = tl.num_programs(1)
     of_positive = tl.load(Grad + row) - tl.load(Grad + 2 * rows + row)
     of_negative = tl.load(Grad + rows + row) - tl.load(Grad + 3 * rows + row)
+    if SCALED:
+        of_positive = of_positive * tl.load(Scale)
+        of_negative = of_negative * tl.load(Scale)
     for loop in tl.static_range(LOOPS):
         column = part.to(tl.int64) * (BLOCK * LOOPS) + loop * BLOCK + tl.arange(0, BLOCK)
         inside = column < n
