@@ -10,7 +10,7 @@ from torch.func import grad, hessian, jvp
 
 from metricfit import MetricLoss, metrics, steps
 from metricfit.core import ordinary_batch
-from metricfit.core.kernels import binary_small
+from metricfit.core.kernels import binary_small, classes_small
 from metricfit.core.ordinary_batch import OrdinaryColumns
 from metricfit.core.validation import DivergedError
 from metricfit.errors import InvalidValueError
@@ -74,6 +74,26 @@ def test_every_metric_has_the_plain_value_and_gradient(name, plain):
         torch.testing.assert_close(slope, expected_slope, **tolerance)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_metric_of_exclusive_classes_has_the_plain_value_and_gradient(name, plain, monkeypatch):
+    choice = random.Random(name)
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        dtype, classes = choice.choice([torch.float32, torch.float64]), choice.choice([2, 3, 7])
+        x = (2 * torch.randn(30, classes, generator=generator, dtype=torch.float64)).to(dtype)
+        y = torch.randint(classes - 1, (30,), generator=generator).to(choice.choice([torch.int64, torch.uint8]))
+        step = choice.choice([None, steps.Linear(0.4), steps.Identity(), steps.Sigmoid(k=9)])
+        loss = MetricLoss(name, step=step, average=choice.choice(["macro", "micro", "weighted"])).eval()
+        if seed == 3:
+            monkeypatch.setattr(classes_small, "load_numpy", lambda: None)
+        value, slope = value_and_gradient(loss, x, y)
+        assert was_fused(loss)
+        expected, expected_slope = plain(loss, x, y)
+        tolerance = {"rtol": 1e-9, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-3, "atol": 2e-6}
+        torch.testing.assert_close(value, expected, **tolerance)
+        torch.testing.assert_close(slope, expected_slope, **tolerance)
+
+
 @pytest.mark.parametrize("without", ["numpy", "classes"])
 def test_without_numpy_or_with_many_classes_the_values_are_the_same(without, plain, monkeypatch):
     if without == "numpy":
@@ -123,6 +143,8 @@ def test_errors_are_those_of_the_plain_path(plain):
         (y, x, None),
         (y, y, -y),
         (y, torch.tensor([0, 1]), None),
+        (torch.zeros(3, 2), torch.tensor([0, 1, 2]), None),
+        (torch.stack([x, y], 1), torch.tensor([0, 1, 1]), None),
     ]:
         messages = []
         for compute in (value_and_gradient, plain):
@@ -135,6 +157,9 @@ def test_errors_are_those_of_the_plain_path(plain):
 
 
 def test_left_out_and_copies():
+    classes = MetricLoss("recall")
+    classes(torch.randn(6, 3), torch.tensor([0, 2] * 3))
+    assert classes.left_out() == [1]
     loss = MetricLoss("recall", task="multilabel")
     loss(torch.randn(6, 3), torch.tensor([[1, 0, 0], [1, 1, 0]] * 3))
     assert loss.left_out() == [2]
@@ -174,7 +199,11 @@ def test_forward_mode_works_for_exclusive_classes():
     direction = torch.randn_like(x)
     slope = torch.func.grad(lambda z: loss(z, y))(x)
     torch.testing.assert_close(jvp(lambda z: loss(z, y), (x,), (direction,))[1], (slope * direction).sum())
-    assert hessian(lambda z: loss(z, y))(x).isfinite().all()
+    z = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(z, y), z, create_graph=True)
+    (second,) = torch.autograd.grad((slope * direction).sum(), z)
+    full = hessian(lambda z: loss(z, y))(x)
+    torch.testing.assert_close(second, torch.einsum("abcd,cd->ab", full, direction))
 
 
 def test_several_gradients_at_once():

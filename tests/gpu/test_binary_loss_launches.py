@@ -5,7 +5,10 @@ import torch
 
 from metricfit import MetricLoss, steps
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 CASES = [
     ("f1", None, 4096, torch.float32),

@@ -170,6 +170,7 @@ class RequirementConstraint(MeasuredConstraint):
             weight=weight,
             validate=self.validate,
             judge=self._judge,
+            matrix=self.requirement.metric.needs_matrix,
         )
         if batch is None or multiplier.shape != (() if self.average is not None else (batch.kind.classes,)):
             return None

@@ -1,10 +1,10 @@
 """Batches that are counted in few operations, because on a small batch each operation costs more than its arithmetic.
 
-A batch is ordinary if torch computes it eagerly, without groups, images or ignored labels, and with one threshold that
-is a number and a closed-form step: on the CPU in float32 or float64, and on a GPU with Triton if it is binary. Its
-shapes are settled once for all batches of the same shapes, its values are checked as in ``core.tasks.canonical``, and
-the kernel takes it in the layout in which it was passed: on a small batch a view costs as much as a computation.
-``core.counting.count_soft`` counts all other batches, and tests compare the two.
+A batch is ordinary if torch computes it eagerly, without groups, images or ignored labels, with a closed-form step, and
+with one threshold that is a number, or dynamic for exclusive classes: on the CPU in float32 or float64, and on a GPU
+with Triton if it is binary. Its shapes are settled once for all batches of the same shapes, its values are checked as
+in ``core.tasks.canonical``, and the kernel takes it in the layout in which it was passed: on a small batch a view costs
+as much as a computation. ``core.counting.count_soft`` counts all other batches, and tests compare the two.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from metricfit.core.canonical_batch import Columns
+from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge, inspects_targets
 from metricfit.core.counts import Counts
-from metricfit.core.kernels import binary_cpu, binary_small, binary_triton
+from metricfit.core.kernels import binary_cpu, binary_small, binary_triton, classes_blocks, classes_small
 from metricfit.core.kernels.binary import closed_counts, column_counts, hard_counts
+from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.kernels.classes import closed_class_counts
 from metricfit.core.numerics import exact_dtype, is_positive, is_transformed
 from metricfit.core.steps import Step, check_threshold, closed_form
 from metricfit.core.tasks import read_task
@@ -29,6 +31,9 @@ from metricfit.core.validation import check_finite, check_labels, check_weight
 
 _PLAIN_TYPES = frozenset((Tensor, nn.Parameter))
 _DTYPES = frozenset((torch.float32, torch.float64))
+
+#: The layout of logits ``(n, c)`` of exclusive classes.
+ROWS = Layout(-1, (-2,))
 
 #: Four numbers, or four lists with one number per class.
 FourNumbers = list[float] | list[list[float]]
@@ -126,13 +131,47 @@ def _one_row(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Ten
     return logits.view(1, -1), target.view(1, -1), None if weight is None else weight.view(1, -1)
 
 
+class OrdinaryClasses(NamedTuple):
+    """How to count a batch of exclusive classes at the dynamic threshold: their number and the step."""
+
+    classes: int
+    step: StepAt
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the classes exclude each other."""
+        return True
+
+    def soft_counts(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """Return soft counts ``(4, c)`` with their gradient."""
+        return closed_class_counts(logits, target, weight, self.step, ROWS)
+
+    def sums(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[FourNumbers, Any]:
+        """Return the same counts as numbers, and what ``gradient`` needs besides the batch."""
+        if weight is None and classes_small.handles(logits, self.step.kind):
+            return classes_small.counts(logits, target, self.step.kind, self.step.number)
+        return classes_blocks.counts(logits, target, weight, self.step, ROWS).tolist(), None
+
+    def gradient(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: FourNumbers
+    ) -> Tensor:
+        """Return the gradient of the logits from the gradients of the counts."""
+        if kept is not None:
+            tp, fp, fn, tn = of_counts
+            pairs = zip(tp, fn, strict=True), zip(fp, tn, strict=True)  # type: ignore[arg-type]
+            of_positive, of_negative = ([a - b for a, b in pair] for pair in pairs)
+            return torch.from_numpy(classes_small.gradient(kept, of_positive, of_negative))
+        grad = torch.tensor(of_counts, dtype=logits.dtype, device="cpu")
+        return classes_blocks.gradient(logits, target, weight, grad, self.step, ROWS)
+
+
 class OrdinaryBatch(NamedTuple):
     """An ordinary batch with checked values: the target in the logits' type, and whether results are checked too."""
 
     logits: Tensor
     target: Tensor
     weight: Tensor | None
-    kind: OrdinaryColumns | BinaryOnGPU
+    kind: OrdinaryColumns | OrdinaryClasses | BinaryOnGPU
     is_checked: bool
 
     def counts(self) -> Counts:
@@ -144,6 +183,8 @@ class OrdinaryBatch(NamedTuple):
 
     def hard_counts(self) -> Tensor:
         """Return the exact counts ``(4, c)`` of the decisions ``sigmoid(logits) >= threshold``."""
+        if isinstance(self.kind, OrdinaryClasses):
+            return Classes(self.logits.detach(), self.target, self.weight, ROWS).hard(None)
         classes, threshold = self.kind.classes, self.kind.threshold
         x, y, w = binary_cpu.as_columns(self.logits, self.target, self.weight, classes)
         if binary_small.handles(x, threshold):
@@ -166,13 +207,17 @@ def read_ordinary(
     weight: Tensor | None,
     validate: bool | None,
     judge: TargetJudge,
+    matrix: bool = False,
 ) -> OrdinaryBatch | None:
     """Check a batch, or return None if it is not ordinary. The arguments are those of ``count_soft``."""
     if not (_is_plain(logits, target, weight) and (threshold is None or type(threshold) is float)):
         return None
-    classes = _number_of_columns(logits.shape, target.shape, target.dtype, task)
+    reading, classes = _read_shapes(logits.shape, target.shape, target.dtype, task)
+    if reading == "multiclass":
+        plain = matrix or threshold is not None or weight is not None
+        return None if plain else _read_classes(logits, target, step, validate)
     closed = closed_form(Columns.default_step if step is None else step)
-    if closed is None or classes is None:
+    if closed is None or classes == 0:
         return None
     if classes > 1 and task is None and not judge.settled and inspects_targets(logits, validate):
         judge.look(target)
@@ -234,13 +279,27 @@ def _is_plain_weight(weight: Tensor, logits: Tensor) -> bool:
     )
 
 
+def _read_classes(logits: Tensor, target: Tensor, step: Step | None, validate: bool | None) -> OrdinaryBatch | None:
+    """Check a batch of exclusive classes, or return None if it is not ordinary."""
+    step = Classes.default_step if step is None else step
+    closed = closed_form(step)
+    if closed is None or logits.device.type != "cpu" or logits.dim() != 2 or target.is_floating_point():
+        return None
+    target = target.long()
+    is_checked = validate is None or validate
+    if is_checked:
+        check_labels(target, logits.shape[1])
+    threshold = 0.5 if closed.kind == "identity" else None  # as in ``class_counts``
+    kind = OrdinaryClasses(logits.shape[1], StepAt(closed.kind, closed.number, threshold))
+    return OrdinaryBatch(logits, target, None, kind, is_checked)
+
+
 @lru_cache(maxsize=256)
-def _number_of_columns(
+def _read_shapes(
     shape: torch.Size, target_shape: torch.Size, target_dtype: torch.dtype, task: Task | None
-) -> int | None:
-    """Return the number of independent columns of a batch of these shapes; None if it is of another kind."""
+) -> tuple[Task, int]:
+    """Return the task, and the number of independent columns of a batch of these shapes; 0 if it has other axes."""
     logits = torch.empty(shape, device="meta")
     reading = read_task(logits, torch.empty(target_shape, dtype=target_dtype, device="meta"), task)
-    if reading == "multilabel":
-        return shape[1] if len(shape) == 2 else None
-    return 1 if reading == "binary" else None
+    columns = 1 if reading == "binary" else shape[1] if len(shape) == 2 else 0
+    return reading, columns

@@ -186,6 +186,7 @@ class MetricLoss(AdditiveLoss):
             weight=weight,
             validate=self.validate,
             judge=self._judge,
+            matrix=self.metric.needs_matrix,
         )
         if batch is None:
             return None

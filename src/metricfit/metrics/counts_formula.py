@@ -13,7 +13,7 @@ from metricfit.core.formula_recording import CannotRecordError, record
 from metricfit.core.formula_source import as_function
 from metricfit.core.kernels.formula_triton import as_evaluator
 from metricfit.core.numerics import counting_dtype, has_storage
-from metricfit.core.ordinary_batch import FourNumbers, OrdinaryBatch, OrdinaryColumns, check_sums
+from metricfit.core.ordinary_batch import BinaryOnGPU, FourNumbers, OrdinaryBatch, check_sums
 
 #: More classes are faster with tensors.
 MOST_CLASSES = 64
@@ -55,7 +55,7 @@ class CountsFormula:
         """
         if batch.kind.classes > MOST_CLASSES:
             return None
-        key = key, batch.kind.classes, batch.logits.dtype, batch.logits.device.type
+        key = key, type(batch.kind), batch.kind.classes, batch.logits.dtype
         if key not in self._recorded:
             self._recorded[key] = _record(formula, batch, further)
         if (recorded := self._recorded[key]) is None:
@@ -63,7 +63,7 @@ class CountsFormula:
         counts: list[Any] = []
         call = _Call(batch.kind, batch.is_checked, recorded, formula, further, counts)
         try:
-            function = _ValueOfBatch if isinstance(batch.kind, OrdinaryColumns) else _ValueOnGPU
+            function = _ValueOnGPU if isinstance(batch.kind, BinaryOnGPU) else _ValueOfBatch
             value: Tensor = function.apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
         except ArithmeticError:  # a division by 0, which tensors perform without an error
             return None
@@ -157,7 +157,7 @@ def _scaled(slopes: FourNumbers, factor: float) -> FourNumbers:
 
 
 def _record(formula: Formula, batch: OrdinaryBatch, further: tuple[Tensor, ...]) -> Recorded | None:
-    on_cpu, classes, exclusive = isinstance(batch.kind, OrdinaryColumns), batch.kind.classes, batch.kind.exclusive
+    on_cpu, classes, exclusive = not isinstance(batch.kind, BinaryOnGPU), batch.kind.classes, batch.kind.exclusive
     if further and not on_cpu:
         return None
     dtype = counting_dtype(batch.logits.dtype)

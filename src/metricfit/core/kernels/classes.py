@@ -47,7 +47,12 @@ def class_counts(
     step_at = StepAt(closed.kind, closed.number, threshold)
     if torch.compiler.is_compiling():
         return classes_operator.counts(logits, target, weight, step_at, layout)
-    counts: Tensor = _ClassCounts.apply(logits, target, weight, step_at, layout)  # type: ignore[no-untyped-call]
+    return closed_class_counts(logits, target, weight, step_at, layout)
+
+
+def closed_class_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
+    """Return soft counts by the closed form of a step; the other arguments are as in ``class_counts``."""
+    counts: Tensor = _ClassCounts.apply(logits, target, weight, step, layout)  # type: ignore[no-untyped-call]
     return counts
 
 
