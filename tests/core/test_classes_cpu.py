@@ -5,7 +5,7 @@ import torch
 from class_oracle import IMAGES, PIXELS, ROWS, compare, make
 
 from metricfit import MetricLoss, steps
-from metricfit.core.kernels import class_layout, classes_blocks
+from metricfit.core.kernels import class_layout, classes_blocks, classes_cpu
 from metricfit.core.kernels.class_layout import StepAt
 
 STEPS = [steps.Linear(0.2), steps.Linear(0.4), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
@@ -25,6 +25,13 @@ def any_block(request, monkeypatch):
 def test_counts_and_gradients(step, layout, weighted, any_block, naive):
     x, y, w = make(layout, (17, 4) if layout == ROWS else (2, 4, 9))
     compare(classes_blocks, naive, x, y, w if weighted else None, step, layout)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+def test_many_classes(weighted, any_block, naive, monkeypatch):
+    monkeypatch.setattr(classes_cpu, "MANY", 2)
+    x, y, w = make(ROWS, (17, 4))
+    compare(classes_blocks, naive, x, y, w if weighted else None, steps.Linear(0.2), ROWS)
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.3, 0.7, 0.99])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 #: Number of logits per block, by type of device.
-BLOCK = {"cpu": 2**18, "cuda": 2**26}
+BLOCK = {"cpu": 2**19, "cuda": 2**26}
 
 
 class Layout(NamedTuple):

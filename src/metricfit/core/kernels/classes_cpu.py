@@ -25,13 +25,15 @@ from torch import Tensor
 from metricfit.core.kernels.class_layout import Layout, StepAt, block_size, in_blocks
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, Threshold, both_ends
 
+#: From this number of classes on, the true class of a sample is looked up instead of compared with all classes.
+MANY = 64
+
 
 def counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout, scratch: Tensor) -> Tensor:
     """Return the counts ``(4, ..., c)``; ``scratch`` has a row per array."""
     axis = layout.class_axis
     p, true, decided, spare = _views(scratch, x)
     torch.softmax(x, axis, out=p)
-    _find_true(y, true, axis)
     weight = None if w is None else w.unsqueeze(axis)
     if step.kind == "identity":
         torch.mul(p, 1.0 if weight is None else weight, out=decided)
@@ -43,14 +45,35 @@ def counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout,
             decided = VALUE[step.kind](p, 1 - p, *both_ends(t, p.dtype), step.number)
         total = decided.sum(axis, keepdim=True)
         decided.mul_(total.reciprocal_() if weight is None else weight / total)
-    hit = torch.mul(decided, true, out=spare)
-    tp = hit.sum(layout.sample_axes)
-    others = decided.sub_(hit)
-    fp = others.sum(layout.sample_axes)
-    fn = torch.mul(true, others.sum(axis, keepdim=True), out=hit).sum(layout.sample_axes)
-    positives = (true if weight is None else true.mul_(weight)).sum(layout.sample_axes)
+    over = layout.sample_axes
+    if _has_rare_classes(x, axis):
+        tp, fp, fn, positives = _sum_rows(decided, y, w)
+    else:
+        hit = torch.mul(decided, _find_true(y, true, axis), out=spare)
+        tp = hit.sum(over)
+        others = decided.sub_(hit)
+        fp = others.sum(over)
+        fn = torch.mul(true, others.sum(axis, keepdim=True), out=hit).sum(over)
+        positives = (true if weight is None else true.mul_(weight)).sum(over)
     tn = (positives.sum(-1, keepdim=True) - positives - fp).clamp_(min=0)
     return torch.stack([tp, fp, fn, tn])
+
+
+def _has_rare_classes(x: Tensor, axis: int) -> bool:
+    """Return whether it is faster to visit the true class of each sample than to compare all classes with it."""
+    return axis == -1 and x.dim() == 2 and x.shape[-1] >= MANY
+
+
+def _sum_rows(decided: Tensor, y: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return tp, fp, fn and the positives of each class; the decisions for the true classes are overwritten."""
+    label = y.unsqueeze(-1)
+    hit = decided.gather(-1, label).squeeze(-1)
+    others = decided.scatter_(-1, label, 0.0)
+    present = torch.ones_like(hit) if w is None else w
+    tp, fn, positives = decided.new_zeros(3, decided.shape[-1]).unbind()
+    for total, amount in ((tp, hit), (fn, others.sum(-1)), (positives, present)):
+        total.scatter_add_(0, y, amount)
+    return tp, others.sum(0), fn, positives
 
 
 def write_gradient(
@@ -68,7 +91,12 @@ def write_gradient(
     p, of_decided, mass, spare = _views(scratch, x)
     torch.softmax(x, axis, out=p)
     if_other = grad[1] - grad[3]
-    _find_true(y, of_decided, axis).mul_(grad[0] - grad[2] - if_other).add_(if_other)
+    if_true = grad[0] - grad[2] - if_other
+    if _has_rare_classes(x, axis):
+        label = y.unsqueeze(-1)
+        of_decided.copy_(if_other.expand_as(x)).scatter_add_(-1, label, if_true.expand_as(x).gather(-1, label))
+    else:
+        _find_true(y, of_decided, axis).mul_(if_true).add_(if_other)
     weight = None if w is None else w.unsqueeze(axis)
     if step.kind == "identity":  # all masses have the slope 1 and the sum 1
         of_p = of_decided.sub_(torch.mul(p, of_decided, out=spare).sum(axis, keepdim=True))
