@@ -16,6 +16,8 @@ pytestmark = [
 LOSSES = [PairHingeLoss(power=1), PairHingeLoss(), WMWLoss(), PairSquareLoss(), MBAUCLoss(), PartialAUCLoss(0.9, 0.5)]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 MILLION = 10**6
+TYPES_AND_POWERS = [(torch.float32, 1), (torch.float32, 2), (torch.float32, 3), (torch.float64, 2)]
+types_and_powers = pytest.mark.parametrize(("dtype", "power"), TYPES_AND_POWERS, ids=str)
 
 
 def samples(n, device="cuda", dtype=torch.float32, seed=0):
@@ -32,8 +34,7 @@ def value_and_gradient(loss, x, y, w):
     return value.detach(), torch.autograd.grad(value, x)[0]
 
 
-@pytest.mark.parametrize("power", [1, 2, 3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@types_and_powers
 @pytest.mark.parametrize("kind", ["normal", "ties", "far from 0", "outliers", "no margin"])
 def test_programs_are_the_plain_operations_in_float64(kind, dtype, power):
     """Each sum and each gradient to 1e-5 of itself, or 1e-12 in float64, in rows of one block and of several."""
@@ -57,8 +58,7 @@ def test_programs_are_the_plain_operations_in_float64(kind, dtype, power):
         assert ((gradient.double() - expected).abs() <= loose * (expected.abs() + 2 * power * of_query)).all()
 
 
-@pytest.mark.parametrize("power", [1, 2, 3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@types_and_powers
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("most_pairs", [0, 10**9], ids=["sorted", "direct"])
 def test_means_and_their_gradients(most_pairs, weighted, dtype, power, monkeypatch):

@@ -1,7 +1,8 @@
 """The Triton programs of ``pairs_triton``; imported only if there is a CUDA device.
 
 All programs take scores sorted in falling order. They scan them from the highest to the lowest, or REVERSED from the
-lowest to the highest; ``_position`` is where the s-th sample of a scan is. Sums are in float64.
+lowest to the highest; ``_position`` is where the s-th sample of a scan is. Sums are in float64. One compiled program
+serves all numbers of samples: the last batch of an epoch must not wait for a compiler.
 """
 # mypy: ignore-errors
 # ruff: noqa: SIM108
@@ -54,7 +55,7 @@ def _combine3(a0, a1, a2, a3, a, b0, b1, b2, b3, b):
     )
 
 
-@triton.jit(do_not_specialize=["parts", "loops"])
+@triton.jit(do_not_specialize=["n", "parts", "loops"])
 def part_moments_kernel(
     Score, Order, Weight, Sorted, Moments, n, parts, loops,
     REVERSED: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr,
@@ -92,7 +93,7 @@ def part_moments_kernel(
         tl.store(output + 3 * stride, tl.sum(m3))
 
 
-@triton.jit(do_not_specialize=["parts", "loops"])
+@triton.jit(do_not_specialize=["n", "parts", "loops"])
 def scan_kernel(
     Score, Sorted, Moments, Scanned, n, parts, loops,
     REVERSED: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
@@ -211,7 +212,7 @@ def _sums(Score, Scanned, score, start, n, rows, steps, margin, REVERSED: tl.con
     return upper, lower
 
 
-@triton.jit(do_not_specialize=["blocks", "steps"])
+@triton.jit(do_not_specialize=["n", "blocks", "steps"])
 def sums_kernel(
     Score, Order, Scanned, Sums, Lower, n, blocks, steps, margin: tl.float64,
     POWER: tl.constexpr, BLOCK: tl.constexpr,
@@ -237,7 +238,7 @@ def sums_kernel(
     tl.store(Lower + at, (lower + flaw).to(Lower.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["blocks", "steps"])
+@triton.jit(do_not_specialize=["n", "blocks", "steps"])
 def gradient_kernel(
     Score, Order, Weight, Upstream, Lower, Scanned, Result, n, blocks, steps, margin: tl.float64,
     POWER: tl.constexpr, BLOCK: tl.constexpr,
