@@ -20,7 +20,7 @@ from benchmarks.timing import Work
 from metricfit import MetricLoss
 
 SAMPLES, CLASSES = 2**16, 1000
-TINY_SAMPLES, TINY_CLASSES = 512, 600  # just beyond one of the CPU's blocks
+TINY_SAMPLES, TINY_CLASSES = 1024, 600  # just beyond one of the CPU's blocks
 
 
 def data(samples: int, classes: int, device: str) -> tuple[Tensor, Tensor]:

@@ -75,7 +75,7 @@ def test_counts_per_image_are_those_of_each_image_alone(any_step, shape, block, 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_blocks_of_the_usual_size(dtype, twin):
-    given = twins.make("multiclass", 30, c=10_007, dtype=dtype, seed=5)  # 30 x 10,007 is more than a block
+    given = twins.make("multiclass", 60, c=10_007, dtype=dtype, seed=5)  # 60 x 10,007 is more than a block
     assert given.logits.numel() > class_layout.BLOCK["cpu"]
     x = given.logits.requires_grad_()
     value = MetricLoss("f1", average="weighted")(x, given.target, weight=given.weight)
