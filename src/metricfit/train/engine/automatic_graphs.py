@@ -4,8 +4,8 @@ A step is captured if all of this holds:
 
 - it runs on one CUDA device, in the model's own precision, and computes its batch in one part;
 - the optimiser is one of torch's whose steps can be captured, and its learning rate moves at most once per epoch;
-- the stage has at least ``FEWEST_STEPS`` steps, and a step keeps at most ``MOST_SAVED`` bytes for its backward pass:
-  larger steps do not wait for Python, and a graph has memory of its own;
+- the stage has at least ``FEWEST_STEPS`` steps, and the weights, and what a step keeps for its backward pass, take at
+  most ``MOST_SAVED`` bytes: larger steps do not wait for Python, and a graph has memory of its own;
 - model and loss are plain modules, neither compiled nor hooked, and a trial run of copies of both neither waits for
   the GPU nor changes anything but tensors in place: what Python does is not repeated by a graph.
 """
@@ -119,6 +119,8 @@ def find_obstacle_in_settings(
         return "the learning rate changes in every step"
     if accumulate > 1:
         return "batches are computed in parts"
+    if sum(weight.nbytes for weight in model.parameters()) > MOST_SAVED:
+        return f"the weights take more than {MOST_SAVED >> 20} MiB"
     is_torchs = type(optimizer).__module__.startswith("torch.optim.")
     if not is_torchs or not ("capturable" in optimizer.defaults or isinstance(optimizer, torch.optim.SGD)):
         return f"steps of {type(optimizer).__name__} cannot be captured"

@@ -16,6 +16,9 @@ from torch import Tensor
 
 from metricfit.errors import InvalidStateError
 
+#: Batches of more shapes than this run directly, because every graph has memory of its own.
+MOST_GRAPHS = 8
+
 Inputs = Sequence[Tensor | None]
 Step = Callable[..., Tensor]
 
@@ -52,6 +55,8 @@ class StepGraphs:
             self.seen.add(shapes)
             return self.step(*inputs)
         if shapes not in self.captured:
+            if len(self.captured) == MOST_GRAPHS:
+                return self.step(*inputs)
             self.captured[shapes] = CapturedStep(self.step, inputs, weights, self.pool)
         return self.captured[shapes].replay(inputs)
 
