@@ -52,25 +52,8 @@ def many_labels(device: str, rows: int = 20_000, labels: int = 1000) -> Callable
             "best_threshold in a loop": lambda: [best_threshold(x[:, j], y[:, j], "f1") for j in range(c)],
         }
         memory = {name: peak_bytes(work, device) for name, work in works.items()}
-        best, repeats = interleaved_minima(works, device, setting, fewest=3 if device == "cpu" else None)
+        best, repeats = interleaved_minima(works, device, setting, warmup=0, fewest=3)
         return [Line(name, best[name], memory[name], repeats=repeats) for name in works]
-
-    return measure
-
-
-def many_columns(device: str) -> Callable[[Setting], list[Line]]:
-    """Time the search in 1,000 columns at once beside one column after the other."""
-
-    def measure(setting: Setting) -> list[Line]:
-        rows, columns = setting.size(1_000, 20), setting.size(1_000, 5)
-        x, y = (part.view(rows, columns) for part in data(rows * columns, device))
-        works: dict[str, Work] = {
-            "torch.sort": lambda: torch.sort(x, dim=0, descending=True),
-            "best_thresholds": lambda: best_thresholds(x, y, "f1"),
-            "best_threshold of each column": lambda: [best_threshold(x[:, c], y[:, c], "f1") for c in range(columns)],
-        }
-        best, repeats = interleaved_minima(works, device, setting, warmup=1, fewest=5)
-        return [Line(name, best[name], repeats=repeats) for name in works]
 
     return measure
 
@@ -115,16 +98,12 @@ TABLES = (
         why_fewer="a pass takes a second",
         is_long=True,
     ),
-    Table("threshold-labels-gpu", "thresholds of 1,000 labels, 20,000 rows, GPU", "cuda", many_labels("cuda")),
-    *(
-        Table(
-            f"threshold-columns-{shown.lower()}",
-            f"all thresholds of 1,000 labels, 1,000 scores each, {shown}",
-            device,
-            many_columns(device),
-            why_fewer="a loop over the columns takes a second",
-        )
-        for shown, device in (("CPU", "cpu"), ("GPU", "cuda"))
+    Table(
+        "threshold-labels-gpu",
+        "thresholds of 1,000 labels, 20,000 rows, GPU",
+        "cuda",
+        many_labels("cuda"),
+        why_fewer="a loop over the labels takes seconds",
     ),
     Table(
         "threshold-scikit-learn",
