@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 #: Number of logits per block, by type of device.
-BLOCK = {"cpu": 2**19, "cuda": 2**26}
+BLOCK = {"cpu": 2**18, "cuda": 2**26}
 
 
 class Layout(NamedTuple):
@@ -31,15 +31,16 @@ def keeps_images(logits: Tensor, layout: Layout) -> bool:
     return -min(layout.sample_axes) < logits.dim()
 
 
-def block_size(logits: Tensor) -> int:
-    """Return the number of logits per block."""
-    return BLOCK.get(logits.device.type, BLOCK["cpu"])
+def block_size(logits: Tensor, layout: Layout) -> int:
+    """Return the number of logits per block: twice as many for rows of many classes, which have few samples."""
+    size = BLOCK.get(logits.device.type, BLOCK["cpu"])
+    return 2 * size if layout.class_axis == -1 and logits.shape[-1] >= 64 else size
 
 
 def in_blocks(logits: Tensor, layout: Layout) -> bool:
     """Return whether the logits are one batch, without leading axes, that is larger than a block."""
     plain = logits.dim() == (2 if layout.class_axis == -1 else 3)
-    return plain and logits.numel() > block_size(logits)
+    return plain and logits.numel() > block_size(logits, layout)
 
 
 def blocks(
@@ -50,7 +51,7 @@ def blocks(
     Yields:
         The slices of a block in the logits, and the logits, the target and the weight that they select.
     """
-    size = block_size(logits)
+    size = block_size(logits, layout)
     classes = logits.shape[layout.class_axis]
     if layout.class_axis == -1:
         rows = max(1, size // classes)

@@ -158,7 +158,7 @@ def _of_masses(
 def make_scratch(logits: Tensor, layout: Layout) -> Tensor:
     """Return memory for the four arrays of a block; new memory for each operation would take most of the time."""
     at_least = logits.shape[layout.class_axis]
-    size = max(block_size(logits), at_least) if in_blocks(logits, layout) else logits.numel()
+    size = max(block_size(logits, layout), at_least) if in_blocks(logits, layout) else logits.numel()
     return logits.new_empty(4, size)
 
 
