@@ -103,7 +103,6 @@ def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor
 
 
 @lru_cache(maxsize=256)
-@lru_cache(maxsize=64)
 def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
     """Return the ten constants of a step for the Triton programs, computed in float64.
 
