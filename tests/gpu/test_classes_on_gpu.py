@@ -41,6 +41,12 @@ def make(layout, shape, dtype=torch.float32):
     return x, y, torch.rand(samples, generator=generator, device="cuda") + 0.5
 
 
+def has_different_logits(x, axis):
+    """Return whether the three largest logits differ: equal ones share a gradient here, and not in ``decisions``."""
+    largest = x.detach().topk(min(3, x.shape[axis]), dim=axis).values
+    return largest.diff(dim=axis).ne(0).all(axis).float()
+
+
 def compare(x, y, w, step, layout, threshold=None, ignore_index=None, tolerance=1e-4):
     at = StepAt(step.kind, step.number, threshold if step.kind != "identity" else 0.5)
     kept = torch.ones_like(y, dtype=torch.bool) if ignore_index is None else y != ignore_index
@@ -54,8 +60,11 @@ def compare(x, y, w, step, layout, threshold=None, ignore_index=None, tolerance=
     (wanted,) = torch.autograd.grad((expected * grad.double()).sum(), wide)
     result = classes_triton.gradient(x, y, w, grad, at, layout, ignore_index)
     assert result.dtype == x.dtype
-    atol = tolerance * wanted.abs().max().item()
-    torch.testing.assert_close(result.double(), wanted * kept.unsqueeze(layout.class_axis), rtol=tolerance, atol=atol)
+    wanted = wanted * kept.unsqueeze(layout.class_axis)
+    limit = tolerance * (wanted.abs() + wanted.abs().max())
+    wrong = ~((result.double() - wanted).abs() <= limit).all(layout.class_axis)
+    # In float32 a probability next to a kink of Linear may be on the other side of it, where the slope is another.
+    assert wrong.sum() <= (2 if step.kind == "linear" else 0)
 
 
 @every_step
@@ -86,14 +95,7 @@ def test_ignored_samples_may_hold_nan(layout, shape):
 @every_shape
 def test_half_precision(dtype, layout, shape):
     x, y, w = make(layout, shape, dtype)
-    third = x.topk(min(3, x.shape[layout.class_axis]), dim=layout.class_axis).values
-    first, second, third = (
-        third.select(layout.class_axis, 0),
-        third.select(layout.class_axis, 1),
-        third.select(layout.class_axis, -1),
-    )
-    if x.shape[layout.class_axis] > 2:
-        w = w * ((first > second) & (second > third))  # equal logits share the gradient here, and not in ``decisions``
+    w = w * has_different_logits(x, layout.class_axis)
     compare(x, y, w, steps.Sigmoid(k=12), layout, tolerance=2**-8)
 
 
@@ -110,10 +112,12 @@ def test_more_than_two_billion_logits():
     classes, samples = 1024, 2**21 + 5
     x = torch.zeros(samples, classes, dtype=torch.bfloat16, device="cuda")
     y = torch.arange(samples, device="cuda") % classes
-    x[torch.arange(samples), y] = 8.0
+    x.scatter_(1, y.unsqueeze(1), 8.0)
     counts = classes_triton.counts(x, y, None, StepAt("linear", 0.2, None), ROWS)
     expected = Counts.soft(x[:classes], y[:classes])
-    torch.testing.assert_close(counts.sum(-1) / samples, torch.stack(tuple(expected)).sum(-1) / classes)
+    torch.testing.assert_close(
+        counts.sum(-1) / samples, torch.stack(tuple(expected)).sum(-1) / classes, rtol=1e-4, atol=1e-7
+    )
     gradient = classes_triton.gradient(
         x, y, None, torch.randn(4, classes, device="cuda"), StepAt("linear", 0.2, None), ROWS
     )
@@ -127,11 +131,12 @@ def test_losses_and_their_gradients(dtype, settings):
     generator = torch.Generator("cuda").manual_seed(0)
     x = torch.randn(3, 5, 33, 31, generator=generator, device="cuda").to(dtype).requires_grad_()
     y = torch.randint(5, (3, 33, 31), generator=generator, device="cuda")
+    w = has_different_logits(x, 1)
     loss = MetricLoss("f1", **settings)
-    value = loss(x, y)
+    value = loss(x, y, w)
     (given,) = torch.autograd.grad(value, x)
     wide = x.detach().double().requires_grad_()
-    expected = loss(wide, y)
+    expected = loss(wide, y, w.double())
     (wanted,) = torch.autograd.grad(expected, wide)
     assert given.dtype == dtype
     torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-6)
@@ -148,7 +153,8 @@ def test_tf32_does_not_change_the_counts():
         coarse = Counts.soft(x, y)
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    assert exact == coarse
+    for one, other in zip(exact, coarse, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)  # TF32 has an error of 5e-4
 
 
 @every_step

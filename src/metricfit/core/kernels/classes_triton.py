@@ -3,8 +3,9 @@
 Nothing of the size of the logits is stored but the gradient. Probabilities, the two largest of them and the step are
 computed in registers, in float32 for logits of any type. Counts are sums without a matrix product, so that TF32 does
 not matter. Each program adds its samples in float32 and writes one partial sum per class; a second small program adds
-these in float64. There are no atomic operations, so that results are the same in every run. Above ``ONE_BLOCK`` classes
-the programs walk over blocks of classes, and the counts read the logits twice.
+these in float64. Only the true classes of rows with many classes are counted by atomic additions, to memory of the
+program, so that results differ at most in the order of these. Above ``ONE_BLOCK`` classes the programs walk over blocks
+of classes, and the counts read the logits twice.
 
 The formulas are those of ``step_formulas`` and ``classes``, and tests compare the two.
 """
