@@ -18,6 +18,7 @@ TRIED: dict[str, str] = {
     "multiclass-cpu-time": (
         "The two largest probabilities come from two maxima instead of a `topk`, all arrays of a block are in memory "
         "that is used again, and the probabilities of true classes are looked up."
+    ),
     "threshold-gpu": (
         "5.2 times the sort (0.60 v 0.117 ms; 4.4 times with boolean labels), where 0.1.0 took 11 times in the same "
         "run. The GPU itself works for 0.23 ms, twice the sort; the rest is Python starting 24 operations and waiting "
