@@ -34,20 +34,20 @@ def counts(logits: Tensor, target: Tensor, kind: str, delta: float) -> tuple[lis
     """Return soft counts, four lists with one number per class, and what ``gradient`` needs."""
     np = load_numpy()
     x, rows = logits.detach().numpy(), np.arange(len(logits))
-    p = np.exp(x - x.max(1, keepdims=True))
+    first = x.argmax(1)
+    p = np.exp(x - x[rows, first][:, None])
     p /= _sum_rows(p)
     true = np.zeros(p.shape, bool)
     true[rows, target.numpy()] = True
-    kept = Kept(p, p, 1.0, true) if kind == "identity" else _decide_linearly(p, rows, true, delta)
+    kept = Kept(p, p, 1.0, true) if kind == "identity" else _decide_linearly(p, rows, first, true, delta)
     rest, false = 1.0 - kept.decided, ~true
     ones = np.ones(len(p), p.dtype)
     cells = [ones.dot(labels * amount).tolist() for amount in (kept.decided, rest) for labels in (true, false)]
     return cells, kept
 
 
-def _decide_linearly(p: Array, rows: Array, true: Array, delta: float) -> Kept:
+def _decide_linearly(p: Array, rows: Array, first: Array, true: Array, delta: float) -> Kept:
     np = load_numpy()
-    first = p.argmax(1)
     others = p.copy()
     others[rows, first] = -1.0
     second = others.argmax(1)
@@ -56,7 +56,13 @@ def _decide_linearly(p: Array, rows: Array, true: Array, delta: float) -> Kept:
     m1, m2, m3 = delta / a, (1.0 - 2.0 * delta) / t, delta / c
     q = 1.0 - p
     in_first, in_last = p <= a, p >= 1.5 * t
-    mass = np.where(in_first, m1 * p, np.where(in_last, 1.0 - m3 * q, delta + m2 * (p - a)))
+    mass = m2 * (p - a)
+    mass += delta
+    if delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is clamped between the outer two
+        np.maximum(mass, m1 * p, out=mass)
+        np.minimum(mass, 1.0 - m3 * q, out=mass)
+    else:
+        mass = np.where(in_first, m1 * p, np.where(in_last, 1.0 - m3 * q, mass))
     slope = np.where(in_first, m1, np.where(in_last, m3, m2))
     threshold_slope = np.where(in_last, 1.5 * q / c, p / t)
     threshold_slope *= slope
