@@ -41,6 +41,7 @@ def test_the_value_and_the_gradient_are_those_of_the_cpu(name, step, n, dtype, w
     torch.testing.assert_close(slope.cpu().double(), wide[1], rtol=1e-3, atol=1e-5 * wide[1].abs().max().item())
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 def test_a_pass_launches_few_kernels_and_does_not_wait():
     x, y = torch.randn(4096, device="cuda", requires_grad=True), torch.ones(4096, device="cuda")
     loss = MetricLoss("f1")
