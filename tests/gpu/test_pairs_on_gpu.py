@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.func import grad, vmap
+from waiting import forbid_waiting
 
 from metricfit import RankingConstraint
 from metricfit.core.kernels import pair_means, pairs, pairs_sorted, pairs_triton
@@ -93,11 +94,8 @@ def test_losses_of_few_and_many_pairs_do_not_wait_for_the_device():
         x, y, _ = samples(n)
         x.requires_grad_()
         value_and_gradient(PairHingeLoss(), x, y, None)
-        torch.cuda.set_sync_debug_mode("error")
-        try:
+        with forbid_waiting():
             value_and_gradient(PairHingeLoss(), x, y, None)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_gradients_of_second_order_and_of_weights():
