@@ -7,8 +7,6 @@ holds all classes.
 
 from __future__ import annotations
 
-import linecache
-import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -18,32 +16,14 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.formula_recording import CannotRecordError, Operand, Recording, record
 from metricfit.core.kernels.classes_triton import AVAILABLE
+from metricfit.core.kernels.formula_triton import TRITON, compile_program, write_number
 from metricfit.core.kernels.triton_launch import launch
 from metricfit.core.numerics import has_storage
 
 #: More classes are evaluated with tensors, whose time then no longer consists of launches.
 MOST_CLASSES = 2**14
 
-_TEMPLATES = {
-    "add": "{} + {}",
-    "sub": "{} - {}",
-    "mul": "{} * {}",
-    "div": "{} / {}",
-    "neg": "-{}",
-    "lt": "{} < {}",
-    "le": "{} <= {}",
-    "gt": "{} > {}",
-    "ge": "{} >= {}",
-    "eq": "{} == {}",
-    "ne": "{} != {}",
-    "spread": "{}",
-    "where": "tl.where({}, {}, {})",
-    "and": "{} & {}",
-    "or": "{} | {}",
-    "not": "{} == 0",
-    "float": "tl.where({}, 1.0, 0.0)",
-    "abs": "tl.abs({})",
-    "sqrt": "tl.sqrt_rn({})",
+CLASSES = TRITON | {
     "sum": "tl.sum(tl.where(inside, {}, 0.0))",
     "pick": "tl.sum(tl.where(number == {1}, {0}, 0.0))",
     "place": "tl.where(number == {1}, {0}, 0.0)",
@@ -167,14 +147,14 @@ def write_program(recording: Recording) -> str:
     if recording.classes == 1:  # numbers, not tensors of one element
         lines += [f"{name} = tl.sum({name})" for name in recording.inputs]
     for result, operation, operands in recording.instructions:
-        lines.append(f"{result} = " + _TEMPLATES[operation].format(*map(_text, operands)))
+        lines.append(f"{result} = " + CLASSES[operation].format(*map(_text, operands)))
     value, *slopes = map(_text, recording.outputs)
     lines.append(f"tl.store(Value, {value})")
     lines += [
         f"tl.store(Slopes + {row} * C + number, tl.zeros((BLOCK,), tl.float32) + {slope}, mask=inside)"
         for row, slope in enumerate(slopes)
     ]
-    header = "def formula_kernel(Counts, Value, Slopes, C: tl.constexpr, BLOCK: tl.constexpr):"
+    header = "@triton.jit\ndef formula_kernel(Counts, Value, Slopes, C: tl.constexpr, BLOCK: tl.constexpr):"
     return "\n    ".join([header, *lines]) + "\n"
 
 
@@ -183,20 +163,4 @@ def _text(operand: Operand) -> str:
         if len(set(operand)) > 1:
             raise CannotRecordError("different numbers per class")
         operand = operand[0]
-    if isinstance(operand, str):
-        return operand
-    if isinstance(operand, float) and not math.isfinite(operand):
-        return f'float("{operand}")'
-    return f"({operand!r})"
-
-
-def compile_program(source: str) -> Any:
-    """Return the program of a source text, which Triton reads as the lines of a file."""
-    import triton
-    import triton.language as tl
-
-    name = f"<metricfit formula {hash(source):x}>"
-    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
-    scope: dict[str, Any] = {"tl": tl}
-    exec(compile(source, name, "exec"), scope)
-    return triton.jit(scope["formula_kernel"])
+    return write_number(operand)

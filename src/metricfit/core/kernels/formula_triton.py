@@ -24,7 +24,7 @@ TRITON = EVERYWHERE | {
     "not": "{} == 0",
     "float": "tl.where({}, 1.0, 0.0)",
     "abs": "tl.abs({})",
-    "sqrt": "tl.sqrt({})",
+    "sqrt": "tl.sqrt_rn({})",
 }
 HEAD = """@triton.jit
 def formula_kernel(Partial, Value, Output, parts, PARTS: tl.constexpr):
@@ -47,7 +47,7 @@ def as_evaluator(recording: Recording) -> Evaluator:
     """
     if recording.classes != 1 or len(recording.inputs) != 4:
         raise CannotRecordError("several classes")
-    kernel = _compile(_source(recording))
+    kernel = compile_program(_source(recording))
 
     def evaluate(partial: Tensor) -> tuple[Tensor, Tensor]:
         if partial.shape[-1] > PARTS:
@@ -67,19 +67,20 @@ def _source(recording: Recording) -> str:
     lines = [HEAD]
     lines += [SUM.format(name=name, place=place) for place, name in enumerate(recording.inputs)]
     for result, operation, operands in recording.instructions:
-        lines.append(f"    {result} = " + TRITON[operation].format(*map(_text, operands)))
-    value, *slopes = map(_text, recording.outputs)
+        lines.append(f"    {result} = " + TRITON[operation].format(*map(write_number, operands)))
+    value, *slopes = map(write_number, recording.outputs)
     lines += [f"    tl.store(Value, {value})"]
     lines += [f"    tl.store(Output + {place}, {slope})" for place, slope in enumerate(slopes, 4)]
     return "\n".join(lines) + "\n"
 
 
-def _text(operand: Any) -> str:
-    text = write_operand(operand)
-    return f'float("{text}")' if text in ("inf", "nan") else text
+def write_number(operand: str | bool | float) -> str:
+    """Return a variable's name, or a number as Triton reads it."""
+    text = operand if isinstance(operand, str) else repr(operand)
+    return f'float("{text}")' if text in ("inf", "-inf", "nan") else write_operand(operand)
 
 
-def _compile(source: str) -> Any:
+def compile_program(source: str) -> Any:
     """Compile a program; Triton reads its source through ``linecache``, as it reads that of a file."""
     triton = importlib.import_module("triton")
     file = f"<metricfit formula {hash(source):x}>"

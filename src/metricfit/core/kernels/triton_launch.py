@@ -2,18 +2,23 @@
 
 ``kernel[grid](...)`` binds and inspects all arguments in Python at each call, which takes longer than most of our
 programs run. Triton specialises a program on the types of its arguments, on which pointers and integers are divisible
-by 16, and on which integers are 1; the same properties are the key here.
+by 16, and on which integers are 1; the same properties are the key here. How a compiled program takes its arguments is
+not documented and has changed, so this is done from the version on with which it was tried.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from torch import Tensor
 
 _COMPILED: dict[tuple[Any, ...], Any] = {}
 INT32 = range(-(2**31), 2**31)
+#: The version of Triton with which compiled programs were launched directly.
+TRIED = (3, 6)
 
 
 def launch(
@@ -44,7 +49,7 @@ def launch(
         *map(_specialisation, numbers),
     )
     compiled = _COMPILED.get(key)
-    if compiled is None:
+    if compiled is None or not _was_tried():
         # Without the compiler, in Triton's interpreter, there is no compiled program.
         _COMPILED[key] = kernel[grid](*tensors, *numbers, **static, num_warps=warps)
     else:
@@ -55,3 +60,9 @@ def _specialisation(number: float) -> object:
     if isinstance(number, float):
         return None
     return 1 if number == 1 else (number % 16 == 0, number in INT32)
+
+
+@cache
+def _was_tried() -> bool:
+    version = importlib.import_module("triton").__version__
+    return tuple(int(part) for part in version.split(".")[:2]) >= TRIED
