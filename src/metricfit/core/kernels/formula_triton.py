@@ -74,7 +74,7 @@ def _source(recording: Recording) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_number(operand: str | bool | float) -> str:
+def write_number(operand: Any) -> str:
     """Return a variable's name, or a number as Triton reads it."""
     text = operand if isinstance(operand, str) else repr(operand)
     return f'float("{text}")' if text in ("inf", "-inf", "nan") else write_operand(operand)
