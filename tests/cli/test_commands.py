@@ -75,7 +75,9 @@ def test_fit_prints_each_family_when_it_ends_and_a_table_of_them(model, data, tm
         f"{model['out_of_fold']:.3f} on held-out rows, corrected for having been chosen on them." in found.stdout
     )
     low, high = model["threshold_interval"]
-    assert f"Threshold {model['threshold']:.4g} (95 % interval {low:.3f} to {high:.3f})." in found.stdout
+    shown = re.search(r"Threshold ([\d.]+) \(95 % interval (.*)\)\.", found.stdout)
+    assert float(shown[1]) == pytest.approx(model["threshold"], abs=1e-4)
+    assert shown[2] == f"{low:.3f} to {high:.3f}"
     quiet = call("fit", data, "--target", "fraud", "--out", tmp_path / "quiet", "--quiet", *SMALL)
     assert quiet.stderr == ""
 

@@ -283,7 +283,8 @@ def _read_classes(logits: Tensor, target: Tensor, step: Step | None, validate: b
     """Check a batch of exclusive classes, or return None if it is not ordinary."""
     step = Classes.default_step if step is None else step
     closed = closed_form(step)
-    if closed is None or logits.device.type != "cpu" or logits.dim() != 2 or target.is_floating_point():
+    has_class_numbers = target.dim() == 1 and not target.is_floating_point()  # not one-hot labels or shares
+    if closed is None or logits.device.type != "cpu" or logits.dim() != 2 or not has_class_numbers:
         return None
     target = target.long()
     is_checked = validate is None or validate

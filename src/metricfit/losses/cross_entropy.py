@@ -106,7 +106,8 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         Returns:
             The loss, a scalar.
         """
-        if weight is None and not self.sync:
+        is_plain = type(self).statistics is WeightedCrossEntropyLoss.statistics
+        if weight is None and not self.sync and is_plain:
             mean = self._quick_mean(logits, target)
             if mean is not None:
                 return mean

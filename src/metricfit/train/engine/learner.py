@@ -36,8 +36,8 @@ class Learner(ABC):
     def step(self, batch: Batch) -> Tensor:
         """Make one optimizer step and return the members' losses, detached."""
 
-    def notes(self) -> dict[str, Any]:
-        """Return what the history says about the steps of an epoch, by the name of its column."""
+    def notes(self, member: int) -> dict[str, Any]:
+        """Return what a member's history says about the steps of an epoch, by the name of its column."""
         return {}
 
     @abstractmethod

@@ -220,7 +220,7 @@ class Loop:
         position = self.position
         row: Row = {"stage": stage.name, "epoch": position.epoch, "step": position.step}
         row |= {"member": member} if self.members > 1 else {}
-        return row | {"train_loss": position.loss_sum[member] / position.batch} | self.learner.notes()
+        return row | {"train_loss": position.loss_sum[member] / position.batch} | self.learner.notes(member)
 
     def _compare(
         self, stage: Stage, active: list[int], results: list[Validation], rows: list[Row]

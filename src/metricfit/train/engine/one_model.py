@@ -101,7 +101,7 @@ class OneModel(Learner):
             required=bool(self.cuda_graphs),
         )
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self, member: int) -> dict[str, Any]:
         """Give the learning rate, if it changes, and say on a GPU whether steps were captured."""
         rate = {} if self.schedule.scheduler is None else {"lr": self.rate}
         return rate if self.graphs is None else {**rate, "cuda_graphs": self.graphs.note}

@@ -93,6 +93,8 @@ class Population(Learner):
     def step(self, batch: StackedBatch) -> Tensor:  # type: ignore[override]
         """Make one backward pass through all members' losses, and one optimiser step."""
         batch = self.objective.weigh_padding(batch)
+        if self.schedule.scheduler is not None:
+            self.rate = float(self.optimizer.param_groups[0]["lr"])
         # A captured step contains its learning rate, so a rate that changes per batch cannot be captured.
         if self.graphs is None or not batch.equal_lengths or self.schedule.per_batch:
             losses = self._step(batch)
@@ -138,11 +140,15 @@ class Population(Learner):
         for gradient in gradients:
             gradient.mul_(scale.reshape(-1, *(1,) * (gradient.dim() - 1)))
 
-    def notes(self) -> dict[str, Any]:
-        """Say on a GPU whether steps were captured."""
+    def notes(self, member: int) -> dict[str, Any]:
+        """Give the learning rate, if it changes, and say on a GPU whether steps were captured."""
+        share = self.lr[member] / max(self.lr)
+        rate = {} if self.schedule.scheduler is None else {"lr": self.rate * share}
         if self.device.type != "cuda":
-            return {}
-        return {"cuda_graphs": "captured" if self.graphs is not None and self.graphs.captured else "not captured"}
+            return rate
+        return rate | {
+            "cuda_graphs": "captured" if self.graphs is not None and self.graphs.captured else "not captured"
+        }
 
     @torch.no_grad()
     def end_epoch(self) -> None:
