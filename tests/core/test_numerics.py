@@ -83,3 +83,14 @@ def test_float32_numbers_are_recognised():
         assert [fits_float32(number) for number in numbers.tolist()] == agrees.tolist()
     assert fits_float32(0.0)
     assert fits_float32(-1.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_both_tails_of_the_sigmoid_have_an_exact_gradient(dtype):
+    logits = torch.tensor([-79.0, -60.0, -30.0, -1.0, 0.0, 1.0, 30.0, 60.0, 79.0], dtype=dtype, requires_grad=True)
+    p, q = tails(logits)
+    wide = logits.detach().double()
+    slope = (wide.sigmoid() * (-wide).sigmoid()).to(dtype)
+    rtol = 1e-6 if dtype == torch.float32 else 1e-13
+    torch.testing.assert_close(torch.autograd.grad(p.sum(), logits, retain_graph=True)[0], slope, rtol=rtol, atol=0)
+    torch.testing.assert_close(torch.autograd.grad(q.sum(), logits)[0], -slope, rtol=rtol, atol=0)

@@ -164,9 +164,12 @@ def tails(logits: Tensor) -> tuple[Tensor, Tensor]:
     the clamp the gradient is 0.
     """
     limit = 700.0 if logits.dtype == torch.float64 else 80.0
-    odds_against = torch.exp(-logits.clamp(-limit, limit))
-    p = 1.0 / (1.0 + odds_against)
-    return p, odds_against * p
+    is_negative = logits < 0
+    # The exponential is at most 1. One of a large number would cancel in the gradient of its tail.
+    odds_of_smaller = torch.exp(-torch.where(is_negative, -logits, logits).clamp(max=limit))
+    larger = 1.0 / (1.0 + odds_of_smaller)
+    smaller = odds_of_smaller * larger
+    return torch.where(is_negative, smaller, larger), torch.where(is_negative, larger, smaller)
 
 
 def stable_sigmoid(x: Tensor) -> Tensor:
