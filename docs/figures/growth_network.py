@@ -16,7 +16,7 @@ AHEAD = "Nothing is computed meanwhile, so these times are upper bounds for a lo
 
 
 def seconds_of_message(operation: str, size: float, processes: int) -> float:
-    """The seconds of a collective operation of so many bytes per process, with the faster algorithm."""
+    """Return the seconds that a collective operation takes with the faster of two algorithms."""
     if operation == "all_reduce":
         return min(ring_all_reduce(size, processes), tree_all_reduce(size, processes))
     return ring_all_gather(size, processes)

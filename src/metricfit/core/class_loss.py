@@ -16,8 +16,8 @@ from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_formula import Formula, FormulaOnDevice, evaluate
 from metricfit.core.counting import count_soft
 from metricfit.core.kernels import classes_triton
-from metricfit.core.kernels.class_decisions import move_inside
 from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.kernels.soft_classes import move_inside
 from metricfit.core.numerics import has_storage, is_transformed
 from metricfit.core.steps import Step, closed_form
 from metricfit.core.types import Task, Thresholds

@@ -33,7 +33,7 @@ class BinnedScores(LateBuffers):
     Args:
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.
         bins: How many bins there are.
-        limit: The largest and, negated, the smallest log-odds that are told apart.
+        limit: Log-odds above this number, or below its negative, are in the outermost bins.
         ignore_index: Samples with this label are not counted.
 
     Raises:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels import classes_blocks, classes_operator
-from metricfit.core.kernels.class_decisions import decisions, move_inside, sum_decisions
 from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.kernels.soft_classes import decisions, move_inside, sum_decisions
 from metricfit.core.numerics import differentiates_forward, has_storage, leading
 from metricfit.core.steps import Identity, Step, closed_form, is_unchanged
 

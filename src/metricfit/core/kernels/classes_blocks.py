@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels import classes_cpu, classes_triton
-from metricfit.core.kernels.class_decisions import sum_decisions, top_two
 from metricfit.core.kernels.class_layout import Layout, StepAt, blocks, in_blocks, keeps_images
+from metricfit.core.kernels.soft_classes import sum_decisions, top_two
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
 

@@ -103,7 +103,7 @@ class _Classes:
         return torch.stack([if_true, if_false])
 
     def _value(self, *, hits: int = 0, misses: int = 0, marked: int = 0, pixels: int = 0) -> Tensor:
-        """Compute the expected metric with so many certain hits, certain misses, marked pixels and pixels more."""
+        """Compute the expected metric after certain hits, certain misses, marked pixels and pixels are added."""
         chosen = replace(self.chosen, mean=self.chosen.mean + hits)
         missed = replace(self.missed, mean=self.missed.mean + misses)
         return expected_value(self.metric, chosen, missed, self.sizes + marked, self.pixels + pixels)

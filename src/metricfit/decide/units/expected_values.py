@@ -82,7 +82,7 @@ class RankedMoments:
         self._sums = [torch.nn.functional.pad(moment.cumsum(1), (1, 0)) for moment in moments_of(ranked)]
 
     def expected_values(self, metric: Metric, sizes: Tensor) -> Tensor:
-        """Compute the expected metric of marking so many pixels.
+        """Compute the expected metric for given numbers of marked pixels.
 
         Two numbers stand for the true positives and two for the misses (``CountMoments.two_points``), so the metric is
         evaluated at four pairs.
