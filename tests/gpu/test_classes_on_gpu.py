@@ -6,8 +6,8 @@ from torch.func import grad, vmap
 
 from metricfit import Counts, MetricLoss, steps
 from metricfit.core.kernels import classes_triton
-from metricfit.core.kernels.class_decisions import decisions, sum_decisions
 from metricfit.core.kernels.class_layout import Layout, StepAt
+from metricfit.core.kernels.soft_classes import decisions, sum_decisions
 
 pytestmark = [
     pytest.mark.gpu,
