@@ -70,6 +70,7 @@ def test_pixels_ignored_labels_and_gradients(loss):
         (lambda: LDAMLoss((5, 5), max_margin=0), "max_margin"),
         (lambda: LDAMLoss((5, 5), scale=-1), "scale"),
         (lambda: LDAMLoss((5, 5))(Z, Y), "2 classes"),
+        (lambda: LDAMLoss((5, 5))(Z[:, 0], Y), "class numbers"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):

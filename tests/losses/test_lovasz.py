@@ -6,6 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import jaccard_score
 
+from metricfit.core.validation import DivergedError
 from metricfit.errors import InvalidValueError
 from metricfit.losses import LovaszLoss
 from metricfit.losses.lovasz import lovasz_extension
@@ -88,6 +89,11 @@ def test_nothing_to_learn_from_gives_zero():
     loss.backward()
     assert loss.item() == 0
     assert not logits.grad.any()
+
+
+def test_nan_is_named():
+    with pytest.raises(DivergedError, match="NaN"):
+        LovaszLoss()(torch.tensor([float("nan"), 1.0]), torch.tensor([1, 0]))
 
 
 def test_shares_of_classes_are_refused():

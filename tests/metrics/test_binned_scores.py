@@ -4,6 +4,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
+from metricfit.core.validation import DivergedError
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics import BinnedScores
 
@@ -95,6 +96,11 @@ def test_extreme_scores_are_in_the_outermost_bins():
 def test_wrong_settings_are_refused(settings):
     with pytest.raises(InvalidValueError, match=next(iter(settings))):
         BinnedScores(**settings)
+
+
+def test_nan_is_named():
+    with pytest.raises(DivergedError, match="NaN"):
+        BinnedScores().update(torch.tensor([float("nan"), 1.0]), torch.tensor([1, 0]))
 
 
 def test_shares_of_classes_are_refused():

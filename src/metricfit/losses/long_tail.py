@@ -47,6 +47,9 @@ class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
                 f"{type(self).__name__} has counts of {len(self.class_counts)} classes, got logits "
                 f"{tuple(logits.shape)}"
             )
+        fits = isinstance(logits, Tensor) and isinstance(target, Tensor) and logits.dim() > 1
+        if not fits or target.shape != logits.shape[:1] + logits.shape[2:]:
+            return super().statistics(logits, target, weight)  # which says what is wrong
         return super().statistics(self.shifted(logits, target), target, weight)
 
     @abstractmethod

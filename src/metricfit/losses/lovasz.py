@@ -10,6 +10,7 @@ from metricfit.core.distributed import gather_over_ranks, number_of_ranks, sum_o
 from metricfit.core.numerics import ratio
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
+from metricfit.core.validation import check_finite, looks_at_values
 from metricfit.errors import InvalidValueError
 
 
@@ -80,6 +81,8 @@ class LovaszLoss(nn.Module):
         if gathers and not self.per_image:
             errors, truth, weights = gather_over_ranks(torch.stack([errors, truth, weights]), dim=-1)
         losses = lovasz_extension(errors, truth, weights)
+        if looks_at_values(logits, None):
+            check_finite(losses.detach(), logits)
         counted = torch.ones_like(losses)
         if isinstance(batch, Classes):
             counted = ((truth * weights).sum(-1) > 0).to(losses.dtype)

@@ -14,6 +14,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
+from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -78,6 +79,8 @@ class BinnedScores(LateBuffers):
             InvalidValueError: The shapes do not fit each other or the earlier batches, or the labels are shares.
         """
         log_odds, positive, weight = self._questions(logits, target, weight)
+        if bool(log_odds.isnan().any()):
+            check_finite(log_odds.sum(), logits)
         width = 2 * self.limit / self.bins
         places = ((log_odds + self.limit) / width).floor_().clamp_(0, self.bins - 1).long()
         columns = len(places)
