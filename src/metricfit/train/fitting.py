@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.metrics.metric import Metric
 from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
@@ -24,8 +23,8 @@ from metricfit.train.engine.driver import RunSettings
 from metricfit.train.engine.launching import launch
 from metricfit.train.engine.schedules import MakeScheduler, SchedulerStep
 from metricfit.train.engine.single_run import SingleRun, SingleRunData, first_inputs
-from metricfit.train.monitor import Monitor
 from metricfit.train.result import FitResult
+from metricfit.train.several_monitors import Monitored
 from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, make_stages, mask_ignored_labels
 
 
@@ -43,7 +42,7 @@ def fit(
     optimizer: MakeOptimizer | None = None,
     scheduler: MakeScheduler | None = None,
     scheduler_step: SchedulerStep | None = None,
-    monitor: str | Metric | Monitor = "loss",
+    monitor: Monitored = "loss",
     patience: int | None = None,
     seed: int = 0,
     checkpoint_dir: str | os.PathLike[str] | None = None,
@@ -94,7 +93,9 @@ def fit(
             ``partial(OneCycleLR, max_lr=0.01)``. A ReduceLROnPlateau receives the monitored value.
         scheduler_step: "epoch" or "batch", how often the scheduler moves. By default once per batch for OneCycleLR and
             CyclicLR, and once per epoch for all others.
-        monitor: "loss", a metric at threshold 0.5, "best f1" for a metric at its best threshold, or a Monitor.
+        monitor: "loss", a metric at threshold 0.5, "best f1" for a metric at its best threshold, or a Monitor. Of a
+            list, such as ``["best f1", "auroc"]``, the first decides: best weights, patience and ReduceLROnPlateau
+            follow it alone. Each has a column of its name in the history.
         patience: Number of epochs without a better value after which a stage stops.
         seed: Seed of the order of samples, of dropout and of random augmentation. torch's global random state is left
             unchanged.

@@ -106,9 +106,8 @@ def _leaves_task_open(stage: Stage) -> bool:
     """Check whether a part of the objective, or the monitor, derives the task from the shapes."""
     readers = (MetricLoss, RequirementConstraint, RankingConstraint)
     tasks = {module.task for module in stage.objective.modules() if isinstance(module, readers)}
-    monitor = stage.watched
-    counts_decisions = not (monitor.is_loss or monitor.is_ranking)
-    return None in tasks or (counts_decisions and monitor.task is None)
+    counting = (monitor for monitor in stage.monitors if not (monitor.is_loss or monitor.is_ranking))
+    return None in tasks or any(monitor.task is None for monitor in counting)
 
 
 class LoaderCheck:
@@ -193,8 +192,7 @@ def check_both_classes(logits: Tensor, target: Tensor, counted: Tensor) -> None:
 def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, name: str = "validation") -> None:
     """Refuse a validation set without the class that a monitored metric or a requirement is measured on."""
     columns = _columns(logits)
-    for stage in stages:
-        monitor: Monitor = stage.watched
+    for stage, monitor in [(each, monitor) for each in stages for monitor in each.monitors]:
         if not monitor.is_loss:
             _check_reading(monitor, logits, target, name)
         if columns > 1 and (monitor.threshold == "best" or monitor.is_ranking):

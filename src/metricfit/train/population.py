@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.metrics.metric import Metric
 from metricfit.train import label_checks, setting_checks
 from metricfit.train.callbacks import Callback, add_progress_bar
 from metricfit.train.checkpoint.folder import make_run_folder
@@ -29,8 +28,8 @@ from metricfit.train.engine.member_checks import (
 )
 from metricfit.train.engine.population_run import PopulationData, PopulationRun
 from metricfit.train.engine.schedules import MakeScheduler, SchedulerStep
-from metricfit.train.monitor import Monitor
 from metricfit.train.result import FitResult
+from metricfit.train.several_monitors import Monitored
 from metricfit.train.stage import DEFAULT_LR, MakeOptimizer, Stage, make_stages, mask_ignored_labels
 
 Split = tuple[Any, Any]
@@ -52,7 +51,7 @@ def fit_population(
     optimizer: MakeOptimizer | None = None,
     scheduler: MakeScheduler | None = None,
     scheduler_step: SchedulerStep | None = None,
-    monitor: str | Metric | Monitor = "loss",
+    monitor: Monitored = "loss",
     patience: int | None = None,
     checkpoint_dir: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
@@ -90,7 +89,9 @@ def fit_population(
             called again, as the scheduler is, when some members stop and the others continue.
         scheduler: As for ``fit``.
         scheduler_step: "epoch" or "batch", how often the scheduler moves.
-        monitor: "loss", a metric at threshold 0.5, "best f1" for a metric at its best threshold, or a Monitor.
+        monitor: "loss", a metric at threshold 0.5, "best f1" for a metric at its best threshold, or a Monitor. Of a
+            list, such as ``["best f1", "auroc"]``, the first decides: best weights, patience and ReduceLROnPlateau
+            follow it alone. Each has a column of its name in the history.
         patience: Number of epochs without a better value after which a member stops.
         checkpoint_dir: A folder for this run alone.
         checkpoint_every: Optimiser steps between checkpoints. By default there is one checkpoint per epoch.

@@ -21,7 +21,7 @@ from metricfit.losses.cross_entropy import WeightedBCELoss, WeightedCrossEntropy
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.train.monitor import Monitor
+from metricfit.train.several_monitors import Monitored
 from metricfit.train.stage import DEFAULT_LR, Stage
 
 AnyMetric = str | Metric | Formula
@@ -136,7 +136,7 @@ def constrained(
     rho: float = 1.0,
     update_on: UpdateOn = "train",
     lr: float | None = None,
-    monitor: str | Metric | Monitor | None = None,
+    monitor: Monitored | None = None,
     task: Task | None = None,
     average: ScalarAverage = "macro",
     **stage: Any,

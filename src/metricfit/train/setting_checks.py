@@ -22,9 +22,9 @@ def check_stages(stages: Sequence[Stage], validated: bool, weighted: bool) -> No
             " functools.partial(OneCycleLR, max_lr=0.01)"
         )
     for stage in stages:
-        monitor = stage.watched
-        if not validated and (stage.patience is not None or not monitor.is_loss):
-            setting = "patience" if stage.patience is not None else f"monitor={monitor.name!r}"
+        measured = [monitor.name for monitor in stage.monitors if not monitor.is_loss]
+        if not validated and (stage.patience is not None or measured):
+            setting = "patience" if stage.patience is not None else f"monitor={measured[0]!r}"
             raise InvalidValueError(f"{setting} needs a validation set: pass validation=(X, y)")
         if not validated and Objective(stage.objective).updates_on_held_out:
             raise InvalidValueError(

@@ -20,10 +20,10 @@ from metricfit.core.tasks import TASKS
 from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.calling import accepted_arguments, call_loss, observe_value, update_loss
-from metricfit.metrics.metric import Metric
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine.schedules import STEPS, MakeScheduler, SchedulerStep
-from metricfit.train.monitor import Monitor, as_monitor
+from metricfit.train.monitor import Monitor
+from metricfit.train.several_monitors import Monitored, make_monitors
 
 MakeOptimizer = Callable[..., Optimizer]
 
@@ -42,7 +42,8 @@ class Stage:
             the best epoch are kept, and ``patience`` counts from there. "loss" is measured in the same way in all
             epochs: without the constraint terms of an AugmentedLagrangian, and with Annealed steps at their end, where
             they are closest to the metric. If the objective has requirements, epochs that meet them on the validation
-            set are better than epochs that do not, whatever is monitored.
+            set are better than epochs that do not, whatever is monitored. Of a list, the first monitor decides all
+            this; the others are only measured, and each has a column of its name in the history.
         patience: Number of epochs without a better value after which the stage stops.
         optimizer: Called as ``optimizer(parameters, lr=lr)``.
         scheduler: Called as ``scheduler(optimizer)``, or, if it has a parameter ``total_steps``, as
@@ -63,7 +64,7 @@ class Stage:
     objective: nn.Module
     epochs: int | None = None
     lr: float | None = None
-    monitor: str | Metric | Monitor | None = None
+    monitor: Monitored | None = None
     patience: int | None = None
     optimizer: MakeOptimizer | None = None
     scheduler: MakeScheduler | None = None
@@ -105,10 +106,18 @@ class Stage:
         """
         return replace(self, **{key: value for key, value in defaults.items() if getattr(self, key) is None})
 
-    @cached_property
+    @property
     def watched(self) -> Monitor:
-        """The monitor; what it ignores and its task are by default those of the objective."""
-        monitor = as_monitor("loss" if self.monitor is None else self.monitor)
+        """The monitor that decides which epoch is best."""
+        return self.monitors[0]
+
+    @cached_property
+    def monitors(self) -> tuple[Monitor, ...]:
+        """All monitors, the one that decides first."""
+        return tuple(map(self._fill_monitor, make_monitors("loss" if self.monitor is None else self.monitor)))
+
+    def _fill_monitor(self, monitor: Monitor) -> Monitor:
+        """Return the monitor; what it ignores and its task are by default those of the objective."""
         if monitor.is_loss:
             return monitor
         ignored, tasks = find_ignored_labels(self.objective), find_tasks(self.objective)

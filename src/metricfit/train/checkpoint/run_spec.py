@@ -55,6 +55,7 @@ def describe_run(
                 "scheduler": _describe_part(stage.scheduler),
                 **({} if stage.scheduler_step is None else {"scheduler_step": stage.scheduler_step}),
                 "monitor": _describe_part(stage.watched),
+                **({} if len(stage.monitors) == 1 else {"monitors": list(map(_describe_part, stage.monitors))}),
                 "patience": stage.patience,
                 "settings": stage_settings,
                 "code": stage_code,
@@ -129,7 +130,8 @@ def _describe_part(part: Any) -> str | None:
 def _describe_stage(stage: Stage) -> tuple[dict[str, Any], dict[str, str]]:
     """Describe what the reprs of a stage's parts do not show: their settings, and the code of functions."""
     parts = {"objective": stage.objective, "optimizer": stage.optimizer, "scheduler": stage.scheduler}
-    return describe_settings(parts | {"monitor": stage.watched})
+    others = {f"monitor {number}": monitor for number, monitor in enumerate(stage.monitors) if number}
+    return describe_settings(parts | {"monitor": stage.watched} | others)
 
 
 def _to_plain_value(value: Any) -> Any:

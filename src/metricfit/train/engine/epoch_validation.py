@@ -30,15 +30,17 @@ class Validation:
 
     Attributes:
         loss: The loss that epochs are compared by.
-        measured: The monitored value, and how far requirements are broken.
+        measured: What the first monitor measured, and how far requirements are broken.
         observed: The value for the objective's ``observe``; higher is better.
         meets: Whether the objective's requirements hold; None if it has none.
+        others: What the other monitors measured.
     """
 
     loss: float
     measured: Measured
     observed: float
     meets: bool | None = None
+    others: tuple[Measured, ...] = ()
 
     def after_success(self) -> Validation:
         """Return this result as the objective observes it after an earlier epoch has met the requirements.
@@ -75,16 +77,18 @@ class RequirementResult:
     threshold: float
 
 
-def validate(monitor: Monitor, objective: Objective, loss: float, logits: Tensor, batch: Batch) -> Validation:
-    """Measure the monitored value and the objective's requirements.
+def validate(
+    monitors: Sequence[Monitor], objective: Objective, loss: float, logits: Tensor, batch: Batch
+) -> Validation:
+    """Measure the monitored values and the objective's requirements.
 
-    An epoch is feasible if it meets the requirements of the monitor or, if the monitor has none, those of the
+    An epoch is feasible if it meets the requirements of the first monitor or, if it has none, those of the
     objective, each at its own threshold. ``observed`` is minus the violation of the objective's requirements, so that
     the penalty of an augmented Lagrangian grows when they are broken more than in the epoch before. For objectives
     without requirements it is the monitored value.
 
     Args:
-        monitor: The monitor of the stage.
+        monitors: The monitors of the stage, the one that decides first.
         objective: The objective of the stage.
         loss: Its comparable loss on these samples.
         logits: The model's outputs for the validation samples.
@@ -94,15 +98,19 @@ def validate(monitor: Monitor, objective: Objective, loss: float, logits: Tensor
         The results.
     """
     logits, y = match_shapes(logits, batch.y)
-    measured = Measured(loss, math.nan) if monitor.is_loss else monitor.measure(logits, y, batch.weight)
+    monitor = monitors[0]
+    measured, *others = (
+        Measured(loss, math.nan) if each.is_loss else each.measure(logits, y, batch.weight) for each in monitors
+    )
     requirements = objective.requirements()
     if not requirements:
-        return Validation(loss, measured, -measured.value if monitor.minimize else measured.value)
+        observed = -measured.value if monitor.minimize else measured.value
+        return Validation(loss, measured, observed, others=tuple(others))
     excesses = [item.measure(logits, y, weight=batch.weight, group=batch.group)[1] for item in requirements]
     violation = sum(float(excess.sum()) for excess in excesses)
     if not monitor.requirements:
         measured = replace(measured, feasible=violation == 0, violation=violation)
-    return Validation(loss, measured, -violation, meets=violation == 0)
+    return Validation(loss, measured, -violation, meets=violation == 0, others=tuple(others))
 
 
 def measure_requirements(

@@ -49,8 +49,8 @@ class Learner(ABC):
         """Set the annealed steps of the objective to the fraction of the stage that is done."""
 
     @abstractmethod
-    def validate(self, monitor: Monitor) -> list[Validation]:
-        """Return each active member's validation loss and monitored value."""
+    def validate(self, monitors: Sequence[Monitor]) -> list[Validation]:
+        """Return each active member's validation loss and monitored values."""
 
     @abstractmethod
     def observe(self, results: Sequence[Validation]) -> None:

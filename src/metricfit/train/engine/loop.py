@@ -32,7 +32,7 @@ from metricfit.train.engine.epoch_validation import Validation, has_requirements
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.position import Position, Standing
 from metricfit.train.history import Row
-from metricfit.train.monitor import Monitor
+from metricfit.train.several_monitors import make_columns
 from metricfit.train.stage import Stage
 
 #: Steps on a GPU between two readings of the losses, each of which waits for the GPU.
@@ -202,7 +202,7 @@ class Loop:
         """Validate, and add the rows of the epoch to the history."""
         rows = [self._make_row(stage, member) for member in active]
         if self.validated:
-            results = self._validate(stage.watched, active)
+            results = self._validate(stage, active)
             self.learner.observe(self._mark_successes(results, active))
             improved, stopped = self._compare(stage, active, results, rows)
             self.learner.remember(improved)
@@ -244,6 +244,7 @@ class Loop:
             row |= {"threshold": measured.threshold, "best": standing.best}
             if with_requirements:
                 row |= {"feasible": measured.feasible, "violation": measured.violation}
+            row |= make_columns(stage.monitors, (measured, *result.others))
         return improved, stopped
 
     def _mark_successes(self, results: list[Validation], active: list[int]) -> list[Validation]:
@@ -255,11 +256,11 @@ class Loop:
             observed.append(result.after_success() if standing.succeeded else result)
         return observed
 
-    def _validate(self, monitor: Monitor, active: list[int]) -> list[Validation]:
+    def _validate(self, stage: Stage, active: list[int]) -> list[Validation]:
         """Validate the active members, and refuse losses that are not finite."""
         step = self.position.step
         try:
-            results = self.learner.validate(monitor)
+            results = self.learner.validate(stage.monitors)
         except DivergedError as error:
             raise self._not_finite(f"could not be computed ({error})", step, in_validation=True) from error
         for member, result in zip(active, results, strict=True):
@@ -277,7 +278,7 @@ class Loop:
         if constrained and not has_requirements(stage):
             return
         active = list(self.learner.active)
-        for member, result in zip(active, self._validate(stage.watched, active), strict=True):
+        for member, result in zip(active, self._validate(stage, active), strict=True):
             self.position.standings[member].improve(result.measured, epoch=-1)
             self.position.standings[member].succeeded = bool(result.meets)
         self.learner.remember(active)

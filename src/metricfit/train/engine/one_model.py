@@ -175,13 +175,13 @@ class OneModel(Learner):
         for name in self.objective.annealed():
             self.objective.loss.get_submodule(name).advance(fraction)  # type: ignore[operator]
 
-    def validate(self, monitor: Monitor) -> list[Validation]:
-        """Compute the comparable loss in eval mode, the monitored value and the requirements."""
+    def validate(self, monitors: Sequence[Monitor]) -> list[Validation]:
+        """Compute the comparable loss in eval mode, the monitored values and the requirements."""
         assert self.validation is not None
-        parts = self._split_for_stream(monitor)
+        parts = self._split_for_stream(monitors)
         if parts is not None:
             check = None if self.labels_checked else self._check_labels
-            return [validate_stream(monitor, self.objective, parts, self.outputs_of(self.validation), check)]
+            return [validate_stream(monitors, self.objective, parts, self.outputs_of(self.validation), check)]
         logits, batch = self.validation_outputs or self._outputs_on_validation()
         self.validation_outputs = None  # they were computed with the present weights, at the end of the epoch
         loss = self.objective.loss.eval()
@@ -189,11 +189,12 @@ class OneModel(Learner):
             value = float(self.objective.comparable(logits, batch))
         loss.train()
         # Values that stop a run must be identical on all ranks.
-        return [self.fabric.broadcast(validate(monitor, self.objective, value, logits, batch))]
+        return [self.fabric.broadcast(validate(monitors, self.objective, value, logits, batch))]
 
-    def _split_for_stream(self, monitor: Monitor) -> list[Any] | None:
+    def _split_for_stream(self, monitors: Sequence[Monitor]) -> list[Any] | None:
         """Return the parts of the loss if sums over samples are enough to validate; None if all logits are needed."""
-        needs_logits = monitor.needs_scores or self.objective.requirements() or self.objective.updates_on_held_out
+        needs_scores = any(monitor.needs_scores for monitor in monitors)
+        needs_logits = needs_scores or self.objective.requirements() or self.objective.updates_on_held_out
         alone = self.fabric.world_size == 1 and self.objective.comparison == "forward"
         return split_loss(self.objective.loss) if alone and not needs_logits else None
 

@@ -171,7 +171,7 @@ class Population(Learner):
         self.objective.anneal(fraction)
 
     @torch.no_grad()
-    def validate(self, monitor: Monitor) -> list[Validation]:
+    def validate(self, monitors: Sequence[Monitor]) -> list[Validation]:
         """Validate each active member on its own validation samples."""
         batch, shared = self._get_validation_batch()
         assert batch.index is not None
@@ -188,7 +188,7 @@ class Population(Learner):
             member: list[Any] = [None if part is None else part[row, :length] for part in parts]
             member_logits, y, weight, group = member
             member_batch = Batch(None, y, weight, group=group)
-            results.append(validate(monitor, self.objective.objective, loss, member_logits, member_batch))
+            results.append(validate(monitors, self.objective.objective, loss, member_logits, member_batch))
         return results
 
     def _get_validation_batch(self) -> tuple[StackedBatch, bool]:

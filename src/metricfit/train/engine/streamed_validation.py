@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -85,7 +85,7 @@ class MonitorOfCounts:
 
 
 def validate_stream(
-    monitor: Monitor,
+    monitors: Sequence[Monitor],
     objective: Objective,
     parts: Iterable[_Part],
     outputs: Iterable[tuple[Tensor, Batch]],
@@ -94,7 +94,7 @@ def validate_stream(
     """Validate batch by batch: the logits of one batch are in memory at a time.
 
     Args:
-        monitor: The monitor, which needs no scores.
+        monitors: The monitors, which need no scores; the one that decides is the first.
         objective: The objective, without requirements.
         parts: The parts of its loss.
         outputs: The logits of each batch.
@@ -105,7 +105,7 @@ def validate_stream(
         What ``validate`` returns for all logits together.
     """
     losses = LossOfSums(parts)
-    decisions = None if monitor.is_loss else MonitorOfCounts(monitor)
+    counted = [None if monitor.is_loss else MonitorOfCounts(monitor) for monitor in monitors]
     labels: list[Tensor] = []
     objective.loss.eval()
     try:
@@ -116,15 +116,16 @@ def validate_stream(
                     labels.append(batch.y.cpu())
                     check_labels(first, labels[-1], True)
                 losses.add(logits, batch)
-                if decisions is not None:
+                for decisions in filter(None, counted):
                     decisions.add(logits, batch)
             if check_labels is not None:
                 check_labels(first, torch.cat(labels), False)
             loss = losses.value()
     finally:
         objective.loss.train()
-    measured = Measured(loss, math.nan) if decisions is None else decisions.measure()
-    return Validation(loss, measured, -measured.value if monitor.minimize else measured.value)
+    measured, *others = (Measured(loss, math.nan) if each is None else each.measure() for each in counted)
+    observed = -measured.value if monitors[0].minimize else measured.value
+    return Validation(loss, measured, observed, others=tuple(others))
 
 
 def split_loss(loss: nn.Module, share: float = 1.0) -> list[_Part] | None:
