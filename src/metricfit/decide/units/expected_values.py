@@ -84,7 +84,7 @@ class RankedMoments:
         self.units, self.pixels = ranked.shape
         self._ranked, self._spacing = ranked, spacing
         whole = self.pixels - self.pixels % spacing
-        blocks = [_block_sums(ranked[:, :whole].unflatten(1, (-1, spacing)))]
+        blocks = [_block_sums(ranked[:, :whole].view(self.units, -1, spacing))]
         if whole < self.pixels:
             blocks.append(_block_sums(ranked[:, whole:].unsqueeze(1)))
         self._sums = torch.nn.functional.pad(torch.cat(blocks, 2).cumsum(2), (1, 0))
