@@ -60,6 +60,7 @@ class RunSettings:
         checkpoint_every: Optimiser steps between checkpoints; None for one per epoch.
         start_at_prior: As for ``fit``.
         callbacks: Called by the process that writes.
+        ema: The decay of the average of the weights, if there is one.
         started: The time at which the call began.
     """
 
@@ -73,6 +74,7 @@ class RunSettings:
     checkpoint_every: int | None
     start_at_prior: bool | None
     callbacks: Sequence[Callback]
+    ema: float | None
     started: float
 
 
