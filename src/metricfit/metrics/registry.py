@@ -127,9 +127,10 @@ def ranking_message(written: str, name: str) -> str:
         name: The name of the measure.
     """
     did_you_mean = "." if written == name else f"; did you mean {name!r}?"
+    first = "losses.AveragePrecisionLoss" if name == "average_precision" else "losses.SoftAUROCLoss"
     return (
         f"{quote(written)} is not a metric of decisions{did_you_mean} {name} ranks scores: call metrics.{name} or "
-        f"curves.{name} with scores and labels. losses.SoftAUROCLoss and losses.PairHingeLoss train for a good ranking"
+        f"curves.{name} with scores and labels. {first} and losses.PairHingeLoss train for a good ranking"
     )
 
 
