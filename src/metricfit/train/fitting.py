@@ -103,6 +103,7 @@ def fit(
         checkpoint_dir: A folder for this run alone.
         checkpoint_every: Optimiser steps between checkpoints. By default there is one checkpoint per epoch.
         resume: Whether to start in an empty folder, continue in a started one, and return the result of a finished one.
+            The last stage may have more epochs than before, which continues a finished run too.
         start_at_prior: Whether to set the last bias of a binary model to the log odds of the share of positives. By
             default only if the model has exactly one such bias and is evidently untrained, so that trained weights are
             never changed: nothing has been written to its last layer since torch initialised it (see

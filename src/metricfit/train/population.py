@@ -97,6 +97,7 @@ def fit_population(
         checkpoint_dir: A folder for this run alone.
         checkpoint_every: Optimiser steps between checkpoints. By default there is one checkpoint per epoch.
         resume: Whether to start in an empty folder, continue in a started one, and return the result of a finished one.
+            The last stage may have more epochs than before, which continues a finished run too.
         start_at_prior: Whether to set the last biases to the log odds of the share of positives; see ``fit``.
         stratified: Whether to distribute each class evenly over the batches.
         oversample: Repeat positives until they are this share of an epoch.
