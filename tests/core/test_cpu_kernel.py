@@ -134,3 +134,16 @@ def test_inputs_are_not_changed(batch):
     assert torch.equal(logits.detach(), kept[0])
     assert torch.equal(given.target, kept[1])
     assert torch.equal(given.weight, kept[2])
+
+
+@every_kind
+@either_weight
+def test_counts_of_a_class_without_samples_are_0_and_none_is_negative(step, weighted, batch):
+    given = batch(3 * BLOCK + 5, dtype=torch.float32)
+    for label in (0.0, 1.0):
+        target = torch.full_like(given.target, label)
+        for t in (0.2, 0.5, 0.7):
+            weight = given.weight if weighted else None
+            tp, fp, fn, tn = cpu_kernel.counts(given.logits, target, weight, step.kind, step.number, t).tolist()
+            assert (tp, fn) == (0, 0) if label == 0 else (fp, tn) == (0, 0)
+            assert min(tp, fp, fn, tn) >= 0

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from metricfit.core.numerics import fits_float32, is_positive, ratio, root, stable_sigmoid, tails
+from metricfit.core.numerics import fits_float32, is_positive, mix_by_label, ratio, root, stable_sigmoid, tails
 
 
 def gradient(value, *leaves):
@@ -94,3 +94,14 @@ def test_both_tails_of_the_sigmoid_have_an_exact_gradient(dtype):
     rtol = 1e-6 if dtype == torch.float32 else 1e-13
     torch.testing.assert_close(torch.autograd.grad(p.sum(), logits, retain_graph=True)[0], slope, rtol=rtol, atol=0)
     torch.testing.assert_close(torch.autograd.grad(q.sum(), logits)[0], -slope, rtol=rtol, atol=0)
+
+
+@pytest.mark.parametrize("if_negative", [1.0, 1e-9, -1e9])
+@pytest.mark.parametrize("if_positive", [3.0, -1e-9, 1e9])
+def test_a_mixture_by_label_keeps_the_digits_of_both_numbers(if_negative, if_positive):
+    labels = torch.tensor([0.0, 1.0, 0.25])
+    expected = [if_negative, if_positive, 0.75 * if_negative + 0.25 * if_positive]
+    assert mix_by_label(labels, if_negative, if_positive).tolist() == pytest.approx(expected, rel=1e-6, abs=0)
+    out = torch.empty(3)
+    mix_by_label(labels, if_negative, if_positive, out=out)
+    assert out.tolist() == pytest.approx(expected, rel=1e-6, abs=0)

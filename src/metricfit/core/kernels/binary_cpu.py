@@ -2,7 +2,7 @@
 
 Plain operations move about twenty arrays of length n through memory. Here the intermediate results of a block are
 written in place into scratch memory and stay in the cache. The formulas are those of ``step_formulas``, and tests
-compare the two. A block of 2**19 is long enough for torch to split it over threads and short enough for the cache.
+compare the two. A block of 2**18 is long enough for torch to split it over threads and short enough for the cache.
 
 In a small batch every operation costs more than the arithmetic in it. There are therefore as few of them as possible,
 and the numbers of a step are tensors that are made once: an operation with a Python number takes twice as long.
@@ -18,12 +18,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from metricfit.core.numerics import mix_by_label
 from metricfit.core.step_formulas import both_ends, linear_pieces
 from metricfit.errors import InvalidValueError
 
-BLOCK = 2**19
+BLOCK = 2**18
 LONG = 2**12  # several rows shorter than this are faster in plain operations, all at once
-SMALL = 2**14  # up to this size one operation is faster than three
+SMALL = 2**14  # up to this size one slow operation is faster than several
+
+sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+threshold_backward = torch.ops.aten.threshold_backward.grad_input
 
 
 def handles(logits: Tensor) -> bool:
@@ -56,28 +60,43 @@ def as_columns(
 def column_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
     """Return soft counts ``(4,)`` of logits ``(n,)``, or ``(4, c)`` of contiguous logits ``(n, c)``."""
     length = _block_length(x)
-    scratch = x.new_empty((4, min(length, len(x)), *x.shape[1:]))
-    if len(x) <= length:
-        return _block_counts(x, y, w, kind, number, threshold, scratch)
-    total = torch.zeros(4, *x.shape[1:], dtype=torch.float64)
+    scratch = x.new_empty((3, min(length, len(x)), *x.shape[1:]))
+    total = torch.zeros(4, *x.shape[1:], dtype=torch.float64, device="cpu")
     for block in _blocks(len(x), length):
-        xs = x[block]
-        weights = None if w is None else w[block]
-        total += _block_counts(xs, y[block], weights, kind, number, threshold, scratch[:, : len(xs)])
-    return total.to(x.dtype)
+        xs, weights = x[block], None if w is None else w[block]
+        total += _block_sums(xs, y[block], weights, kind, number, threshold, scratch[:, : len(xs)])
+    return _counts_of_sums(total, _is_upper(kind, threshold, x.dtype)).to(x.dtype)
 
 
-def _block_counts(
+def _block_sums(
     x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
 ) -> Tensor:
-    tp, fp, fn, tn = scratch.unbind()
-    _masses(x, threshold, kind, number, p=tp, mass=fp, rest=tn, spare=fn)
-    for positive, negative in ((tp, fp), (fn, tn)):  # ``negative`` is the amount of all samples at first
-        if w is not None:
-            negative.mul_(w)
-        torch.mul(y, negative, out=positive)
-        negative.sub_(positive)
-    return scratch.sum(1)
+    """Return the mass of positives, the mass of all samples, the weight of positives and that of all samples.
+
+    The mass is that of the side of the threshold with the smaller probabilities, whose digits are kept.
+    """
+    mass, spare, other = scratch.unbind()
+    _fill_masses(x, threshold, kind, number, mass, spare, other)
+    if w is None:
+        sums = [_sum_products(mass, y, spare), mass.sum(0), y.sum(0)]
+        return torch.stack([*sums, torch.full_like(sums[0], len(x))])
+    positive = torch.mul(w, y, out=spare)
+    sums = [_sum_products(mass, positive, other), _sum_products(mass, w, other), positive.sum(0), w.sum(0)]
+    return torch.stack(sums)
+
+
+def _sum_products(a: Tensor, b: Tensor, spare: Tensor) -> Tensor:
+    return torch.dot(a, b) if a.dim() == 1 else torch.mul(a, b, out=spare).sum(0)
+
+
+def _counts_of_sums(sums: Tensor, is_upper: bool) -> Tensor:
+    """Return tp, fp, fn and tn; rounding makes none of them negative, and 0 stays 0 if a class has no sample."""
+    of_positives, of_all, positives, all_samples = sums
+    negatives = all_samples - positives
+    of_positives = torch.minimum(of_positives, positives)
+    of_negatives = torch.minimum((of_all - of_positives).clamp_(min=0.0), negatives)
+    decided, rest = (of_positives, of_negatives), (positives - of_positives, negatives - of_negatives)
+    return torch.stack([*rest, *decided] if is_upper else [*decided, *rest])
 
 
 def gradient(
@@ -149,24 +168,16 @@ def _block_gradient(
     out: Tensor,
     scratch: Tensor,
 ) -> None:
-    p, q, slope = scratch.unbind()
-    _fill_mixture(y, of_positive, of_negative, out, slope)
-    torch.clamp(x, *_LIMITS[x.dtype], out=q)
-    torch.sigmoid(q, out=p)
-    q.neg_().sigmoid_()  # the gradient is proportional to q, so a small q must be exact
-    _fill_slope(p, q, threshold, kind, number, slope)
-    out.mul_(slope)
+    smaller, spare, other = scratch.unbind()
+    if x.dim() > 1 or len(x) <= SMALL:
+        torch.lerp(of_negative, of_positive, y, out=out)
+    else:
+        mix_by_label(y, float(of_negative), float(of_positive), out=out)
+    torch.abs(x, out=smaller).neg_().sigmoid_()  # the smaller tail: p (1-p) is s (1-s), and a small s is exact
+    sigmoid_backward(out, smaller, grad_input=out)
+    _multiply_by_slope(out, x, smaller, threshold, kind, number, spare, other)
     if w is not None:
         out.mul_(w)
-
-
-def _fill_mixture(y: Tensor, if_positive: Tensor, if_negative: Tensor, out: Tensor, spare: Tensor) -> None:
-    """Write ``y a + (1 - y) b``, exact for y = 0 and y = 1, into ``out``."""
-    if out.dim() > 1 or len(out) <= SMALL:
-        torch.lerp(if_negative, if_positive, y, out=out)
-    else:
-        torch.mul(y, float(if_positive), out=out)
-        out.sub_(torch.sub(y, 1, out=spare), alpha=float(if_negative))
 
 
 def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Any, Any, Any]:
@@ -184,10 +195,6 @@ def _blocks(n: int, length: int) -> Iterator[slice]:
     return (slice(start, start + length) for start in range(0, n, length))
 
 
-#: Between these the smaller tail of the sigmoid does not underflow.
-_LIMITS = {torch.float32: (-80.0, 80.0), torch.float64: (-700.0, 700.0)}
-
-
 class _LinearNumbers(NamedTuple):
     """The numbers of Linear at a threshold of at most 1/2: kinks a and b, slopes, and tensors that hold one number."""
 
@@ -197,7 +204,6 @@ class _LinearNumbers(NamedTuple):
     first_slope: Tensor
     middle_at_0: Tensor
     last_at_0: Tensor
-    one: Tensor
 
 
 @lru_cache(maxsize=64)
@@ -205,99 +211,96 @@ def _linear_numbers(t: float, delta: float, dtype: torch.dtype) -> _LinearNumber
     pieces = linear_pieces(t, 1 - t)
     m1, m2, m3 = pieces.slopes(delta)
     with torch.inference_mode(False):
-        tensors = torch.tensor([m1, delta - m2 * pieces.a, 1 - m3, 1.0], dtype=dtype, device="cpu").unbind()
+        tensors = torch.tensor([m1, delta - m2 * pieces.a, 1 - m3], dtype=dtype, device="cpu").unbind()
     return _LinearNumbers(pieces.a, t + pieces.width / 2, (m1, m2, m3), *tensors)
 
 
-def _masses(
-    x: Tensor, t: float, kind: str, number: float, p: Tensor, mass: Tensor, rest: Tensor, spare: Tensor
-) -> None:
-    """Write the soft decisions into ``mass`` and their complements into ``rest``; ``p`` and ``spare`` are scratch.
+def _is_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
+    """Return whether ``_fill_masses`` writes the complements of the decisions.
 
-    A complement may round to 0 here: the loss is below the rounding error of the counts.
+    Linear is odd about its threshold, and sigmoid(-x) keeps digits that 1 - sigmoid(x) loses.
     """
+    lower, upper = both_ends(t, dtype)
+    return kind == "linear" and lower > upper
+
+
+def _fill_masses(x: Tensor, t: float, kind: str, number: float, mass: Tensor, spare: Tensor, other: Tensor) -> None:
+    """Write the soft decisions, or their complements if ``_is_upper``, into ``mass``."""
     if kind == "linear":
-        t, u = both_ends(t, x.dtype)
-        if t <= u:
-            numbers = _linear_numbers(t, number, x.dtype)
-            _linear(torch.sigmoid(x, out=p), t, number, numbers, mass, spare, rest)
-            torch.sub(numbers.one, mass, out=rest)
-        else:  # the step is odd about its threshold; sigmoid(-x) keeps digits that 1 - sigmoid(x) loses
-            numbers = _linear_numbers(u, number, x.dtype)
-            _linear(torch.neg(x, out=p).sigmoid_(), u, number, numbers, rest, spare, mass)
-            torch.sub(numbers.one, rest, out=mass)
+        near, end = _near(x, t, mass)
+        _fill_linear(near, end, number, spare, other)
         return
-    if kind == "identity":
-        torch.sub(1, torch.sigmoid(x, out=mass), out=rest)
-        return
-    torch.sigmoid(x, out=p)
+    torch.sigmoid(x, out=mass)
     if kind == "sigmoid":
-        torch.sub(p, t, out=mass).mul_(number)
-        torch.neg(mass, out=rest).sigmoid_()
-        mass.sigmoid_()
+        mass.sub_(t).mul_(number).sigmoid_()
     elif kind == "raised_cosine":
-        torch.sub(p, t, out=mass).div_(number).add_(1).clamp_(0, 2)
-        torch.sub(2, mass, out=rest)
-        for side in (mass, rest):
-            side.sub_(torch.mul(side, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(0, 1)
-    else:
+        mass.sub_(t).div_(number).add_(1).clamp_(0, 2)
+        mass.sub_(torch.mul(mass, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(0, 1)
+    elif kind != "identity":
         raise InvalidValueError(f"the CPU kernel has no step of the kind {kind!r}")
 
 
-def _linear(
-    p: Tensor, t: float, delta: float, numbers: _LinearNumbers, out: Tensor, spare: Tensor, other: Tensor
-) -> None:
-    """Write the value of Linear, in [0, 1], at a threshold of at most 1/2 into ``out``.
+def _near(x: Tensor, t: float, out: Tensor) -> tuple[Tensor, float]:
+    """Return the probabilities of the side that is nearer to the threshold, in ``out``, and its distance from it."""
+    t, u = both_ends(t, x.dtype)
+    return (torch.sigmoid(x, out=out), t) if t <= u else (torch.neg(x, out=out).sigmoid_(), u)
+
+
+def _fill_linear(p: Tensor, t: float, delta: float, spare: Tensor, other: Tensor) -> None:
+    """Replace probabilities by the value of Linear, in [0, 1], at a threshold of at most 1/2.
 
     No digits cancel: the middle line is used where it is of order 1, and the other two start from 0 and from 1.
     """
+    numbers = _linear_numbers(t, delta, p.dtype)
     m1, m2, m3 = numbers.slopes
     if delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is clamped between the outer two
-        torch.mul(p, numbers.first_slope, out=out)
-        if m1 > 1:
-            out.clamp_(max=delta)
         middle = torch.add(numbers.middle_at_0, p, alpha=m2, out=spare)
-        torch.clamp(middle, out, torch.add(numbers.last_at_0, p, alpha=m3, out=other), out=out)
+        last = torch.add(numbers.last_at_0, p, alpha=m3, out=other)
+        p.mul_(numbers.first_slope)
+        if m1 > 1:
+            p.clamp_(max=delta)
+        torch.clamp(middle, p, last, out=p)
     else:  # three ramps
         pieces = linear_pieces(t, 1 - t)
         torch.sub(p, numbers.b, out=other).div_(pieces.c).clamp_(0, 1)
-        torch.div(p, pieces.a, out=out).clamp_(max=1).add_(other).mul_(delta)
-        out.add_(torch.sub(p, pieces.a, out=spare).div_(pieces.width).clamp_(0, 1), alpha=1 - 2 * delta)
+        torch.sub(p, pieces.a, out=spare).div_(pieces.width).clamp_(0, 1)
+        p.div_(pieces.a).clamp_(max=1).add_(other).mul_(delta).add_(spare, alpha=1 - 2 * delta)
 
 
-def _fill_slope(p: Tensor, q: Tensor, t: float, kind: str, number: float, out: Tensor) -> None:
-    """Write ``step'(p) p q``, the derivative of the step with respect to the logit, into ``out``; p and q are lost."""
+def _multiply_by_slope(
+    out: Tensor, x: Tensor, smaller: Tensor, t: float, kind: str, number: float, spare: Tensor, other: Tensor
+) -> None:
+    """Multiply by the derivative of the step with respect to the probability."""
     if kind == "linear":
-        return _fill_linear_slope(p, q, *both_ends(t, p.dtype), number, out)
-    if kind == "identity":
-        torch.mul(p, q, out=out)
-        return None
-    if kind == "sigmoid":
-        torch.sub(p, t, out=out).mul_(number)
-        p.mul_(q)
-        torch.neg(out, out=q).sigmoid_()
-        out.sigmoid_().mul_(q).mul_(number)
+        _multiply_by_linear_slope(out, x, smaller, t, number, spare, other)
+    elif kind == "sigmoid":
+        torch.sigmoid(x, out=spare).sub_(t).mul_(number)
+        spare.abs_().neg_().sigmoid_()
+        sigmoid_backward(out, spare, grad_input=out)
+        out.mul_(number)
     elif kind == "raised_cosine":
-        torch.sub(p, t, out=out).div_(number).add_(1).clamp_(0, 2)
-        p.mul_(q)
-        out.mul_(math.pi).cos_().neg_().add_(1).div_(2 * number)
-    else:
+        torch.sigmoid(x, out=spare).sub_(t).div_(number).add_(1).clamp_(0, 2)
+        spare.mul_(math.pi).cos_().neg_().add_(1).div_(2 * number)
+        out.mul_(spare)
+    elif kind != "identity":
         raise InvalidValueError(f"the CPU kernel has no step of the kind {kind!r}")
-    out.mul_(p)
 
 
-def _fill_linear_slope(p: Tensor, q: Tensor, t: float, u: float, delta: float, out: Tensor) -> None:
-    near, end = (p, t) if t <= u else (q, u)
-    numbers = _linear_numbers(end, delta, p.dtype)
-    m1, m2, m3 = numbers.slopes
-    if m1 == m3:  # at the threshold 1/2: p q, and more of it where it is let through between the kinks
-        torch.mul(p, q, out=out)
-        torch.ops.aten.hardtanh_backward.grad_input(out, p, numbers.a, numbers.b, grad_input=q)
-        out.mul_(numbers.first_slope).add_(q, alpha=m2 - m1)
+def _multiply_by_linear_slope(
+    out: Tensor, x: Tensor, smaller: Tensor, t: float, delta: float, spare: Tensor, other: Tensor
+) -> None:
+    if t == 0.5:  # the slope is a function of the smaller tail
+        numbers = _linear_numbers(t, delta, x.dtype)
+        m1, m2, _ = numbers.slopes
+        inner = threshold_backward(out, smaller, numbers.a, grad_input=spare)  # what lies between the kinks
+        out.mul_(numbers.first_slope).add_(inner, alpha=m2 - m1)
         return
-    torch.gt(near, numbers.a, out=out)
-    torch.add(numbers.first_slope, out, alpha=m2 - m1, out=out)
-    after = out.new_empty(out.shape)
-    torch.gt(near, numbers.b, out=after)
+    near, end = _near(x, t, spare)
+    numbers = _linear_numbers(end, delta, x.dtype)
+    m1, m2, m3 = numbers.slopes
+    slope = torch.gt(near, numbers.a, out=other)
+    torch.add(numbers.first_slope, slope, alpha=m2 - m1, out=slope)
+    after = torch.gt(near, numbers.b, out=smaller)
     # Set to 0 before m3 is added, because m2 + (m3 - m2) would cancel at thresholds near 0 and 1.
-    out.addcmul_(out, after, value=-1).add_(after, alpha=m3).mul_(p).mul_(q)
+    slope.addcmul_(slope, after, value=-1).add_(after, alpha=m3)
+    out.mul_(slope)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from metricfit.core.kernels.pointwise_form import PointwiseForm
+from metricfit.core.numerics import mix_by_label
 
 BLOCK = 2**18
 SHORT = 2**12  # up to here the number of operations decides, beyond it their cost per element
@@ -29,10 +30,9 @@ def handles(logits: Tensor) -> bool:
 
 def is_hard(target: Tensor) -> bool:
     """Return whether all labels are 0 or 1. An infinite label may pass; it makes the sum infinite or NaN."""
-    squares = target * target
     if target.numel() <= SHORT:
-        return torch.equal(squares, target)
-    low, high = torch.aminmax(squares.sub_(target))
+        return torch.equal(target * target, target)
+    low, high = torch.aminmax(torch.addcmul(target, target, target, value=-1))
     return low.item() == 0.0 == high.item()
 
 
@@ -54,11 +54,7 @@ def weighted_sum(
         infinite if a logit is, except for losses that are bounded.
     """
     if logits.dim() == 1 and logits.numel() <= SHORT and torch.equal(target * target, target):
-        value, slopes = _terms(logits, target, weight, form, scale, with_gradient)
-        # An infinite logit on its right side has the loss 0, which would hide it.
-        if form.kind not in BOUNDED and not math.isfinite(torch.dot(logits, target).item()):
-            value.fill_(math.nan)
-        return value, slopes
+        return _terms(logits, target, weight, form, scale, with_gradient)
     x, y, w = logits.reshape(-1), target.reshape(-1), None if weight is None else weight.reshape(-1)
     slopes = torch.empty(x.shape, dtype=x.dtype, device=x.device) if with_gradient else None
     value = torch.tensor(_sum_blocks(x, y, w, form, scale, slopes), dtype=x.dtype, device=x.device)
@@ -80,8 +76,6 @@ def _sum_blocks(x: Tensor, y: Tensor, w: Tensor | None, form: PointwiseForm, sca
     for start in range(0, x.numel(), BLOCK):
         block = slice(start, start + BLOCK)
         parts = x[block], y[block], None if w is None else w[block]
-        if form.kind not in BOUNDED:
-            total += parts[0].sum().item() * 0.0  # not finite if a logit is not
         total += _sum_block(*parts, form, scale, None if out is None else out[block])
     return total
 
@@ -114,21 +108,25 @@ def _terms(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the sum of the losses of logits with labels 0 and 1, and the gradient, written into ``out`` if given."""
     kind, of_positive, of_negative, first, second = form
-    sign = _by_label(y, 1.0, -1.0)
-    factor = _by_label(y, of_negative * scale, -of_positive * scale)
+    factor = _by_label(y, of_negative * scale, of_positive * scale)
     if w is not None:
         factor.mul_(w)
+    z = _wrong_side(x, y, kind)
     if kind == "cross_entropy" and (first or second):
-        margin = _number(first, x.dtype) if first == second else _by_label(y, second, first)
-        z = torch.addcmul(margin, sign, x)
-    else:
-        z = sign * x
+        z.add_(_number(first, x.dtype) if first == second else _by_label(y, second, first))
     losses, slopes = _KINDS[kind](z, y, form, with_gradient)
-    losses.mul_(sign)
-    value = torch.dot(losses, factor) if x.numel() <= SHORT else losses.mul_(factor).sum()
+    value = torch.dot(losses, factor)
     if slopes is not None:
-        slopes = slopes.mul_(factor) if out is None else torch.mul(slopes, factor, out=out)
+        signed = factor.addcmul_(y, factor, value=-2)
+        slopes = slopes.mul_(signed) if out is None else torch.mul(slopes, signed, out=out)
     return value, slopes
+
+
+def _wrong_side(x: Tensor, y: Tensor, kind: str) -> Tensor:
+    """Return how far each logit is on the wrong side, ``(1 - 2y) x``."""
+    if kind in BOUNDED:
+        return torch.add(_number(1.0, x.dtype), y, alpha=-2).mul_(x)
+    return torch.addcmul(x, y, x, value=-2)  # NaN if x is infinite: on its right side the loss would be 0 and hide it
 
 
 def _cross_entropy(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
@@ -188,10 +186,10 @@ _KINDS = {
 
 
 def _by_label(y: Tensor, negative: float, positive: float) -> Tensor:
-    """Return one of two numbers for each label 0 or 1, without rounding."""
+    """Return one of two numbers for each label 0 or 1."""
     if y.numel() <= SHORT:
         return torch.lerp(_number(negative, y.dtype), _number(positive, y.dtype), y)
-    return torch.add(_number(negative, y.dtype), y, alpha=-negative).add_(y, alpha=positive)
+    return mix_by_label(y, negative, positive)
 
 
 @lru_cache(maxsize=128)
