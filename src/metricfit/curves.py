@@ -1,12 +1,11 @@
 """Exact curves and the best threshold, for any metric, from one sort."""
 
 from metricfit.decide.offsets import BestOffsets, best_offsets
+from metricfit.metrics.areas import auroc, average_precision
 from metricfit.metrics.column_thresholds import BestThresholds, best_thresholds
 from metricfit.metrics.curve_points import PrecisionRecallCurve, RocCurve
 from metricfit.metrics.curves import (
     BestThreshold,
-    auroc,
-    average_precision,
     best_threshold,
     fpr_at_fn,
     fpr_at_tpr,
@@ -14,6 +13,7 @@ from metricfit.metrics.curves import (
     roc,
 )
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning, RequirementValue
+from metricfit.metrics.label_rankings import UndefinedRankingWarning
 
 __all__ = [
     "BestOffsets",
@@ -24,6 +24,7 @@ __all__ = [
     "PrecisionRecallCurve",
     "RequirementValue",
     "RocCurve",
+    "UndefinedRankingWarning",
     "auroc",
     "average_precision",
     "best_offsets",

@@ -28,7 +28,7 @@ NAMES = {
     """,
     "metricfit.curves": """
         BestOffsets BestThreshold BestThresholds InfeasibleError InfeasibleWarning PrecisionRecallCurve
-        RequirementValue RocCurve
+        RequirementValue RocCurve UndefinedRankingWarning
         auroc average_precision best_offsets best_threshold best_thresholds fpr_at_fn fpr_at_tpr precision_recall roc
     """,
     "metricfit.data": """
@@ -39,17 +39,16 @@ NAMES = {
         WorstRows examine_table
     """,
     "metricfit.losses": """
-        AdditiveLoss AdversarialLoss AveragePrecisionLoss ClassBalanced DeadGradientWarning
-        EffectiveNumberBCELoss FocalLoss LDAMLoss LogitAdjustedLoss
-        LovaszLoss MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning
+        AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss LDAMLoss
+        LogitAdjustedLoss LovaszLoss MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning
         PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts SoftAUROCLoss StalledLossWarning
         SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss WeightedCrossEntropyLoss
         backward_in_chunks
     """,
     "metricfit.metrics": """
-        Accumulator BinnedScores GroupGap MatrixMetric MatrixMetricFactory Metric MetricFactory RankingMetric
-        Requirement accuracy auroc average_precision averaged balanced_accuracy confusion_matrix cost
-        cost_matrix dice f1 fbeta fnr fowlkes_mallows fpr get_measure get_metric gmean informedness iou jaccard
+        Accumulator BinnedScores GroupGap MatrixMetric MatrixMetricFactory Metric MetricFactory PerLabel RankingMetric
+        Requirement ThresholdGrid accuracy auroc auroc_ovo average_precision averaged balanced_accuracy confusion_matrix
+        cost cost_matrix dice f1 fbeta fnr fowlkes_mallows fpr get_measure get_metric gmean informedness iou jaccard
         kappa markedness matrix_metric mcc metric names npv p4 parse_requirement ppv precision ratio recall root
         selection_rate sensitivity share specificity tnr tpr tversky weighted_kappa youden
     """,

@@ -9,8 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from metricfit import Counts
+from metricfit.curves import best_thresholds
 from metricfit.decide import Decision, DecisionModule, best_decision
 from metricfit.decide.calibration import Calibration
+from metricfit.metrics import PerLabel
 
 TWO = Decision(value=0.5, threshold=0.1, calibration=Calibration(2.0, torch.tensor([0.3])))
 CLASSES = Decision(
@@ -234,3 +237,33 @@ def test_it_needs_torch_alone():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert ended.stdout.strip() == "[0, 1]", ended.stderr
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_thresholds_of_probabilities_decide_as_hard_counts_do(dtype):
+    """Also the logits whose probability is the threshold itself, which rounded log-odds would miss."""
+    logits = 6 * torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).to(dtype)
+    target = (logits + 3 * torch.randn(400, 3, generator=torch.Generator().manual_seed(1)) > 2).long()
+    model = nn.Linear(3, 3).to(dtype)
+    best = best_thresholds(logits.sigmoid(), target, "f1")
+    for thresholds in (PerLabel(best.thresholds), PerLabel([0.3, 1e-9, 0.5]), PerLabel([0.0, 1.0, float("inf")])):
+        decide = DecisionModule(model, thresholds)
+        decide.model = nn.Identity()
+        labels = decide(logits).labels
+        expected = Counts.hard(logits, target, threshold=thresholds)
+        assert (labels * target).sum(0).tolist() == expected.tp.tolist()
+        assert labels.sum(0).tolist() == expected.predicted.tolist()
+    assert labels.double().mean(0)[[0, 2]].tolist() == [1.0, 0.0]
+
+
+def test_thresholds_of_probabilities_are_saved_compiled_and_refused_for_other_outputs():
+    wrapped, x = module(LABELS, 3), rows()
+    wrapped.set_decision(PerLabel([0.2, 0.5, 0.7]))
+    loaded = module(LABELS, 3)
+    loaded.load_state_dict(wrapped.state_dict())
+    assert all(map(torch.equal, loaded(x), wrapped(x)))
+    probabilities = wrapped.model(x).sigmoid()
+    assert torch.equal(wrapped(x).labels, (probabilities >= torch.tensor([0.2, 0.5, 0.7])).long())
+    wrapped.set_decision(PerLabel([0.2, 0.5]))
+    with pytest.raises(ValueError, match="c = 2, because its decision is for 2 labels"):
+        wrapped(x)

@@ -9,7 +9,6 @@ from torch import nn
 
 from metricfit import MetricLoss, SurrogateFBetaLoss
 from metricfit.losses import (
-    AveragePrecisionLoss,
     ClassBalanced,
     EffectiveNumberBCELoss,
     FocalLoss,
@@ -303,7 +302,6 @@ ARGUMENTS = {
     PairHingeLoss: {},
     PairSquareLoss: {},
     PartialAUCLoss: {},
-    AveragePrecisionLoss: {},
     WMWLoss: {},
     MBAUCLoss: {},
     SoftAUROCLoss: {},

@@ -106,3 +106,22 @@ def test_wrong_tables_are_refused(scores, target, message):
 def test_a_metric_that_differs_between_columns_is_refused(name):
     with pytest.raises(ValueError, match="call best_threshold for each"):
         curves.best_thresholds(*table(c=2), name)
+
+
+def test_weights_of_samples_and_of_scores():
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.rand(50, 3, generator=generator), torch.randint(2, (50, 3), generator=generator)
+    weight = torch.randint(3, (50, 3), generator=generator)
+    for weights in (weight, weight[:, 0], weight[:, :1]):
+        found = curves.best_thresholds(scores, target, "f1", weight=weights)
+        for label in range(3):
+            own = weights[:, label] if weights.shape == scores.shape else weights.reshape(-1)
+            expected = curves.best_threshold(scores[:, label], target[:, label], "f1", weight=own)
+            assert (float(found.thresholds[label]), float(found.values[label])) == expected
+    with pytest.raises(ValueError, match=r"scores have shape \(50, 3\), but weight has \(3,\)"):
+        curves.best_thresholds(scores, target, "f1", weight=torch.ones(3))
+    with pytest.raises(ValueError, match="column 1: all weights are 0"):
+        curves.best_thresholds(scores, target, "f1", weight=torch.tensor([1, 0, 1]).expand(50, 3))
+    assert isinstance(
+        curves.best_thresholds(scores.numpy(), target.numpy(), "f1", weight=weight.numpy()).values, np.ndarray
+    )

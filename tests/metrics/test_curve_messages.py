@@ -61,7 +61,7 @@ def test_lengths_must_agree(curve):
         curve([0.1, 0.2], [0, 1], [1, 1, 1])
 
 
-@pytest.mark.parametrize("curve", ALL)
+@pytest.mark.parametrize("curve", [curve for curve in ALL if curve not in (curves.auroc, curves.average_precision)])
 def test_two_columns_of_probabilities_are_refused_with_the_remedy(curve):
     with pytest.raises(ValueError, match=r"scores must have shape \(n,\) or \(n, 1\), got \(3, 2\); pass the positive"):
         curve(np.zeros((3, 2)), [0, 1, 1])

@@ -19,6 +19,8 @@ CLASSES = torch.arange(N) % 3
 
 LABELS = torch.stack([Y, 1 - Y, Y], 1)
 
+ONE_SIDED = torch.tensor([1, 0, 1])
+
 NAN = X.clone()
 
 NAN[5, 1] = math.nan
@@ -151,12 +153,59 @@ WRONG = {
             "monitor": "best f1",
         },
         ValueError,
-        "best f1 is measured on one output, but the model has 3; monitor a metric of decisions",
+        "classes exclude each other, so the largest logit decides",
     ),
-    "auroc_of_several": (
-        {"model": network(3), "train": (X, LABELS), "validation": (X, LABELS), "monitor": "auroc"},
+    "auroc_of_one_sided_labels": (
+        {"model": network(3), "train": (X, LABELS), "validation": (X, LABELS * ONE_SIDED), "monitor": "auroc"},
         ValueError,
-        "auroc is measured on one output, but the model has 3",
+        "the validation set has no positives or no negatives of label 1, so auroc would be NaN; use a stratified split",
+    ),
+    "auroc_of_missing_classes": (
+        {
+            "model": network(3),
+            "train": (X, CLASSES),
+            "objective": CE(),
+            "validation": (X, CLASSES.clamp(max=1)),
+            "monitor": "auroc_ovo",
+        },
+        ValueError,
+        "the validation set has no positives or no negatives of class 2, so auroc_ovo would be NaN",
+    ),
+    "pairs_of_labels": (
+        {"model": network(3), "train": (X, LABELS), "validation": (X, LABELS), "monitor": "auroc_ovo"},
+        ValueError,
+        "auroc_ovo compares pairs of classes, but the model has 3 labels; monitor 'auroc'",
+    ),
+    "required_best_of_labels": (
+        {
+            "model": network(3),
+            "train": (X, LABELS),
+            "validation": (X, LABELS),
+            "monitor": Monitor("f1", threshold="best", subject_to="recall >= 0.5"),
+        },
+        ValueError,
+        "the best thresholds of several labels are searched without requirements",
+    ),
+    "thresholds_of_labels": (
+        {
+            "model": network(3),
+            "train": (X, LABELS),
+            "validation": (X, LABELS),
+            "monitor": Monitor("f1", threshold=[0.2, 0.5]),
+        },
+        ValueError,
+        "2 thresholds for 3 labels",
+    ),
+    "thresholds_of_classes": (
+        {
+            "model": network(3),
+            "train": (X, CLASSES),
+            "objective": CE(),
+            "validation": (X, CLASSES),
+            "monitor": Monitor("f1", threshold=[0.2, 0.5, 0.4]),
+        },
+        ValueError,
+        "classes exclude each other, so the largest logit decides",
     ),
     "patience": ({"patience": 3}, ValueError, r"patience needs a validation set: pass validation=\(X, y\)"),
     "monitor_alone": ({"monitor": "f1"}, ValueError, "monitor='f1' needs a validation set"),

@@ -185,7 +185,7 @@ def test_a_function_of_counts():
 
 
 WRONG = {
-    "threshold": (lambda: Monitor("f1", threshold=1.5), "strictly between 0 and 1, or 'best'; got 1.5"),
+    "threshold": (lambda: Monitor("f1", threshold=1.5), "strictly between 0 and 1, one per label, or 'best'; got 1.5"),
     "threshold_name": (lambda: Monitor("f1", threshold="Best"), "or 'best'; got 'Best'"),
     "best_loss": (lambda: as_monitor("best loss"), "threshold='best' needs a metric of decisions, such as 'f1'"),
     "best_auroc": (lambda: as_monitor("best auroc"), "needs a metric of decisions"),
@@ -205,10 +205,8 @@ def test_a_wrong_monitor_is_refused_where_it_is_made(make, message):
         make()
 
 
-def test_several_outputs_have_no_best_threshold():
-    with pytest.raises(
-        ValueError, match="best f1 is measured on one output; for several classes or labels monitor a metric"
-    ):
+def test_exclusive_classes_have_no_best_threshold():
+    with pytest.raises(ValueError, match="classes exclude each other, so the largest logit decides"):
         Monitor("f1", threshold="best").measure(torch.randn(5, 3), torch.arange(5) % 3)
 
 
@@ -233,7 +231,7 @@ def test_ignored_labels_count_for_nothing(monitor):
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_no_metrics_too():
-    with pytest.raises(ValueError, match=r"did you mean 'auroc'.*loss, auroc, average_precision"):
+    with pytest.raises(ValueError, match=r"did you mean 'auroc'.*loss, auroc, auroc_ovo, average_precision"):
         Monitor("aucroc")
 
 
@@ -250,16 +248,6 @@ def test_overlapping_masks_are_measured_with_a_task():
     assert math.isnan(exclusive.threshold)
     with pytest.raises(ValueError, match="task must be None or one of"):
         Monitor("f1", task="masks")
-
-
-def test_several_labels_are_not_taken_for_one():
-    x, y = masks()
-    rows = [item.movedim(1, 3).reshape(-1, 2) for item in (x, y)]
-    with pytest.raises(ValueError, match="best f1 is measured on one output"):
-        Monitor("f1", threshold="best").measure(*rows)
-    for monitor in (Monitor("f1", threshold="best", task="multilabel"), Monitor("auroc", task="multilabel")):
-        with pytest.raises(ValueError, match="is measured on one output; for several classes or labels"):
-            monitor.measure(x, y)
 
 
 def test_one_mask_has_rankings_and_a_best_threshold():

@@ -15,11 +15,13 @@ from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_hard, count_soft
 from metricfit.core.counts import Counts
 from metricfit.core.ordinary_batch import read_ordinary
-from metricfit.core.steps import Step, check_threshold
+from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
+from metricfit.core.threshold_vectors import PerLabel
 from metricfit.core.types import Average, Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.memory import RunningCounts
+from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.group_gap import GroupGap
@@ -45,7 +47,7 @@ class RequirementConstraint(MeasuredConstraint):
         requirement: A Requirement, or text such as ``"recall >= 0.9"``, ``"recall[2] >= 0.9"``, ``"recall == 0.9"`` or
             ``"recall.gap(2) <= 0.05"``, the largest difference between two groups.
         step: The soft decision, as for MetricLoss.
-        threshold: Where decisions will be made, one number.
+        threshold: Where decisions will be made: one number, or one per label, ``metrics.PerLabel([...])``.
         task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
         average: None for a requirement on every class, or "macro", "micro", "weighted".
         ignore_index: Samples with this target are ignored.
@@ -69,6 +71,8 @@ class RequirementConstraint(MeasuredConstraint):
 
     late: ClassVar[tuple[str, ...]] = ("multiplier", "seen")
     seen: Tensor | None
+    threshold: ThresholdSetting
+    per_label: bool
     #: Whether the classes of ``seen`` are exclusive; None after loading, until the first batch.
     _exclusive: Any = None
 
@@ -77,7 +81,7 @@ class RequirementConstraint(MeasuredConstraint):
         requirement: str | Requirement,
         *,
         step: Step | None = None,
-        threshold: float | None = None,
+        threshold: float | PerLabel | None = None,
         task: Task | None = None,
         average: Average = None,
         ignore_index: int | None = None,
@@ -90,10 +94,13 @@ class RequirementConstraint(MeasuredConstraint):
         self.requirement = parse_requirement(requirement)
         if step is not None and not isinstance(step, Step):
             raise InvalidTypeError(f"step must be one of metricfit.steps, such as Linear(0.1), got {quote(step)}")
-        if not (threshold is None or (isinstance(threshold, (int, float)) and not isinstance(threshold, bool))):
-            raise InvalidTypeError(f"a requirement is kept at one threshold, a number; got {quote(threshold)}")
-        if threshold is not None:
-            check_threshold(threshold)
+        number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+        if not (threshold is None or number or isinstance(threshold, PerLabel)):
+            raise InvalidTypeError(
+                f"a requirement is kept at one threshold, a number, or one per label, metrics.PerLabel; got "
+                f"{quote(threshold)}"
+            )
+        keep_threshold(self, threshold)
         self.group_names: tuple[object, ...] | None = None
         metric = check_of_counts(self.requirement.metric)
         if isinstance(metric, GroupGap):
@@ -110,7 +117,7 @@ class RequirementConstraint(MeasuredConstraint):
             )
         check_average(self.requirement.metric, average)
         check_task(task)
-        self.step, self.threshold, self.task, self.average = step, threshold, task, average
+        self.step, self.task, self.average = step, task, average
         self.ignore_index, self.groups, self.memory, self.validate = ignore_index, groups, memory, validate
         self._judge = TargetJudge()
         self._formula = CountsFormula()
@@ -166,7 +173,7 @@ class RequirementConstraint(MeasuredConstraint):
             target,
             task=self.task,
             step=self.step,
-            threshold=self.threshold,
+            threshold=kept_threshold(self),
             weight=weight,
             validate=self.validate,
             judge=self._judge,
@@ -284,7 +291,7 @@ class RequirementConstraint(MeasuredConstraint):
         ignored, validate, judge = self.ignore_index, self.validate, self._judge
         return {
             "task": settle_task(logits, target, self.task, ignore_index=ignored, validate=validate, judge=judge),
-            "threshold": self.threshold,
+            "threshold": kept_threshold(self),
             "weight": weight,
             "ignore_index": self.ignore_index,
             "group": None if self.groups is None else group,

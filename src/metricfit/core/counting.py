@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Real
-
 import torch
 from torch import Tensor
 
-from metricfit.core.canonical_batch import Batch, Classes, Columns
+from metricfit.core.canonical_batch import Batch, Classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.confusion import ConfusionMatrix
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, exact_dtype, full_precision
 from metricfit.core.ordinary_batch import read_ordinary
-from metricfit.core.steps import Step, check_threshold
+from metricfit.core.steps import Step
 from metricfit.core.tasks import canonical
+from metricfit.core.threshold_reading import read_thresholds
 from metricfit.core.types import Task, Thresholds
 from metricfit.core.validation import check_finite, check_nan_logits, looks_at_values
-from metricfit.errors import InvalidValueError, quote
+from metricfit.errors import InvalidValueError
 
 
 def count_soft(
@@ -63,7 +61,7 @@ def count_soft(
         keep_types=not torch.compiler.is_compiling(),
     )
     step = batch.default_step if step is None else step
-    thresholds = _read_thresholds(threshold, batch, soft=True)
+    thresholds = read_thresholds(threshold, batch, soft=True)
     with full_precision(batch.logits.device):
         if matrix and isinstance(batch, Classes):
             return _count_soft_matrix(batch, step, thresholds, validate)
@@ -120,7 +118,7 @@ def count_hard(
     )
     if looks_at_values(batch.logits, validate):
         check_nan_logits(batch.logits)
-    thresholds = _read_thresholds(threshold, batch, soft=False)
+    thresholds = read_thresholds(threshold, batch, soft=False)
     with full_precision(batch.logits.device):
         if isinstance(thresholds, list):
             return Counts.stack([count_batch(batch, number, matrix=matrix) for number in thresholds])
@@ -175,40 +173,6 @@ def count_labels(
     rest = weights.sum() - tp - fn - fp
     counts = Counts(tp, fp, fn, torch.where(rest > ROUNDING * weights.sum(), rest, 0.0), exclusive=True)
     return counts.map(lambda cell: cell[1:]) if num_classes is None else counts
-
-
-def _read_thresholds(
-    threshold: Thresholds, batch: Batch, *, soft: bool
-) -> float | Tensor | list[float | Tensor] | None:
-    """Check the threshold and return one number, a list of several, or None for the batch's default.
-
-    Soft counts need a probability; hard counts can be made at any number.
-
-    Raises:
-        InvalidValueError: The threshold is something else.
-    """
-    if isinstance(threshold, str):
-        if threshold != "dynamic":
-            raise InvalidValueError(
-                f"a threshold is a number, several, or for multiclass 'dynamic', got {quote(threshold)}"
-            )
-        if isinstance(batch, Columns):
-            raise InvalidValueError(
-                "the dynamic threshold is for multiclass logits; a binary or multilabel one is a number"
-            )
-        return None
-    if threshold is None or (isinstance(threshold, Tensor) and threshold.dim() == 0):
-        return threshold
-    several = [threshold] if isinstance(threshold, Real) else list(threshold)  # type: ignore[arg-type]
-    if not several:
-        raise InvalidValueError("threshold is empty; omit it to use the default")
-    numbers = [number if isinstance(number, Tensor) else float(number) for number in several]
-    for number in numbers:
-        if soft:
-            check_threshold(number)
-        elif not isinstance(number, Tensor) and math.isnan(number):
-            raise InvalidValueError("a threshold is NaN")
-    return numbers[0] if isinstance(threshold, Real) else numbers
 
 
 def _check_range(labels: Tensor, name: str, classes: int, binary: bool) -> None:

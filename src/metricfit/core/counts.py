@@ -217,8 +217,9 @@ class Counts:
             target: Labels. They may be soft: a target of 0.3 is 0.3 of a positive and 0.7 of a negative sample.
             task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.
             step: The soft decision; by default ``Linear(0.1)``, for multiclass ``Linear(0.2)``.
-            threshold: One or several probabilities; by default 0.5, for multiclass "dynamic", the mean of the two
-                largest probabilities of a sample.
+            threshold: A probability; by default 0.5, for multiclass "dynamic", the mean of the two largest
+                probabilities of a sample. ``metrics.PerLabel([...])`` has one per label. Several numbers, or
+                ``metrics.ThresholdGrid([...])``, are counted one by one.
             weight: One weight per sample, at least 0.
             ignore_index: Samples with this label are not counted.
             per_image: Whether to count each image separately.
@@ -282,7 +283,8 @@ class Counts:
             logits: As in ``soft``.
             target: As in ``soft``.
             task: As in ``soft``.
-            threshold: One or several numbers; by default 0.5.
+            threshold: A number, by default 0.5; one per label with ``metrics.PerLabel([...])``; several numbers, or
+                ``metrics.ThresholdGrid([...])``, are counted one by one.
             weight: As in ``soft``.
             ignore_index: As in ``soft``.
             per_image: As in ``soft``.

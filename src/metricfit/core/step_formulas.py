@@ -35,12 +35,16 @@ def both_ends(threshold: Any, dtype: torch.dtype) -> tuple[Any, Any]:
     The smaller distance of a Python float is exact for any dtype. A threshold in (0, 1) that is nearer to 0 or to 1
     than the smallest positive normal number of the dtype (1e-38 in float32) is treated as if it were at about that
     distance: the dtype has no normal number below it. Tensors keep a distance of at least the square root of that
-    number, because their gradient divides by the square of the distance.
+    number, because their gradient divides by the square of the distance. Of a tensor of float64 thresholds, one per
+    label, both distances are rounded to the dtype, so that the arithmetic stays in it.
     """
     tiny = torch.finfo(dtype).tiny
     if isinstance(threshold, Tensor):
         nearest = 2 * math.sqrt(tiny)
-        return threshold.clamp(min=nearest), (1 - threshold).clamp(min=nearest)
+        ends = threshold, 1 - threshold
+        if threshold.dim() == 2 and threshold.dtype != dtype:
+            ends = threshold.to(dtype), (1 - threshold).to(dtype)
+        return ends[0].clamp(min=nearest), ends[1].clamp(min=nearest)
     return max(threshold, 4 * tiny), max(1 - threshold, 4 * tiny)
 
 

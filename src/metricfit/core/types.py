@@ -7,6 +7,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
+
 #: What the logits mean: one yes-or-no question, exclusive classes, or several yes-or-no questions.
 Task = Literal["binary", "multiclass", "multilabel"]
 
@@ -19,5 +21,6 @@ LabelAverage = Literal["macro", "micro", "weighted", "samples"]
 #: As for several classes, or None, which keeps one value per class.
 Average = ScalarAverage | None
 
-#: Where decisions are made: a probability, several of them, or for multiclass "dynamic"; None is the default.
-Thresholds = float | Literal["dynamic"] | Sequence[float] | Tensor | None
+#: Where decisions are made: a probability, one per label, several for all labels, or for multiclass "dynamic"; None is
+#: the default.
+Thresholds = float | Literal["dynamic"] | Sequence[float] | Tensor | PerLabel | ThresholdGrid | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -9,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.numerics import counting_dtype
+from metricfit.core.threshold_vectors import PerLabel
 from metricfit.decide.decision import Decision
+from metricfit.decide.probability_thresholds import smallest_positive_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError
 
 #: The buffers that hold a decision; exactly one of them is not None.
@@ -50,7 +53,8 @@ class DecisionModule(nn.Module):
     Args:
         model: A module that returns logits, or an object that has them in its attribute ``logits``.
         decision: The decision, for example by ``best_decision`` from logits of this model. Probabilities are
-            calibrated if the decision has a calibration.
+            calibrated if the decision has a calibration. Or one threshold of probabilities per label,
+            ``metrics.PerLabel([...])``; labels are then those of ``Counts.hard`` at these thresholds.
 
     Attributes:
         model: The model.
@@ -82,27 +86,32 @@ class DecisionModule(nn.Module):
     bias: Tensor
     costs: Tensor | None
 
-    def __init__(self, model: nn.Module, decision: Decision) -> None:
+    def __init__(self, model: nn.Module, decision: Decision | PerLabel) -> None:
         super().__init__()
         if not isinstance(model, nn.Module):
             raise InvalidTypeError(f"model must be a torch.nn.Module that returns logits, got {type(model).__name__}")
         self.model = model
         self.set_decision(decision)
 
-    def set_decision(self, decision: Decision) -> None:
+    def set_decision(self, decision: Decision | PerLabel) -> None:
         """Replace the decision, for example after the class balance has changed; the model stays as it is.
 
         Args:
-            decision: The new decision.
+            decision: The new decision, or one threshold of probabilities per label.
 
         Raises:
             InvalidTypeError: The decision is no Decision.
             InvalidValueError: The decision holds NaN, refers rows, or is about costs of each row.
         """
+        weight = next((each for each in self.model.parameters() if each.is_floating_point()), torch.empty(0))
+        dtype, device = counting_dtype(weight.dtype), weight.device
+        if isinstance(decision, PerLabel):
+            thresholds = smallest_positive_logits(decision.numbers, dtype)
+            decision = Decision(value=math.nan, thresholds=thresholds)
         if not isinstance(decision, Decision):
             raise InvalidTypeError(
                 f"decision must be a metricfit.decide.Decision, got {type(decision).__name__}; best_decision(logits, "
-                "target, metric) makes one, and so does Decision(value=..., threshold=...)"
+                "target, metric) makes one, and so do Decision(value=..., threshold=...) and metrics.PerLabel([...])"
             )
         if decision.refer is not None:
             raise InvalidValueError(
@@ -114,8 +123,6 @@ class DecisionModule(nn.Module):
                 "a DecisionModule gets logits alone, and this decision is about costs of each row; let the estimator "
                 "decide, or choose a decision with costs that are numbers, such as cost(fp=5, fn=80)"
             )
-        weight = next((each for each in self.model.parameters() if each.is_floating_point()), torch.empty(0))
-        dtype, device = counting_dtype(weight.dtype), weight.device
         for name in KINDS:
             numbers = getattr(decision, name)
             if numbers is not None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from metricfit.core.class_formula import FormulaOnDevice
 from metricfit.core.class_loss import ClassSettings, evaluate_classes
@@ -17,6 +15,7 @@ from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.ordinary_batch import read_ordinary
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
+from metricfit.core.threshold_vectors import PerLabel
 from metricfit.core.types import Average, Task, Thresholds
 from metricfit.core.validation import is_false, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
@@ -24,7 +23,7 @@ from metricfit.losses.base import AdditiveLoss, Statistics
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
 from metricfit.losses.last_counts import LastCounts
 from metricfit.losses.memory import RunningCounts
-from metricfit.losses.threshold_setting import read_threshold
+from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.group_gap import GroupGap
@@ -45,7 +44,9 @@ class MetricLoss(AdditiveLoss):
             ``"recall.gap(2)"``, needs ``group`` in forward.
         step: The soft decision; by default Linear(0.1), for multiclass Linear(0.2).
         threshold: Where decisions will be made; by default 0.5, for multiclass "dynamic", the mean of the two largest
-            probabilities of a sample. With several thresholds the loss is the mean over them.
+            probabilities of a sample. ``metrics.PerLabel([...])`` is one per label; at several thresholds for all
+            labels, ``metrics.ThresholdGrid([...])``, the loss is the mean over them. A list is such a grid; one with as
+            many numbers as there are labels is refused.
         task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
         average: "macro", "micro", "weighted" or None (one loss per class). It has no effect on a binary metric and on
             metrics of the whole confusion matrix: accuracy, mcc, kappa, balanced_accuracy.
@@ -69,6 +70,9 @@ class MetricLoss(AdditiveLoss):
         >>> loss(logits, torch.tensor([1, 0, 1, 0]))
         tensor(0.4298, grad_fn=<_ValueOfBatchBackward>)
     """
+
+    threshold: ThresholdSetting
+    per_label: bool
 
     def __init__(
         self,
@@ -106,21 +110,13 @@ class MetricLoss(AdditiveLoss):
         self.ignore_index = ignore_index
         self.per_image = per_image
         self.validate = validate
-        self._set_threshold(threshold)
+        keep_threshold(self, threshold)
         self._watch = GradientWatch()
         self._progress = ProgressWatch()
         self._judge = TargetJudge()
         self._formula = CountsFormula()
         self._on_device = FormulaOnDevice()
         self._last = LastCounts()
-
-    def _set_threshold(self, threshold: Thresholds) -> None:
-        self.threshold: float | Literal["dynamic"] | tuple[float, ...] | Tensor | None
-        setting = read_threshold(threshold)
-        if isinstance(setting, Tensor) and not isinstance(setting, nn.Parameter):
-            self.register_buffer("threshold", setting)
-        else:
-            self.threshold = setting
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
@@ -170,7 +166,7 @@ class MetricLoss(AdditiveLoss):
             return None
         key = id(self.metric), self.average
         if isinstance(logits, Tensor) and logits.is_cuda and not self.metric.needs_matrix:
-            settings = ClassSettings(self.task, self.step, self.threshold, self.ignore_index, self.validate)
+            settings = ClassSettings(self.task, self.step, kept_threshold(self), self.ignore_index, self.validate)
             on_gpu = evaluate_classes(self._on_device, self._loss_of, key, logits, target, weight, settings)
             if on_gpu is not None:
                 self._last.counts = Counts(*on_gpu[1], exclusive=True)
@@ -182,7 +178,7 @@ class MetricLoss(AdditiveLoss):
             target,
             task=self.task,
             step=self.step,
-            threshold=self.threshold,
+            threshold=kept_threshold(self),
             weight=weight,
             validate=self.validate,
             judge=self._judge,
@@ -230,7 +226,7 @@ class MetricLoss(AdditiveLoss):
             logits,
             target,
             step=self.step,
-            threshold=self.threshold,
+            threshold=kept_threshold(self),
             task=self.task,
             weight=weight,
             ignore_index=self.ignore_index,
@@ -326,8 +322,9 @@ class MetricLoss(AdditiveLoss):
     def extra_repr(self) -> str:
         """Return the settings that differ from the defaults."""
         settings = [repr(self.metric.name)]
+        if self.threshold is not None:
+            settings.append(f"threshold={PerLabel(self.threshold) if self.per_label else self.threshold!r}")
         defaults = {
-            "threshold": None,
             "task": None,
             "average": "macro",
             "ignore_index": None,

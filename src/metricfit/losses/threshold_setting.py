@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Literal
+from typing import Literal, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from metricfit.core.steps import check_threshold
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
 from metricfit.core.types import Thresholds
 from metricfit.errors import InvalidValueError, quote
 
+#: The threshold of a loss: one for each label, one, or several for all labels.
+ThresholdSetting = float | Literal["dynamic"] | tuple[float, ...] | ThresholdGrid | Tensor | None
 
-def read_threshold(threshold: Thresholds) -> float | Literal["dynamic"] | tuple[float, ...] | Tensor | None:
+
+def read_threshold(threshold: Thresholds) -> ThresholdSetting | PerLabel:
     """Check the threshold of a loss, and return several numbers as a tuple.
 
     Args:
-        threshold: One or several probabilities, as a number, a tensor or a list, or "dynamic"; None for the default.
+        threshold: One or several probabilities, as a number, a tensor or a list, one per label, or "dynamic"; None for
+            the default.
 
     Returns:
         The threshold.
@@ -24,6 +29,12 @@ def read_threshold(threshold: Thresholds) -> float | Literal["dynamic"] | tuple[
     Raises:
         InvalidValueError: The threshold is something else, or out of range.
     """
+    if isinstance(threshold, PerLabel):
+        return threshold.check_probabilities()
+    if isinstance(threshold, ThresholdGrid):
+        for number in threshold.numbers:
+            check_threshold(number)
+        return threshold
     if isinstance(threshold, Tensor):
         if threshold.dim() > 1:
             raise InvalidValueError(f"thresholds are a number or a list of them, got shape {tuple(threshold.shape)}")
@@ -46,3 +57,37 @@ def read_threshold(threshold: Thresholds) -> float | Literal["dynamic"] | tuple[
     for number in numbers:
         check_threshold(number)
     return numbers
+
+
+class HasThreshold(Protocol):
+    """A module that keeps a threshold; ``per_label`` says whether it is one per label."""
+
+    threshold: ThresholdSetting
+    per_label: bool
+
+
+def keep_threshold(module: nn.Module, threshold: Thresholds) -> None:
+    """Keep the threshold in ``module.threshold``: tensors, and thresholds of labels, in a buffer.
+
+    Args:
+        module: The loss. Its ``per_label`` becomes whether the threshold is one per label.
+        threshold: As for ``read_threshold``.
+
+    Raises:
+        InvalidValueError: The threshold is something else, or out of range.
+    """
+    setting = read_threshold(threshold)
+    module.per_label = isinstance(setting, PerLabel)  # type: ignore[assignment]
+    kept = setting.numbers if isinstance(setting, PerLabel) else setting
+    if isinstance(kept, Tensor) and not isinstance(kept, nn.Parameter):
+        module.register_buffer("threshold", kept)
+    else:
+        module.threshold = kept  # type: ignore[assignment]
+
+
+def kept_threshold(module: HasThreshold) -> Thresholds:
+    """Return the threshold of a module as it is counted with: thresholds of labels are a column ``(c, 1)``."""
+    if not module.per_label:
+        return module.threshold
+    assert isinstance(module.threshold, Tensor)
+    return module.threshold.unsqueeze(-1)

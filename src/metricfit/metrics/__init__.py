@@ -1,6 +1,7 @@
 """Metrics as formulas over counts: named ones, your own, and requirements on them."""
 
 from metricfit.core.numerics import ratio, root, share
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
 from metricfit.metrics.accumulator import Accumulator
 from metricfit.metrics.agreement import (
     balanced_accuracy,
@@ -41,7 +42,7 @@ from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.matrix import confusion_matrix, cost_matrix, weighted_kappa
 from metricfit.metrics.matrix_metric import MatrixMetric, MatrixMetricFactory, matrix_metric
 from metricfit.metrics.metric import Metric, MetricFactory, get_metric
-from metricfit.metrics.ranking import RankingMetric, auroc, average_precision, get_measure
+from metricfit.metrics.ranking import RankingMetric, auroc, auroc_ovo, average_precision, get_measure
 from metricfit.metrics.registry import names
 from metricfit.metrics.requirements import Requirement, parse_requirement
 
@@ -53,10 +54,13 @@ __all__ = [
     "MatrixMetricFactory",
     "Metric",
     "MetricFactory",
+    "PerLabel",
     "RankingMetric",
     "Requirement",
+    "ThresholdGrid",
     "accuracy",
     "auroc",
+    "auroc_ovo",
     "average_precision",
     "averaged",
     "balanced_accuracy",

@@ -12,7 +12,8 @@ from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_hard
 from metricfit.core.counts import Counts
 from metricfit.core.tasks import check_task
-from metricfit.core.types import Average, Task
+from metricfit.core.threshold_vectors import PerLabel
+from metricfit.core.types import Average, Task, Thresholds
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.group_gap import GroupGap
@@ -29,7 +30,8 @@ class Accumulator(LateBuffers):
     Args:
         metric: A Metric, its name or a function of Counts.
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.
-        threshold: The threshold of binary and multilabel decisions; by default 0.5.
+        threshold: The threshold of binary and multilabel decisions; by default 0.5. ``metrics.PerLabel([...])`` has one
+            per label, kept in a buffer; with ``metrics.ThresholdGrid([...])`` there is one value per threshold.
         average: The average over several classes; None for one value per class.
         ignore_index: Samples with this label are not counted.
 
@@ -46,13 +48,14 @@ class Accumulator(LateBuffers):
 
     late: ClassVar[tuple[str, ...]] = ("total",)
     total: Tensor | None
+    threshold: Thresholds
 
     def __init__(
         self,
         metric: str | Metric | Formula,
         *,
         task: Task | None = None,
-        threshold: float | None = None,
+        threshold: Thresholds = None,
         average: Average = "macro",
         ignore_index: int | None = None,
     ) -> None:
@@ -60,7 +63,12 @@ class Accumulator(LateBuffers):
         self.metric = check_of_counts(get_metric(metric))
         check_average(self.metric, average)
         check_task(task)
-        self.task, self.threshold, self.average, self.ignore_index = task, threshold, average, ignore_index
+        self.task, self.average, self.ignore_index = task, average, ignore_index
+        self.per_label = isinstance(threshold, PerLabel)
+        if isinstance(threshold, PerLabel):
+            self.register_buffer("threshold", threshold.numbers.detach().clone())
+        else:
+            self.threshold = threshold
         self._exclusive: bool | None = None
 
     @torch.no_grad()
@@ -106,11 +114,12 @@ class Accumulator(LateBuffers):
         if (groups is None) != (group is None):
             remedy = "pass group=, one number per row" if group is None else "leave group out, it has no groups"
             raise InvalidValueError(f"Accumulator({self.metric.name!r}): {remedy}")
+        threshold = self.threshold
         return count_hard(
             logits,
             target,
             task=self.task,
-            threshold=self.threshold,
+            threshold=threshold.unsqueeze(-1) if isinstance(threshold, Tensor) and self.per_label else threshold,
             weight=weight,
             ignore_index=self.ignore_index,
             group=group,

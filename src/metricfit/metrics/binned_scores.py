@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from metricfit.core.buffers import LateBuffers
-from metricfit.core.canonical_batch import Classes
 from metricfit.core.counts import Counts
 from metricfit.core.distributed import sum_over_ranks
 from metricfit.core.tasks import canonical, check_task
@@ -17,6 +16,7 @@ from metricfit.core.types import Task
 from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
+from metricfit.metrics.label_rankings import ask
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
 from metricfit.metrics.sweep import Sweep, area_under_precision_recall, area_under_roc
@@ -78,7 +78,8 @@ class BinnedScores(LateBuffers):
         Raises:
             InvalidValueError: The shapes do not fit each other or the earlier batches, or the labels are shares.
         """
-        log_odds, positive, weight = self._questions(logits, target, weight)
+        batch = canonical(logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index)
+        log_odds, positive, weight, _ = ask(batch)
         if bool(log_odds.isnan().any()):
             check_finite(log_odds.sum(), logits)
         width = 2 * self.limit / self.bins
@@ -90,20 +91,6 @@ class BinnedScores(LateBuffers):
         sums = torch.bincount(places.flatten(), weights, minlength=2 * columns * self.bins)
         sums = sums.double().reshape(2, columns, self.bins)
         self.made("sums", sums).add_(sums)
-
-    def _questions(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return log-odds and 0/1 labels ``(c, n)`` of yes-or-no questions, and the weights if there are any."""
-        batch = canonical(logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index)
-        if not isinstance(batch, Classes):
-            return batch.logits, batch.target, batch.weight
-        if batch.target.is_floating_point():
-            raise InvalidValueError("BinnedScores counts class numbers; these targets are shares of classes")
-        axis = batch.layout.class_axis
-        log_probability = batch.logits.double().log_softmax(axis).movedim(axis, 0).flatten(1)
-        log_odds = log_probability - (-log_probability.expm1()).log()
-        classes = torch.arange(len(log_odds), device=log_odds.device).unsqueeze(1)
-        weight = None if batch.weight is None else batch.weight.reshape(1, -1)
-        return log_odds, (batch.target.reshape(1, -1) == classes).double(), weight
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         """Count the scores of a batch, as ``update`` does.

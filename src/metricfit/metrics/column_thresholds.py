@@ -9,8 +9,9 @@ from torch import Tensor
 
 from metricfit.core.numerics import exact_dtype
 from metricfit.errors import InvalidValueError
+from metricfit.metrics.curves import best_threshold
 from metricfit.metrics.metric import Formula, Metric, get_metric
-from metricfit.metrics.sweep import Array, checked, matrix
+from metricfit.metrics.sweep import Array, as_tensor, checked, matrix
 from metricfit.metrics.threshold_search import search_columns, smallest_of_score
 
 
@@ -30,7 +31,9 @@ class BestThresholds(NamedTuple):
     values: Array
 
 
-def best_thresholds(scores: Array, target: Array, metric: str | Metric | Formula) -> BestThresholds:
+def best_thresholds(
+    scores: Array, target: Array, metric: str | Metric | Formula, *, weight: Array | None = None
+) -> BestThresholds:
     """Find the best threshold of each column of scores, as ``best_threshold`` does for one column.
 
     All columns are searched in a few large blocks, so that a thousand labels take little more than their sorts.
@@ -39,13 +42,15 @@ def best_thresholds(scores: Array, target: Array, metric: str | Metric | Formula
         scores: One column of scores per label, ``(n, c)``: logits or probabilities.
         target: Labels 0 or 1, ``(n, c)``.
         metric: A Metric, its name or a function of Counts; each column is measured separately.
+        weight: One weight per sample ``(n,)``, or per score ``(n, c)``, at least 0; a weight of 0 leaves out an unknown
+            label. With weights the columns are searched one after the other.
 
     Returns:
         One threshold and one value per column, as arrays of the kind of ``scores``.
 
     Raises:
-        InvalidValueError: The arrays differ in shape or hold NaN, or the metric is unknown, of one class or has
-            parameters per class.
+        InvalidValueError: The arrays differ in shape or hold NaN, all weights of a column are 0, or the metric is
+            unknown, of one class or has parameters per class.
 
     Example:
         >>> best_thresholds([[0.9, 0.2], [0.6, 0.8], [0.4, 0.1]], [[1, 0], [0, 1], [1, 0]], "f1").thresholds
@@ -63,6 +68,9 @@ def best_thresholds(scores: Array, target: Array, metric: str | Metric | Formula
         raise InvalidValueError("there are no scores")
     if not s.is_floating_point():
         s = s.to(exact_dtype(s.device))
+    if weight is not None:
+        best = _search_weighted(s, y, measured, as_tensor(weight, "weight").detach())
+        return best if isinstance(scores, Tensor) else BestThresholds(best.thresholds.numpy(), best.values.numpy())
     with torch.no_grad():
         found = search_columns(s.T, y.to(s.device).T, measured)
     if not bool(found.valid):
@@ -77,3 +85,17 @@ def best_thresholds(scores: Array, target: Array, metric: str | Metric | Formula
     if isinstance(scores, Tensor):
         return BestThresholds(thresholds, found.values)
     return BestThresholds(thresholds.numpy(), found.values.numpy())
+
+
+def _search_weighted(scores: Tensor, target: Tensor, metric: Metric, weight: Tensor) -> BestThresholds:
+    """Search the columns one after the other."""
+    if tuple(weight.shape) not in ((len(scores),), (len(scores), 1), tuple(scores.shape)):
+        raise InvalidValueError(f"scores have shape {tuple(scores.shape)}, but weight has {tuple(weight.shape)}")
+    weights = weight.reshape(len(scores), -1).expand(scores.shape)
+    best = []
+    for place in range(scores.shape[1]):
+        try:
+            best.append(best_threshold(scores[:, place], target[:, place], metric, weight=weights[:, place]))
+        except InvalidValueError as error:
+            raise InvalidValueError(f"column {place}: {error}") from None
+    return BestThresholds(*torch.tensor(best, dtype=torch.float64, device=scores.device).unbind(1))

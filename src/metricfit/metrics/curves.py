@@ -17,6 +17,8 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING, ratio
 from metricfit.errors import InvalidValueError
+from metricfit.metrics.areas import auroc as auroc
+from metricfit.metrics.areas import average_precision as average_precision
 from metricfit.metrics.curve_points import PrecisionRecallCurve, RocCurve
 from metricfit.metrics.feasibility import ChosenThreshold, RequirementValue, allowed_thresholds, what_is_reachable
 from metricfit.metrics.feasibility import InfeasibleError as InfeasibleError
@@ -27,8 +29,6 @@ from metricfit.metrics.sweep import (
     LARGEST,
     Array,
     Sweep,
-    area_under_precision_recall,
-    area_under_roc,
     one_class,
     sweep,
 )
@@ -78,28 +78,6 @@ def roc(scores: Array, target: Array, weight: Array | None = None) -> RocCurve:
     return RocCurve(fpr, tpr, _like(scores, thresholds))
 
 
-def auroc(scores: Array, target: Array, weight: Array | None = None) -> float:
-    """The area under the ROC curve: the share of (positive, negative) pairs that are ranked correctly; ties count half.
-
-    Args:
-        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
-        target: One label per sample, 0 or 1.
-        weight: One weight per sample, at least 0; by default all are 1.
-
-    Returns:
-        The area, from 0 to 1.
-
-    Raises:
-        InvalidValueError: The arrays differ in length, hold NaN, or lack a class.
-
-    Example:
-        >>> auroc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0])
-        0.875
-    """
-    _, counts = sweep(scores, target, weight, both_classes_for="the AUROC")
-    return float(area_under_roc(counts.tp.squeeze(-1), counts.fp.squeeze(-1)))
-
-
 def precision_recall(scores: Array, target: Array, weight: Array | None = None) -> PrecisionRecallCurve:
     """Compute the precision-recall curve.
 
@@ -123,28 +101,6 @@ def precision_recall(scores: Array, target: Array, weight: Array | None = None) 
     precision[0] = 1.0
     recall = ratio(counts.tp, counts.tp[-1]).squeeze(-1)
     return PrecisionRecallCurve(*(_like(scores, column.flip(0)) for column in (precision, recall, thresholds[1:])))
-
-
-def average_precision(scores: Array, target: Array, weight: Array | None = None) -> float:
-    """The sum over thresholds of the gain in recall times the precision, not interpolated.
-
-    Args:
-        scores: One score per sample, ``(n,)`` or ``(n, 1)``: logits or probabilities.
-        target: One label per sample, 0 or 1.
-        weight: One weight per sample, at least 0; by default all are 1.
-
-    Returns:
-        The average precision, from 0 to 1.
-
-    Raises:
-        InvalidValueError: The arrays differ in length, hold NaN, or lack positives.
-
-    Example:
-        >>> average_precision([0.9, 0.4, 0.4, 0.1], [1, 0, 1, 0])
-        0.8333333333333333
-    """
-    _, counts = sweep(scores, target, weight, positives_for="average precision")
-    return float(area_under_precision_recall(counts.tp.squeeze(-1), counts.fp.squeeze(-1)))
 
 
 def fpr_at_tpr(scores: Array, target: Array, tpr: float, weight: Array | None = None) -> float:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
-from metricfit.metrics import curves, registry
+from torch import Tensor
+
+from metricfit.core.canonical_batch import Classes, Columns
+from metricfit.core.types import Average, ScalarAverage
+from metricfit.metrics import areas, registry
+from metricfit.metrics.label_rankings import ask, auroc_of, average_precision_of
 from metricfit.metrics.metric import Bounds, Formula, Metric, get_metric
 from metricfit.metrics.metric_parameters import first_paragraph
 from metricfit.metrics.sweep import Array
@@ -19,8 +25,9 @@ class RankingMetric:
 
     Args:
         name: The name.
-        function: Computes the value from scores, labels and weights.
+        function: Computes the value from scores, labels, weights and an average.
         needs: Which of "positives" and "negatives" must be present.
+        of_questions: Computes the value from the yes-or-no questions of several labels or classes.
 
     Example:
         >>> from metricfit import metrics
@@ -38,11 +45,16 @@ class RankingMetric:
     bounds: ClassVar[Bounds] = (0.0, 1.0)
 
     def __init__(
-        self, name: str, function: Callable[[Array, Array, Array | None], float], needs: frozenset[str]
+        self,
+        name: str,
+        function: Callable[..., Any],
+        needs: frozenset[str],
+        of_questions: Callable[..., Tensor],
     ) -> None:
         self.name = name
         self.needs = needs
         self._function = function
+        self._of_questions = of_questions
         self.__doc__ = function.__doc__
 
     @property
@@ -50,23 +62,54 @@ class RankingMetric:
         """The definition in words: the first paragraph of the documentation."""
         return first_paragraph(self.__doc__)
 
-    def measure(self, scores: Array, target: Array, weight: Array | None = None) -> float:
+    @property
+    def in_pairs(self) -> bool:
+        """Whether it compares pairs of exclusive classes, so that several labels have no such value."""
+        return self.name == "auroc_ovo"
+
+    def measure(
+        self, scores: Array, target: Array, weight: Array | None = None, *, average: Average = "macro"
+    ) -> float | Array:
         """Compute the value.
 
         Args:
-            scores: One score per sample, logits or probabilities: ``(n,)`` or ``(n, 1)``.
-            target: One label per sample, 0 or 1.
+            scores: One score per sample ``(n,)``, or for several labels or classes ``(n, c)``: logits or
+                probabilities; those of exclusive classes are probabilities.
+            target: One label per score, 0 or 1; for exclusive classes one class number per sample.
             weight: One weight per sample, at least 0; by default all are 1.
+            average: The average over several labels or classes; None for one value each.
+
+        Returns:
+            The value; for ``average=None`` one per label or class.
+
+        Raises:
+            ValueError: The arrays do not fit each other, hold NaN, or lack a class that the measure needs.
+        """
+        return self._function(scores, target, weight, average=average)
+
+    __call__ = measure
+
+    def measure_samples(
+        self, samples: Columns | Classes, average: ScalarAverage = "macro", *, warn: bool = True
+    ) -> float:
+        """Compute the value of logits and labels in their final shape; classes are ranked by their log-odds.
+
+        Args:
+            samples: What ``core.tasks.canonical`` returned.
+            average: The average over several labels or classes.
+            warn: Whether labels that lack positives or negatives are reported.
 
         Returns:
             The value.
 
         Raises:
-            ValueError: The arrays differ in length, hold NaN, or lack a class that the measure needs.
+            ValueError: A single column lacks a class that the measure needs, or labels that do not exclude each other
+                would have to be compared in pairs.
         """
-        return self._function(scores, target, weight)
-
-    __call__ = measure
+        if not isinstance(samples, Classes) and samples.logits.shape[-2] == 1:
+            weight = None if samples.weight is None else samples.weight[0]
+            return float(self._function(samples.logits[0], samples.target[0], weight))
+        return float(self._of_questions(ask(samples), average, warn=warn))
 
     def __repr__(self) -> str:
         return self.name
@@ -75,10 +118,42 @@ class RankingMetric:
         return registry.find_ranking, (self.name,)
 
 
-auroc = RankingMetric("auroc", curves.auroc, frozenset({"positives", "negatives"}))
-average_precision = RankingMetric("average_precision", curves.average_precision, frozenset({"positives"}))
+def _auroc_in_pairs(scores: Array, target: Array, weight: Array | None = None, *, average: Average = "macro") -> Any:
+    """The mean over all pairs of exclusive classes of the AUROC of the two (Hand and Till 2001); AUROC of two classes.
 
-for _ranking in (auroc, average_precision):
+    For classes a and b it is the mean of two areas: that of the probability of a and that of the probability of b, on
+    the samples of these two classes. It does not depend on how frequent the classes are.
+
+    Args:
+        scores: One probability per sample and class, ``(n, c)``; for two classes also one score per sample ``(n,)``.
+        target: One class number per sample.
+        weight: One weight per sample, at least 0; by default all are 1.
+        average: "macro", or "weighted" by how frequent the two classes of a pair are.
+
+    Returns:
+        The mean, from 0 to 1.
+
+    Raises:
+        InvalidValueError: The arrays do not fit each other or hold NaN, the probabilities do not sum to 1, or the
+            classes do not exclude each other.
+
+    Example:
+        >>> from metricfit import metrics
+        >>> metrics.auroc_ovo([[0.7, 0.2, 0.1], [0.5, 0.3, 0.2], [0.6, 0.1, 0.3]], [0, 1, 2])
+        1.0
+    """
+    return areas.auroc(scores, target, weight, average=average, versus="one")
+
+
+BOTH = frozenset({"positives", "negatives"})
+
+auroc = RankingMetric("auroc", areas.auroc, BOTH, auroc_of)
+auroc_ovo = RankingMetric("auroc_ovo", _auroc_in_pairs, BOTH, partial(auroc_of, versus="one"))
+average_precision = RankingMetric(
+    "average_precision", areas.average_precision, frozenset({"positives"}), average_precision_of
+)
+
+for _ranking in (auroc, auroc_ovo, average_precision):
     registry.add_ranking(_ranking.name, _ranking)
 
 
@@ -86,7 +161,8 @@ def get_measure(measure: str | Metric | RankingMetric | Formula) -> Metric | Ran
     """Get a metric of decisions or a measure of scores by its name.
 
     Args:
-        measure: What ``get_metric`` takes, and also ``"auroc"``, ``"average_precision"`` or a RankingMetric.
+        measure: What ``get_metric`` takes, and also ``"auroc"``, ``"auroc_ovo"``, ``"average_precision"`` or a
+            RankingMetric.
 
     Returns:
         The Metric or RankingMetric; ``is_ranking`` tells which.

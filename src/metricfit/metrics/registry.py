@@ -36,7 +36,10 @@ _OTHER_NAMES = {
     "jaccard_index": "jaccard",
     "matthews_corrcoef": "mcc",
     "pr_auc": "average_precision",
+    "hand_till": "auroc_ovo",
     "roc_auc": "auroc",
+    "roc_auc_ovo": "auroc_ovo",
+    "roc_auc_ovr": "auroc",
     "true_negative_rate": "specificity",
     "true_positive_rate": "recall",
 }
@@ -127,10 +130,10 @@ def ranking_message(written: str, name: str) -> str:
         name: The name of the measure.
     """
     did_you_mean = "." if written == name else f"; did you mean {name!r}?"
-    first = "losses.AveragePrecisionLoss" if name == "average_precision" else "losses.SoftAUROCLoss"
+    curve = "curves.auroc(..., versus='one')" if name == "auroc_ovo" else f"curves.{name}"
     return (
         f"{quote(written)} is not a metric of decisions{did_you_mean} {name} ranks scores: call metrics.{name} or "
-        f"curves.{name} with scores and labels. {first} and losses.PairHingeLoss train for a good ranking"
+        f"{curve} with scores and labels. losses.SoftAUROCLoss and losses.PairHingeLoss train for a good ranking"
     )
 
 

@@ -142,7 +142,7 @@ def checked(scores: Array, target: Array, weight: Array | None) -> tuple[Tensor,
 
 def column(values: Array, name: str) -> Tensor:
     """Return one number per sample, as a tensor ``(n,)``."""
-    tensor = _as_tensor(values, name)
+    tensor = as_tensor(values, name)
     if tensor.dim() == 2 and tensor.shape[1] == 1:
         tensor = tensor.squeeze(1)
     if tensor.dim() != 1:
@@ -153,13 +153,14 @@ def column(values: Array, name: str) -> Tensor:
 
 def matrix(values: Array, name: str) -> Tensor:
     """Return one number per sample and label, as a tensor ``(n, c)``."""
-    tensor = _as_tensor(values, name)
+    tensor = as_tensor(values, name)
     if tensor.dim() != 2:
         raise InvalidValueError(f"{name} must have shape (n, c), got {tuple(tensor.shape)}")
     return tensor
 
 
-def _as_tensor(values: Array, name: str) -> Tensor:
+def as_tensor(values: Array, name: str) -> Tensor:
+    """Return numbers as torch, NumPy or lists hold them as a tensor."""
     try:
         if not isinstance(values, Tensor) and hasattr(values, "__array__"):
             values = values.__array__().copy()  # torch takes neither read-only nor reversed arrays

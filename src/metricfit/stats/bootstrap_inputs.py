@@ -130,6 +130,8 @@ class BootstrapMetric:
 def _resolve_metric(metric: str | Metric | Formula | OfScores) -> Metric | OfScores:
     ranking = get_ranking(metric)
     if ranking is not None:
+        if ranking.name not in AREAS:
+            raise InvalidValueError(f"{ranking.name} is of several classes, and the bootstrap of one score per sample")
         return AREAS[ranking.name][0]
     if isinstance(metric, (str, Metric, MetricFactory)) or not callable(metric):
         return get_metric(metric)

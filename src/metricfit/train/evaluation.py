@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.tasks import check_task
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
@@ -44,8 +45,8 @@ class Evaluation:
         values: The value of each metric, by its name.
         logits: The model's outputs, on the CPU; None if they were not kept, see ``keep_logits`` of ``evaluate``.
         target: The labels, on the CPU; None with the logits.
-        threshold: The threshold of all decisions: a number, or a tensor with one number per label; NaN if the
-            largest logit decides.
+        threshold: The threshold of all decisions: a number, or a tensor with one number per label, which
+            ``metrics.PerLabel`` takes; NaN if the largest logit decides.
         best_thresholds: For metrics asked for as ``"best f1"``, which are measured at a threshold of their own, that
             threshold.
         tuned_for: The name of the metric that ``threshold="best"`` was chosen for, or None.
@@ -102,7 +103,7 @@ def evaluate(
     metrics: Measure | Sequence[Measure] = "f1",
     *,
     groups: Any = None,
-    threshold: float | str | Sequence[float] | Tensor | None = None,
+    threshold: float | str | Sequence[float] | Tensor | PerLabel | None = None,
     average: ScalarAverage = "macro",
     task: Task | None = None,
     ignore_index: int | None = None,
@@ -116,14 +117,16 @@ def evaluate(
         model: A module that gives logits, or a FitResult; it is run where its weights are.
         data: ``(X, y)``, ``(X, y, weight)``, a Dataset or a DataLoader.
         metrics: One or several metrics, names of metrics or functions of Counts; also "auroc" and "average_precision",
-            "best f1" for a metric at its own best threshold on the data, and gaps between groups, "recall.gap(2)".
+            of several classes each one against the rest, "auroc_ovo" for the mean over pairs of classes, "best f1" for
+            a metric at its own best threshold on the data, and gaps between groups, "recall.gap(2)".
         groups: The group of each row, integers or texts; all metrics are then also measured in each group, at the same
             threshold, and are in ``by_group`` of the result. Let a DataLoader return dictionaries with the keys "x",
             "y" and "group" instead.
-        threshold: The threshold of binary and multilabel decisions: a number, one number per label, or "best". "best"
-            is chosen on the data for the first metric of decisions, and all values are measured at this one decision.
-            For several labels it is one threshold per label under the averages "macro" and "weighted", and one for all
-            labels under "micro". The default is the threshold of a FitResult, or 0.5.
+        threshold: The threshold of binary and multilabel decisions: a number, one number per label (a list, a tensor or
+            ``metrics.PerLabel``), or "best". "best" is chosen on the data for the first metric of decisions, and all
+            values are measured at this one decision. For several labels it is one threshold per label under the
+            averages "macro" and "weighted", and one for all labels under "micro". The default is the threshold of a
+            FitResult, or 0.5.
         average: The average over several classes: "macro", "micro" or "weighted".
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings, as for
             overlapping masks ``(n, c, h, w)``. The default is the task of a FitResult's objective, if it has one.
@@ -218,6 +221,10 @@ def _check_threshold(threshold: Any) -> Threshold | str | None:
     """Return the threshold as a number, a float64 tensor ``(labels,)``, "best" or None, and refuse anything else."""
     if threshold is None or (isinstance(threshold, str) and threshold == BEST):
         return threshold
+    if isinstance(threshold, PerLabel):  # at infinity, a label is never called
+        return threshold.numbers.detach().cpu().double()
+    if isinstance(threshold, ThresholdGrid):
+        raise InvalidValueError("evaluate measures decisions at one threshold: pass one number, or metrics.PerLabel")
     expected = "threshold must be strictly between 0 and 1: a number, one number per label, or 'best'"
     try:
         plain = threshold.tolist() if hasattr(threshold, "tolist") else threshold  # tensors and arrays
@@ -229,9 +236,11 @@ def _check_threshold(threshold: Any) -> Threshold | str | None:
     return numbers.item() if numbers.dim() == 0 else numbers
 
 
-def _get_threshold(result: Any) -> float | None:
-    """Return the threshold of a FitResult; None without validation and for several classes."""
+def _get_threshold(result: Any) -> Threshold | None:
+    """Return the threshold of a FitResult, or its thresholds; None without validation and for several classes."""
     threshold = getattr(result, "threshold", None)
+    if isinstance(threshold, tuple):
+        return torch.tensor(threshold, dtype=torch.float64)
     return threshold if isinstance(threshold, float) and 0 < threshold < 1 else None
 
 

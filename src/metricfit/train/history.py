@@ -76,4 +76,6 @@ class History(Sequence[Row]):
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, tuple) and value:  # thresholds of labels
+        return f"{min(value):.4g} to {max(value):.4g}"
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -21,6 +21,7 @@ from metricfit.train.checkpoint import randomness
 from metricfit.train.data.batches import Batch
 from metricfit.train.data.samples import get_weight_dtype
 from metricfit.train.monitor import Monitor
+from metricfit.train.monitor_checks import check_columns
 from metricfit.train.stage import Stage, find_ignored_labels, mask_ignored_labels, match_shapes
 
 
@@ -195,11 +196,8 @@ def check_validation(stages: Sequence[Stage], logits: Tensor, target: Tensor, na
     for stage, monitor in [(each, monitor) for each in stages for monitor in each.monitors]:
         if not monitor.is_loss:
             _check_reading(monitor, logits, target, name)
-        if columns > 1 and (monitor.threshold == "best" or monitor.is_ranking):
-            raise InvalidValueError(
-                f"{monitor.name} is measured on one output, but the model has {columns}; monitor a metric of decisions "
-                "at 0.5, such as 'f1'"
-            )
+            exclusive = monitor.task == "multiclass" or is_exclusive(logits, target)
+            check_columns(monitor, target, columns, exclusive=exclusive, name=name)
         labels = target if monitor.ignore_index is None else target[target != monitor.ignore_index]
         for metric, measured in _measured_metrics(monitor):
             if metric is not None and metric.class_index is not None:

@@ -5,25 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from metricfit._moved import renamed_parameters
 from metricfit.core.canonical_batch import Batch as SettledBatch
-from metricfit.core.canonical_batch import Classes
+from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.tasks import canonical, check_task
+from metricfit.core.threshold_reading import read_thresholds, refuse_classes
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
+from metricfit.decide.labels.label_thresholds import best_label_thresholds
 from metricfit.decide.probability_thresholds import probability_sweep
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.curves import InfeasibleError, best_of_sweep
 from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.label_rankings import check_ranking_average
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
@@ -37,8 +42,11 @@ class Monitor:
     """A value that says how good a model is on the validation set.
 
     Args:
-        metric: "loss", "auroc", "average_precision", a Metric, its name or a function of Counts.
-        threshold: The decision threshold: a number, or "best" for the exact best threshold on the validation set.
+        metric: "loss", "auroc", "average_precision", "auroc_ovo", a Metric, its name or a function of Counts. Of
+            several classes, "auroc" and "average_precision" rank each one against the rest, "auroc_ovo" all pairs.
+        threshold: The decision threshold: a number, one number per label (a list, a tensor or ``metrics.PerLabel``), or
+            "best" for the exact best threshold on the validation set. For several labels "best" is one per label under
+            the averages "macro" and "weighted", and one for all labels under "micro".
         subject_to: Requirements. A model that meets them is better than any model that does not, whatever their values.
             Among models that violate them, the one with the smallest violation is best.
         average: The average over several classes: "macro", "micro" or "weighted".
@@ -56,7 +64,7 @@ class Monitor:
     """
 
     metric: str | Metric | RankingMetric | Formula = "loss"
-    threshold: float | str = 0.5
+    threshold: float | str | Sequence[float] | Tensor | PerLabel = 0.5
     subject_to: str | Requirement | Sequence[str | Requirement] | None = None
     average: ScalarAverage = "macro"
     ignore_index: int | None = None
@@ -67,14 +75,13 @@ class Monitor:
 
     def __post_init__(self) -> None:
         check_task(self.task)
-        if self.threshold != "best" and not (
-            isinstance(self.threshold, (int, float)) and 0.0 < float(self.threshold) < 1.0
-        ):
-            raise InvalidValueError(
-                f"threshold is a number strictly between 0 and 1, or 'best'; got {quote(self.threshold)}"
-            )
+        object.__setattr__(self, "threshold", _read_threshold(self.threshold))
         ranking = get_ranking(self.metric)
         object.__setattr__(self, "_ranking", ranking)
+        if ranking is not None:
+            check_ranking_average(
+                "none" if self.average is None else self.average, "one" if ranking.in_pairs else "rest"
+            )
         if self.is_loss or ranking is not None:
             if self.subject_to is not None or self.threshold == "best":
                 setting = "threshold='best'" if self.subject_to is None else "subject_to"
@@ -113,6 +120,17 @@ class Monitor:
     def is_ranking(self) -> bool:
         """Whether the monitored value is a measure of scores, such as "auroc", which needs no threshold."""
         return self._ranking is not None
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether the monitored value compares pairs of classes."""
+        return self._ranking is not None and self._ranking.in_pairs
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Which of "positives" and "negatives" the monitored value is measured on."""
+        measured = self._metric if self._ranking is None else self._ranking
+        return frozenset() if measured is None else frozenset(measured.needs)
 
     @property
     def name(self) -> str:
@@ -181,8 +199,13 @@ class Monitor:
             return self.measure_counts(counts, exclusive=exclusive)
         samples = self._settle(logits, target, weight)
         if self._ranking is not None:
-            return Measured(float(self._ranking.measure(*self._get_one_output(samples))), math.nan)
-        return self._measure_at_best(*self._get_one_output(samples))
+            return Measured(self._ranking.measure_samples(samples, self.average), math.nan)
+        if isinstance(samples, Classes):
+            raise refuse_classes()
+        if samples.logits.shape[0] > 1:
+            return self._measure_at_best_of_labels(samples)
+        weight = None if samples.weight is None else samples.weight[0]
+        return self._measure_at_best(samples.logits[0], samples.target[0], weight)
 
     def _settle(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> SettledBatch:
         return canonical(
@@ -214,7 +237,10 @@ class Monitor:
         check_nan_logits(logits)
         samples = self._settle(logits, target, weight)
         matrix = any(m.needs_matrix for m in (self._metric, *(each.metric for each in self.requirements)))
-        return count_batch(samples, float(self.threshold), matrix=matrix), isinstance(samples, Classes)
+        assert not isinstance(self.threshold, str)
+        threshold = read_thresholds(self.threshold, samples, soft=False)
+        assert isinstance(threshold, (float, Tensor))
+        return count_batch(samples, threshold, matrix=matrix), isinstance(samples, Classes)
 
     def measure_counts(self, counts: Counts, *, exclusive: bool) -> Measured:
         """Measure the counts of all samples.
@@ -235,21 +261,37 @@ class Monitor:
         value = averaged(self._metric, counts, self.average).item()
         feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
         violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]
-        threshold = math.nan if exclusive else float(self.threshold)
+        threshold: float | tuple[float, ...] = math.nan
+        if not exclusive:
+            labels = isinstance(self.threshold, PerLabel)
+            threshold = tuple(self.threshold.tolist()) if labels else float(self.threshold)  # type: ignore
         return Measured(value, threshold, feasible, 0.0 if feasible else sum(violations))
 
-    def _get_one_output(self, samples: SettledBatch) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return logits, labels and weights of a model with one output, which rankings and "best" need.
+    def _measure_at_best_of_labels(self, samples: Columns) -> Measured:
+        """Measure several labels at the best thresholds: one per label, or one for all under "micro".
 
         Raises:
-            InvalidValueError: There are several classes or labels.
+            InvalidValueError: There are requirements.
         """
-        if isinstance(samples, Classes) or samples.logits.shape[0] > 1:
-            raise InvalidValueError(
-                f"{self.name} is measured on one output; for several classes or labels monitor a metric at a fixed "
-                "threshold, such as 'f1' at 0.5"
-            )
-        return samples.logits[0], samples.target[0], None if samples.weight is None else samples.weight[0]
+        assert self._metric is not None
+        if self.requirements:
+            raise self.refuse_requirements()
+        best = best_label_thresholds(samples, self._metric, self.average)
+        column = best.unsqueeze(-1) if isinstance(best, Tensor) else best
+        value = float(averaged(self._metric, count_batch(samples, column), self.average))
+        return Measured(value, tuple(best.tolist()) if isinstance(best, Tensor) else best)
+
+    def refuse_requirements(self) -> InvalidValueError:
+        """Make the error for requirements on several labels at their best thresholds.
+
+        Returns:
+            The error, which the caller raises.
+        """
+        return InvalidValueError(
+            f"{self.name}: the best thresholds of several labels are searched without requirements; monitor the metric "
+            "at fixed thresholds, such as metrics.PerLabel([...]), or choose the decision afterwards with "
+            "decide.best_decision(..., subject_to=...)"
+        )
 
     def _measure_at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
         assert self._metric is not None
@@ -275,7 +317,7 @@ class Measured:
 
     Attributes:
         value: The monitored value.
-        threshold: The threshold that it was measured at; NaN if there is none.
+        threshold: The threshold that it was measured at, or one per label; NaN if there is none.
         feasible: Whether all requirements hold.
         violation: The sum of the amounts by which requirements are violated; 0 if they hold.
 
@@ -285,9 +327,29 @@ class Measured:
     """
 
     value: float
-    threshold: float
+    threshold: float | tuple[float, ...]
     feasible: bool = True
     violation: float = 0.0
+
+
+def _read_threshold(threshold: Any) -> float | str | PerLabel:
+    """Return the threshold of a monitor: a number, "best", or one number per label.
+
+    Raises:
+        InvalidValueError: It is something else.
+    """
+    if threshold == "best" if isinstance(threshold, str) else isinstance(threshold, PerLabel):
+        return threshold  # type: ignore[no-any-return]
+    expected = "threshold is a number strictly between 0 and 1, one per label, or 'best'"
+    if isinstance(threshold, (str, bool, ThresholdGrid)) or threshold is None:
+        raise InvalidValueError(f"{expected}; got {quote(threshold)}")
+    try:
+        numbers = torch.as_tensor(threshold, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidValueError(f"{expected}; got {quote(threshold)}") from None
+    if numbers.dim() > 1 or not numbers.numel() or not bool(((numbers > 0) & (numbers < 1)).all()):
+        raise InvalidValueError(f"{expected}; got {quote(threshold)}")
+    return PerLabel(numbers.cpu()) if numbers.dim() else float(numbers)
 
 
 def as_monitor(monitor: str | Metric | Monitor | Formula) -> Monitor:

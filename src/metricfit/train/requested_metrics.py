@@ -11,6 +11,8 @@ from torch import Tensor
 from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
+from metricfit.core.threshold_reading import refuse_classes
+from metricfit.core.threshold_vectors import check_length
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.labels.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidValueError
@@ -69,7 +71,7 @@ def _parse_request(metric: Measure, average: ScalarAverage) -> Request:
     try:
         formula = get_measure(metric)
     except ValueError as error:
-        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {' and '.join(rankings())}") from None
+        raise InvalidValueError(f"{error}. Besides metrics, evaluate knows {', '.join(rankings())}") from None
     assert isinstance(formula, Metric)
     if own_threshold and isinstance(formula, GroupGap):
         raise InvalidValueError(f"{formula.name} is 0 if nothing is positive, so it has no best threshold of its own")
@@ -98,7 +100,7 @@ def measure(
             values[request.name] = one_class
         else:
             assert request.ranking is not None
-            values[request.name] = _measure_ranking(request.ranking, samples)
+            values[request.name] = request.ranking.measure_samples(samples, average, warn=one_class is None)
     return values
 
 
@@ -107,30 +109,16 @@ def per_label(threshold: Threshold) -> Threshold:
     return threshold.unsqueeze(-1) if isinstance(threshold, Tensor) else threshold
 
 
-def _measure_ranking(ranking: RankingMetric, samples: Columns | Classes) -> float:
-    if isinstance(samples, Classes) or samples.logits.shape[0] > 1:
-        raise InvalidValueError(
-            f"{ranking.name} is measured on one output; for several, call curves.{ranking.name} on each column of the "
-            "logits that evaluate returns"
-        )
-    weight = None if samples.weight is None else samples.weight[0]
-    return ranking.measure(samples.logits[0], samples.target[0], weight)
-
-
 def choose_threshold(
     samples: Columns | Classes, threshold: Threshold | str | None, metric: Metric | None, average: ScalarAverage
 ) -> Threshold:
     """Return the threshold; "best" is chosen for the metric. It is NaN if the largest logit decides."""
     if isinstance(samples, Classes):
         if isinstance(threshold, (str, Tensor)):
-            raise InvalidValueError(
-                "these classes exclude each other, so the largest logit decides, at no threshold; curves.best_offsets "
-                "tunes such decisions, and for independent labels give task='multilabel'"
-            )
+            raise refuse_classes()
         return math.nan
-    labels = samples.logits.shape[0]
-    if isinstance(threshold, Tensor) and len(threshold) != labels:
-        raise InvalidValueError(f"{len(threshold)} thresholds for {labels} {'output' if labels == 1 else 'labels'}")
+    if isinstance(threshold, Tensor):
+        check_length(threshold.unsqueeze(-1), samples.logits.shape[0])
     if isinstance(threshold, str):
         return math.nan if metric is None else best_label_thresholds(samples, metric, average)
     return 0.5 if threshold is None else threshold

@@ -20,7 +20,8 @@ class FitResult:
         model: The trained model in eval mode; with a validation set, it has the best weights.
         history: The history, with one row per epoch.
         best: The monitored value of the best epoch of the last stage; NaN without validation.
-        threshold: The threshold that it was measured at; NaN if there is none.
+        threshold: The threshold that it was measured at, or one per label, which ``metrics.PerLabel`` takes; NaN if
+            there is none.
         seconds: Duration of the call in seconds.
         objective: A copy of the objective of the last stage, with its state, such as multipliers.
         requirements: For each requirement of the last stage's monitor and objective, whether it holds.
@@ -34,7 +35,7 @@ class FitResult:
     model: nn.Module
     history: History
     best: float
-    threshold: float
+    threshold: float | tuple[float, ...]
     seconds: float
     objective: nn.Module | None = None
     requirements: tuple[RequirementResult, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metricfit.core.threshold_vectors import PerLabel
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.train.history import Row
@@ -54,6 +55,8 @@ def name_column(monitor: Monitor) -> str:
     name = monitor.name
     if isinstance(monitor.threshold, (int, float)) and monitor.threshold != 0.5:
         name += f" at {monitor.threshold:g}"
+    elif isinstance(monitor.threshold, PerLabel):
+        name += " at thresholds per label"
     return name if monitor.average == "macro" else f"{name}, {monitor.average}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -71,7 +71,7 @@ def _thresholds(view: str, watched: tuple[Tensor, Tensor]) -> Sequence[float]:
 
 
 def _rankings(scores: Tensor, labels: Tensor, metrics: Mapping[str, str], auroc_of: str) -> dict[str, float]:
-    areas = {"auroc": auroc, "average_precision": average_precision}
+    areas: dict[str, Callable[[Tensor, Tensor], float]] = {"auroc": auroc, "average_precision": average_precision}
     return {
         column: areas[metric](scores, labels)
         for column, metric in metrics.items()

@@ -87,7 +87,7 @@ def masses(logits: Tensor, step: Step, threshold: Threshold) -> tuple[Tensor, Te
     p, q = tails(logits)
     if closed := closed_form(step):
         return _closed_masses(p, q, threshold, closed.kind, closed.number)
-    mass = step(p, threshold)
+    mass = step(p, threshold.to(p.dtype) if isinstance(threshold, Tensor) and threshold.dim() else threshold)
     return mass, 1 - mass
 
 

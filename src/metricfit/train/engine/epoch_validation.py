@@ -9,11 +9,16 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from metricfit.constraints import RequirementConstraint
 from metricfit.core.counting import count_hard
+from metricfit.core.threshold_vectors import PerLabel
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.data.batches import Batch
 from metricfit.train.monitor import Measured, Monitor
 from metricfit.train.stage import Objective, Stage, match_shapes
+
+#: The threshold of decisions, or one per label; NaN if the largest logit decides.
+Threshold = float | tuple[float, ...]
 
 
 class UnmetRequirementWarning(UserWarning):
@@ -61,7 +66,7 @@ class RequirementResult:
         bound: The bound.
         met: Whether the requirement holds.
         rows: The samples it was measured on: "validation", or "train" without a validation set.
-        threshold: The threshold of the decisions; NaN if the largest logit decides.
+        threshold: The threshold of the decisions, or one per label; NaN if the largest logit decides.
 
     Example:
         >>> result = RequirementResult("recall >= 0.9", 0.92, 0.9, met=True, rows="validation", threshold=0.4)
@@ -74,7 +79,7 @@ class RequirementResult:
     bound: float
     met: bool
     rows: str
-    threshold: float
+    threshold: Threshold
 
 
 def validate(
@@ -114,7 +119,7 @@ def validate(
 
 
 def measure_requirements(
-    stage: Stage, threshold: float, logits: Tensor, batch: Batch, rows: str
+    stage: Stage, threshold: Threshold, logits: Tensor, batch: Batch, rows: str
 ) -> tuple[RequirementResult, ...]:
     """Measure the requirements of a stage's monitor and of its objective.
 
@@ -122,7 +127,7 @@ def measure_requirements(
 
     Args:
         stage: The last stage of the training.
-        threshold: The monitor's threshold for the returned weights; NaN if there is none.
+        threshold: The monitor's threshold for the returned weights, or one per label; NaN if there is none.
         logits: The outputs of the model for some samples.
         batch: Their labels, weights and groups.
         rows: The name of these samples, "validation" or "train".
@@ -138,7 +143,11 @@ def measure_requirements(
             logits,
             y,
             task=monitor.task,
-            threshold=None if math.isnan(threshold) else threshold,
+            threshold=PerLabel(threshold)
+            if isinstance(threshold, tuple)
+            else threshold
+            if _is_number(threshold)
+            else None,
             weight=batch.weight,
             ignore_index=monitor.ignore_index,
             matrix=any(requirement.metric.needs_matrix for requirement in monitor.requirements),
@@ -152,8 +161,7 @@ def measure_requirements(
             value, violation = constraint.measure(logits, y, weight=batch.weight, group=batch.group)
             met = value.numel() > 0 and not bool((violation > 0).any())
             exclusive = logits.dim() > y.dim() or constraint.task == "multiclass"
-            decision = 0.5 if constraint.threshold is None else constraint.threshold
-            results.append(_make_result(constraint.requirement, value, met, rows, math.nan if exclusive else decision))
+            results.append(_make_result(constraint.requirement, value, met, rows, _get_decision(constraint, exclusive)))
     return tuple(results)
 
 
@@ -170,7 +178,7 @@ def warn_about_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel:
         for result in requirements:
             if not result.met:
                 name = result.requirement.split()[0]
-                decision = "" if math.isnan(result.threshold) else f" at threshold {result.threshold:.4g}"
+                decision = f" at threshold {result.threshold:.4g}" if _is_number(result.threshold) else ""
                 thresholds.append(result.threshold)
                 lines.append(
                     f"{prefix}{result.requirement} does not hold: {name} is {result.value:.4g} on the "
@@ -178,9 +186,9 @@ def warn_about_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel:
                 )
     if lines:
         advice = ["Train longer", "give a larger mu", "relax the requirement"]
-        if not all(map(math.isnan, thresholds)):
+        if any(map(_is_number, thresholds)):
             advice.append("choose a threshold that meets it with best_threshold(..., subject_to=...)")
-        if any(map(math.isnan, thresholds)):
+        if any(not isinstance(each, tuple) and math.isnan(each) for each in thresholds):
             advice.append("tune the decisions of exclusive classes, which have no threshold, with curves.best_offsets")
         warnings.warn(
             f"{'; '.join(lines)}. {', '.join(advice[:-1])}, or {advice[-1]}",
@@ -189,6 +197,23 @@ def warn_about_unmet(results: Sequence[Sequence[RequirementResult]], stacklevel:
         )
 
 
-def _make_result(requirement: Requirement, value: Tensor, met: bool, rows: str, threshold: float) -> RequirementResult:
+def _is_number(threshold: Threshold) -> bool:
+    """Check whether the decisions were made at one threshold, neither by the largest logit nor at one per label."""
+    return not isinstance(threshold, tuple) and not math.isnan(threshold)
+
+
+def _get_decision(constraint: RequirementConstraint, exclusive: bool) -> Threshold:
+    """Return the threshold of a constraint as a number, or as one number per label."""
+    if exclusive:
+        return math.nan
+    threshold = constraint.threshold
+    if isinstance(threshold, Tensor):
+        return tuple(threshold.tolist())
+    return threshold if isinstance(threshold, float) else 0.5
+
+
+def _make_result(
+    requirement: Requirement, value: Tensor, met: bool, rows: str, threshold: Threshold
+) -> RequirementResult:
     worst = math.nan if not value.numel() else float(value.flatten()[requirement.excess(value).argmax()])
     return RequirementResult(str(requirement), worst, requirement.bound, met, rows, threshold)

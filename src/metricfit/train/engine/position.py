@@ -14,7 +14,7 @@ class Standing:
 
     best: float = math.nan
     best_epoch: int = -1
-    threshold: float = math.nan
+    threshold: float | tuple[float, ...] = math.nan
     waited: int = 0
     feasible: bool = True
     violation: float = 0.0
