@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
-import re
 import statistics
 import warnings
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from common import fill, table
+from mulan import MOST_DENSE_COLUMNS, read
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -45,47 +44,6 @@ METHODS: dict[str, tuple[str, float] | None] = {
     "plugin, each alone": ("plugin", 0.0),
     "**plugin**": ("plugin", 10.0),
 }
-#: Tables with more columns are sparse counts of words.
-MOST_DENSE_COLUMNS = 400
-
-
-def read(data: Path, name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Read the columns and the labels of a table in the format of Mulan, training and test rows together."""
-    folder = data / "multilabel"
-    labels = re.findall(r'label name="([^"]+)"', (folder / f"{name}.xml").read_text(encoding="utf-8"))
-    parts = [_read_part(folder / f"{name}-{part}.arff.xz") for part in ("train", "test")]
-    columns, values = parts[0][0], np.concatenate([part for _, part in parts])
-    places = [columns.index(label.replace("\\", "")) for label in labels]
-    return np.delete(values, places, axis=1), values[:, places].astype(np.int64)
-
-
-def _read_part(path: Path) -> tuple[list[str], NDArray[np.float64]]:
-    columns: list[str] = []
-    nominal: dict[int, dict[str, float]] = {}
-    rows = []
-    with lzma.open(path, "rt", encoding="utf-8") as lines:
-        for line in map(str.strip, lines):
-            if line.lower().startswith("@attribute"):
-                name, kind = re.match(r"@attribute\s+('(?:[^'\\]|\\.)*'|\S+)\s+(.*)", line, re.IGNORECASE).groups()
-                columns.append(name.strip("'").replace("\\", ""))
-                if kind.startswith("{"):
-                    entries = [entry.strip().strip("'") for entry in kind.strip("{} ").split(",")]
-                    nominal[len(columns) - 1] = {
-                        entry: float(entry) if re.fullmatch(r"[\d.]+", entry) else float(place)
-                        for place, entry in enumerate(entries)
-                    }
-            elif line.startswith("{"):
-                row = np.zeros(len(columns))
-                for entry in filter(str.strip, line.strip("{}").split(",")):
-                    place, value = entry.split()
-                    row[int(place)] = nominal[int(place)][value.strip("'")] if int(place) in nominal else float(value)
-                rows.append(row)
-            elif line and line[0] not in "@%":
-                entries = [entry.strip().strip("'") for entry in line.split(",")]
-                rows.append(
-                    np.array([nominal[i][entry] if i in nominal else float(entry) for i, entry in enumerate(entries)])
-                )
-    return columns, np.stack(rows)
 
 
 def logits_of(x: Any, y: NDArray[np.int64], new: Any, seed: int) -> tuple[Tensor, Tensor]:

@@ -39,8 +39,9 @@ NAMES = {
         WorstRows examine_table
     """,
     "metricfit.losses": """
-        AdditiveLoss AdversarialLoss ClassBalanced DeadGradientWarning EffectiveNumberBCELoss FocalLoss LDAMLoss
-        LogitAdjustedLoss LovaszLoss MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning
+        AdditiveLoss AdversarialLoss AveragePrecisionLoss ClassBalanced DeadGradientWarning
+        EffectiveNumberBCELoss FocalLoss LDAMLoss LogitAdjustedLoss
+        LovaszLoss MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning
         PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts SoftAUROCLoss StalledLossWarning
         SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss WeightedCrossEntropyLoss
         backward_in_chunks

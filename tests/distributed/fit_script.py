@@ -121,6 +121,7 @@ CASES = {
     "accumulate": (lambda: MetricLoss("f1", memory=RunningCounts()), {"accumulate": 3}),
     "accumulate torch's": (nn.BCEWithLogitsLoss, {"accumulate": 2}),
     "clip": (WeightedBCELoss, {"clip": 0.05}),
+    "averaged weights": (WeightedBCELoss, {"ema": 0.9, "monitor": ["best f1", "loss", "auroc"]}),
     "stratified": (lambda: MetricLoss("f1"), {"stratified": True, "oversample": 0.4, "batch_size": 5}),
     "stopped": (WeightedBCELoss, {"monitor": "best f1", "patience": 2, "epochs": 30, "lr": 0.3}),
     "stages": (lambda: recipes.constrained("precision", "recall >= 0.8", lr=0.05), {"epochs": 3}),

@@ -7,9 +7,11 @@ from two_processes import found_by_ranks
 from metricfit.core.distributed import gather_over_ranks
 from metricfit.losses import (
     AdversarialLoss,
+    AveragePrecisionLoss,
     ClassBalanced,
     EffectiveNumberBCELoss,
     FocalLoss,
+    LovaszLoss,
     MAELoss,
     MarginLoss,
     MBAUCLoss,
@@ -27,7 +29,17 @@ FEATURES = 4
 #: What a rank holds: its number of samples, and none at all in the last.
 SHARDS = {"uneven": (7, 4), "one empty": (11, 0)}
 #: Losses that are no means over samples take the whole batch by default.
-BY_DEFAULT = MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, SoftAUROCLoss, WMWLoss, MSFELoss
+BY_DEFAULT = (
+    AveragePrecisionLoss,
+    LovaszLoss,
+    MBAUCLoss,
+    PairHingeLoss,
+    PairSquareLoss,
+    PartialAUCLoss,
+    SoftAUROCLoss,
+    WMWLoss,
+    MSFELoss,
+)
 #: Means over samples do so with sync=True.
 WITH_SYNC = {
     "WeightedBCELoss": lambda sync: WeightedBCELoss(2.0, sync=sync),

@@ -1,11 +1,19 @@
-"""Two processes with unequal shards train as one on the whole batch: several classes, a Mix, memory, chunks."""
+"""Two processes with unequal shards train as one on the whole batch: several classes, images, a Mix, memory, chunks."""
 
 import pytest
 import torch
 from two_processes import RANKS, flat_gradient, found_by_ranks
 
 from metricfit import MetricLoss, RunningCounts, steps
-from metricfit.losses import Mix, MSFELoss, WeightedBCELoss, backward_in_chunks
+from metricfit.losses import (
+    LDAMLoss,
+    LogitAdjustedLoss,
+    LovaszLoss,
+    Mix,
+    MSFELoss,
+    WeightedBCELoss,
+    backward_in_chunks,
+)
 
 ROUNDS, FEATURES, CLASSES, N = 3, 4, 3, 13
 DECAY = 0.9
@@ -24,6 +32,14 @@ LOSSES = {
     "multilabel mix": lambda memory: Mix(
         (WeightedBCELoss(sync=True), 1.0), (MetricLoss("f1", memory=memory, task="multilabel"), 0.5)
     ),
+}
+
+
+IMAGE_LOSSES = {
+    "lovasz": lambda: LovaszLoss(ignore_index=-100),
+    "lovasz per image": lambda: LovaszLoss(per_image=True, ignore_index=-100),
+    "logit adjusted": lambda: LogitAdjustedLoss((50, 6, 3), sync=True),
+    "ldam": lambda: LDAMLoss((50, 6, 3), scale=1.0, sync=True),
 }
 
 
@@ -92,6 +108,16 @@ def train_on_images(rank, cut, per_image):
     return flat_gradient(network)
 
 
+def train_long_tail(name, network, part):
+    """The value and the gradient of one step on images with ignored pixels and weights."""
+    x, y = images()
+    y[:, 0] = -100
+    weight = torch.rand(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    value = IMAGE_LOSSES[name]()(network(x[part]), y[part], weight[part])
+    value.backward()
+    return value.item(), flat_gradient(network)
+
+
 def validate_alone(rank, name):
     """Only the first rank evaluates; were anything summed here it would wait for the other until the time limit."""
     if rank != 0:
@@ -114,6 +140,9 @@ def work(rank):
                     name, memory, network, lambda at, name=name: shard(rank, name, at), chunked
                 )
         found[name, "alone"] = validate_alone(rank, name)
+    part = slice(0, 3) if rank == 0 else slice(3, 5)
+    for name in IMAGE_LOSSES:
+        found[name] = train_long_tail(name, torch.nn.parallel.DistributedDataParallel(convolution()), part)
     found["images"] = train_on_images(rank, 3, None)
     found["per image"] = train_on_images(rank, 2, "equal")
     return found
@@ -179,6 +208,17 @@ def test_images_over_ranks(ranks):
     MetricLoss("f1")(network(x), y).backward()
     for of_rank in ranks:
         torch.testing.assert_close(of_rank["images"], flat_gradient(network), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", IMAGE_LOSSES)
+def test_losses_of_images_over_ranks(ranks, name):
+    expected_value, expected = train_long_tail(name, convolution(), slice(None))
+    parts = [train_long_tail(name, convolution(), part) for part in (slice(0, 3), slice(3, 5))]
+    assert not torch.allclose((parts[0][1] + parts[1][1]) / 2, expected, rtol=1e-3)  # so that this test can fail
+    for of_rank in ranks:
+        value, gradient = of_rank[name]
+        assert value == pytest.approx(expected_value, rel=1e-12)
+        torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-12)
 
 
 def test_counts_per_image_are_not_added_over_ranks(ranks):

@@ -204,3 +204,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
         trained(MetricLoss("f1"), checkpoint_dir=tmp_path, callbacks=[Stop()])
     resumed = trained(MetricLoss("f1"), checkpoint_dir=tmp_path, resume=True)
     assert_same_weights(resumed, whole)
+
+
+def test_the_average_of_the_weights_follows_captured_steps():
+    settings = {"ema": 0.95, "validation": (X[:200], Y[:200]), "monitor": ["best f1", "auroc", "loss"]}
+    captured, plain = (trained(WeightedBCELoss(), graphs, network(norm=True), **settings) for graphs in (None, False))
+    assert captured.history["cuda_graphs"] == ["captured"] * 8
+    assert_same_weights(captured, plain)
+    assert captured.history["loss"] == pytest.approx(plain.history["loss"], rel=1e-3)
+    usual = trained(WeightedBCELoss(), None, network(norm=True), **settings | {"ema": None})
+    assert usual.history["train_loss"] == pytest.approx(captured.history["train_loss"], rel=1e-3)
+    assert usual.history["loss"] != pytest.approx(captured.history["loss"], rel=1e-3)

@@ -157,3 +157,13 @@ def test_batch_norms_of_several_members_train_in_mixed_precision(graphs: bool) -
         losses.append([each.history["train_loss"][-1] for each in found])
     assert losses[0] != losses[1]
     assert losses[1] == pytest.approx(losses[0], abs=0.02)
+
+
+def test_the_average_of_the_weights_follows_captured_steps():
+    splits = [(range(700), range(700, 1000))] * 3
+    settings = {"splits": splits, "ema": 0.9, "norm": True, "lr": [1e-12, 0.01, 0.01], "patience": 2}
+    plain, _ = trained(WeightedBCELoss(), False, **settings)
+    replayed, results = trained(WeightedBCELoss(), True, **settings)
+    assert len(results[0].history) < len(results[1].history)
+    for one, other in zip(plain, replayed, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)

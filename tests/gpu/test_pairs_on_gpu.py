@@ -7,14 +7,22 @@ from waiting import forbid_waiting
 
 from metricfit import RankingConstraint
 from metricfit.core.kernels import pair_means, pairs, pairs_sorted, pairs_triton
-from metricfit.losses import MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, WMWLoss
+from metricfit.losses import AveragePrecisionLoss, MBAUCLoss, PairHingeLoss, PairSquareLoss, PartialAUCLoss, WMWLoss
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-LOSSES = [PairHingeLoss(power=1), PairHingeLoss(), WMWLoss(), PairSquareLoss(), MBAUCLoss(), PartialAUCLoss(0.9, 0.5)]
+LOSSES = [
+    PairHingeLoss(power=1),
+    PairHingeLoss(),
+    WMWLoss(),
+    PairSquareLoss(),
+    MBAUCLoss(),
+    PartialAUCLoss(0.9, 0.5),
+    AveragePrecisionLoss(),
+]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 MILLION = 10**6
 TYPES_AND_POWERS = [(torch.float32, 1), (torch.float32, 2), (torch.float32, 3), (torch.float64, 2)]

@@ -263,6 +263,7 @@ def make_mean_loss(rng, exclusive, binary):
         lambda: losses.PairHingeLoss(rng.choice([0.1, 1.0, 10.0]), rng.choice([1, 2, 3])),
         lambda: losses.WMWLoss(0.2, rng.choice([1, 2, 3])),
         lambda: losses.PartialAUCLoss(rng.choice([0.0, 0.5, 0.95]), rng.choice([0.1, 1.0])),
+        lambda: losses.AveragePrecisionLoss(rng.choice([0.1, 1.0, 10.0]), rng.choice([1, 2, 3])),
         lambda: losses.PairSquareLoss(),
         losses.MBAUCLoss,
         lambda: losses.ClassBalanced(losses.MAELoss(), prior) if binary else losses.MAELoss(),

@@ -9,6 +9,7 @@ from torch import nn
 
 from metricfit import MetricLoss, SurrogateFBetaLoss
 from metricfit.losses import (
+    AveragePrecisionLoss,
     ClassBalanced,
     EffectiveNumberBCELoss,
     FocalLoss,
@@ -302,6 +303,7 @@ ARGUMENTS = {
     PairHingeLoss: {},
     PairSquareLoss: {},
     PartialAUCLoss: {},
+    AveragePrecisionLoss: {},
     WMWLoss: {},
     MBAUCLoss: {},
     SoftAUROCLoss: {},

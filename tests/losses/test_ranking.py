@@ -11,6 +11,7 @@ from metricfit import Counts, curves, steps
 from metricfit.core.kernels import pairs
 from metricfit.core.validation import DivergedError
 from metricfit.losses import (
+    AveragePrecisionLoss,
     MBAUCLoss,
     Mix,
     PairHingeLoss,
@@ -30,7 +31,11 @@ LOSSES = {
     "mbauc": (MBAUCLoss(), lambda a, b: (1 - (a - b)) ** 2, True),
 }
 every = pytest.mark.parametrize("name", LOSSES)
-EVERY_LOSS = [each for each, _, _ in LOSSES.values()] + [PartialAUCLoss(min_tpr=0.6, max_fpr=0.7), SoftAUROCLoss()]
+EVERY_LOSS = [each for each, _, _ in LOSSES.values()] + [
+    PartialAUCLoss(min_tpr=0.6, max_fpr=0.7),
+    AveragePrecisionLoss(margin=0.7),
+    SoftAUROCLoss(),
+]
 every_loss = pytest.mark.parametrize("loss", EVERY_LOSS, ids=repr)
 
 
@@ -121,7 +126,9 @@ def test_types(loss, dtype):
     assert value.item() == pytest.approx(loss(x.detach().double(), y).item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("loss", [PairHingeLoss(), PairSquareLoss(), PartialAUCLoss(min_tpr=0.9)], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [PairHingeLoss(), PairSquareLoss(), PartialAUCLoss(min_tpr=0.9), AveragePrecisionLoss()], ids=repr
+)
 def test_scores_far_from_0_in_float32(loss):
     """Only differences count: an offset changes nothing but the rounding of the scores themselves."""
     generator = torch.Generator().manual_seed(0)
@@ -167,7 +174,9 @@ def test_logits_that_are_not_finite_are_refused(loss, bad, weight):
 
 
 @pytest.mark.parametrize("bad", NOT_FINITE)
-@pytest.mark.parametrize("loss", [PairHingeLoss(), PairSquareLoss(), PartialAUCLoss()], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [PairHingeLoss(), PairSquareLoss(), PartialAUCLoss(), AveragePrecisionLoss()], ids=repr
+)
 def test_if_values_are_not_checked_the_loss_is_nan(loss, bad):
     x, y = torch.tensor([[NOT_FINITE[bad], 0.0, 1.0, 2.0], [0.5, 0.0, 1.0, 2.0]]), torch.tensor([1, 0, 1, 0])
     assert torch.func.vmap(loss, in_dims=(0, None))(x, y).isnan().tolist() == [True, False]

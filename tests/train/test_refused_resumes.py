@@ -54,7 +54,7 @@ def other_labels():
         ({"validation": data(seed=2)}, "validation.hash of inputs: '"),
         ({"objective": WeightedBCELoss(2.0)}, "objective: 'WeightedBCELoss"),
         ({"objective": Stage(WeightedBCELoss(), optimizer=torch.optim.SGD)}, r"stages\[0\].optimizer: None then"),
-        ({"objective": Stage(WeightedBCELoss(), epochs=7)}, r"stages\[0\].epochs: 2 then, 7 now"),
+        ({"objective": Stage(WeightedBCELoss(), epochs=1)}, r"stages\[0\].epochs: 2 then, 1 now"),
         ({"model": network(width=12)}, r"model.0.weight\[0\]: 16 then, 12 now"),
         ({"clip": 1.0}, "clip: None then, 1.0 now"),
         ({"class_weight": "balanced"}, "train.hash of weights: None then"),

@@ -19,7 +19,13 @@ from metricfit.cli.progress_display import progress_bar
 from metricfit.cli.terminal import print_message, print_result
 from metricfit.runs.backends import BACKENDS
 from metricfit_papers.results import markdown, result_files
+from metricfit_papers.specs.run_sizes import RunSize, read_sizes
 from metricfit_papers.specs.table_spec import ALL
+
+RUN_OF_PUBLISHED = (
+    "Datasets, trials and epochs: how much of the published size was run for the pages of docs/reproduction. Epochs "
+    "are those of the longest training; most stop early, when the validation set shows no gain."
+)
 
 
 def reproduce(
@@ -148,15 +154,19 @@ def _terminal_tables(spec: tables.TableSpec, plain: dict[str, Any]) -> list[str 
 
 def _list(as_json: bool) -> None:
     specs = [tables.find_table(name) for name in tables.table_names()]
-    table = Table("name", "table", "paper", "protocols", "datasets")
+    sizes = read_sizes()
+    table = Table("name", "paper", "table", "protocols run", "datasets", "trials", "epochs")
     for spec in specs:
-        table.add_row(spec.name, spec.title, spec.paper, ", ".join(spec.protocols), ", ".join(spec.datasets))
+        size = sizes.get(spec.name, RunSize())
+        run = (size.protocols or "not run", size.datasets, size.trials, size.epochs)
+        table.add_row(spec.name, spec.paper.split(" (")[0], spec.title, *run)
     plain = [
         {"name": spec.name, "title": spec.title, "paper": spec.paper, "where": spec.where}
         | {"protocols": list(spec.protocols), "datasets": list(spec.datasets), "rows": list(spec.rows)}
+        | {"run": asdict(sizes.get(spec.name, RunSize()))}
         for spec in specs
     ]
-    print_result(_output(listed=plain), as_json, [table])
+    print_result(_output(listed=plain), as_json, [table, RUN_OF_PUBLISHED])
 
 
 def main() -> None:

@@ -65,6 +65,14 @@ FIELDS: Mapping[str, Schema] = {
                 protocols=list_of("Names of the protocols.", text("")),
                 datasets=list_of("Names of the datasets.", text("")),
                 rows=list_of("Names of the rows.", text("")),
+                run=an_object(
+                    "How much of the published size was run for the pages, in words; empty if nothing was.",
+                    protocols=text("The protocols that were run."),
+                    datasets=text("Datasets, such as `3 of 4`."),
+                    trials=text("Trials."),
+                    epochs=text("Epochs of the longest training."),
+                    smaller=text("What is smaller than published."),
+                ),
             ),
         )
     ),

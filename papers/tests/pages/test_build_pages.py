@@ -6,7 +6,7 @@ import re
 import pytest
 
 import metricfit_papers as papers
-from metricfit_papers.pages import build, drawing, stored_results
+from metricfit_papers.pages import build, drawing, run_lengths, stored_results
 
 VERSIONS = {"torch": "2.13", "metricfit": "0", "python": "3.11"}
 
@@ -57,7 +57,7 @@ def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_ru
     (verdicts / "btg-1.md").write_text("What holds, by hand.")
     where = tmp_path / "pages"
     where.mkdir()
-    written = build.build(tmp_path / "results", verdicts, where, tmp_path / "img")
+    written = build.build(tmp_path / "results", verdicts, where, tmp_path / "img", tmp_path / "sizes.json")
     assert {path.name for path in written} >= {"bridging-the-gap.md", "index.md"}
     page = (where / "bridging-the-gap.md").read_text().replace("&nbsp;", " ")
     assert "| row | F1 (published) | accuracy (published) | AUROC (published) | seconds |" in page
@@ -93,8 +93,8 @@ def test_the_summary_says_which_part_was_smaller_and_keeps_the_order_of_protocol
 
 def test_epochs_of_two_trainings_are_shown_as_a_sum():
     spec = papers.find_table("constrained-2")
-    assert build._epochs(spec, [{"epochs": [30]}, {"epochs": [200]}]) == "200 of 200"
-    assert build._epochs(spec, [{"epochs": [30]}, {"epochs": [266]}]) == "266 of 200 + 200"
+    assert run_lengths.count_epochs(spec, [{"epochs": [30]}, {"epochs": [200]}]) == "200 of 200"
+    assert run_lengths.count_epochs(spec, [{"epochs": [30]}, {"epochs": [266]}]) == "266 of 200 + 200"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_table_of_many_sets_shows_means_and_differences(tmp_path):
     stored_results.take(tmp_path / "out", tmp_path / "results")
     where = tmp_path / "pages"
     where.mkdir()
-    build.build(tmp_path / "results", tmp_path / "verdicts", where, tmp_path / "img")
+    build.build(tmp_path / "results", tmp_path / "verdicts", where, tmp_path / "img", tmp_path / "sizes.json")
     page = (where / "anyloss.md").read_text()
     assert "**Mean over 3 sets**" in page
     assert "| AnyLoss | +0.010 (2 : 0, p = 0.5) |" in page
@@ -163,7 +163,7 @@ def test_a_table_of_paths_has_a_picture_and_shows_what_searches_chose(tmp_path):
     run["datasets"] = {"airplane-automobile-9": {"ALM with BCE": measured | {"chosen": chosen}, "BCE": measured}}
     write(tmp_path / "one", run)
     stored_results.take(tmp_path / "one", tmp_path / "results")
-    build.build(tmp_path / "results", tmp_path, tmp_path, tmp_path / "img")
+    build.build(tmp_path / "results", tmp_path, tmp_path, tmp_path / "img", tmp_path / "sizes.json")
     page = (tmp_path / "surrogate-f-beta.md").read_text(encoding="utf-8")
     assert "reproduction-surrogate-2-paths.svg" in page
     assert "| MAE | 0.100 | 0.100 | 0.600 | 0.600 |" in page

@@ -19,6 +19,7 @@ from metricfit.losses.memory import RunningCounts
 from metricfit.losses.metric_loss import MetricLoss
 from metricfit.losses.probability_errors import MAELoss, MSFELoss
 from metricfit.losses.ranking import (
+    AveragePrecisionLoss,
     MBAUCLoss,
     PairHingeLoss,
     PairSquareLoss,
@@ -31,6 +32,7 @@ from metricfit.losses.surrogate import SurrogateFBetaLoss, SurrogateTverskyLoss
 __all__ = [
     "AdditiveLoss",
     "AdversarialLoss",
+    "AveragePrecisionLoss",
     "ClassBalanced",
     "DeadGradientWarning",
     "EffectiveNumberBCELoss",

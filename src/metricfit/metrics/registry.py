@@ -130,10 +130,11 @@ def ranking_message(written: str, name: str) -> str:
         name: The name of the measure.
     """
     did_you_mean = "." if written == name else f"; did you mean {name!r}?"
+    first = "losses.AveragePrecisionLoss" if name == "average_precision" else "losses.SoftAUROCLoss"
     curve = "curves.auroc(..., versus='one')" if name == "auroc_ovo" else f"curves.{name}"
     return (
         f"{quote(written)} is not a metric of decisions{did_you_mean} {name} ranks scores: call metrics.{name} or "
-        f"{curve} with scores and labels. losses.SoftAUROCLoss and losses.PairHingeLoss train for a good ranking"
+        f"{curve} with scores and labels. {first} and losses.PairHingeLoss train for a good ranking"
     )
 
 

@@ -54,6 +54,7 @@ def fit(
     class_weight: ClassWeight | None = None,
     accumulate: int = 1,
     clip: float | None = None,
+    ema: float | None = None,
     precision: str | None = None,
     accelerator: str = "auto",
     devices: int | str = 1,
@@ -102,6 +103,7 @@ def fit(
         checkpoint_dir: A folder for this run alone.
         checkpoint_every: Optimiser steps between checkpoints. By default there is one checkpoint per epoch.
         resume: Whether to start in an empty folder, continue in a started one, and return the result of a finished one.
+            The last stage may have more epochs than before, which continues a finished run too.
         start_at_prior: Whether to set the last bias of a binary model to the log odds of the share of positives. By
             default only if the model has exactly one such bias and is evidently untrained, so that trained weights are
             never changed: nothing has been written to its last layer since torch initialised it (see
@@ -112,6 +114,10 @@ def fit(
         accumulate: Number of parts in which a batch is computed. The gradient is still that of the whole batch, for any
             loss. Batch normalisation sees each part separately, and twice.
         clip: Maximum norm of the gradient.
+        ema: Decay of an exponential moving average of the weights, such as 0.999, which is updated after every
+            optimiser step. Validation uses the averaged weights, and so do callbacks, the best weights and the returned
+            model; training itself does not change. The decay grows to this number, min(ema, (1 + n) / (10 + n)) after n
+            steps of a stage. Running means and variances of batch normalisation are averaged too.
         precision: The precision for Fabric, such as "bf16-mixed" or "16-mixed". By default the model's own type.
         accelerator: The accelerator for Fabric: "cpu", "gpu" or "auto".
         devices: Number of processes on this machine; under torchrun, the number that it started.
@@ -163,7 +169,7 @@ def fit(
     held_out = None if validation is None else as_source(validation, "validation", workers)
     if held_out is not None:
         held_out = with_groups(held_out, validation_groups, stages, "validation", "validation_groups")
-    setting_checks.check_numbers(accumulate, clip)
+    setting_checks.check_numbers(accumulate, clip, ema)
     weighted = class_weight is not None or _has_weights(samples, held_out)
     setting_checks.check_stages(stages, held_out is not None, weighted)
     shown = add_progress_bar(callbacks, progress)
@@ -200,6 +206,7 @@ def fit(
         checkpoint_every=checkpoint_every,
         start_at_prior=start_at_prior,
         callbacks=shown,
+        ema=ema,
         started=started,
     )
     run = SingleRun(

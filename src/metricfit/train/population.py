@@ -61,6 +61,7 @@ def fit_population(
     oversample: float | None = None,
     class_weight: ClassWeight | None = None,
     clip: float | None = None,
+    ema: float | None = None,
     device: str | torch.device | None = None,
     precision: str | None = None,
     cuda_graphs: bool = False,
@@ -96,11 +97,13 @@ def fit_population(
         checkpoint_dir: A folder for this run alone.
         checkpoint_every: Optimiser steps between checkpoints. By default there is one checkpoint per epoch.
         resume: Whether to start in an empty folder, continue in a started one, and return the result of a finished one.
+            The last stage may have more epochs than before, which continues a finished run too.
         start_at_prior: Whether to set the last biases to the log odds of the share of positives; see ``fit``.
         stratified: Whether to distribute each class evenly over the batches.
         oversample: Repeat positives until they are this share of an epoch.
         class_weight: "balanced", or one weight per class, as a list or as {0: 1.0, 1: 5.0}.
         clip: Maximum norm of a member's gradient.
+        ema: Decay of an exponential moving average of each member's weights, as for ``fit``.
         device: The device to train on. The default is a GPU if there is one.
         precision: "bf16-mixed" for forward passes under autocast. By default the models' own type.
         cuda_graphs: Whether a step on a GPU is captured once and replayed, which is several times faster for small
@@ -148,7 +151,7 @@ def fit_population(
         validation is not None,
     )
     samples = _in_memory(with_groups(samples, groups, stages, "train", "groups"))
-    setting_checks.check_numbers(1, clip)
+    setting_checks.check_numbers(1, clip, ema)
     setting_checks.check_stages(stages, held_out is not None, samples.weight is not None or class_weight is not None)
     shown = add_progress_bar(callbacks, progress)
     data = _check_data(models[0], samples, trained, held_out, stages, order, start_at_prior)
@@ -167,6 +170,7 @@ def fit_population(
         checkpoint_every=checkpoint_every,
         start_at_prior=start_at_prior,
         callbacks=shown,
+        ema=ema,
         started=started,
     )
     run = PopulationRun(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidValueError, quote
 from metricfit.losses.calling import accepted_arguments, refuse_multipliers
 from metricfit.train.engine.schedules import Schedule
 from metricfit.train.stage import MakeOptimizer, Objective, Stage
@@ -73,9 +74,13 @@ def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool, s
             raise InvalidValueError(f"ReduceLROnPlateau needs mode={mode!r} if {stage.watched.name} is monitored")
 
 
-def check_numbers(accumulate: int, clip: float | None) -> None:
+def check_numbers(accumulate: int, clip: float | None, ema: float | None) -> None:
     """Refuse numbers out of range."""
     if accumulate < 1:
         raise InvalidValueError(f"accumulate must be at least 1, the number of parts of a batch; got {accumulate}")
     if clip is not None and not clip > 0:
         raise InvalidValueError(f"clip must be above 0, the maximum norm of the gradient; got {clip}")
+    if ema is not None and not (isinstance(ema, Real) and 0 < float(ema) < 1):
+        raise InvalidValueError(
+            f"ema is the decay of the average of the weights, above 0 and below 1, such as 0.999; got {quote(ema)}"
+        )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,12 @@ from metricfit_papers import TableSpec
 from metricfit_papers.pages import drawing, repository, set_averages, stored_results
 from metricfit_papers.pages.agreement import agreement
 from metricfit_papers.pages.constraint_effects import describe_constraint_effects
+from metricfit_papers.pages.run_lengths import measure_size, training_minutes
 from metricfit_papers.pages.search_choices import choices
 from metricfit_papers.pages.stored_results import Results
 from metricfit_papers.results import markdown, result_files
+from metricfit_papers.specs.run_sizes import FILE as SIZES
+from metricfit_papers.specs.run_sizes import write_sizes
 from metricfit_papers.specs.table_spec import ALL
 
 #: The theme's table of contents would cover the last columns of the tables.
@@ -37,8 +39,9 @@ def build(
     verdicts: Path = repository.VERDICTS,
     pages: Path = repository.PAGES,
     images: Path = repository.IMAGES,
+    sizes: Path = SIZES,
 ) -> list[Path]:
-    """Write one page per paper, and the summary; return their paths."""
+    """Write one page per paper, the summary and the sizes of the runs; return their paths."""
     specs = [papers.find_table(name) for name in papers.table_names()]
     paths = {spec.name: results / f"{spec.name}.json" for spec in specs}
     stored = {name: stored_results.read(path) if path.exists() else None for name, path in paths.items()}
@@ -52,7 +55,8 @@ def build(
         written[-1].write_text(unbroken("\n\n".join(parts)) + "\n", encoding="utf-8")
     written.append(pages / "index.md")
     written[-1].write_text("\n\n".join(summary(specs, stored, verdicts)) + "\n", encoding="utf-8")
-    return written
+    write_sizes({spec.name: measure_size(spec, stored[spec.name]) for spec in specs}, sizes)
+    return [*written, sizes]
 
 
 def unbroken(text: str) -> str:
@@ -218,45 +222,9 @@ def summary(specs: list[TableSpec], results: dict[str, Results | None], verdicts
 def _run_line(spec: TableSpec, results: Results | None) -> Iterator[str]:
     yield f"[{spec.name}]({slug(spec.paper)}.md#{spec.name})"
     yield f"{spec.paper.split(' (')[0]}, {spec.where}"
-    if results is None:
-        yield from ("not run", *[""] * 5)
-        return
-    rows = [
-        (dataset, row, measured)
-        for _, datasets in stored_results.of_protocols(spec, results)
-        for dataset, dataset_rows in datasets.items()
-        for row, measured in dataset_rows.items()
-    ]
-    trials = sorted({measured["run"]["trials"] for _, _, measured in rows})
-    seconds = sum(measured["seconds"] for _, row, measured in rows if spec.rows[row].own_trials)
-    yield ", ".join(name for name, _ in stored_results.of_protocols(spec, results))
-    yield f"{len({dataset for dataset, _, _ in rows})} of {len(spec.datasets)}"
-    yield " or ".join(map(str, trials)) + f" of {spec.trials}"
-    yield _epochs(spec, [measured for _, _, measured in rows])
-    yield _smaller(spec, rows)
-    yield f"{seconds / 60:.0f} min"
-
-
-def _epochs(spec: TableSpec, measured: list[dict[str, Any]]) -> str:
-    """Return the epochs of the longest training and of the table; a constraint's come after those of its base."""
-    longest = max(epochs for row in measured for epochs in row["epochs"])
-    most = max(training.epochs for row in spec.rows.values() for training in row.training.values())
-    return f"{longest:,} of {most:,}" + (f" + {most:,}" if longest > most else "")
-
-
-def _smaller(spec: TableSpec, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
-    """Describe how much smaller runs were than the table, with their datasets if other datasets differ."""
-    titles_by_size: dict[str, dict[str, None]] = {}
-    for dataset, _, measured in rows:
-        titles_by_size.setdefault(measured["run"]["smaller"], {})[spec.datasets[dataset].title] = None
-    if len(titles_by_size) == 1:
-        return next(iter(titles_by_size)) or "no"
-    occurrences = Counter(title for titles in titles_by_size.values() for title in titles)
-    parts = []
-    for size, titles in titles_by_size.items():
-        some = ", some rows" if all(occurrences[title] > 1 for title in titles) else ""
-        parts += [f"{', '.join(titles)}{some}: {size}"] if size else []
-    return "; ".join(parts)
+    size = measure_size(spec, results)
+    yield from (size.protocols or "not run", size.datasets, size.trials, size.epochs, size.smaller)
+    yield f"{training_minutes(spec, results):.0f} min" if results else ""
 
 
 def slug(paper: str) -> str:

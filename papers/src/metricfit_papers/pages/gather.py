@@ -22,7 +22,9 @@ from typing import Any
 import metricfit_papers as papers
 from metricfit.runs import CellError
 from metricfit_papers.pages.repository import RUNS
+from metricfit_papers.pages.stored_results import Results
 from metricfit_papers.results import result_files
+from metricfit_papers.results.table_run import choose_rows
 from metricfit_papers.specs.toml_section import Section, read_toml
 
 
@@ -54,10 +56,26 @@ class Run:
             words += [] if number is None else [option, str(number)]
         return shlex.join(words)
 
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The datasets that it runs."""
+        return self.only or tuple(papers.find_table(self.table).datasets)
+
+    def not_in(self, stored: Results) -> list[tuple[str, str]]:
+        """Return the datasets and rows of the run that stored results lack, or have of fewer trials."""
+        spec = papers.find_table(self.table)
+        trials = self.trials or spec.trials
+        rows_of = stored["protocols"].get(self.protocol, {})
+        return [
+            (dataset, row.name)
+            for dataset in self.datasets
+            for row in choose_rows(spec, self.protocol, self.rows, self.without)
+            if rows_of.get(dataset, {}).get(row.name, {"run": {"trials": 0}})["run"]["trials"] < trials
+        ]
+
     def parts(self) -> list[Run]:
         """Return one run per dataset; empty if the run has a single dataset."""
-        datasets = self.only or tuple(papers.find_table(self.table).datasets)
-        return [replace(self, only=(dataset,)) for dataset in datasets] if len(datasets) > 1 else []
+        return [replace(self, only=(dataset,)) for dataset in self.datasets] if len(self.datasets) > 1 else []
 
 
 def listed(path: Path = RUNS) -> list[Run]:

@@ -178,8 +178,7 @@ def run_table(
     check_device(device)
     number = trials or spec.trials
     datasets = [name for name in spec.datasets if not only or name in only]
-    shown = [row for row in spec.shown(protocol) if not rows or row.name in rows]
-    shown = [row for row in shown if row.name not in without and not set(row.tags) & set(without)]
+    shown = choose_rows(spec, protocol, rows, without)
     if not shown:
         raise InvalidValueError(
             f"no row of {spec.name} is left: the chosen rows have no numbers under {protocol}, or are excluded"
@@ -215,6 +214,12 @@ def run_table(
     rows_shown = {(dataset, row.name): measured[dataset, row.name] for dataset in datasets for row in shown}
     parts = filter(None, (describe_part(spec.datasets[name], data_folder) for name in datasets))
     return TableResult(spec, protocol, number, epochs, rows_shown, tuple(dict.fromkeys(parts)))
+
+
+def choose_rows(spec: TableSpec, protocol: str, rows: Collection[str], without: Collection[str]) -> list[RowSpec]:
+    """Return the rows that a run shows: those with numbers under the protocol that are chosen and not left out."""
+    chosen = [row for row in spec.shown(protocol) if not rows or row.name in rows]
+    return [row for row in chosen if row.name not in without and not set(row.tags) & set(without)]
 
 
 def _check_data(spec: TableSpec, needed: Iterable[str], data: str | None) -> None:

@@ -71,25 +71,38 @@ def _distributions(probabilities: Tensor) -> Iterator[Tensor]:
 
 
 class RankedMoments:
-    """The first three moments of the positives among the k most probable pixels, and among the others, for every k.
+    """The first three moments of the positives among the k most probable pixels, and among the others.
+
+    They are known for every k, or for every ``spacing``-th k, which takes no sums over single pixels.
 
     Args:
-        ranked: Probabilities ``(units, pixels)`` in descending order, float64.
+        ranked: Probabilities ``(units, pixels)`` in descending order, float32 or float64.
+        spacing: The distance between the known numbers; the number of all pixels is known, too.
     """
 
-    def __init__(self, ranked: Tensor) -> None:
+    def __init__(self, ranked: Tensor, spacing: int = 1) -> None:
         self.units, self.pixels = ranked.shape
-        self._sums = [torch.nn.functional.pad(moment.cumsum(1), (1, 0)) for moment in moments_of(ranked)]
+        self._ranked, self._spacing = ranked, spacing
+        whole = self.pixels - self.pixels % spacing
+        blocks = [_block_sums(ranked[:, :whole].view(self.units, -1, spacing))]
+        if whole < self.pixels:
+            blocks.append(_block_sums(ranked[:, whole:].unsqueeze(1)))
+        self._sums = torch.nn.functional.pad(torch.cat(blocks, 2).cumsum(2), (1, 0))
+
+    def known_sizes(self) -> Tensor:
+        """Return the numbers of marked pixels for which the moments are known, ``(units, m)``."""
+        numbers = torch.arange(self._sums.shape[2], device=self._ranked.device) * self._spacing
+        return numbers.clamp(max=self.pixels).expand(self.units, -1)
 
     def expected_values(self, metric: Metric, sizes: Tensor) -> Tensor:
-        """Compute the expected metric for given numbers of marked pixels.
+        """Compute the expected metric for known numbers of marked pixels.
 
         Two numbers stand for the true positives and two for the misses (``CountMoments.two_points``), so the metric is
         evaluated at four pairs.
 
         Args:
             metric: The metric.
-            sizes: Numbers of marked pixels ``(units, m)``.
+            sizes: Numbers of marked pixels ``(units, m)``, of ``known_sizes``.
 
         Returns:
             Expected values ``(units, m)``.
@@ -100,10 +113,38 @@ class RankedMoments:
             >>> moments.expected_values(f1, torch.tensor([[0, 1, 2]]))
             tensor([[0.0000, 0.8400, 0.6763]], dtype=torch.float64)
         """
-        chosen = [sums.gather(1, sizes) for sums in self._sums]
-        missed = [sums[:, -1:] - part for sums, part in zip(self._sums, chosen, strict=True)]
-        missed[:2] = [moment.clamp(min=0) for moment in missed[:2]]
-        return expected_value(metric, CountMoments(*chosen), CountMoments(*missed), sizes, self.pixels)
+        return self._expected_values(metric, self._sums_at(sizes), sizes)
+
+    def expected_values_around(self, metric: Metric, sizes: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the expected metric for all numbers between the known neighbours of a known number.
+
+        Args:
+            metric: The metric.
+            sizes: One number of marked pixels per unit, ``(units, 1)``, of ``known_sizes``.
+
+        Returns:
+            The numbers of marked pixels and their expected values, both ``(units, 2 * spacing + 1)``.
+        """
+        before = (-(-sizes // self._spacing) - 1).clamp(min=0) * self._spacing
+        places = before + torch.arange(2 * self._spacing, device=sizes.device)
+        nearby = self._ranked.gather(1, places.clamp(max=self.pixels - 1)).double() * (places < self.pixels)
+        sums = torch.stack(moments_of(nearby)).cumsum(2)
+        known = self._sums_at(before)
+        around = torch.cat([before, places + 1], 1).clamp(max=self.pixels)
+        return around, self._expected_values(metric, torch.cat([known, known + sums], 2), around)
+
+    def _sums_at(self, sizes: Tensor) -> Tensor:
+        return self._sums.gather(2, (-(-sizes // self._spacing)).expand(3, -1, -1))
+
+    def _expected_values(self, metric: Metric, chosen: Tensor, sizes: Tensor) -> Tensor:
+        mean, variance, third = self._sums[:, :, -1:] - chosen
+        missed = CountMoments(mean.clamp(min=0), variance.clamp(min=0), third)
+        return expected_value(metric, CountMoments(*chosen), missed, sizes, self.pixels)
+
+
+def _block_sums(blocks: Tensor) -> Tensor:
+    """Return the moments of blocks of pixels ``(units, blocks, pixels)`` as ``(3, units, blocks)``, in float64."""
+    return torch.stack([moment.sum(2, dtype=torch.float64) for moment in moments_of(blocks)])
 
 
 def expected_value(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from metricfit.decide.units.expected_values import RankedMoments, exact_values
+from metricfit.decide.units.unit_checks import at_least_single
 from metricfit.metrics.metric import Metric
 
 Method = Literal["approximate", "exact"]
@@ -29,8 +30,8 @@ def best_masks(probabilities: Tensor, metric: Metric, method: Method, zero_divis
         The marked pixels, bool ``(units, pixels)``.
     """
     ranked, order = probabilities.detach().sort(dim=1, descending=True)
-    ranked = ranked.double()
-    empty = zero_division * (-ranked).log1p().sum(1).exp() if zero_division else None
+    ranked = ranked.double() if method == "exact" else at_least_single(ranked)
+    empty = zero_division * (-ranked).log1p().sum(1, dtype=torch.float64).exp() if zero_division else None
     sizes = _exact_sizes(ranked, metric, empty) if method == "exact" else _approximate_sizes(ranked, metric, empty)
     places = torch.arange(probabilities.shape[1], device=probabilities.device)
     return torch.empty_like(order, dtype=torch.bool).scatter_(1, order, places < sizes)
@@ -45,19 +46,19 @@ def _exact_sizes(ranked: Tensor, metric: Metric, empty: Tensor | None) -> Tensor
 
 def _approximate_sizes(ranked: Tensor, metric: Metric, empty: Tensor | None) -> Tensor:
     """Find the best sizes ``(units, 1)``: first among a few hundred spread over all, then between the neighbours."""
-    moments = RankedMoments(ranked)
     spacing = max(1, ranked.shape[1] // SPREAD_SIZES)
-    spread = torch.arange(0, ranked.shape[1] + spacing, spacing, device=ranked.device)
-    around = torch.arange(-spacing, spacing + 1, device=ranked.device)
-    sizes = spread.expand(len(ranked), -1).clamp(max=ranked.shape[1])
-    for following in (around, None) if spacing > 1 else (None,):
-        values = moments.expected_values(metric, sizes)
-        if empty is not None:
-            values += (sizes == 0) * empty.unsqueeze(1)
-        best = sizes.gather(1, _best(values, metric))
-        if following is not None:
-            sizes = (best + following).clamp(0, ranked.shape[1])
-    return best
+    moments = RankedMoments(ranked, spacing)
+    sizes = moments.known_sizes()
+    best = sizes.gather(1, _best(_reward(moments.expected_values(metric, sizes), sizes, empty), metric))
+    if spacing == 1:
+        return best
+    sizes, values = moments.expected_values_around(metric, best)
+    return sizes.gather(1, _best(_reward(values, sizes, empty), metric))
+
+
+def _reward(values: Tensor, sizes: Tensor, empty: Tensor | None) -> Tensor:
+    """Add what marking nothing is worth because a unit may have no positives."""
+    return values if empty is None else values + (sizes == 0) * empty.unsqueeze(1)
 
 
 def _best(values: Tensor, metric: Metric) -> Tensor:

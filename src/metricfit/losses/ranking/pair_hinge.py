@@ -29,9 +29,7 @@ class _PairLoss(ColumnLoss):
         super().__init__()
         self.set_target_format(task, ignore_index)
         self.margin = check_margin(margin, self)
-        if power not in (1, 2, 3):
-            raise InvalidValueError(f"{type(self).__name__} needs a power of 1, 2 or 3, got {power}")
-        self.power = int(power)
+        self.power = check_power(power, self)
         self.sync = sync
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -265,3 +263,10 @@ def check_margin(margin: float, owner: nn.Module) -> float:
     if not 0.0 < margin < math.inf:
         raise InvalidValueError(f"{type(owner).__name__} needs a finite margin above 0, got {margin}")
     return float(margin)
+
+
+def check_power(power: int, owner: nn.Module) -> int:
+    """Return the exponent of a hinge; raise an error if it is not 1, 2 or 3."""
+    if power not in (1, 2, 3):
+        raise InvalidValueError(f"{type(owner).__name__} needs a power of 1, 2 or 3, got {power}")
+    return int(power)

@@ -24,6 +24,7 @@ from metricfit.train.data.order import derive_seed
 from metricfit.train.engine.epoch_validation import RequirementResult, warn_about_unmet
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.loop import Loop
+from metricfit.train.engine.more_epochs import check_more_epochs
 from metricfit.train.engine.position import Standing
 from metricfit.train.history import History, Row
 from metricfit.train.result import FitResult
@@ -60,6 +61,7 @@ class RunSettings:
         checkpoint_every: Optimiser steps between checkpoints; None for one per epoch.
         start_at_prior: As for ``fit``.
         callbacks: Called by the process that writes.
+        ema: The decay of the average of the weights, if there is one.
         started: The time at which the call began.
     """
 
@@ -73,6 +75,7 @@ class RunSettings:
     checkpoint_every: int | None
     start_at_prior: bool | None
     callbacks: Sequence[Callback]
+    ema: float | None
     started: float
 
 
@@ -164,7 +167,7 @@ class TrainingRun(ABC):
         saved: dict[str, Any] | None = None
         if self.processes.writes:
             try:
-                folder.begin(spec, self.settings.resume)
+                folder.begin(spec, self.settings.resume, self._check_more_epochs)
                 saved = folder.result() if folder.finished else None
             except (OSError, ValueError) as error:
                 refusal = error
@@ -172,6 +175,9 @@ class TrainingRun(ABC):
         if refusal is not None:
             raise refusal
         return saved
+
+    def _check_more_epochs(self, before: int) -> None:
+        check_more_epochs(self.models[0], self.settings.stages[-1], before, self.settings.steps)
 
     def _load(self, saved: dict[str, Any]) -> list[FitResult]:
         objective = self.settings.stages[-1].objective

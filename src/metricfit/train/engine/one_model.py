@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from metricfit.train.engine.model_outputs import compute_outputs, drop_uncounted
 from metricfit.train.engine.ranks import gather_batch, sync_over_ranks
 from metricfit.train.engine.schedules import Schedule
 from metricfit.train.engine.streamed_validation import split_loss, validate_stream
+from metricfit.train.engine.weight_average import WeightAverage, name_averaged_buffers
 from metricfit.train.monitor import Monitor
 from metricfit.train.stage import Objective, Stage
 
@@ -38,6 +40,7 @@ class OneModel(Learner):
         clip: The maximum norm of the gradient.
         channels_last: Whether images are laid out with their channels last, which convolutions prefer.
         cuda_graphs: Whether steps are captured as CUDA graphs; None for wherever this is possible.
+        ema: The decay of the average of the weights, if there is one.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class OneModel(Learner):
         clip: float | None = None,
         channels_last: bool = False,
         cuda_graphs: bool | None = None,
+        ema: float | None = None,
     ) -> None:
         self.fabric, self.plain_model, self.channels_last = fabric, model, channels_last
         if channels_last:
@@ -57,6 +61,8 @@ class OneModel(Learner):
         self.model = fabric.setup(model)
         self.validation, self.accumulate, self.clip, self.cuda_graphs = validation, accumulate, clip, cuda_graphs
         self.largest_batch = 1  # validation may take as many samples at once as training
+        self.ema = ema
+        self.average: WeightAverage | None = None
         self.best: dict[str, Tensor] | None = None
         self.validation_outputs: tuple[Tensor, Batch] | None = None
         self.active = [0]
@@ -82,7 +88,18 @@ class OneModel(Learner):
         self.graphs = (
             None if self.fabric.device.type != "cuda" or self.cuda_graphs is False else self._make_graphs(steps)
         )
+        self.average = None if self.ema is None else self._make_average(self.ema)
         self.model.train()
+
+    def _make_average(self, decay: float) -> WeightAverage:
+        trained = {name: weight for name, weight in self.plain_model.named_parameters() if weight.requires_grad}
+        self.averaged_buffers = name_averaged_buffers(self.plain_model)
+        buffers = {name: self.plain_model.get_buffer(name) for name in self.averaged_buffers}
+        return WeightAverage(decay, trained | buffers)
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Return a context in which the model has its averaged weights, if there are any."""
+        return nullcontext() if self.average is None else self.average.applied()
 
     def _make_graphs(self, steps: int | None) -> AutomaticGraphs:
         loss, optimizer = self.objective.loss, self.optimizer
@@ -112,6 +129,8 @@ class OneModel(Learner):
         if self.schedule.scheduler is not None:
             self.rate = float(self.optimizer.param_groups[0]["lr"])
             self.schedule.batch_ended()
+        if self.average is not None:
+            self.average.update()
         return losses
 
     def _lay_out(self, x: Any) -> Any:
@@ -165,7 +184,8 @@ class OneModel(Learner):
     def end_epoch(self) -> None:
         """Update multipliers and the learning rate."""
         if self.objective.updates_on_held_out:
-            self.validation_outputs = self._outputs_on_validation()
+            with self._averaged():
+                self.validation_outputs = self._outputs_on_validation()
             self.objective.observe_held_out(*self.validation_outputs)
         self.objective.update()
         self.schedule.epoch_ended()
@@ -181,8 +201,10 @@ class OneModel(Learner):
         parts = self._split_for_stream(monitors)
         if parts is not None:
             check = None if self.labels_checked else self._check_labels
-            return [validate_stream(monitors, self.objective, parts, self.outputs_of(self.validation), check)]
-        logits, batch = self.validation_outputs or self._outputs_on_validation()
+            with self._averaged():
+                return [validate_stream(monitors, self.objective, parts, self.outputs_of(self.validation), check)]
+        with self._averaged():
+            logits, batch = self.validation_outputs or self._outputs_on_validation()
         self.validation_outputs = None  # they were computed with the present weights, at the end of the epoch
         loss = self.objective.loss.eval()
         with torch.no_grad():
@@ -233,19 +255,24 @@ class OneModel(Learner):
 
     def remember(self, members: Sequence[int]) -> None:
         """Copy the weights."""
-        if members:
+        if not members:
+            return
+        with self._averaged():
             self.best = {name: tensor.detach().clone() for name, tensor in self.plain_model.state_dict().items()}
+        if self.average is not None and self.fabric.world_size > 1 and self.averaged_buffers:
+            # Every rank has averaged statistics of its own samples; those of rank 0 count, as in training.
+            self.best |= self.fabric.broadcast({name: self.best[name] for name in self.averaged_buffers})
 
     @torch.no_grad()
     def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the logits of each of these inputs, computed in parts."""
-        self.plain_model.eval()
-        device = self.fabric.device
-        logits = [
-            torch.cat([self.plain_model(self._lay_out(part.to(device))) for part in torch.split(x, SAMPLES_AT_ONCE)])
-            for x in inputs
-        ]
-        self.plain_model.train()
+        model, device = self.plain_model.eval(), self.fabric.device
+        with self._averaged():
+            logits = [
+                torch.cat([model(self._lay_out(part.to(device))) for part in torch.split(x, SAMPLES_AT_ONCE)])
+                for x in inputs
+            ]
+        model.train()
         return logits
 
     def retire(self, members: Sequence[int]) -> None:
@@ -253,9 +280,11 @@ class OneModel(Learner):
         self.active = [member for member in self.active if member not in members]
 
     def recall(self) -> None:
-        """Restore the copy of the best weights."""
+        """Restore the copy of the best weights; without one, take the averaged weights, if there are any."""
         if self.best is not None:
             self.plain_model.load_state_dict(self.best)
+        elif self.average is not None:
+            self.average.apply()
 
     def finish(self) -> None:
         """Give the weights their usual layout again."""
@@ -263,7 +292,7 @@ class OneModel(Learner):
             self.plain_model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
     def state(self) -> dict[str, Any]:
-        """Return the weights, optimizer, scheduler, loss, scaler and best weights."""
+        """Return the weights, optimizer, scheduler, loss, scaler, average and best weights."""
         precision = get_precision(self.fabric)
         return {
             "model": self.plain_model.state_dict(),
@@ -273,6 +302,7 @@ class OneModel(Learner):
             "precision": {} if precision is None else precision.state_dict(),
             "best": self.best,
             "active": self.active,
+            **({} if self.average is None else {"average": self.average.state()}),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -291,3 +321,5 @@ class OneModel(Learner):
         best, device = state["best"], self.fabric.device
         self.best = best and {name: tensor.to(device) for name, tensor in best.items()}
         self.active = state["active"]
+        if self.average is not None:
+            self.average.load(state["average"])

@@ -8,6 +8,7 @@ faster. The forward passes are in stacked_models, and the losses in stacked_obje
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from metricfit.train.engine.schedules import Schedule
 from metricfit.train.engine.stacked_models import StackedModels
 from metricfit.train.engine.stacked_objective import StackedObjective, copy_with_state
 from metricfit.train.engine.stacked_tensors import Stack, StackedBatch, clone_stack, move_stack, pad_positions
+from metricfit.train.engine.weight_average import WeightAverage, name_averaged_buffers
 from metricfit.train.monitor import Monitor
 from metricfit.train.stage import MakeOptimizer, Stage
 
@@ -41,6 +43,7 @@ class Population(Learner):
         clip: The maximum norm of a member's gradient.
         precision: None, or "bf16-mixed" for forward passes under autocast.
         cuda_graphs: Whether steps on a GPU are captured and replayed.
+        ema: The decay of the average of the weights, if there is one.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Population(Learner):
         clip: float | None = None,
         precision: str | None = None,
         cuda_graphs: bool = False,
+        ema: float | None = None,
     ) -> None:
         self.models, self.data, self.validation, self.clip = list(models), data, validation, clip
         self.device = data.y.device
@@ -59,6 +63,8 @@ class Population(Learner):
         self.active = list(range(len(self.models)))
         self.final = clone_stack(self.stack.weights), clone_stack(self.stack.buffers)
         self.has_best = [False] * len(self.models)
+        self.ema, self.average_buffers = ema, name_averaged_buffers(self.models[0])
+        self.average: WeightAverage | None = None
         self.validation_batch: tuple[StackedBatch, bool] | None = None
         self.validation_logits: Tensor | None = None
         self.objective_states: list[Stack | None] = [None] * len(self.models)
@@ -73,6 +79,16 @@ class Population(Learner):
         self.objective = StackedObjective(stage.objective, self.device)
         self.objective_states = [None] * len(self.models)
         self._make_optimizer()
+        self.average = None if self.ema is None else WeightAverage(self.ema, self._list_averaged())
+
+    def _list_averaged(self) -> Stack:
+        """Return the stacks that are averaged."""
+        weights = {name: self.stack.weights[name] for name in self.stack.trainable}
+        return weights | {name: self.stack.buffers[name] for name in self.average_buffers}
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Return a context in which the members have their averaged weights, if there are any."""
+        return nullcontext() if self.average is None else self.average.applied()
 
     def _make_optimizer(self) -> None:
         weights = [weight.requires_grad_() for weight in self.stack.trainable_weights]
@@ -99,8 +115,12 @@ class Population(Learner):
         if self.graphs is None or not batch.equal_lengths or self.schedule.per_batch:
             losses = self._step(batch)
             self.schedule.batch_ended()
-            return losses
-        return self.graphs((batch.x, batch.y, batch.weight, batch.index, batch.group), self.stack.trainable_weights)
+        else:
+            inputs = batch.x, batch.y, batch.weight, batch.index, batch.group
+            losses = self.graphs(inputs, self.stack.trainable_weights)
+        if self.average is not None:
+            self.average.update()
+        return losses
 
     def _captured_step(
         self, x: Tensor, y: Tensor, weight: Tensor | None, index: Tensor | None, group: Tensor | None
@@ -156,7 +176,8 @@ class Population(Learner):
         if self.objective.objective.updates_on_held_out:
             batch, shared = self._get_validation_batch()
             assert batch.index is not None
-            self.validation_logits = self.stack.evaluate(self.data.x, batch.index, shared)
+            with self._averaged():
+                self.validation_logits = self.stack.evaluate(self.data.x, batch.index, shared)
             self.objective.observe_held_out(self.validation_logits, replace(batch, index=None))
         self.objective.update()
         if self.schedule.epoch_ended():
@@ -177,7 +198,8 @@ class Population(Learner):
         assert batch.index is not None
         logits = self.validation_logits
         if logits is None:
-            logits = self.stack.evaluate(self.data.x, batch.index, shared)
+            with self._averaged():
+                logits = self.stack.evaluate(self.data.x, batch.index, shared)
         self.validation_logits = None  # they were computed with the present weights, at the end of the epoch
         losses = self.objective.comparable(logits, replace(batch, index=None)).tolist()
         parts: list[Any] = [logits, batch.y, batch.weight, batch.group]
@@ -219,8 +241,10 @@ class Population(Learner):
 
     @torch.no_grad()
     def _store_weights(self, members: Sequence[int]) -> None:
-        if members:
-            rows = self._find_rows(members)
+        if not members:
+            return
+        rows = self._find_rows(members)
+        with self._averaged():
             for final, current in zip(self.final, (self.stack.weights, self.stack.buffers), strict=True):
                 for name, tensor in current.items():
                     final[name][list(members)] = tensor[rows]
@@ -230,7 +254,8 @@ class Population(Learner):
 
     def outputs(self, members: Sequence[int], inputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the logits of these active members."""
-        return self.stack.outputs(self._find_rows(members), inputs)
+        with self._averaged():
+            return self.stack.outputs(self._find_rows(members), inputs)
 
     def retire(self, members: Sequence[int]) -> None:
         """Take these members out of the stack: their weights, buffers, optimiser state and objective."""
@@ -246,6 +271,8 @@ class Population(Learner):
         shapes = [weight.shape for weight in self.stack.trainable_weights]
         self.stack.keep(rows)
         self.objective.keep(rows)
+        if self.average is not None:
+            self.average.keep(rows, self._list_averaged())
         if not self.active:
             return
         self._make_optimizer()
@@ -289,6 +316,7 @@ class Population(Learner):
             "scheduler": self.schedule.state_dict(),
             "objective": self.objective.state,
             "learned": self.objective_states,
+            **({} if self.average is None else {"average": self.average.state()}),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -304,3 +332,6 @@ class Population(Learner):
         self.schedule.load_state_dict(state["scheduler"])
         self._reset_graphs()
         self.objective.load(state["objective"])
+        if self.ema is not None:
+            self.average = WeightAverage(self.ema, self._list_averaged())
+            self.average.load(state["average"])

@@ -94,6 +94,7 @@ class PopulationRun(TrainingRun):
             "start_at_prior": self.settings.start_at_prior,
         }
         settings |= {} if self.precision is None else {"precision": self.precision}
+        settings |= {} if self.settings.ema is None else {"ema": self.settings.ema}
         return describe_run(self.models[0], self.settings.stages, self.data.samples, None, self.order, **settings)
 
     def set_priors(self) -> None:
@@ -122,6 +123,7 @@ class PopulationRun(TrainingRun):
             clip=self.clip,
             precision=self.precision,
             cuda_graphs=self.cuda_graphs,
+            ema=self.settings.ema,
         )
         return self.learner
 

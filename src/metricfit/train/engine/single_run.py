@@ -101,6 +101,7 @@ class SingleRun(TrainingRun):
             "checkpoint_every": self.settings.checkpoint_every,
             "start_at_prior": self.settings.start_at_prior,
         }
+        settings |= {} if self.settings.ema is None else {"ema": self.settings.ema}
         data = self.data
         return describe_run(self.model, self.settings.stages, data.train, data.validation, self.order, **settings)
 
@@ -131,6 +132,7 @@ class SingleRun(TrainingRun):
             clip=self.clip,
             channels_last=self.channels_last,
             cuda_graphs=self.cuda_graphs,
+            ema=self.settings.ema,
         )
         return self.learner
 

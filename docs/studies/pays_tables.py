@@ -1,0 +1,61 @@
+"""What the pages of docs/when-it-pays.md share: comparisons with a baseline, and a picture of losses by decisions."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from scipy.stats import wilcoxon
+
+from metricfit.stats import holm
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+#: Of each loss the mean values on the problems, in one order.
+Values = Mapping[str, Sequence[float]]
+
+
+def against(values: Values, baseline: str) -> dict[str, str]:
+    """For each other loss: the mean difference to the baseline, problems won and lost, and p after Holm's correction.
+
+    The test is Wilcoxon's signed-rank test over problems, each with the mean of its seeds.
+    """
+    others = [loss for loss in values if loss != baseline]
+    differences = {loss: np.subtract(values[loss], values[baseline]).round(9) for loss in others}
+    p_values = [float(wilcoxon(d).pvalue) if np.any(d) else 1.0 for d in differences.values()]
+    texts = {}
+    for (loss, d), p in zip(differences.items(), holm(p_values), strict=True):
+        won, lost = int((d > 0).sum()), int((d < 0).sum())
+        texts[loss] = f"{statistics.fmean(d):+.3f}; {won}-{lost}, p = {p:.2g}"
+    return texts
+
+
+def draw_losses(panels: Mapping[str, Mapping[str, Values]], path: Path, ylabel: str, columns: int) -> None:
+    """One panel per problem or average: the mean of each loss, one mark per decision."""
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(9.6, 3.3 * rows + 0.5), layout="constrained", squeeze=False)
+    marks = ("o", "D", "s", "^", "v")
+    for axis, (title, by_decision) in zip(axes.flat, panels.items(), strict=True):
+        for place, (decision, values) in enumerate(by_decision.items()):
+            means = [statistics.fmean(each) for each in values.values()]
+            face = "white" if place == 0 else f"C{place - 1}"
+            edge = "0.3" if place == 0 else f"C{place - 1}"
+            spread = 0.12 * (place - (len(by_decision) - 1) / 2)
+            at = np.arange(len(means)) + spread
+            axis.plot(at, means, marks[place], mfc=face, mec=edge, markersize=7, label=decision)
+        names = list(next(iter(by_decision.values())))
+        axis.set_xticks(range(len(names)), names, rotation=35, ha="right")
+        axis.set_title(title, fontsize=11)
+        axis.grid(axis="y", color="0.9")
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(ylabel)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), frameon=False, ncols=5, loc="outside lower center")
+    with matplotlib.rc_context({"svg.hashsalt": "metricfit"}):
+        figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)

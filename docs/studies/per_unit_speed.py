@@ -1,0 +1,105 @@
+"""Time and memory of per_image on a GPU, beside the sort of the same numbers and rankseg 0.0.8.
+
+    python docs/studies/per_unit_speed.py --peers  # needs a CUDA device; --peers needs rankseg
+
+Times are the minima of interleaved repeats; memory is the peak beyond the probabilities themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.decide import per_image
+
+#: Name, task and shape.
+SHAPES: tuple[tuple[str, str | None, tuple[int, ...]], ...] = (
+    ("200 masks of 128 x 128", None, (200, 128, 128)),
+    ("16 masks of 512 x 512", None, (16, 512, 512)),
+    ("8 masks of 2,048 x 2,048", None, (8, 2048, 2048)),
+    ("16 images of 256 x 256, 19 overlapping masks", "multilabel", (16, 19, 256, 256)),
+    ("16 images of 256 x 256, 19 classes", "multiclass", (16, 19, 256, 256)),
+    ("233 images of 180 x 240, 11 classes", "multiclass", (233, 11, 180, 240)),
+)
+REPEATS = 15
+
+
+def made_up(shape: tuple[int, ...], task: str | None, device: torch.device) -> Tensor:
+    """Probabilities that change smoothly over an image."""
+    random = torch.Generator(device=device).manual_seed(0)
+    *front, height, width = shape
+    coarse = torch.randn(*(front if len(front) == 2 else (front[0], 1)), 8, 8, generator=random, device=device)
+    logits = 3 * torch.nn.functional.interpolate(coarse, (height, width), mode="bicubic")
+    logits = logits + 0.5 * torch.randn(logits.shape, generator=random, device=device)
+    return logits.softmax(1) if task == "multiclass" else (logits - 2).sigmoid().reshape(shape)
+
+
+def contenders(task: str | None, peers: bool) -> dict[str, Callable[[Tensor], object]]:
+    def sort(p: Tensor) -> object:
+        return p.flatten(1 if task is None else 2).sort(-1, descending=True)
+
+    found: dict[str, Callable[[Tensor], object]] = {
+        "sort": sort,
+        "per_image dice": lambda p: per_image(p, "dice", task=task),
+        "per_image jaccard": lambda p: per_image(p, "jaccard", task=task),
+    }
+    if peers:
+        from rankseg import RankSEG
+
+        mode = "multiclass" if task == "multiclass" else "multilabel"
+        for metric in ("dice", "IoU"):
+            rank = RankSEG(metric=metric, output_mode=mode, solver="RMA", pruning_prob=0.0)
+            found[f"rankseg RMA {metric.lower()}"] = lambda p, rank=rank: rank.predict(
+                p.unsqueeze(1) if task is None else p
+            )
+    return found
+
+
+def measure_shape(task: str | None, probabilities: Tensor, peers: bool) -> dict[str, Any]:
+    times: dict[str, list[float]] = {}
+    memory: dict[str, float] = {}
+    functions = contenders(task, peers)
+    for name, function in list(functions.items()):
+        try:
+            for _ in range(2):
+                function(probabilities)
+        except Exception as error:
+            print(f"  {name}: {type(error).__name__}: {str(error)[:200]}", flush=True)
+            del functions[name]
+    for _ in range(REPEATS):
+        for name, function in functions.items():
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            function(probabilities)
+            end.record()
+            torch.cuda.synchronize()
+            times.setdefault(name, []).append(start.elapsed_time(end))
+            memory[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
+    return {name: {"ms": min(times[name]), "MiB": memory[name]} for name in functions}
+
+
+def main() -> None:
+    device, peers = torch.device("cuda"), "--peers" in sys.argv
+    results: dict[str, Any] = {"device": torch.cuda.get_device_name(device)}
+    for name, task, shape in SHAPES:
+        results[name] = measure_shape(task, made_up(shape, task, device), peers)
+        sort = results[name]["sort"]["ms"]
+        for method, found in results[name].items():
+            measured = f"{found['ms']:9.3f} ms {found['ms'] / sort:6.2f} sorts {found['MiB']:8.0f} MiB"
+            print(f"{name:46s} {method:20s} {measured}", flush=True)
+    out = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    if out:
+        Path(out[0]).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

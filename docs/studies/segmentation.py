@@ -1,0 +1,185 @@
+"""Losses and decisions for segmentation: CamVid and membrane slices with a small U-Net.
+
+    python docs/studies/segmentation.py --measure camvid --images FOLDER --cells camvid.jsonl      # needs a GPU
+    python docs/studies/segmentation.py --measure membrane --images FOLDER --cells membrane.jsonl  # needs a GPU
+    python docs/studies/segmentation.py --collect camvid.jsonl membrane.jsonl  # the results, the page and the picture
+    python docs/studies/segmentation.py  # the page and the picture from the stored results
+
+FOLDER holds ``camvid/{train,val,test}`` and ``membrane``. Every loss gets the same network, batches, number of steps
+and learning rates to choose from. Rates, thresholds, offsets and calibrations are chosen on validation images; test
+images are scored once, with what was chosen. Finished cells are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from segmentation_data import MEMBRANE_FOLDS, Images, Split, read_camvid, read_membrane
+from segmentation_scores import Scored, decisions, validation_value
+from segmentation_training import Training, make_losses, train_side_by_side
+
+RATES = (3e-4, 1e-3, 3e-3)
+SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how wide.
+
+    Attributes:
+        width: Channels of the U-Net at full resolution.
+        steps: Training steps.
+        batch: Images per step.
+        seeds: Repetitions: seeds of CamVid, folds of the membrane slices.
+    """
+
+    width: int
+    steps: int
+    batch: int
+    seeds: int
+
+
+PLANS = {"camvid": Plan(32, 2300, 16, SEEDS), "membrane": Plan(32, 1200, 8, MEMBRANE_FOLDS)}
+
+
+class Cells:
+    """The finished cells, one JSON line each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        self.done: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+
+    def add(self, cell: dict[str, Any]) -> None:
+        """Write a finished cell."""
+        self.done.append(cell)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(cell) + "\n")
+
+    def of_seed(self, seed: int) -> list[dict[str, Any]]:
+        """Return the finished cells of a seed."""
+        return [cell for cell in self.done if cell["seed"] == seed]
+
+    def rate(self, loss: str) -> float:
+        """The rate that was chosen with the first seed."""
+        return next(cell["rate"] for cell in self.of_seed(0) if cell["loss"] == loss)
+
+
+def read_split(name: str, folder: Path, seed: int, device: torch.device) -> Split:
+    """Return the problem of a seed; the membrane slices have another one for each fold."""
+    return read_camvid(folder, device) if name == "camvid" else read_membrane(folder, seed, device)
+
+
+def made_up_split(name: str, seed: int) -> Split:
+    """Return a tiny problem in which the class of a pixel follows from its brightness."""
+    random = torch.Generator().manual_seed(seed)
+    classes, channels = (11, 3) if name == "camvid" else (1, 1)
+    parts = []
+    for count in (6, 3, 4):
+        labels = torch.randint(classes + 1, (count, 4, 5), generator=random).repeat_interleave(12, 1)
+        labels = labels.repeat_interleave(12, 2).to(torch.uint8)
+        noise = torch.randint(20, (*labels.shape, channels), generator=random)
+        parts.append(Images((20 * labels[..., None] + noise).to(torch.uint8), labels))
+    return Split(*parts, classes=classes, crop=(32, 48))
+
+
+def measure(
+    name: str, plan: Plan, cells: Cells, split_of: Callable[[int], Split], seconds: float, log: Callable[[str], None]
+) -> None:
+    """Run the cells that are not done, seed by seed, as long as the time allows another group of losses."""
+    start = time.monotonic()
+    longest = 0.0
+    for seed in range(plan.seeds):
+        if cells.of_seed(seed):
+            continue
+        split = split_of(seed)
+        chooses = name == "membrane" or seed == 0
+        groups = len(RATES) if chooses else 1
+        if longest and time.monotonic() - start + groups * longest > seconds:
+            log(f"{name}: seed {seed} does not fit any more")
+            return
+        candidates: dict[str, list[tuple[float, Training]]] = {}
+        for number in range(groups):
+            began = time.monotonic()
+            rate_of = {loss: RATES[number] if chooses else cells.rate(loss) for loss in make_losses(split.classes)}
+            for training in _trained(split, rate_of, seed, plan, log):
+                validation = Scored.of(training.logits(split.validation), split.validation.labels)
+                candidates.setdefault(training.name, []).append((validation_value(validation), training))
+            longest = max(longest, time.monotonic() - began)
+            log(f"{name} seed {seed} group {number}: {time.monotonic() - began:.1f} s")
+        for loss, found in candidates.items():
+            began = time.monotonic()
+            best, training = max(found, key=lambda pair: pair[0])
+            validation, test = (
+                Scored.of(training.logits(images), images.labels) for images in (split.validation, split.test)
+            )
+            cells.add(
+                {
+                    "set": name,
+                    "loss": loss,
+                    "seed": seed,
+                    "rate": training.rate,
+                    "validation": best,
+                    "rates": {str(each.rate): round(score, 5) for score, each in found},
+                    "scores": decisions(validation, test),
+                }
+            )
+            log(f"  {loss}: rate {training.rate:g}, validation {best:.4f}, scored in {time.monotonic() - began:.1f} s")
+
+
+def _trained(
+    split: Split, rate_of: dict[str, float], seed: int, plan: Plan, log: Callable[[str], None]
+) -> Iterator[Training]:
+    trainings = [
+        Training(split, loss, rate, seed, width=plan.width, steps=plan.steps, batch=plan.batch)
+        for loss, rate in rate_of.items()
+    ]
+    train_side_by_side(trainings, log)
+    yield from trainings
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--measure", choices=list(PLANS))
+    parser.add_argument("--images", type=Path, help="folder with the images")
+    parser.add_argument("--cells", type=Path, help="file of finished cells, which is continued")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no group that would end later")
+    parser.add_argument("--steps", type=int, help="training steps")
+    parser.add_argument("--quick", action="store_true", help="a tiny version on made-up images: does it run?")
+    given = parser.parse_args(arguments)
+    if given.measure:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        torch.backends.cudnn.benchmark = True
+        plan = Plan(4, 2, 2, 2) if given.quick else PLANS[given.measure]
+        if given.steps:
+            plan = Plan(plan.width, given.steps, plan.batch, plan.seeds)
+        splits: dict[int, Split] = {}
+
+        def split_of(seed: int) -> Split:
+            number = 0 if given.measure == "camvid" else seed
+            if number not in splits:
+                quick = given.quick
+                splits[number] = (
+                    made_up_split(given.measure, number)
+                    if quick
+                    else read_split(given.measure, given.images, number, device)
+                )
+            return splits[number]
+
+        began = time.monotonic()
+
+        def log(text: str) -> None:
+            print(f"{time.monotonic() - began:7.1f} {text}", flush=True)
+
+        measure(given.measure, plan, Cells(given.cells), split_of, given.seconds, log)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The section on several labels of docs/when-it-pays.md, from the cells that several_labels.py writes.
+
+python docs/studies/several_labels_page.py                      # from the stored results
+python docs/studies/several_labels_page.py --cells runs/labels  # collect new cells first
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from common import DOCS, fill, table
+from pays_tables import Values, against, draw_losses
+from several_labels import AVERAGES, DECISIONS, LOSSES, TABLES, VARIANTS
+
+RESULTS, PAGE = DOCS / "studies" / "results" / "several_labels.json", DOCS / "when-it-pays.md"
+PICTURE = DOCS / "img" / "pays-labels.svg"
+BASELINE = "BCE"
+#: The decision that each average is compared at, beside 0.5; chosen before the study, it is what the library proposes.
+PROPOSED = {"macro": "per label, smoothed", "micro": "per label, smoothed", "samples": "per row"}
+
+Cells = list[dict[str, Any]]
+
+
+def collect(folder: Path) -> Cells:
+    """Finished cells, of the splits that every loss has on every table."""
+    cells = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    found = {(cell["table"], cell["loss"], cell["seed"]) for cell in cells}
+    seeds = {cell["seed"] for cell in cells}
+    complete = {s for s in seeds if all((name, loss, s) in found for name in TABLES for loss in LOSSES)}
+    return [cell for cell in cells if cell["seed"] in complete]
+
+
+def means(cells: Cells, average: str, decision: str) -> Values:
+    """The mean over the splits, for each loss on each table."""
+    return {
+        loss: [
+            statistics.fmean(
+                cell["values"][average][decision] for cell in cells if cell["loss"] == loss and cell["table"] == name
+            )
+            for name in TABLES
+        ]
+        for loss in LOSSES
+    }
+
+
+def losses_table(cells: Cells, average: str) -> str:
+    """Losses by decisions, and each loss against cross-entropy at 0.5 and at the proposed decision."""
+    by_decision = {decision: means(cells, average, decision) for decision in DECISIONS}
+    compared = [against(by_decision[decision], BASELINE) for decision in ("0.5", PROPOSED[average])]
+    rows = []
+    for loss in LOSSES:
+        values = [f"{statistics.fmean(by_decision[decision][loss]):.3f}" for decision in DECISIONS]
+        rows.append([loss, *values, *(text.get(loss, "") for text in compared)])
+    head = ["loss", *DECISIONS, f"against {BASELINE} at 0.5", f"against {BASELINE}, {PROPOSED[average]}"]
+    return f"**{average} F1**\n\n" + table(head, rows)
+
+
+def decisions_table(cells: Cells) -> str:
+    """Each decision against 0.5, for a network trained with cross-entropy and for one trained with the mix."""
+    rows = []
+    for loss in (BASELINE, "BCE + F1"):
+        for average in AVERAGES:
+            values = {decision: means(cells, average, decision)[loss] for decision in DECISIONS}
+            text = against(values, "0.5")
+            rows.append([loss, average, *(text[decision] for decision in DECISIONS[1:])])
+    return table(["loss", "average", *DECISIONS[1:]], rows)
+
+
+def parts_of_page(cells: Cells) -> dict[str, str]:
+    seeds = len({cell["seed"] for cell in cells})
+    tables = "\n\n".join(losses_table(cells, average) for average in AVERAGES)
+    note = (
+        f"Means over nine tables with {seeds} splits each. Comparisons: the mean difference, tables won-lost, and the "
+        f"p-value of Wilcoxon's test over the tables, corrected for the {len(LOSSES) - 1} losses (Holm)."
+    )
+    against_half = "**Each decision against 0.5**, corrected for four decisions:\n\n" + decisions_table(cells)
+    return {"labels": f"{note}\n\n{tables}\n\n{against_half}"}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=Path, help="the folder of finished cells: collect them")
+    options = parser.parse_args(arguments)
+    if options.cells is not None:
+        lines = ",\n".join(json.dumps(cell, separators=(",", ":")) for cell in collect(options.cells))
+        RESULTS.write_text(f"[{lines}]\n", encoding="utf-8")
+    cells = json.loads(RESULTS.read_text(encoding="utf-8"))
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts_of_page(cells)), encoding="utf-8")
+    shown = [loss for loss in LOSSES if loss not in VARIANTS]
+    panels = {
+        f"{average} F1": {
+            decision: {loss: means(cells, average, decision)[loss] for loss in shown} for decision in DECISIONS
+        }
+        for average in AVERAGES
+    }
+    draw_losses(panels, PICTURE, "mean of nine tables", columns=3)
+
+
+if __name__ == "__main__":
+    main()
