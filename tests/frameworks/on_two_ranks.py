@@ -33,6 +33,29 @@ def with_lightning():
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+def with_torchmetrics():
+    """Counts of both ranks add up, also if one of them has seen no batch."""
+    import warnings
+
+    from metricfit.integrations import as_torchmetrics
+    from metricfit.metrics import Accumulator
+
+    dist.init_process_group("gloo")
+    warnings.filterwarnings("ignore", "The ``compute`` method", UserWarning)
+    logits = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    target = torch.arange(50) % 3
+    for name in ("f1", "weighted_kappa(power=2)"):
+        alone = Accumulator(name)
+        alone.update(logits, target)
+        for parts in ([slice(0, 30), slice(30, None)], [slice(None), None]):
+            metric = as_torchmetrics(Accumulator(name))
+            if (rows := parts[RANK]) is not None:
+                metric.update(logits[rows], target[rows])
+            for _ in range(2):  # the ranks' own counts are back after the first
+                assert abs(metric.compute() - alone.compute()) < 1e-12
+                metric._computed = None
+
+
 def with_hf_trainer():
     import test_hf_trainer as single
 
@@ -63,7 +86,7 @@ def with_hf_trainer():
 
 
 if __name__ == "__main__":
-    {"lightning": with_lightning, "hf": with_hf_trainer}[sys.argv[1]]()
+    {"lightning": with_lightning, "hf": with_hf_trainer, "torchmetrics": with_torchmetrics}[sys.argv[1]]()
     if dist.is_initialized():
         dist.destroy_process_group()
     print("the same")

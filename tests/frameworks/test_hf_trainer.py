@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from sklearn.metrics import f1_score, roc_auc_score
 
 from metricfit import Counts, MetricLoss, metrics
 from metricfit.losses import backward_in_chunks
+from metricfit.metrics import Accumulator, BinnedScores
 
 transformers = pytest.importorskip("transformers")
 
@@ -110,6 +112,39 @@ def test_accumulation_adds_up_the_losses_of_the_parts_undivided(tmp_path):
     torch.optim.SGD(whole.parameters(), lr=0.1).step()
     with pytest.raises(AssertionError):
         assert_same_weights(divided, whole)
+
+
+def test_batch_eval_metrics_measure_a_stream(tmp_path):
+    ids, y = data(50)
+    model, quality, scores, calls = network(), Accumulator("f1"), BinnedScores(bins=4096, limit=1.0), []
+
+    def compute_metrics(prediction, compute_result):
+        calls.append(len(prediction.label_ids))
+        logits, target = map(torch.as_tensor, (prediction.predictions, prediction.label_ids))
+        quality.update(logits, target)
+        scores.update(logits, target)
+        if not compute_result:
+            return {}
+        measured = {"f1": quality.compute().item(), "auroc": scores.auroc().item()}
+        quality.reset()
+        scores.reset()
+        return measured
+
+    settings = {"per_device_eval_batch_size": 16, "batch_eval_metrics": True}
+    arguments = transformers.TrainingArguments(
+        str(tmp_path), report_to="none", use_cpu=True, disable_tqdm=True, **settings
+    )
+    rows = [{"input_ids": row, "labels": label} for row, label in zip(ids, y, strict=True)]
+    trainer = transformers.Trainer(
+        model, arguments, eval_dataset=rows, compute_loss_func=loss_function(), compute_metrics=compute_metrics
+    )
+    with torch.no_grad():
+        logits = model.eval()(ids).logits.squeeze(1)
+    for _ in range(2):  # a second evaluation starts from nothing
+        measured = trainer.evaluate()
+        assert measured["eval_f1"] == pytest.approx(f1_score(y, logits >= 0))
+        assert measured["eval_auroc"] == pytest.approx(roc_auc_score(y, logits), abs=5e-3)
+    assert calls == [16, 16, 16, 2] * 2
 
 
 def test_chunks_give_the_large_batch():

@@ -4,11 +4,14 @@ import logging
 
 import pytest
 import torch
+from sklearn.metrics import confusion_matrix, f1_score
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from metricfit import Counts, MetricLoss, RunningCounts, metrics
+from metricfit.integrations import as_torchmetrics
 from metricfit.losses import backward_in_chunks
+from metricfit.metrics import Accumulator
 
 lightning = pytest.importorskip("lightning")
 
@@ -95,6 +98,43 @@ def test_checkpoint_carries_the_memory(x_y, tmp_path):
     loaded = Classifier(RunningCounts())
     loaded.load_state_dict(torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"])
     torch.testing.assert_close(loaded.loss.memory.total, module.loss.memory.total)
+
+
+class Logged(Classifier):
+    """Logs metrics of torchmetrics, which Lightning computes over the epoch and resets."""
+
+    def __init__(self):
+        super().__init__()
+        self.quality = as_torchmetrics(Accumulator("f1"))
+        self.cost = as_torchmetrics(Accumulator("cost(fp=1, fn=5)", threshold=0.3))
+        self.epochs = []
+
+    def on_validation_epoch_start(self):
+        pass
+
+    def validation_step(self, batch, _):
+        x, y = batch
+        logits = self.network(x)
+        self.quality.update(logits, y)
+        self.cost.update(logits, y)
+        self.log_dict({"f1": self.quality, "cost": self.cost})
+
+    def on_validation_epoch_end(self):
+        self.epochs.append(self.quality.compute().item())
+
+
+def test_a_logged_accumulator_has_the_value_of_each_epoch(x_y):
+    x, y = x_y
+    module, runner = Logged(), trainer(epochs=3, num_sanity_val_steps=1)
+    runner.fit(module, loader(x, y, 100), loader(x, y, 128))
+    logits = module.network(x).detach().squeeze(1)
+    logged = {name: value.item() for name, value in runner.callback_metrics.items()}
+    assert logged["f1"] == pytest.approx(f1_score(y, logits >= 0), abs=1e-6)
+    tn, fp, fn, tp = confusion_matrix(y, logits.sigmoid() >= 0.3).ravel()
+    assert logged["cost"] == pytest.approx((fp + 5 * fn) / (tn + fp + fn + tp), abs=1e-6)
+    assert len(module.epochs) == 4  # with the sanity check
+    assert module.epochs[-1] == pytest.approx(logged["f1"], abs=1e-6)
+    assert module.quality.total.sum() == 0
 
 
 class InChunks(Classifier):

@@ -11,7 +11,9 @@ SCRIPT = Path(__file__).with_name("on_two_ranks.py")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("framework", "package"), [("lightning", "lightning"), ("hf", "transformers")])
+@pytest.mark.parametrize(
+    ("framework", "package"), [("lightning", "lightning"), ("hf", "transformers"), ("torchmetrics", "torchmetrics")]
+)
 def test_two_processes_train_as_one(framework, package):
     pytest.importorskip(package)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]

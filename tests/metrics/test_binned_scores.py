@@ -1,9 +1,12 @@
 """BinnedScores: curves of a stream, beside scikit-learn's of all scores at once."""
 
+import math
+
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
+from metricfit import Counts, best_threshold, metrics
 from metricfit.core.validation import DivergedError
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics import BinnedScores
@@ -103,6 +106,56 @@ def test_nan_is_named():
         BinnedScores().update(torch.tensor([float("nan"), 1.0]), torch.tensor([1, 0]))
 
 
-def test_shares_of_classes_are_refused():
-    with pytest.raises(InvalidValueError, match="shares"):
-        BinnedScores(task="multiclass").update(torch.zeros(2, 3), torch.full((2, 3), 1 / 3))
+def test_a_label_between_0_and_1_is_that_share_of_a_positive():
+    shares = torch.rand(300, generator=RANDOM)
+    logits = torch.randn(300, generator=RANDOM) + shares
+    weight = WEIGHT[:300]
+    soft = stream(BinnedScores(), logits, shares, weight)
+    both = torch.cat([shares * weight, (1 - shares) * weight])
+    labels = torch.cat([torch.ones(300), torch.zeros(300)])
+    expected = roc_auc_score(labels, logits.repeat(2), sample_weight=both)
+    assert soft.auroc().item() == pytest.approx(expected, abs=1e-3)
+    edge = soft.thresholds[512].item()
+    counts = Counts.hard(logits, shares, threshold=edge, weight=weight)
+    for cell, of_bins in zip(counts.tensors, soft.counts.tensors, strict=True):
+        torch.testing.assert_close(of_bins[512], cell)
+    smoothed = stream(BinnedScores(), logits, shares)
+    assert smoothed.sums.sum().item() == pytest.approx(300)
+
+
+def test_labels_as_floats_count_as_integers_do():
+    for weight in (None, WEIGHT):
+        floats, integers = (stream(BinnedScores(), LOGITS, y, weight) for y in (TARGET.float(), TARGET))
+        torch.testing.assert_close(floats.sums, integers.sums)
+
+
+def test_shares_of_classes_are_weighed_too():
+    logits, shares = torch.randn(50, 3, generator=RANDOM), torch.rand(50, 3, generator=RANDOM).softmax(1)
+    scores = BinnedScores(task="multiclass")
+    scores.update(logits, shares)
+    torch.testing.assert_close(scores.counts.positives[0], shares.double().sum(0))
+    split = BinnedScores(task="multiclass")  # one row per class, weighted by its share
+    split.update(logits.repeat_interleave(3, 0), torch.arange(3).repeat(50), shares.flatten())
+    torch.testing.assert_close(scores.sums, split.sums, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["f1", "mcc", "balanced_accuracy"])
+def test_the_best_threshold_is_exact_to_within_a_bin(metric):
+    scores = stream(BinnedScores(bins=256, limit=8.0), LOGITS, TARGET)
+    width = 16 / 256
+    exact = best_threshold(LOGITS.double().sigmoid(), TARGET, metric)
+    best = scores.best_threshold(metric)[0]
+    edge = math.ceil((math.log(exact.threshold / (1 - exact.threshold)) + 8) / width - 1) * width - 8  # just below it
+    decided = torch.stack([LOGITS.double() >= edge, LOGITS.double() >= edge + width])
+    neighbours = [getattr(metrics, metric)(Counts.from_labels(row.long(), TARGET)).item() for row in decided]
+    assert max(neighbours) - 1e-12 <= best.value <= exact.value + 1e-12
+    assert abs(math.log(best.threshold / (1 - best.threshold)) - edge) <= 2 * width
+
+
+def test_scores_in_bins_of_their_own_have_the_exact_best_threshold():
+    logits = (LOGITS / 0.25).floor().clamp(-32, 31) * 0.25 + 0.125
+    best = stream(BinnedScores(bins=64, limit=8.0), logits, TARGET).best_threshold("f1")[0]
+    exact = best_threshold(logits.double().sigmoid(), TARGET, "f1")
+    assert best.value == pytest.approx(exact.value, abs=1e-12)
+    log_odds = torch.logit(torch.tensor([best.threshold, exact.threshold], dtype=torch.float64))
+    assert 0 <= log_odds[1] - log_odds[0] <= 0.25

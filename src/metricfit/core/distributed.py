@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -59,6 +61,34 @@ def gather_over_ranks(local: Tensor, dim: int = 0) -> Tensor:
     parts = [part[:length].movedim(0, dim) for part, length in zip(received, lengths, strict=True)]
     parts[dist.get_rank()] = _scale_gradient(local, ranks)
     return torch.cat(parts, dim)
+
+
+def fill_missing(local: Tensor | None, group: Any = None) -> Tensor | None:
+    """Return this rank's tensor, or zeros of the other ranks' shape if it has none. Every rank must call it.
+
+    Args:
+        local: The tensor of this rank; None if it has none, for example because it has seen no batch.
+        group: The process group; by default all ranks.
+
+    Returns:
+        A tensor of the same shape on all ranks; None if no rank has one.
+
+    Raises:
+        InvalidValueError: On all ranks, if their tensors have different shapes.
+    """
+    if number_of_ranks() == 1:
+        return local
+    facts: list[Any] = [None] * dist.get_world_size(group)
+    own = None if local is None else (tuple(local.shape), local.dtype, local.device.type)
+    dist.all_gather_object(facts, own, group)
+    shapes = dict.fromkeys(shape for shape, _, _ in filter(None, facts))
+    if len(shapes) > 1:
+        shown = " and ".join(map(str, shapes))
+        raise InvalidValueError(f"the ranks hold sums of the shapes {shown}; do they measure the same classes?")
+    if local is not None or not shapes:
+        return local
+    shape, dtype, device = next(filter(None, facts))
+    return torch.zeros(shape, dtype=dtype, device=device)
 
 
 def number_of_ranks() -> int:

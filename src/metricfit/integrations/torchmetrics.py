@@ -9,6 +9,7 @@ from torch import Tensor
 
 from metricfit._extras import explain_missing
 from metricfit.core.confusion import unstack
+from metricfit.core.distributed import fill_missing
 from metricfit.errors import InvalidTypeError
 from metricfit.metrics.accumulator import Accumulator
 from metricfit.metrics.average import averaged
@@ -54,6 +55,22 @@ class AccumulatedMetric(torchmetrics.Metric):
         counts = self._accumulator.count(logits, target, weight)
         self.total = self.total + torch.stack(counts.tensors)
         self._exclusive = counts.exclusive
+
+    def sync(self, dist_sync_fn: Any = None, process_group: Any = None, *args: Any, **settings: Any) -> None:
+        """Add the counts of all processes, as ``torchmetrics.Metric.sync`` does, also if some have seen no batch.
+
+        Args:
+            dist_sync_fn: How tensors are gathered.
+            process_group: The processes.
+            args: The other arguments of ``torchmetrics.Metric.sync``.
+            settings: The same by name.
+        """
+        should_sync = args[0] if args else settings.get("should_sync", True)
+        if should_sync:
+            counted = None if self.total.dim() == 0 else self.total
+            filled = fill_missing(counted, process_group or self.process_group)
+            self.total = self.total if filled is None else filled
+        super().sync(dist_sync_fn, process_group, *args, **settings)
 
     def compute(self) -> Tensor:
         """Compute the metric of all batches so far.

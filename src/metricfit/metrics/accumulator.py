@@ -11,6 +11,7 @@ from metricfit.core.buffers import LateBuffers
 from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_hard
 from metricfit.core.counts import Counts
+from metricfit.core.distributed import fill_missing
 from metricfit.core.tasks import check_task
 from metricfit.core.threshold_vectors import PerLabel
 from metricfit.core.types import Average, Task, Thresholds
@@ -161,9 +162,13 @@ class Accumulator(LateBuffers):
     def sync(self) -> None:
         """Add the counts of all processes of a distributed run. Every process calls it once, at the end of the stream.
 
+        A process that has seen no batch takes part with zeros.
+
         Raises:
-            InvalidStateError: There was no batch.
+            InvalidStateError: No process has seen a batch.
+            InvalidValueError: The processes have counted different classes.
         """
+        self.total = fill_missing(self.total)
         self.total = torch.stack(self.counts.sum_over_ranks().tensors)
 
     def extra_repr(self) -> str:

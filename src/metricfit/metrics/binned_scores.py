@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from metricfit.core.buffers import LateBuffers
+from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.counts import Counts
-from metricfit.core.distributed import sum_over_ranks
+from metricfit.core.distributed import fill_missing, sum_over_ranks
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
-from metricfit.metrics.label_rankings import ask
+from metricfit.metrics.label_rankings import Questions, ask, class_log_odds
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
 from metricfit.metrics.sweep import Sweep, area_under_precision_recall, area_under_roc
@@ -29,7 +30,9 @@ class BinnedScores(LateBuffers):
     Memory is that of the bins. A threshold is found to within the width of a bin: 0.03 in log-odds by default, which
     is at most 0.008 in probability. Log-odds beyond the limit are in the outermost bins.
 
-    For several labels every label has bins of its own; for exclusive classes every class against the rest.
+    For several labels every label has bins of its own; for exclusive classes every class against the rest. A label
+    between 0 and 1, or the share of a class, counts as this share of a positive and the rest of a negative, as in
+    ``Counts``.
 
     Args:
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two of them.
@@ -76,21 +79,36 @@ class BinnedScores(LateBuffers):
             weight: One weight per sample.
 
         Raises:
-            InvalidValueError: The shapes do not fit each other or the earlier batches, or the labels are shares.
+            InvalidValueError: The shapes do not fit each other or the earlier batches.
         """
         batch = canonical(logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index)
-        log_odds, positive, weight, _ = ask(batch)
+        log_odds, positive, weight, _ = self._ask(batch)
         if bool(log_odds.isnan().any()):
             check_finite(log_odds.sum(), logits)
         width = 2 * self.limit / self.bins
         places = ((log_odds + self.limit) / width).floor_().clamp_(0, self.bins - 1).long()
         columns = len(places)
         places += self.bins * torch.arange(columns, device=places.device).unsqueeze(1)
-        places += self.bins * columns * (positive == 0)
-        weights = None if weight is None else weight.expand_as(places).flatten().double()
-        sums = torch.bincount(places.flatten(), weights, minlength=2 * columns * self.bins)
-        sums = sums.double().reshape(2, columns, self.bins)
+        weights = None if weight is None else weight.expand_as(places).double()
+        if target.is_floating_point():  # the labels may be between 0 and 1
+            share = positive
+            parts = [share, 1 - share] if weights is None else [share * weights, (1 - share) * weights]
+            cells = columns * self.bins
+            sums = torch.stack([torch.bincount(places.flatten(), part.flatten(), minlength=cells) for part in parts])
+        else:
+            places += self.bins * columns * (positive == 0)
+            flat = None if weights is None else weights.flatten()
+            sums = torch.bincount(places.flatten(), flat, minlength=2 * columns * self.bins).double()
+        sums = sums.reshape(2, columns, self.bins)
         self.made("sums", sums).add_(sums)
+
+    def _ask(self, batch: Columns | Classes) -> Questions:
+        """Return the questions of a batch; shares of classes are labels between 0 and 1."""
+        if not (isinstance(batch, Classes) and batch.target.is_floating_point()):
+            return ask(batch)
+        log_odds, axis = class_log_odds(batch), batch.layout.class_axis
+        weight = None if batch.weight is None else batch.weight.reshape(1, -1)
+        return Questions(log_odds, batch.target.movedim(axis, 0).flatten(1).to(log_odds.dtype), weight)
 
     def forward(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         """Count the scores of a batch, as ``update`` does.
@@ -105,9 +123,13 @@ class BinnedScores(LateBuffers):
     def sync(self) -> None:
         """Add the numbers of all processes of a distributed run. Every process calls it once, at the end.
 
+        A process that has seen no batch takes part with zeros.
+
         Raises:
-            InvalidStateError: There was no batch.
+            InvalidStateError: No process has seen a batch.
+            InvalidValueError: The processes have other numbers of bins or classes.
         """
+        self.sums = fill_missing(self.sums)
         self.sums = sum_over_ranks(self._sums())
 
     @property
