@@ -116,7 +116,7 @@ def test_accumulation_adds_up_the_losses_of_the_parts_undivided(tmp_path):
 
 def test_batch_eval_metrics_measure_a_stream(tmp_path):
     ids, y = data(50)
-    model, quality, scores, calls = network(), Accumulator("f1"), BinnedScores(bins=4096, limit=1.0), []
+    model, quality, scores, calls = network(), Accumulator("f1"), BinnedScores(limit=0.02), []
 
     def compute_metrics(prediction, compute_result):
         calls.append(len(prediction.label_ids))
@@ -130,10 +130,8 @@ def test_batch_eval_metrics_measure_a_stream(tmp_path):
         scores.reset()
         return measured
 
-    settings = {"per_device_eval_batch_size": 16, "batch_eval_metrics": True}
-    arguments = transformers.TrainingArguments(
-        str(tmp_path), report_to="none", use_cpu=True, disable_tqdm=True, **settings
-    )
+    settings = {"per_device_eval_batch_size": 16, "batch_eval_metrics": True, "disable_tqdm": True}
+    arguments = transformers.TrainingArguments(str(tmp_path), report_to="none", use_cpu=True, **settings)
     rows = [{"input_ids": row, "labels": label} for row, label in zip(ids, y, strict=True)]
     trainer = transformers.Trainer(
         model, arguments, eval_dataset=rows, compute_loss_func=loss_function(), compute_metrics=compute_metrics
