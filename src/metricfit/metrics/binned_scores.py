@@ -91,8 +91,8 @@ class BinnedScores(LateBuffers):
         places += self.bins * torch.arange(columns, device=places.device).unsqueeze(1)
         weights = None if weight is None else weight.expand_as(places).double()
         if target.is_floating_point():  # the labels may be between 0 and 1
-            share = positive
-            parts = [share, 1 - share] if weights is None else [share * weights, (1 - share) * weights]
+            parts = [positive, 1 - positive]
+            parts = parts if weights is None else [part * weights for part in parts]
             cells = columns * self.bins
             sums = torch.stack([torch.bincount(places.flatten(), part.flatten(), minlength=cells) for part in parts])
         else:
