@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from metricfit.decide import per_image
 from metricfit.decide.calibration import Calibration, fit_calibration
+from metricfit.decide.units.expected_values import exact_values
+from metricfit.metrics import get_metric
 
 METRICS = ("dice", "jaccard")
 #: "image": the mean over images of the mean over the classes in the image. "set": the mean over the classes.
@@ -159,6 +162,30 @@ def decide_per_image(scored: Scored, metric: str) -> Tensor:
     return per_image(probabilities, metric, task="multiclass")
 
 
+def decide_by_rankseg(scored: Scored, metric: str) -> Tensor:
+    """Return decisions ``(n, pixels)`` by rankseg 0.0.8, with its default solver and without leaving classes out."""
+    from rankseg import RankSEG
+
+    mode = "multilabel" if scored.first_class else "multiclass"
+    rank = RankSEG(metric="dice" if metric == "dice" else "IoU", output_mode=mode, solver="RMA", pruning_prob=0.0)
+    parts = []
+    for logits in scored.logits.split(64):
+        probabilities = logits.softmax(1)[:, scored.first_class :].unsqueeze(-1).contiguous()
+        parts.append(rank.predict(probabilities).reshape(len(logits), -1).long())
+    return torch.cat(parts)
+
+
+def exact_gap(scored: Scored, metric: str, side: int, most: int = 30) -> float:
+    """Return what per_image loses to its exact method in expectation, the mean over crops of masks."""
+    p, crop = scored.logits.softmax(1)[:, 1].unflatten(1, (side, -1)), min(32, side // 4)
+    corners = torch.randint(min(p.shape[1:]) - crop, (most, 2), generator=torch.Generator().manual_seed(0)).tolist()
+    crops = torch.stack([p[n % len(p), y : y + crop, x : x + crop] for n, (y, x) in enumerate(corners)])
+    ranked = crops.flatten(1).double().sort(1, descending=True).values
+    exact = exact_values(ranked, get_metric(metric))
+    marked = per_image(crops, metric).flatten(1).sum(1, keepdim=True)
+    return float((exact.max(1, keepdim=True).values - exact.gather(1, marked)).mean())
+
+
 def decisions(validation: Scored, test: Scored) -> dict[str, dict[str, Any]]:
     """Make all decisions on the test images; everything that is chosen is chosen on the validation images.
 
@@ -177,11 +204,20 @@ def decisions(validation: Scored, test: Scored) -> dict[str, dict[str, Any]]:
     for name, scores in (("per image", test), ("per image, calibrated", calibrated)):
         masks = {metric: decide_per_image(scores, metric) for metric in METRICS}
         made[name] = {target: masks[target.split(", ")[0]] for target in TARGETS}
+    if find_spec("rankseg"):
+        try:
+            masks = {metric: decide_by_rankseg(calibrated, metric) for metric in METRICS}
+            made["rankseg, calibrated"] = {target: masks[target.split(", ")[0]] for target in TARGETS}
+        except RuntimeError as error:
+            print(f"rankseg: {error}", flush=True)
     found: dict[str, dict[str, Any]] = {}
+    known: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
     for name, by_target in made.items():
         found[name] = {}
         for target, decided in by_target.items():
-            counts = counts_of(decided, test)
+            if id(decided) not in known:
+                known[id(decided)] = counts_of(decided, test)
+            counts = known[id(decided)]
             found[name][target] = float(value(counts, target))
             if target.endswith("image"):
                 found[name][f"{target}s"] = per_image_values(counts, target.split(", ")[0]).tolist()

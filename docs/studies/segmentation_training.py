@@ -89,10 +89,45 @@ class Overlap(nn.Module):
         return 1 - (index * present).sum() / present.sum().clamp(min=1)
 
 
-def make_losses(classes: int) -> dict[str, nn.Module]:
-    """Return the losses by name; a mask's logits are passed to them as one vector."""
+class Switch(nn.Module):
+    """One loss for the first half of the steps, another for the second half.
+
+    Args:
+        first: The first loss.
+        second: The second loss.
+        at: The number of the step, a tensor ``(1,)`` that the training counts up.
+        steps: Number of steps.
+    """
+
+    def __init__(self, first: nn.Module, second: nn.Module, at: Tensor, steps: int) -> None:
+        super().__init__()
+        self.first, self.second, self.at, self.steps = first, second, at, steps
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Compute both losses, because a CUDA graph has no branches, and return that of this step."""
+        early = (2 * self.at < self.steps).squeeze(0)
+        return torch.where(early, self.first(logits, target), self.second(logits, target))
+
+
+LOSSES = (
+    "cross-entropy",
+    "Dice",
+    "cross-entropy + Dice",
+    "Tversky",
+    "Lovasz",
+    "metric F1",
+    "metric Jaccard",
+    "mix",
+    "cross-entropy, then metric F1",
+)
+
+
+def make_loss(name: str, classes: int, at: Tensor, steps: int) -> nn.Module:
+    """Return a loss of LOSSES; a mask's logits are passed to it as one vector."""
     ignored = {} if classes == 1 else {"ignore_index": VOID}
     cross_entropy = nn.BCEWithLogitsLoss() if classes == 1 else nn.CrossEntropyLoss(ignore_index=VOID)
+    if name == "cross-entropy, then metric F1":
+        return Switch(cross_entropy, MetricLoss("f1", **ignored), at, steps)
     return {
         "cross-entropy": cross_entropy,
         "Dice": Overlap(),
@@ -102,7 +137,7 @@ def make_losses(classes: int) -> dict[str, nn.Module]:
         "metric F1": MetricLoss("f1", **ignored),
         "metric Jaccard": MetricLoss("jaccard", **ignored),
         "mix": Mix((cross_entropy, 1.0), (MetricLoss("f1", **ignored), 0.5)),
-    }
+    }[name]
 
 
 class Training:
@@ -110,7 +145,7 @@ class Training:
 
     Args:
         split: The problem.
-        loss: A name of ``make_losses``.
+        loss: A name of LOSSES.
         rate: The highest learning rate.
         seed: The seed of the weights and of the batches.
         width: Channels of the U-Net.
@@ -125,11 +160,11 @@ class Training:
         self.model = (
             UNet(split.train.pixels.shape[-1], split.classes, width).to(device).to(memory_format=torch.channels_last)
         )
-        self.loss = make_losses(split.classes)[loss]
+        self.at = torch.zeros(1, dtype=torch.long, device=device)
+        self.loss = make_loss(loss, split.classes, self.at, steps)
         self.crops = Crops(split, batch, steps, seed)
         at = torch.linspace(0, 1, steps + 1, device=device)[:-1]
         self.rates = rate * torch.minimum((at + 1 / steps) / WARM_UP, (1 + torch.cos(math.pi * at)) / 2)
-        self.at = torch.zeros(1, dtype=torch.long, device=device)
         self.last_loss = torch.zeros((), device=device)
         on_gpu = device.type == "cuda"
         self.optimizer = torch.optim.AdamW(
