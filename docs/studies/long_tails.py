@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from metricfit import Counts, MetricLoss
+from metricfit.core.steps import Identity
 from metricfit.decide.calibration import fit_calibration
 from metricfit.decide.offset_search import offset_problem, search_offsets
 from metricfit.decide.offsets import best_offsets
@@ -51,6 +52,8 @@ FIRST_STAGE = {"CE, then F1": 0.6, "LDAM-DRW": 0.8}
 #: Of the effective numbers by which the second stage of LDAM-DRW weights the classes (Cao et al. 2019).
 EFFECTIVE_BETA = 0.9999
 LOSSES = ("CE", "CE + 0.5 F1", "F1", "CE, then F1", "logit-adjusted", "LDAM", "LDAM-DRW")
+#: Measured after the others: another weight and another step of the mix.
+VARIANTS = ("CE + F1", "CE + 0.5 F1, Identity")
 
 
 class Rows(NamedTuple):
@@ -88,6 +91,10 @@ def stages(name: str, counts: Sequence[int], device: torch.device) -> list[tuple
         "CE": lambda: made(nn.CrossEntropyLoss()),
         "CE + 0.5 F1": lambda: made(Mix((nn.CrossEntropyLoss(), 1.0), (MetricLoss("f1"), 0.5))),
         "F1": lambda: made(MetricLoss("f1")),
+        "CE + F1": lambda: made(Mix((nn.CrossEntropyLoss(), 1.0), (MetricLoss("f1"), 1.0))),
+        "CE + 0.5 F1, Identity": lambda: made(
+            Mix((nn.CrossEntropyLoss(), 1.0), (MetricLoss("f1", step=Identity()), 0.5))
+        ),
         "logit-adjusted": lambda: made(LogitAdjustedLoss(counts)),
         "LDAM": lambda: made(LDAMLoss(counts)),
     }
@@ -216,7 +223,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--ratios", nargs="*", type=int, default=RATIOS)
     parser.add_argument("--networks", nargs="*", default=NETWORKS)
-    parser.add_argument("--losses", nargs="*", default=LOSSES)
+    parser.add_argument("--losses", nargs="*", default=LOSSES, help="also: " + ", ".join(VARIANTS))
     parser.add_argument("--rates", nargs="*", type=float, default=RATES)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--steps", type=int, default=STEPS)

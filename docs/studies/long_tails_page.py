@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from common import DOCS, fill, table
-from long_tails import DECISIONS, LOSSES, METRICS, MIXES, NETWORKS, RATIOS, SETS
+from long_tails import DECISIONS, LOSSES, METRICS, MIXES, NETWORKS, RATIOS, SETS, VARIANTS
 from pays_tables import Values, against, draw_losses
 
 RESULTS, PAGE = DOCS / "studies" / "results" / "long_tails.json", DOCS / "when-it-pays.md"
 PICTURE = DOCS / "img" / "pays-tails.svg"
-BASELINE, PROPOSED = "CE", "offsets, smoothed"
+BASELINE, MIX, PROPOSED = "CE", "CE + 0.5 F1", "offsets, smoothed"
 NAMES = {"f1": "Macro F1", "balanced_accuracy": "Balanced accuracy", "mcc": "MCC"}
 SET_NAMES = {"cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 
@@ -36,20 +36,22 @@ def by_key(cells: list[dict[str, Any]]) -> Cells:
     return {(cell["set"], cell["ratio"], cell["network"], cell["loss"]): cell for cell in cells}
 
 
-def complete_problems(cells: Cells) -> list[Problem]:
-    """Sets, ratios and networks on which every loss was trained."""
+def complete_problems(cells: Cells, losses: Sequence[str] = LOSSES) -> list[Problem]:
+    """Sets, ratios and networks on which all these losses were trained."""
     problems = product(SETS, RATIOS, NETWORKS)
-    return [problem for problem in problems if all((*problem, loss) in cells for loss in LOSSES)]
+    return [problem for problem in problems if all((*problem, loss) in cells for loss in losses)]
 
 
-def means(cells: Cells, problems: Sequence[Problem], decision: str, mix: str, metric: str) -> Values:
+def means(
+    cells: Cells, problems: Sequence[Problem], decision: str, mix: str, metric: str, losses: Sequence[str] = LOSSES
+) -> Values:
     """The mean over the seeds, for each loss on each problem."""
     return {
         loss: [
             statistics.fmean(one[decision][mix][metric] for one in cells[(*problem, loss)]["values"])
             for problem in problems
         ]
-        for loss in LOSSES
+        for loss in losses
     }
 
 
@@ -90,6 +92,23 @@ def problems_table(cells: Cells, problems: Sequence[Problem]) -> str:
     return table(["problem", *LOSSES], rows)
 
 
+def variants_table(cells: Cells) -> str:
+    """Other forms of the mix against the mix with weight 0.5 and the default step, by macro F1."""
+    losses = (MIX, *VARIANTS)
+    problems = complete_problems(cells, losses)
+    if not problems:
+        return ""
+    rows: list[list[str]] = [[loss] for loss in losses]
+    for mix, decision in product(MIXES, ("argmax", PROPOSED)):
+        values = means(cells, problems, decision, mix, "f1", losses)
+        compared = against(values, MIX)
+        for row in rows:
+            difference = f" ({compared[row[0]]})" if row[0] in compared else ""
+            row.append(f"{statistics.fmean(values[row[0]]):.3f}{difference}")
+    head = table(["loss", *(f"{mix}, {decision}" for mix, decision in product(MIXES, ("argmax", PROPOSED)))], rows)
+    return f"**Other forms of the mix, macro F1**, on {len(problems)} problems, against `{MIX}`:\n\n{head}"
+
+
 def rates_table(cells: Cells, problems: Sequence[Problem]) -> str:
     """How often each learning rate was kept."""
     rates = cells[(*problems[0], BASELINE)]["rates"]
@@ -117,10 +136,11 @@ def parts_of_page(stored: list[dict[str, Any]]) -> dict[str, str]:
         decisions_table(cells, problems),
         "**Macro F1 of balanced test rows, argmax / smoothed offsets:**",
         problems_table(cells, problems),
+        variants_table(cells),
         "**Number of problems for which each learning rate was kept:**",
         rates_table(cells, problems),
     ]
-    return {"tails": "\n\n".join(parts)}
+    return {"tails": "\n\n".join(filter(None, parts))}
 
 
 def main(arguments: list[str] | None = None) -> None:
