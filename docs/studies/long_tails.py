@@ -43,7 +43,7 @@ from metricfit.metrics.average import averaged
 
 CELLS = Path("runs") / "tails"
 SETS, RATIOS, NETWORKS = ("cifar10", "fashion-mnist"), (10, 100), ("CNN", "ResNet")
-SEEDS, RATES, STEPS, BATCH = 5, (5e-4, 2e-3, 8e-3), 1500, 256
+SEEDS, RATES, STEPS, BATCH = 5, (5e-4, 2e-3, 8e-3), 1000, 256
 METRICS = ("f1", "balanced_accuracy", "mcc")
 MIXES = ("long-tailed", "balanced")
 DECISIONS = ("argmax", "offsets", "offsets, smoothed")
@@ -70,6 +70,20 @@ class Logits(NamedTuple):
     held_out_labels: NDArray[np.int64]
     test: NDArray[np.float32]
     test_labels: NDArray[np.int64]
+
+    def save(self, path: Path) -> None:
+        """Write the logits in half precision, so that a run that is cut short can be judged later."""
+        halves = {"held_out": self.held_out.astype(np.float16), "test": self.test.astype(np.float16)}
+        np.savez(path, **(self._asdict() | halves))
+
+    @classmethod
+    def load(cls, path: Path) -> Logits:
+        """Read what ``save`` wrote."""
+        with np.load(path) as stored:
+            arrays = {name: stored[name] for name in cls._fields}
+        for name in ("held_out", "test"):
+            arrays[name] = arrays[name].astype(np.float32)
+        return cls(**arrays)
 
     def rows(self) -> tuple[list[Rows], list[Rows]]:
         """Held-out rows and test rows of every model."""
@@ -167,11 +181,13 @@ def judge(held_out: Rows, test: Rows, ratio: float) -> dict[str, dict[str, dict[
     return values
 
 
-def measure(path: Path, cell: dict[str, Any], logits: Logits, seeds: int) -> str:
-    """Choose the learning rate of a cell, judge its models, and write the cell."""
+def measure(path: Path, cell: dict[str, Any]) -> str:
+    """Choose the learning rate of a cell by the logits beside it, judge its models, and write the cell."""
     started = time.perf_counter()
     torch.set_num_threads(1)
+    logits = Logits.load(path.with_suffix(".npz"))
     held_out, test = logits.rows()
+    seeds = len(logits.held_out_labels)
     ratio, number = cell["ratio"], len(held_out) // seeds
     chosen_by = [[choose_value(held_out[r * seeds + s], ratio) for s in range(seeds)] for r in range(number)]
     best = max(range(number), key=lambda r: statistics.fmean(chosen_by[r]))
@@ -190,6 +206,7 @@ def measure(path: Path, cell: dict[str, Any], logits: Logits, seeds: int) -> str
         "values": [judge(held_out[model], test[model], ratio) for model in models],
     }
     path.write_text(json.dumps(cell), encoding="utf-8")
+    path.with_suffix(".npz").unlink()
     argmax = statistics.fmean(one["argmax"]["balanced"]["f1"] for one in cell["values"])
     tuned = statistics.fmean(one["offsets"]["balanced"]["f1"] for one in cell["values"])
     seconds = time.perf_counter() - started
@@ -239,16 +256,17 @@ def main(arguments: list[str] | None = None) -> None:
         pending: list[Future[str]] = []
         for name in options.sets:
             batches = Batches(name, options.data, device)
-            cells = [(r, k, loss) for r in options.ratios for k in options.networks for loss in options.losses]
+            cells = [(r, k, loss) for k in options.networks for r in options.ratios for loss in options.losses]
             for ratio, kind, loss in cells:
                 path = options.cells / f"{name}-{ratio}-{kind}-{loss.replace(' ', '_')}.json"
                 if path.exists():
                     continue
                 started = time.perf_counter()
-                logits = train_cell(batches, ratio, kind, loss, options)
-                print(f"{path.stem}: trained in {time.perf_counter() - started:.1f} s", flush=True)
+                if not path.with_suffix(".npz").exists():
+                    train_cell(batches, ratio, kind, loss, options).save(path.with_suffix(".npz"))
+                    print(f"{path.stem}: trained in {time.perf_counter() - started:.1f} s", flush=True)
                 cell = {"set": name, "ratio": ratio, "network": kind, "loss": loss, "rates": list(options.rates)}
-                future = pool.submit(measure, path, cell, logits, options.seeds)
+                future = pool.submit(measure, path, cell)
                 future.add_done_callback(lambda one: print(one.result(), flush=True))
                 pending.append(future)
         for future in pending:

@@ -2,7 +2,8 @@
 
 A step of a small network consists of short kernels that leave most of a GPU idle. All models of a group (seeds and
 learning rates of one loss) are therefore captured in one graph, each on a branch of its own, so that their kernels run
-at the same time. Batch, learning rate and step number are read from tensors, so a replay needs nothing from Python.
+at the same time. Convolutions are computed in bfloat16. Batch, learning rate and step number are read from tensors, so
+a replay needs nothing from Python.
 """
 
 from __future__ import annotations
@@ -59,19 +60,20 @@ class Block(nn.Module):
 
 
 def network(kind: str, channels: int, *, cosine: bool) -> nn.Sequential:
-    """A CNN of three convolutions with 32, 64 and 128 filters, or a ResNet-14 with 16, 32 and 64 (He et al. 2016)."""
+    """A CNN of three convolutions with 32, 64 and 128 filters, or a ResNet of 13 convolutions with 32 to 128 filters.
+
+    The ResNet halves the image once before its three stages of two blocks, as those for larger images do.
+    """
     layers: list[nn.Module] = []
     if kind == "CNN":
         for channels_in, channels_out in ((channels, 32), (32, 64), (64, 128)):
             layers += [*_convolution(channels_in, channels_out), nn.ReLU(), nn.MaxPool2d(2)]
-        features = 128
     else:
-        layers += [*_convolution(channels, 16), nn.ReLU()]
-        for channels_in, channels_out in ((16, 16), (16, 16), (16, 32), (32, 32), (32, 64), (64, 64)):
+        layers += [*_convolution(channels, 32), nn.ReLU(), nn.MaxPool2d(2)]
+        for channels_in, channels_out in ((32, 32), (32, 32), (32, 64), (64, 64), (64, 128), (128, 128)):
             layers.append(Block(channels_in, channels_out))
-        features = 64
-    head = CosineLayer(features) if cosine else nn.Linear(features, CLASSES)
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
+    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return nn.Sequential(body, CosineLayer(128) if cosine else nn.Linear(128, CLASSES))
 
 
 def schedule(steps: int) -> Tensor:
@@ -91,13 +93,10 @@ class Group:
         seeds: Number of seeds.
         batches: The data, with all batches drawn.
         cosine: Whether the last layer gives cosines.
-        half: Whether convolutions are computed in bfloat16.
     """
 
-    def __init__(
-        self, kind: str, rates: Sequence[float], seeds: int, batches: Batches, *, cosine: bool, half: bool = False
-    ) -> None:
-        self.batches, self.seeds, self.device, self.half = batches, seeds, batches.device, half
+    def __init__(self, kind: str, rates: Sequence[float], seeds: int, batches: Batches, *, cosine: bool) -> None:
+        self.batches, self.seeds, self.device = batches, seeds, batches.device
         self.models: list[nn.Sequential] = []
         for _ in rates:
             for seed in range(seeds):
@@ -137,9 +136,10 @@ class Group:
         self.optimizer.step()
         self.step_number += 1
 
-    def _forward(self, model: nn.Module, x: Tensor) -> Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half, cache_enabled=False):
-            return model(x).float()
+    def _forward(self, model: nn.Sequential, x: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=bool(self.streams), cache_enabled=False):
+            features = model[0](x)
+        return model[1](features.float())
 
     def _differentiate(self, number: int, loss: Tensor) -> None:
         gradients = torch.autograd.grad(loss, self.weights[number])
