@@ -30,7 +30,7 @@ from mulan import MOST_DENSE_COLUMNS, read
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from torch import Tensor, nn
 
-from metricfit import MetricLoss
+from metricfit import MetricLoss, RunningCounts
 from metricfit.core.types import LabelAverage
 from metricfit.decide import per_row
 from metricfit.decide.labels.label_decisions import fit_label_calibration
@@ -64,9 +64,12 @@ LOSSES: dict[str, Callable[[], list[nn.Module]]] = {
     "asymmetric focal": lambda: [FocalLoss(gamma=2.0, asymmetric=True, task="multilabel")],
     "BCE + 0.5 F1": lambda: [Mix((_bce(), 1.0), (_metric_loss(), 0.5))],
     "BCE, then F1": lambda: [_bce(), _metric_loss()],
+    "BCE + F1, memory": lambda: [
+        Mix((_bce(), 1.0), (MetricLoss("f1", task="multilabel", memory=RunningCounts()), 1.0))
+    ],
 }
 #: Measured after the others: they answer which form of the mix to prefer.
-VARIANTS = ("BCE + 0.5 F1", "BCE, then F1")
+VARIANTS = ("BCE + 0.5 F1", "BCE, then F1", "BCE + F1, memory")
 
 
 class Rows(NamedTuple):
