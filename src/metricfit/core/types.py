@@ -21,6 +21,9 @@ LabelAverage = Literal["macro", "micro", "weighted", "samples"]
 #: As for several classes, or None, which keeps one value per class.
 Average = ScalarAverage | None
 
+#: What a class counts for where its metric is 0/0: 0, 1, or nothing; None is the default of each average.
+ZeroDivision = Literal[0, 1, "skip"] | None
+
 #: Where decisions are made: a probability, one per label, several for all labels, or for multiclass "dynamic"; None is
 #: the default.
 Thresholds = float | Literal["dynamic"] | Sequence[float] | Tensor | PerLabel | ThresholdGrid | None

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.numerics import ratio
-from metricfit.core.types import Average
+from metricfit.core.types import Average, ZeroDivision
 from metricfit.errors import InvalidValueError, quote
+from metricfit.metrics.class_subset import check_classes, class_mask
+from metricfit.metrics.empty_classes import SKIP, check_zero_division, is_undefined
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Metric
+from metricfit.metrics.presence import has_samples
 
 AVERAGES: tuple[Average, ...] = ("macro", "micro", "weighted", None)
 
 
-def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, training: bool = False) -> Tensor:
+def averaged(
+    metric: Metric,
+    counts: Counts,
+    average: Average = "macro",
+    *,
+    training: bool = False,
+    classes: Sequence[int] | None = None,
+    zero_division: ZeroDivision = None,
+) -> Tensor:
     """Average a metric over the classes.
 
     The macro average has the same classes as in scikit-learn: those with a true or a predicted sample, and for
@@ -29,12 +43,19 @@ def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, trai
         average: "macro" is the mean over classes, "micro" the metric of the summed counts, "weighted" the mean weighted
             by true samples, None one value per class.
         training: Whether the counts are soft counts of a training batch.
+        classes: The classes to average over, for example ``[1, 2, 3]`` without background; by default all. Samples of
+            other classes still count as false positives and false negatives of these. "micro" sums the counts of these
+            classes, and None gives one value for each of them.
+        zero_division: What a class counts for where its metric is 0/0, as F1 without true and predicted samples is: 0
+            or 1 as in scikit-learn, or "skip", which leaves out every class without the samples that the metric needs,
+            for F1 and Jaccard those without true samples (MONAI's ``ignore_empty=True``). By default 0/0 is 0, and the
+            macro average is over the classes described above.
 
     Returns:
-        The average, ``(...)``; for None ``(..., c)``.
+        The average, ``(...)``; for None ``(..., c)``. With "skip" it is NaN where no class is left.
 
     Raises:
-        InvalidValueError: There is no such average, or "micro" makes no sense for the metric.
+        InvalidValueError: There is no such average, class or zero_division, or it makes no sense for the metric.
 
     Example:
         >>> from metricfit.metrics import f1
@@ -42,28 +63,57 @@ def averaged(metric: Metric, counts: Counts, average: Average = "macro", *, trai
         tensor(0.6667, dtype=torch.float64)
     """
     check_average(metric, average)
+    chosen, zero_division = check_classes(metric, classes), check_zero_division(metric, zero_division)
     if isinstance(metric, GroupGap):
-        return metric.difference(averaged(metric.metric, counts, average, training=training), counts)
-    classes = counts.tp.shape[-1]
+        return metric.difference(averaged(metric.metric, counts, average, training=training, classes=classes), counts)
+    mask = None if chosen is None else class_mask(metric, counts, chosen)
     if metric.whole_matrix and counts.exclusive:
         value = metric(counts)
+        value = value if zero_division is None else _skip(value, has_samples(metric, counts, value))
         return value if value.dim() < counts.tp.dim() else value if average is None else value.squeeze(-1)
-    if average == "micro" and classes > 1:
-        return metric(counts.map(lambda cell: cell.sum(-1, keepdim=True))).squeeze(-1)
+    if average == "micro" and counts.tp.shape[-1] > 1:
+        counts = counts.map(lambda cell: (cell if mask is None else cell * mask).sum(-1, keepdim=True))
+        mask, chosen = None, None
     value = metric(counts)
-    if average is None:
-        return value
-    if value.shape[-1] == 1:
-        return value.squeeze(-1)
+    if zero_division == 1:
+        value = torch.where(is_undefined(metric, counts), 1.0, value)
+    present = has_samples(metric, counts, value) if zero_division == SKIP else None
+    if average is None or value.shape[-1] == 1:
+        value = value if present is None else _skip(value, present)
+        if average is not None:
+            return value.squeeze(-1)
+        return value if chosen is None else value[..., list(chosen)]
+    share = _shares(metric, counts, value, average, training, zero_division, present)
+    share = share if mask is None else share * mask
+    mean = ratio((share * value).sum(-1), share.sum(-1))
+    return mean if present is None else _skip(mean, share.sum(-1) > 0)
+
+
+def _skip(value: Tensor, present: Tensor) -> Tensor:
+    return torch.where(present, value, math.nan)
+
+
+def _shares(
+    metric: Metric,
+    counts: Counts,
+    value: Tensor,
+    average: Average,
+    training: bool,
+    zero_division: ZeroDivision,
+    present: Tensor | None,
+) -> Tensor:
+    """Return how much each class counts in an average that is a mean over the classes."""
     if average == "weighted":
-        share = counts.positives.detach()
-    elif not training and counts.exclusive:
-        share = ((counts.positives > 0) | (counts.predicted > 0)).to(value.dtype)
-    elif training and "positives" in metric.needs:
-        share = (counts.positives.detach() > 0).to(value.dtype)
-    else:
-        share = torch.ones_like(value)
-    return ratio((share * value).sum(-1), share.sum(-1))
+        return counts.positives.detach()
+    if present is not None:
+        return present.to(value.dtype)
+    if zero_division is not None:
+        return torch.ones_like(value)
+    if not training and counts.exclusive:
+        return ((counts.positives > 0) | (counts.predicted > 0)).to(value.dtype)
+    if training and "positives" in metric.needs:
+        return (counts.positives.detach() > 0).to(value.dtype)
+    return torch.ones_like(value)
 
 
 def check_average(metric: Metric, average: str | None) -> None:
