@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from metricfit._extras import explain_missing
-from metricfit.core.confusion import unstack
 from metricfit.core.distributed import fill_missing
 from metricfit.errors import InvalidTypeError
 from metricfit.metrics.accumulator import Accumulator
-from metricfit.metrics.average import averaged
 
 with explain_missing("metricfit.integrations.torchmetrics", ["torchmetrics"], "torchmetrics"):
     import torchmetrics
@@ -53,7 +51,7 @@ class AccumulatedMetric(torchmetrics.Metric):
             weight: One weight per sample.
         """
         counts = self._accumulator.count(logits, target, weight)
-        self.total = self.total + torch.stack(counts.tensors)
+        self.total = self.total + self._accumulator.sums(counts)
         self._exclusive = counts.exclusive
 
     def sync(self, dist_sync_fn: Any = None, process_group: Any = None, *args: Any, **settings: Any) -> None:
@@ -78,8 +76,7 @@ class AccumulatedMetric(torchmetrics.Metric):
         Returns:
             The value, a scalar; one value per class if the Accumulator has ``average=None``.
         """
-        counts = unstack(self.total, exclusive=self._exclusive)
-        return averaged(self._accumulator.metric, counts, self._accumulator.average)
+        return self._accumulator.value(self.total, exclusive=self._exclusive)
 
 
 def as_torchmetrics(accumulator: Accumulator, **settings: Any) -> AccumulatedMetric:

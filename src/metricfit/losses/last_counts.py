@@ -7,6 +7,7 @@ from torch import Tensor
 
 from metricfit.core.counts import Counts
 from metricfit.core.ordinary_batch import FourNumbers
+from metricfit.core.validation import is_false
 
 
 class LastCounts:
@@ -42,3 +43,18 @@ class LastCounts:
             return len(self.numbers[0]) if self.exclusive and per_class else 1  # type: ignore[arg-type]
         counts = self._counts
         return 0 if counts is None or not counts.exclusive else counts.tp.shape[-1]
+
+    def lacks_a_class(self, classes: tuple[int, ...] | None = None) -> bool:
+        """Return whether none of the classes had both positives and negatives, which explains a gradient of 0."""
+        if (counts := self.counts) is None:
+            return True
+        has_both = (counts.positives > 0) & (counts.negatives > 0)
+        return is_false((has_both if classes is None else has_both[..., list(classes)]).any())
+
+    def classes_without_samples(self) -> list[int]:
+        """Return the numbers of classes without a true sample; none for a binary problem."""
+        counts = self.counts
+        if counts is None or counts.tp.shape[-1] == 1:
+            return []
+        positives = counts.positives
+        return (positives.reshape(-1, positives.shape[-1]).sum(0) == 0).nonzero().flatten().tolist()

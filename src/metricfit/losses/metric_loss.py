@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -13,10 +15,11 @@ from metricfit.core.counts import Counts
 from metricfit.core.distributed import number_of_ranks
 from metricfit.core.numerics import has_storage, ratio
 from metricfit.core.ordinary_batch import read_ordinary
+from metricfit.core.probabilities import logits_of
 from metricfit.core.steps import Step
 from metricfit.core.tasks import check_task
 from metricfit.core.threshold_vectors import PerLabel
-from metricfit.core.types import Average, Task, Thresholds
+from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.core.validation import is_false, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
@@ -25,8 +28,11 @@ from metricfit.losses.last_counts import LastCounts
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold, kept_threshold
 from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.class_subset import check_classes
 from metricfit.metrics.counts_formula import CountsFormula
+from metricfit.metrics.empty_classes import SKIP, check_zero_division
 from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.image_average import sum_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
 
@@ -50,8 +56,12 @@ class MetricLoss(AdditiveLoss):
         task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
         average: "macro", "micro", "weighted" or None (one loss per class). It has no effect on a binary metric and on
             metrics of the whole confusion matrix: accuracy, mcc, kappa, balanced_accuracy.
+        classes: The classes of the average, such as ``[1, 2, 3]`` without background; by default all. See ``averaged``.
+        zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
+            with ``per_image`` images, without true samples. See ``averaged``.
         ignore_index: Samples with this target are ignored.
         per_image: Take the mean of the metrics of the images, instead of the metric of the batch.
+        from_probabilities: Take probabilities instead of logits: of a sigmoid, or of a softmax over axis 1.
         memory: RunningCounts, for batches too small to measure the metric on.
         sync: In a distributed run, sum the counts over the ranks, so that the gradient is that of the whole batch.
         validate: Check labels and logits for NaN and values out of range; by default in eager mode on the CPU.
@@ -82,8 +92,11 @@ class MetricLoss(AdditiveLoss):
         threshold: Thresholds = None,
         task: Task | None = None,
         average: Average = "macro",
+        classes: Sequence[int] | None = None,
+        zero_division: ZeroDivision = None,
         ignore_index: int | None = None,
         per_image: bool = False,
+        from_probabilities: bool = False,
         memory: RunningCounts | None = None,
         sync: bool = True,
         validate: bool | None = None,
@@ -107,6 +120,9 @@ class MetricLoss(AdditiveLoss):
         self.memory = memory
         self.task = task
         self.average = average
+        self.classes = check_classes(self.metric, classes)
+        self.zero_division = check_zero_division(self.metric, zero_division)
+        self.from_probabilities = from_probabilities
         self.ignore_index = ignore_index
         self.per_image = per_image
         self.validate = validate
@@ -135,7 +151,8 @@ class MetricLoss(AdditiveLoss):
         Raises:
             ValueError: If the shapes do not match, the task is ambiguous, or a checked value is out of range.
         """
-        loss = None if group is not None else self._evaluate_ordinary(logits, target, weight)
+        takes_parts = group is not None or self.from_probabilities
+        loss = None if takes_parts else self._evaluate_ordinary(logits, target, weight)
         if loss is None:
             groups = {} if group is None else {"group": group}  # subclasses may define statistics without groups
             loss = self.value(self.over_ranks(self.statistics(logits, target, weight, **groups)))
@@ -145,7 +162,7 @@ class MetricLoss(AdditiveLoss):
 
     def _watch_training(self, loss: Tensor, logits: Tensor) -> None:
         """Warn about a gradient of 0, and about classes without progress, in the passes in which that is checked."""
-        if self._watch.due() and not self._lacks_a_class():
+        if self._watch.due() and not self._last.lacks_a_class(self.classes):
             self._watch.watch(loss, logits, f"MetricLoss({self.metric.name!r})")
         if self.memory is not None or self.metric.minimize or not (loss.requires_grad and loss.dim() == 0):
             return
@@ -222,6 +239,8 @@ class MetricLoss(AdditiveLoss):
                 else f"{self.metric.name} has no groups, its gap {self.metric.name}.gap(k) has: leave group out"
             )
             raise InvalidValueError(f"MetricLoss({self.metric.name!r}): {remedy}")
+        if self.from_probabilities:
+            logits = logits_of(logits, target, self.task, self.ignore_index, self.validate)
         counts = count_soft(
             logits,
             target,
@@ -239,11 +258,10 @@ class MetricLoss(AdditiveLoss):
         )
         if not self.per_image:
             return counts
-        value = averaged(self.metric, counts, self.average, training=True)
+        value = self._average(counts)
         self._inspect(counts, value)
         images = value if counts.tp.dim() == 2 else value.mean(0)  # over several thresholds
-        total = images.sum(0)
-        return torch.stack([total, torch.full_like(total, len(images))])
+        return sum_images(images)
 
     def value(self, statistics: Statistics) -> Tensor:
         """Compute the loss from statistics; a memory adds its counts.
@@ -277,10 +295,16 @@ class MetricLoss(AdditiveLoss):
         return self._on_device(self._loss_of, counts, (id(self.metric), self.average))
 
     def _loss_of(self, counts: Counts) -> Tensor:
-        value = averaged(self.metric, counts, self.average, training=True)
+        value = self._average(counts)
+        if self.zero_division == SKIP:
+            value = torch.where(value.isnan(), 0.0, value)  # no class has samples
         if counts.tp.dim() > 1 + self.uses_groups:  # several thresholds
             value = value.mean(0)
         return value if self.metric.minimize else 1 - value
+
+    def _average(self, counts: Counts) -> Tensor:
+        options = self.classes, self.zero_division
+        return averaged(self.metric, counts, self.average, *options, training=True)
 
     def _inspect(self, counts: Counts, value: Tensor) -> None:
         """Remember the counts for ``left_out`` and the watches, and refuse a value that is not finite."""
@@ -297,13 +321,6 @@ class MetricLoss(AdditiveLoss):
                 "metricfit.metrics.root"
             )
 
-    def _lacks_a_class(self) -> bool:
-        """Whether no class of the last batch had both positives and negatives, which explains a zero gradient."""
-        if (counts := self._last.counts) is None:
-            return True
-        positives, negatives = counts.positives, counts.negatives
-        return is_false(((positives > 0) & (negatives > 0)).any())
-
     def left_out(self) -> list[int]:
         """List the classes without a true sample in the last batch, which its macro average left out.
 
@@ -312,27 +329,17 @@ class MetricLoss(AdditiveLoss):
             positives. It is not updated under torch.compile.
         """
         whole = self.metric.whole_matrix or self.metric.of_one_class
-        if (counts := self._last.counts) is None or self.average != "macro" or whole:
+        if self.average != "macro" or whole or "positives" not in self.metric.needs or self.zero_division in (0, 1):
             return []
-        positives = counts.positives
-        if positives.shape[-1] == 1 or "positives" not in self.metric.needs:
-            return []
-        return (positives.reshape(-1, positives.shape[-1]).sum(0) == 0).nonzero().flatten().tolist()
+        empty = self._last.classes_without_samples()
+        return empty if self.classes is None else [number for number in empty if number in self.classes]
 
     def extra_repr(self) -> str:
         """Return the settings that differ from the defaults."""
         settings = [repr(self.metric.name)]
         if self.threshold is not None:
             settings.append(f"threshold={PerLabel(self.threshold) if self.per_label else self.threshold!r}")
-        defaults = {
-            "task": None,
-            "average": "macro",
-            "ignore_index": None,
-            "per_image": False,
-        }
-        settings += [
-            f"{name}={getattr(self, name)!r}"
-            for name, default in defaults.items()
-            if getattr(self, name) is not default
-        ]
-        return ", ".join(settings)
+        defaults = dict.fromkeys(("task", "average", "classes", "zero_division", "ignore_index"))
+        defaults |= {"average": "macro", "per_image": False, "from_probabilities": False}
+        changed = [name for name, default in defaults.items() if getattr(self, name) is not default]
+        return ", ".join(settings + [f"{name}={getattr(self, name)!r}" for name in changed])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -11,13 +13,18 @@ from metricfit.core.buffers import LateBuffers
 from metricfit.core.confusion import unstack
 from metricfit.core.counting import count_hard
 from metricfit.core.counts import Counts
-from metricfit.core.distributed import fill_missing
+from metricfit.core.distributed import fill_missing, sum_over_ranks
+from metricfit.core.numerics import ratio
+from metricfit.core.probabilities import logits_of
 from metricfit.core.tasks import check_task
 from metricfit.core.threshold_vectors import PerLabel
-from metricfit.core.types import Average, Task, Thresholds
+from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.class_subset import check_classes
+from metricfit.metrics.empty_classes import check_zero_division
 from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.image_average import sum_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
 
@@ -34,10 +41,15 @@ class Accumulator(LateBuffers):
         threshold: The threshold of binary and multilabel decisions; by default 0.5. ``metrics.PerLabel([...])`` has one
             per label, kept in a buffer; with ``metrics.ThresholdGrid([...])`` there is one value per threshold.
         average: The average over several classes; None for one value per class.
+        classes: The classes of the average, such as ``[1, 2, 3]`` without background; by default all. See ``averaged``.
+        zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
+            with ``per_image`` images, without true samples. See ``averaged``.
         ignore_index: Samples with this label are not counted.
+        per_image: Take the mean of the metrics of the images instead of the metric of all pixels.
+        from_probabilities: Take probabilities instead of logits: of a sigmoid, or of a softmax over axis 1.
 
     Raises:
-        InvalidValueError: There is no such metric, task or average.
+        InvalidValueError: There is no such metric, task or average, or the settings do not go together.
 
     Example:
         >>> quality = Accumulator("f1")
@@ -58,13 +70,22 @@ class Accumulator(LateBuffers):
         task: Task | None = None,
         threshold: Thresholds = None,
         average: Average = "macro",
+        classes: Sequence[int] | None = None,
+        zero_division: ZeroDivision = None,
         ignore_index: int | None = None,
+        per_image: bool = False,
+        from_probabilities: bool = False,
     ) -> None:
         super().__init__()
         self.metric = check_of_counts(get_metric(metric))
         check_average(self.metric, average)
         check_task(task)
+        if per_image and isinstance(self.metric, GroupGap):
+            raise InvalidValueError(f"{self.metric.name} compares groups of rows, not images; leave per_image out")
         self.task, self.average, self.ignore_index = task, average, ignore_index
+        self.classes = check_classes(self.metric, classes)
+        self.zero_division = check_zero_division(self.metric, zero_division)
+        self.per_image, self.from_probabilities = per_image, from_probabilities
         self.per_label = isinstance(threshold, PerLabel)
         if isinstance(threshold, PerLabel):
             self.register_buffer("threshold", threshold.numbers.detach().clone())
@@ -89,8 +110,8 @@ class Accumulator(LateBuffers):
                 gap or was passed for another metric.
         """
         counts = self.count(logits, target, weight, group=group)
-        stacked = torch.stack(counts.tensors)
-        self.made("total", stacked).add_(stacked)
+        sums = self.sums(counts)
+        self.made("total", sums).add_(sums)
         self._exclusive = counts.exclusive
 
     def count(
@@ -105,7 +126,7 @@ class Accumulator(LateBuffers):
             group: One group number per sample, for a gap between groups.
 
         Returns:
-            The counts of hard decisions.
+            The counts of hard decisions, with ``per_image`` those of each image.
 
         Raises:
             InvalidValueError: The shapes do not fit each other, or ``group`` is missing for a gap or was passed for
@@ -116,6 +137,8 @@ class Accumulator(LateBuffers):
             remedy = "pass group=, one number per row" if group is None else "leave group out, it has no groups"
             raise InvalidValueError(f"Accumulator({self.metric.name!r}): {remedy}")
         threshold = self.threshold
+        if self.from_probabilities:
+            logits = logits_of(logits, target, self.task, self.ignore_index, exact=True)
         return count_hard(
             logits,
             target,
@@ -123,10 +146,41 @@ class Accumulator(LateBuffers):
             threshold=threshold.unsqueeze(-1) if isinstance(threshold, Tensor) and self.per_label else threshold,
             weight=weight,
             ignore_index=self.ignore_index,
+            per_image=self.per_image,
             group=group,
             groups=groups,
             matrix=self.metric.needs_matrix,
         )
+
+    def sums(self, counts: Counts) -> Tensor:
+        """Return what adds up over batches.
+
+        Args:
+            counts: What ``count`` returned.
+
+        Returns:
+            The counts, stacked; with ``per_image`` the sum of the values of the images, and their number.
+        """
+        if not self.per_image:
+            return torch.stack(counts.tensors)
+        return sum_images(self._average(counts).movedim(counts.tp.dim() - 2, 0))  # an axis of thresholds may be first
+
+    def value(self, total: Tensor, *, exclusive: bool | None) -> Tensor:
+        """Compute the metric from sums over batches.
+
+        Args:
+            total: The total of what ``sums`` returned.
+            exclusive: Whether the classes exclude each other; None if the numbers decide.
+
+        Returns:
+            The value, a scalar; with ``average=None`` one value per class. NaN if all images were left out.
+        """
+        if self.per_image:
+            return torch.where(total[1] > 0, ratio(total[0], total[1]), math.nan)
+        return self._average(unstack(total, exclusive=exclusive))
+
+    def _average(self, counts: Counts) -> Tensor:
+        return averaged(self.metric, counts, self.average, self.classes, self.zero_division)
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
@@ -144,9 +198,14 @@ class Accumulator(LateBuffers):
     @property
     def counts(self) -> Counts:
         """The counts of all batches so far."""
+        if self.per_image:
+            raise InvalidStateError("an Accumulator with per_image=True adds up the values of images, not their counts")
+        return unstack(self._get_total(), exclusive=self._exclusive)
+
+    def _get_total(self) -> Tensor:
         if self.total is None:
             raise InvalidStateError("the Accumulator has seen no batch: call update(logits, target) first")
-        return unstack(self.total, exclusive=self._exclusive)
+        return self.total
 
     def compute(self) -> Tensor:
         """Compute the metric of all batches so far.
@@ -157,7 +216,7 @@ class Accumulator(LateBuffers):
         Raises:
             InvalidStateError: There was no batch.
         """
-        return averaged(self.metric, self.counts, self.average)
+        return self.value(self._get_total(), exclusive=self._exclusive)
 
     def sync(self) -> None:
         """Add the counts of all processes of a distributed run. Every process calls it once, at the end of the stream.
@@ -169,7 +228,7 @@ class Accumulator(LateBuffers):
             InvalidValueError: The processes have counted different classes.
         """
         self.total = fill_missing(self.total)
-        self.total = torch.stack(self.counts.sum_over_ranks().tensors)
+        self.total = sum_over_ranks(self._get_total())
 
     def extra_repr(self) -> str:
         """Return the name of the metric."""

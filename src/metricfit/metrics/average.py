@@ -25,10 +25,10 @@ def averaged(
     metric: Metric,
     counts: Counts,
     average: Average = "macro",
-    *,
-    training: bool = False,
     classes: Sequence[int] | None = None,
     zero_division: ZeroDivision = None,
+    *,
+    training: bool = False,
 ) -> Tensor:
     """Average a metric over the classes.
 
@@ -42,7 +42,6 @@ def averaged(
         counts: Counts of shape ``(..., c)``; for a gap ``(..., groups, c)``.
         average: "macro" is the mean over classes, "micro" the metric of the summed counts, "weighted" the mean weighted
             by true samples, None one value per class.
-        training: Whether the counts are soft counts of a training batch.
         classes: The classes to average over, for example ``[1, 2, 3]`` without background; by default all. Samples of
             other classes still count as false positives and false negatives of these. "micro" sums the counts of these
             classes, and None gives one value for each of them.
@@ -50,6 +49,7 @@ def averaged(
             or 1 as in scikit-learn, or "skip", which leaves out every class without the samples that the metric needs,
             for F1 and Jaccard those without true samples (MONAI's ``ignore_empty=True``). By default 0/0 is 0, and the
             macro average is over the classes described above.
+        training: Whether the counts are soft counts of a training batch.
 
     Returns:
         The average, ``(...)``; for None ``(..., c)``. With "skip" it is NaN where no class is left.

@@ -82,6 +82,6 @@ def _kept_mask(classes: tuple[int, ...], number: int, dtype: torch.dtype, device
 def _whole_matrix_message(metric: Metric) -> str:
     return (
         f"{metric.name} is one number for the whole confusion matrix of exclusive classes, so it cannot leave classes "
-        "out; with classes= use a metric of each class: 'recall' (its mean over all classes is balanced_accuracy), 'f1' "
-        "or 'jaccard'"
+        "out; with classes= use a metric of each class: 'f1', 'jaccard' or 'recall', whose mean over all classes is "
+        "balanced_accuracy"
     )

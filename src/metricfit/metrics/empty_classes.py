@@ -35,7 +35,7 @@ def check_zero_division(metric: Metric, zero_division: object) -> ZeroDivision:
             f"zero_division={zero_division!r} is the value of a class where its metric is 0/0, and {metric.name} is a "
             "metric of all decisions; use zero_division='skip' to leave out images without labelled pixels"
         )
-    return SKIP if zero_division == SKIP else 1 if zero_division == 1 else 0
+    return "skip" if zero_division == SKIP else 1 if zero_division == 1 else 0
 
 
 @torch.no_grad()
