@@ -62,11 +62,11 @@ def test_thresholds_averages_and_requirements_have_columns():
     monitors = [f1, Monitor("f1", threshold=0.3), Monitor("f1", threshold="best", subject_to="recall >= 0.5")]
     row = trained(monitors, epochs=1).history[0]
     held = "best f1, recall >= 0.5"
-    assert {"f1", "f1 at 0.3", held, f"{held}, threshold", f"{held}, feasible"} <= row.keys()
+    assert {"f1", "f1 at 0.3", held, f"{held} threshold", f"{held} feasible"} <= row.keys()
     assert row["threshold"] == 0.5
-    assert row[f"{held}, feasible"] is True
+    assert row[f"{held} feasible"] is True
     assert row[held] == pytest.approx(
-        Monitor("f1", threshold=row[f"{held}, threshold"]).measure(_last_logits(monitors), VALIDATION[1]).value
+        Monitor("f1", threshold=row[f"{held} threshold"]).measure(_last_logits(monitors), VALIDATION[1]).value
     )
 
 
@@ -84,7 +84,7 @@ def test_members_of_a_population_have_what_each_has_alone():
     together = fit_population(networks(), (X[:40], Y[:40]), WeightedBCELoss(), **usual)
     for member, (model, result) in enumerate(zip(networks(), together, strict=True)):
         alone = fit(model, (X[:40], Y[:40]), WeightedBCELoss(), seed=member, **usual)
-        for column in ("auroc", "best f1", "best f1, threshold"):
+        for column in ("auroc", "best f1", "best f1 threshold"):
             assert result.history[column] == pytest.approx(alone.history[column], abs=1e-4)
 
 
@@ -100,6 +100,29 @@ def test_a_run_is_resumed_with_the_same_monitors_only(tmp_path):
     assert trained(["auroc", "f1"], checkpoint_dir=tmp_path, resume=True).history == whole.history
     with pytest.raises(ValueError, match=r"holds another run .*monitors"):
         trained(["auroc", "recall"], checkpoint_dir=tmp_path, resume=True)
+
+
+class StopsInThirdEpoch(Callback):
+    def stepped(self, step, losses):
+        if step == 5:
+            raise KeyboardInterrupt
+
+
+def test_thresholds_of_labels_are_the_same_after_a_resume(tmp_path):
+    labels = (X > 0.3).long()
+
+    def run(folder, **settings):
+        torch.manual_seed(0)
+        usual = {"validation": (X, labels), "epochs": 3, "batch_size": 40, "checkpoint_dir": folder, "resume": True}
+        usual |= {"monitor": ["f1", "best f1"], "progress": False}
+        return fit(nn.Linear(3, 3), (X, labels), WeightedBCELoss(task="multilabel"), **usual | settings)
+
+    whole = run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "parts", callbacks=[StopsInThirdEpoch()])
+    assert run(tmp_path / "parts").history == whole.history
+    assert run(tmp_path / "parts").history == whole.history  # of a finished run
+    assert [len(thresholds) for thresholds in whole.history["best f1 threshold"]] == [3] * 3
 
 
 def value(counts):

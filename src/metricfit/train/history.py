@@ -30,7 +30,7 @@ class History(Sequence[Row]):
     """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
-        self.rows = list(rows)
+        self.rows = [{name: _from_json(value) for name, value in row.items()} for row in rows]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -73,6 +73,11 @@ class History(Sequence[Row]):
 
     def __repr__(self) -> str:
         return f"History({len(self)} epochs: {', '.join(self.columns)})"
+
+
+def _from_json(value: Any) -> Any:
+    """Return thresholds of labels as the tuple that they were before a checkpoint stored them as JSON."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _text(value: Any) -> str:

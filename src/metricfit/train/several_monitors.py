@@ -50,14 +50,14 @@ def name_column(monitor: Monitor) -> str:
 
     Example:
         >>> name_column(Monitor("f1", threshold=0.3, average="micro"))
-        'f1 at 0.3, micro'
+        'f1 at 0.3 micro'
     """
     name = monitor.name
     if isinstance(monitor.threshold, (int, float)) and monitor.threshold != 0.5:
         name += f" at {monitor.threshold:g}"
     elif isinstance(monitor.threshold, PerLabel):
         name += " at thresholds per label"
-    return name if monitor.average == "macro" else f"{name}, {monitor.average}"
+    return name if monitor.average == "macro" else f"{name} {monitor.average}"
 
 
 def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> Row:
@@ -78,7 +78,7 @@ def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> R
         name = name_column(monitor)
         row[name] = result.value
         if number and monitor.threshold == "best":
-            row[f"{name}, threshold"] = result.threshold
+            row[f"{name} threshold"] = result.threshold
         if number and monitor.requirements:
-            row[f"{name}, feasible"] = result.feasible
+            row[f"{name} feasible"] = result.feasible
     return row
