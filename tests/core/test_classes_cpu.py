@@ -5,7 +5,7 @@ import torch
 from class_oracle import IMAGES, PIXELS, ROWS, compare, make
 
 from metricfit import MetricLoss, steps
-from metricfit.core.kernels import class_layout, classes_blocks, classes_cpu
+from metricfit.core.kernels import class_layout, classes_blocks, classes_cpu, classes_linear_cpu
 from metricfit.core.kernels.class_layout import StepAt
 
 STEPS = [steps.Linear(0.2), steps.Linear(0.4), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
@@ -43,6 +43,20 @@ def test_two_classes(any_block, naive):
     compare(classes_blocks, naive, *make(PIXELS, (2, 2, 9)), steps.Linear(0.2), PIXELS)
 
 
+@pytest.mark.parametrize("step", [steps.Linear(0.2), steps.Linear(0.001), steps.RaisedCosine(width=0.25)], ids=repr)
+def test_more_classes_than_are_compared_in_turn(step, any_block, naive):
+    compare(classes_blocks, naive, *make(PIXELS, (2, classes_linear_cpu.FEW_CLASSES + 1, 9)), step, PIXELS)
+
+
+@pytest.mark.parametrize("step", [steps.Linear(0.2), steps.Identity()], ids=repr)
+def test_blocks_of_several_threads(step, naive, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setitem(class_layout.BLOCK, "cpu", 20)
+    x, y, w = make(PIXELS, (3, 4, 9))
+    assert class_layout.block_size(x, PIXELS, StepAt(step.kind, step.number, None)) == 40
+    compare(classes_blocks, naive, x, y, w, step, PIXELS)
+
+
 def test_a_small_false_positive_count_does_not_cancel(any_block):
     x = torch.zeros(1, 3, 50)
     x[:, 0] = 40.0  # the other two have a probability of 4e-18, far below the rounding error of a sum of ones
@@ -52,11 +66,13 @@ def test_a_small_false_positive_count_does_not_cancel(any_block):
     torch.testing.assert_close(counts[2, 0].double(), 50 * (p[1] + p[2]), rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("in_turn", [5, 4], ids=["in turn", "at once"])
 @pytest.mark.parametrize("equal", [2, 3, 4])
 @pytest.mark.parametrize("above", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("step", [steps.Linear(0.2), steps.Sigmoid(k=12)], ids=repr)
-def test_equal_logits_share_the_gradient_of_the_threshold(step, above, equal, naive):
+def test_equal_logits_share_the_gradient_of_the_threshold(step, above, equal, in_turn, naive, monkeypatch):
     """The result is the mean of the gradients at which one or two of the equal logits are a little larger."""
+    monkeypatch.setattr(classes_linear_cpu, "FEW_CLASSES", in_turn)
     x = torch.full((1, 5, 1), -3.0)
     x[:, :equal] = 0.0
     if above:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-#: Number of logits per block, by type of device.
+#: Number of logits per block, by type of device; on the CPU for one thread.
 BLOCK = {"cpu": 2**18, "cuda": 2**26}
 
 
@@ -31,27 +32,37 @@ def keeps_images(logits: Tensor, layout: Layout) -> bool:
     return -min(layout.sample_axes) < logits.dim()
 
 
-def block_size(logits: Tensor, layout: Layout) -> int:
-    """Return the number of logits per block: twice as many for rows of many classes, which have few samples."""
+def block_size(logits: Tensor, layout: Layout, step: StepAt) -> int:
+    """Return the number of logits per block.
+
+    It is doubled for rows of many classes, which have few samples. On several threads, which every operation has to
+    start and to wait for, it is doubled for the steps whose kernels need little memory.
+    """
     size = BLOCK.get(logits.device.type, BLOCK["cpu"])
+    if logits.device.type == "cpu" and is_lean(step) and torch.get_num_threads() > 1:
+        size *= 2
     return 2 * size if layout.class_axis == -1 and logits.shape[-1] >= 64 else size
 
 
-def in_blocks(logits: Tensor, layout: Layout) -> bool:
-    """Return whether the logits are one batch, without leading axes, that is larger than a block."""
+def is_lean(step: StepAt) -> bool:
+    """Return whether the CPU has a kernel for the step that writes all arrays of a block into the same memory."""
+    return step.kind == "identity" or (step.kind == "linear" and step.threshold is None)
+
+
+def in_blocks(logits: Tensor, layout: Layout, size: int) -> bool:
+    """Return whether the logits are one batch, without leading axes, that is larger than a block of this size."""
     plain = logits.dim() == (2 if layout.class_axis == -1 else 3)
-    return plain and logits.numel() > block_size(logits, layout)
+    return plain and logits.numel() > size
 
 
 def blocks(
-    logits: Tensor, target: Tensor, weight: Tensor | None, layout: Layout
+    logits: Tensor, target: Tensor, weight: Tensor | None, layout: Layout, size: int
 ) -> Iterator[tuple[tuple[slice, ...], Tensor, Tensor, Tensor | None]]:
-    """Yield blocks of samples, or of images and of their pixels.
+    """Yield blocks of samples, or of images and of their pixels, of at most ``size`` logits.
 
     Yields:
         The slices of a block in the logits, and the logits, the target and the weight that they select.
     """
-    size = block_size(logits, layout)
     classes = logits.shape[layout.class_axis]
     if layout.class_axis == -1:
         rows = max(1, size // classes)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels import classes_cpu, classes_triton
-from metricfit.core.kernels.class_layout import Layout, StepAt, blocks, in_blocks, keeps_images
+from metricfit.core.kernels.class_layout import Layout, StepAt, block_size, blocks, in_blocks, keeps_images
 from metricfit.core.kernels.soft_classes import sum_decisions, top_two
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
@@ -31,15 +31,15 @@ def counts(
     """Return the counts ``(4, ..., c)``."""
     if classes_triton.handles(logits):
         return classes_triton.counts(logits, target, weight, step, layout)
-    of_block = _counts
+    of_block, size = _counts, block_size(logits, layout, step)
     if logits.device.type == "cpu":
-        of_block = partial(classes_cpu.counts, scratch=classes_cpu.make_scratch(logits, layout))
-    if not in_blocks(logits, layout):
+        of_block = partial(classes_cpu.counts, scratch=classes_cpu.make_scratch(logits, layout, size))
+    if not in_blocks(logits, layout, size):
         return of_block(logits, target, weight, step, layout)
     lead = logits.shape[:1] if keeps_images(logits, layout) else ()
     total = logits.new_zeros(4, *lead, logits.shape[layout.class_axis], dtype=exact_dtype(logits.device))
     with torch.autocast(logits.device.type, enabled=False):
-        for block, x, y, w in blocks(logits, target, weight, layout):
+        for block, x, y, w in blocks(logits, target, weight, layout, size):
             block_total = total[:, block[0]] if lead else total
             block_total += of_block(x, y, w, step, layout)
     return total.to(logits.dtype)
@@ -62,15 +62,15 @@ def gradient(
         grad = grad.unsqueeze(axis)
     if plain:
         return _gradient(logits, target, weight, grad, step, layout)
-    write = _write_gradient
+    write, size = _write_gradient, block_size(logits, layout, step)
     if logits.device.type == "cpu":
-        write = partial(classes_cpu.write_gradient, scratch=classes_cpu.make_scratch(logits, layout))
+        write = partial(classes_cpu.write_gradient, scratch=classes_cpu.make_scratch(logits, layout, size))
     result, per_image = torch.empty_like(logits), keeps_images(logits, layout)
-    if not in_blocks(logits, layout):
+    if not in_blocks(logits, layout, size):
         write(logits, target, weight, grad, step, layout, result)
         return result
     with torch.autocast(logits.device.type, enabled=False):
-        for block, x, y, w in blocks(logits, target, weight, layout):
+        for block, x, y, w in blocks(logits, target, weight, layout, size):
             write(x, y, w, grad[:, block[0]] if per_image else grad, step, layout, result[block])
     return result
 

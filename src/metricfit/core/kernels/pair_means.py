@@ -2,7 +2,7 @@
 
 On a CUDA device Triton programs compute the mean together with its gradient. The time of few samples is that of
 starting programs, and so there is only one for them, which compares all pairs: 10^8 pairs take 0.15 ms on an H200.
-Otherwise ``violations`` sorts.
+On the CPU ``pairs_merged`` does so for one long row. Otherwise ``violations`` sorts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.kernels import pairs_triton
+from metricfit.core.kernels import pairs_merged, pairs_triton
 from metricfit.core.kernels.pairs import violations
 from metricfit.core.numerics import ratio
 from metricfit.core.validation import check_finite, looks_at_values
@@ -38,8 +38,10 @@ def pair_means(score: Tensor, positive: Tensor, negative: Tensor | None, margin:
         >>> pair_means(torch.tensor([1.0, 0.5]), torch.tensor([1.0, 0.0]), None, 1.0, 2)
         tensor(0.2500)
     """
-    if _is_fused(score, positive, negative):
-        means: Tensor = _FusedMeans.apply(score, positive, negative, margin, power)  # type: ignore[no-untyped-call]
+    if (kernel := _fused_kernel(score, positive, negative)) is not None:
+        means: Tensor = _FusedMeans.apply(score, positive, negative, margin, power, kernel)  # type: ignore[no-untyped-call]
+        if looks_at_values(score, None):
+            check_finite(means.detach(), score)
         return means
     return _means(score, positive, negative, margin, power)
 
@@ -53,15 +55,13 @@ def _means(score: Tensor, positive: Tensor, negative: Tensor | None, margin: flo
     return ratio((positive * sums).sum(-1), positive.sum(-1) * negative.sum(-1))
 
 
-def _is_fused(score: Tensor, positive: Tensor, negative: Tensor | None) -> bool:
-    """Return whether Triton programs compute the mean: eagerly, and with a gradient of the scores only."""
-    if score.device.type != "cuda" or torch.compiler.is_compiling():
-        return False
-    return (
-        pairs_triton.handles(score)
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and not (positive.requires_grad or (negative is not None and negative.requires_grad))
-    )
+def _fused_kernel(score: Tensor, positive: Tensor, negative: Tensor | None) -> Any:
+    """Return the module that computes the mean with its gradient: eagerly, and with a gradient of the scores only."""
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return None
+    if positive.requires_grad or (negative is not None and negative.requires_grad):
+        return None
+    return next((kernel for kernel in (pairs_triton, pairs_merged) if kernel.handles(score)), None)
 
 
 class _FusedMeans(torch.autograd.Function):
@@ -69,9 +69,10 @@ class _FusedMeans(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int
+        ctx: Any, score: Tensor, positive: Tensor, negative: Tensor | None, margin: float, power: int, kernel: Any
     ) -> Tensor:
-        means, gradient = pairs_triton.means(score, positive, negative, margin, power)
+        means: Tensor
+        means, gradient = kernel.means(score, positive, negative, margin, power)
         ctx.save_for_backward(score, positive, negative, gradient)
         ctx.margin, ctx.power = margin, power
         return means
@@ -84,4 +85,4 @@ class _FusedMeans(torch.autograd.Function):
             (of_score,) = torch.autograd.grad(means, score, grad, create_graph=True)
         else:
             of_score = grad.unsqueeze(-1) * gradient
-        return of_score, None, None, None, None
+        return of_score, None, None, None, None, None

@@ -120,18 +120,24 @@ def binomial_sum(power: int, base: Tensor, moments: list[Tensor]) -> Tensor:
 def sorting_order(values: Tensor) -> Tensor:
     """Return the indices that sort the values, the smallest first and NaN at an end.
 
-    On the CPU torch sorts integers by radix: one long row takes a tenth of the time of floating point numbers. The bits
-    of a floating point number, read as an integer, rise with the number above 0 and fall below 0, where all bits but
-    the sign are therefore inverted.
+    On the CPU torch sorts integers by radix: one long row takes a tenth of the time of floating point numbers.
     """
     values = values.detach()
     one_row = values.device.type == "cpu" and values.numel() == values.shape[-1]
     if torch.compiler.is_compiling() or not one_row or not has_storage(values):
         return torch.sort(values, dim=-1).indices
+    return torch.sort(sorting_keys(values.reshape(-1))).indices.reshape(values.shape)
+
+
+def sorting_keys(values: Tensor) -> Tensor:
+    """Return integers in the order of floating point numbers of one row.
+
+    The bits of a floating point number, read as an integer, rise with the number above 0 and fall below 0, where all
+    bits but the sign are therefore inverted.
+    """
     integer = torch.int32 if values.dtype == torch.float32 else torch.int64
-    bits = values.reshape(-1).contiguous().view(integer)
-    highest = torch.iinfo(integer).max
-    return torch.sort(torch.where(bits < 0, bits ^ highest, bits)).indices.reshape(values.shape)
+    bits = values.contiguous().view(integer)
+    return torch.where(bits < 0, bits ^ torch.iinfo(integer).max, bits)
 
 
 def select(values: Tensor, index: Tensor) -> Tensor:
