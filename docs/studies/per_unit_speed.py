@@ -1,19 +1,21 @@
 """Time and memory of per_image on a GPU, beside the sort of the same numbers and rankseg 0.0.8.
 
     python docs/studies/per_unit_speed.py --peers  # needs a CUDA device; --peers needs rankseg
+    python docs/studies/per_unit_speed.py --page   # fills in the page from the stored results
 
 Times are the minima of interleaved repeats; memory is the peak beyond the probabilities themselves.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from common import DOCS, fill, plain, table
 from torch import Tensor
 
 from metricfit.decide import per_image
@@ -28,6 +30,7 @@ SHAPES: tuple[tuple[str, str | None, tuple[int, ...]], ...] = (
     ("233 images of 180 x 240, 11 classes", "multiclass", (233, 11, 180, 240)),
 )
 REPEATS = 15
+RESULTS, PAGE = DOCS / "studies" / "results" / "per_unit_speed.json", DOCS / "per-unit.md"
 
 
 def made_up(shape: tuple[int, ...], task: str | None, device: torch.device) -> Tensor:
@@ -89,18 +92,33 @@ def measure_shape(task: str | None, probabilities: Tensor, peers: bool) -> dict[
     return {name: {"ms": min(times[name]), "MiB": memory[name]} for name in functions}
 
 
+def speed_table(results: dict[str, Any]) -> str:
+    """Milliseconds, sorts and peak memory of each way to decide."""
+    rows = []
+    for name, found in results.items():
+        if name == "device":
+            continue
+        for method, own in found.items():
+            sorts = own["ms"] / found["sort"]["ms"]
+            rows.append([name, method, f"{own['ms']:.2f}", f"{sorts:.2f}", f"{own['MiB']:,.0f}"])
+    return table(["probabilities", "method", "ms", "in sorts", "MiB"], rows)
+
+
 def main() -> None:
-    device, peers = torch.device("cuda"), "--peers" in sys.argv
-    results: dict[str, Any] = {"device": torch.cuda.get_device_name(device)}
-    for name, task, shape in SHAPES:
-        results[name] = measure_shape(task, made_up(shape, task, device), peers)
-        sort = results[name]["sort"]["ms"]
-        for method, found in results[name].items():
-            measured = f"{found['ms']:9.3f} ms {found['ms'] / sort:6.2f} sorts {found['MiB']:8.0f} MiB"
-            print(f"{name:46s} {method:28s} {measured}", flush=True)
-    out = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
-    if out:
-        Path(out[0]).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--peers", action="store_true", help="with rankseg")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the results are written")
+    parser.add_argument("--page", action="store_true", help="only fill in the page, from the stored results")
+    given = parser.parse_args()
+    if not given.page:
+        device = torch.device("cuda")
+        results: dict[str, Any] = {"device": torch.cuda.get_device_name(device)}
+        for name, task, shape in SHAPES:
+            results[name] = measure_shape(task, made_up(shape, task, device), given.peers)
+            print(name, results[name], flush=True)
+            given.results.write_text(json.dumps(plain(results), indent=1) + "\n", encoding="utf-8")
+    results = json.loads(given.results.read_text(encoding="utf-8"))
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), {"gpu": speed_table(results)}), encoding="utf-8")
 
 
 if __name__ == "__main__":

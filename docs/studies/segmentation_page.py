@@ -1,0 +1,217 @@
+"""The section on segmentation of docs/when-it-pays.md, from the cells that segmentation.py writes.
+
+python docs/studies/segmentation_page.py                                # from the stored results
+python docs/studies/segmentation_page.py camvid.jsonl membrane.jsonl  # collect new cells first
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import DOCS, fill, plain, table
+from pays_tables import draw_losses
+
+from metricfit.stats import compare
+
+RESULTS, PAGE = DOCS / "studies" / "results" / "segmentation.json", DOCS / "when-it-pays.md"
+PICTURE = DOCS / "img" / "pays-segmentation.svg"
+BASELINE = "cross-entropy"
+DECISIONS = ("default", "tuned", "per image", "per image, calibrated")
+SETS = {"camvid": "CamVid", "membrane": "membrane"}
+#: Names of what is measured, and the decision that is compared beside the default; chosen before the study.
+TARGETS = {
+    "dice, image": "mean Dice of the images",
+    "jaccard, image": "mean IoU of the images",
+    "dice, set": "Dice of all pixels",
+    "jaccard, set": "IoU of all pixels",
+}
+PROPOSED = {"image": "per image, calibrated", "set": "tuned"}
+#: Neighbouring frames and slices resemble each other, so the bootstrap draws blocks of this many images.
+BLOCK, RESAMPLES = 10, 2000
+
+Cells = list[dict[str, Any]]
+
+
+def collect(files: list[Path]) -> dict[str, Any]:
+    """Return the finished cells of the seeds that every loss has, and comparisons over images."""
+    cells = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    losses = {cell["loss"] for cell in cells}
+    counts = {key: sum((cell["set"], cell["seed"]) == key for cell in cells) for key in _keys(cells)}
+    cells = [cell for cell in cells if counts[cell["set"], cell["seed"]] == len(losses)]
+    images = {name: over_images([cell for cell in cells if cell["set"] == name]) for name in SETS}
+    for cell in cells:
+        for scores in cell["scores"].values():
+            for target in ("dice, images", "jaccard, images"):
+                scores.pop(target, None)
+    return {"settings": {"blocks of images": BLOCK, "resamples": RESAMPLES}, "cells": cells, "images": images}
+
+
+def _keys(cells: Cells) -> set[tuple[str, int]]:
+    return {(cell["set"], cell["seed"]) for cell in cells}
+
+
+def over_images(cells: Cells) -> dict[str, Any]:
+    """For each pair of a loss with a decision and its rival: the mean difference, and its interval over images."""
+    if not cells:
+        return {}
+    found: dict[str, Any] = {}
+    losses = list(dict.fromkeys(cell["loss"] for cell in cells))
+    for target in ("dice, image", "jaccard, image"):
+        values = {(loss, decision): _images(cells, loss, decision, target) for loss in losses for decision in DECISIONS}
+        for loss in losses:
+            for decision in ("default", PROPOSED["image"]):
+                if loss != BASELINE:
+                    key = f"{target}: {loss} against {BASELINE}, {decision}"
+                    found[key] = _bootstrap(values[loss, decision] - values[BASELINE, decision])
+            for a, b in COMPARED:
+                found[f"{target}: {a} against {b}, {loss}"] = _bootstrap(values[loss, a] - values[loss, b])
+    return found
+
+
+#: Decisions that are compared with each other.
+COMPARED = (
+    ("tuned", "default"),
+    ("per image", "default"),
+    ("per image, calibrated", "default"),
+    ("per image, calibrated", "per image"),
+    ("per image, calibrated", "tuned"),
+)
+
+
+def _images(cells: Cells, loss: str, decision: str, target: str) -> np.ndarray:
+    """The values of the images: means over the seeds for CamVid, the slices of all folds for the membranes."""
+    values = [np.array(cell["scores"][decision][f"{target}s"]) for cell in cells if cell["loss"] == loss]
+    return np.mean(values, 0) if cells[0]["set"] == "camvid" else np.concatenate(values)
+
+
+def _bootstrap(differences: np.ndarray) -> list[float]:
+    """The mean, and a 95 % interval from resampled blocks of neighbouring images."""
+    size = min(BLOCK, max(1, len(differences) // 5))
+    blocks = np.array_split(differences, max(2, len(differences) // size))
+    sums, counts = np.array([block.sum() for block in blocks]), np.array([len(block) for block in blocks])
+    drawn = np.random.default_rng(0).integers(len(blocks), size=(RESAMPLES, len(blocks)))
+    means = sums[drawn].sum(1) / counts[drawn].sum(1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return [float(differences.mean()), float(low), float(high)]
+
+
+def values_of(cells: Cells, name: str, loss: str, decision: str, target: str) -> list[float]:
+    """One value per seed or fold."""
+    return [
+        cell["scores"][decision][target]
+        for cell in sorted(cells, key=lambda cell: cell["seed"])
+        if cell["set"] == name and cell["loss"] == loss
+    ]
+
+
+def difference(a: list[float], b: list[float]) -> str:
+    """The mean difference in hundredths with Student's interval over seeds or folds, and how many were won."""
+    found = compare(a, b, samples=1)
+    low, high = (100 * bound for bound in found.interval)
+    return f"{100 * found.difference:+.2f} ({low:+.2f} to {high:+.2f}), {found.wins}-{found.losses}"
+
+
+def losses_table(cells: Cells, name: str, target: str, losses: list[str]) -> str:
+    """Losses by decisions, and each loss against cross-entropy at the default and at the proposed decision."""
+    compared = "default", PROPOSED[target.split(", ")[1]]
+    rows = []
+    for loss in losses:
+        means = [f"{100 * statistics.fmean(values_of(cells, name, loss, each, target)):.2f}" for each in DECISIONS]
+        against = [
+            ""
+            if loss == BASELINE
+            else difference(*(values_of(cells, name, each, decision, target) for each in (loss, BASELINE)))
+            for decision in compared
+        ]
+        rows.append([loss, *means, *against])
+    head = ["loss", *DECISIONS, *(f"against {BASELINE}, {decision}" for decision in compared)]
+    return f"**{SETS[name]}, {TARGETS[target]}**, in hundredths\n\n" + table(head, rows)
+
+
+def decisions_table(results: dict[str, Any], name: str, losses: list[str]) -> str:
+    """Decisions against each other for each loss: mean Dice of the images, intervals over seeds and over images."""
+    rows = []
+    for loss in losses:
+        row = [loss]
+        for a, b in COMPARED:
+            over_seeds = difference(*(values_of(results["cells"], name, loss, each, "dice, image") for each in (a, b)))
+            _, low, high = results["images"][name][f"dice, image: {a} against {b}, {loss}"]
+            row.append(f"{over_seeds}; images {100 * low:+.2f} to {100 * high:+.2f}")
+        rows.append(row)
+    return f"**{SETS[name]}**\n\n" + table(["loss", *(f"{a} against {b}" for a, b in COMPARED)], rows)
+
+
+def calibration_table(cells: Cells, losses: list[str]) -> str:
+    """Log-loss and calibration error of each loss, as trained and calibrated, and the chosen rates."""
+    rows = []
+    for loss in losses:
+        row = [loss]
+        for name in SETS:
+            own = [cell for cell in cells if cell["set"] == name and cell["loss"] == loss]
+            if not own:
+                continue
+            for measure in ("log-loss", "ECE"):
+                raw, calibrated = (
+                    statistics.fmean(cell["scores"]["calibration"][kind][measure] for cell in own)
+                    for kind in ("raw", "calibrated")
+                )
+                row.append(f"{raw:.3f}, {calibrated:.3f}")
+            row.append(", ".join(f"{rate:g}" for rate in sorted({cell["rate"] for cell in own})))
+        rows.append(row)
+    heads = [f"{SETS[name]} {part}" for name in SETS for part in ("log-loss", "ECE", "rate")]
+    return table(["loss", *heads][: len(rows[0])], rows)
+
+
+def parts_of_page(results: dict[str, Any]) -> dict[str, str]:
+    """Return the section between the page's marks."""
+    cells = results["cells"]
+    losses = list(dict.fromkeys(cell["loss"] for cell in cells))
+    names = [name for name in SETS if any(cell["set"] == name for cell in cells)]
+    repeats = {name: len({cell["seed"] for cell in cells if cell["set"] == name}) for name in names}
+    tables = [losses_table(cells, name, target, losses) for name in names for target in TARGETS]
+    decided = [decisions_table(results, name, losses) for name in names]
+    head = ", ".join(
+        f"{SETS[name]} {count} {'seeds' if name == 'camvid' else 'folds'}" for name, count in repeats.items()
+    )
+    text = "\n\n".join([*tables, *decided, calibration_table(cells, losses)])
+    return {"segmentation": f"{head}.\n\n{text}"}
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """The mean Dice of the images: losses by decisions."""
+    cells = results["cells"]
+    losses = list(dict.fromkeys(cell["loss"] for cell in cells))
+    panels = {
+        SETS[name]: {
+            decision: {loss: values_of(cells, name, loss, decision, "dice, image") for loss in losses}
+            for decision in DECISIONS
+        }
+        for name in SETS
+        if any(cell["set"] == name for cell in cells)
+    }
+    draw_losses(panels, path, "mean Dice of the images", columns=len(panels))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cells", nargs="*", type=Path, help="files of finished cells")
+    parser.add_argument("--out", type=Path, default=DOCS, help="where to write; the documentation by default")
+    given = parser.parse_args(arguments)
+    where = given.out / "studies" / "results" / RESULTS.name
+    if given.cells:
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.write_text(json.dumps(plain(collect(given.cells)), indent=1) + "\n", encoding="utf-8")
+    results = json.loads(where.read_text(encoding="utf-8"))
+    (given.out / "img").mkdir(parents=True, exist_ok=True)
+    draw(results, given.out / "img" / PICTURE.name)
+    (given.out / PAGE.name).write_text(fill(PAGE.read_text(encoding="utf-8"), parts_of_page(results)), encoding="utf-8")
+    print(f"Wrote {given.out / PAGE.name} and {where}")
+
+
+if __name__ == "__main__":
+    main()
