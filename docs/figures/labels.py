@@ -18,7 +18,14 @@ def main() -> None:
     y = (scores > torch.stack([scores[:, k].quantile(1 - rate) for k, rate in enumerate(RATES)])).long()
     train, held_out = (x[:3000], y[:3000]), (x[3000:], y[3000:])
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4))
-    settings = {"validation": held_out, "monitor": "best f1", "epochs": 15, "batch_size": 100, "lr": 1e-2, "progress": False}
+    settings = {
+        "validation": held_out,
+        "monitor": "best f1",
+        "epochs": 15,
+        "batch_size": 100,
+        "lr": 1e-2,
+        "progress": False,
+    }
     fit(model, train, losses.WeightedBCELoss(), **settings)
     with torch.no_grad():
         logits = model(held_out[0])

@@ -5,28 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from metricfit._moved import renamed_parameters
 from metricfit.core.canonical_batch import Batch as SettledBatch
-from metricfit.core.canonical_batch import Classes, Columns
+from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING
 from metricfit.core.tasks import canonical, check_task
-from metricfit.core.threshold_reading import read_thresholds, refuse_classes
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
+from metricfit.core.threshold_reading import read_thresholds
+from metricfit.core.threshold_vectors import PerLabel
 from metricfit.core.types import ScalarAverage, Task
 from metricfit.core.validation import check_nan_logits
-from metricfit.decide.labels.label_thresholds import best_label_thresholds
-from metricfit.decide.probability_thresholds import probability_sweep
-from metricfit.errors import InvalidValueError, quote
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import averaged, check_average
-from metricfit.metrics.curves import InfeasibleError, best_of_sweep
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.label_rankings import check_ranking_average
 from metricfit.metrics.metric import Formula, Metric
@@ -34,7 +28,8 @@ from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.row_cost import check_of_counts
-from metricfit.metrics.sweep import Sweep, one_class
+from metricfit.train.monitored_value import Measured as Measured
+from metricfit.train.monitored_value import measure_at_best, read_monitor_threshold
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ class Monitor:
 
     def __post_init__(self) -> None:
         check_task(self.task)
-        object.__setattr__(self, "threshold", _read_threshold(self.threshold))
+        object.__setattr__(self, "threshold", read_monitor_threshold(self.threshold))
         ranking = get_ranking(self.metric)
         object.__setattr__(self, "_ranking", ranking)
         if ranking is not None:
@@ -200,12 +195,8 @@ class Monitor:
         samples = self._settle(logits, target, weight)
         if self._ranking is not None:
             return Measured(self._ranking.measure_samples(samples, self.average), math.nan)
-        if isinstance(samples, Classes):
-            raise refuse_classes()
-        if samples.logits.shape[0] > 1:
-            return self._measure_at_best_of_labels(samples)
-        weight = None if samples.weight is None else samples.weight[0]
-        return self._measure_at_best(samples.logits[0], samples.target[0], weight)
+        assert self._metric is not None
+        return measure_at_best(samples, self._metric, self.requirements, self.average, self.name)
 
     def _settle(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> SettledBatch:
         return canonical(
@@ -266,90 +257,6 @@ class Monitor:
             labels = isinstance(self.threshold, PerLabel)
             threshold = tuple(self.threshold.tolist()) if labels else float(self.threshold)  # type: ignore
         return Measured(value, threshold, feasible, 0.0 if feasible else sum(violations))
-
-    def _measure_at_best_of_labels(self, samples: Columns) -> Measured:
-        """Measure several labels at the best thresholds: one per label, or one for all under "micro".
-
-        Raises:
-            InvalidValueError: There are requirements.
-        """
-        assert self._metric is not None
-        if self.requirements:
-            raise self.refuse_requirements()
-        best = best_label_thresholds(samples, self._metric, self.average)
-        column = best.unsqueeze(-1) if isinstance(best, Tensor) else best
-        value = float(averaged(self._metric, count_batch(samples, column), self.average))
-        return Measured(value, tuple(best.tolist()) if isinstance(best, Tensor) else best)
-
-    def refuse_requirements(self) -> InvalidValueError:
-        """Make the error for requirements on several labels at their best thresholds.
-
-        Returns:
-            The error, which the caller raises.
-        """
-        return InvalidValueError(
-            f"{self.name}: the best thresholds of several labels are searched without requirements; monitor the metric "
-            "at fixed thresholds, such as metrics.PerLabel([...]), or choose the decision afterwards with "
-            "decide.best_decision(..., subject_to=...)"
-        )
-
-    def _measure_at_best(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Measured:
-        assert self._metric is not None
-        candidates = probability_sweep(logits, target, weight)
-        requirements = list(self.requirements)
-        try:
-            best = best_of_sweep(candidates, self._metric, requirements)
-        except InfeasibleError:  # take the best value among the thresholds with the smallest violation
-            violations = torch.stack(
-                [one_class(requirement, candidates.counts).clamp(min=0) for requirement in requirements]
-            ).sum(0)
-            smallest = float(violations.min())
-            nearest = violations <= smallest + ROUNDING
-            counts = candidates.counts.map(lambda count: count[nearest])
-            best = best_of_sweep(Sweep(candidates.thresholds[nearest], counts), self._metric, [])
-            return Measured(best.value, best.threshold, False, smallest)
-        return Measured(best.value, best.threshold)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A measurement of a monitor.
-
-    Attributes:
-        value: The monitored value.
-        threshold: The threshold that it was measured at, or one per label; NaN if there is none.
-        feasible: Whether all requirements hold.
-        violation: The sum of the amounts by which requirements are violated; 0 if they hold.
-
-    Example:
-        >>> Measured(0.9, threshold=0.5).feasible
-        True
-    """
-
-    value: float
-    threshold: float | tuple[float, ...]
-    feasible: bool = True
-    violation: float = 0.0
-
-
-def _read_threshold(threshold: Any) -> float | str | PerLabel:
-    """Return the threshold of a monitor: a number, "best", or one number per label.
-
-    Raises:
-        InvalidValueError: It is something else.
-    """
-    if threshold == "best" if isinstance(threshold, str) else isinstance(threshold, PerLabel):
-        return threshold  # type: ignore[no-any-return]
-    expected = "threshold is a number strictly between 0 and 1, one per label, or 'best'"
-    if isinstance(threshold, (str, bool, ThresholdGrid)) or threshold is None:
-        raise InvalidValueError(f"{expected}; got {quote(threshold)}")
-    try:
-        numbers = torch.as_tensor(threshold, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise InvalidValueError(f"{expected}; got {quote(threshold)}") from None
-    if numbers.dim() > 1 or not numbers.numel() or not bool(((numbers > 0) & (numbers < 1)).all()):
-        raise InvalidValueError(f"{expected}; got {quote(threshold)}")
-    return PerLabel(numbers.cpu()) if numbers.dim() else float(numbers)
 
 
 def as_monitor(monitor: str | Metric | Monitor | Formula) -> Monitor:

@@ -9,6 +9,7 @@ from metricfit.core.threshold_reading import refuse_classes
 from metricfit.core.threshold_vectors import PerLabel, check_length
 from metricfit.errors import InvalidValueError
 from metricfit.train.monitor import Monitor
+from metricfit.train.monitored_value import refuse_requirements
 
 #: How many labels a message names.
 SHOWN = 8
@@ -36,7 +37,7 @@ def check_columns(monitor: Monitor, target: Tensor, columns: int, *, exclusive: 
     if monitor.threshold == "best" and exclusive:
         raise refuse_classes()
     if monitor.threshold == "best" and monitor.requirements:
-        raise monitor.refuse_requirements()
+        raise refuse_requirements(monitor.name)
     if monitor.in_pairs and not exclusive:
         raise InvalidValueError(
             f"{monitor.name} compares pairs of classes, but the model has {columns} labels; monitor 'auroc'"
