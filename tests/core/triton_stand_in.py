@@ -77,6 +77,10 @@ def max_of(x, axis):
     return x.amax(axis)
 
 
+def min_of(x, axis):
+    return x.amin(axis)
+
+
 def associative_scan(inputs, axis, combine):
     """One element after another; ``combine`` is called with tensors of no axes."""
     parts = [[column[0] for column in inputs]]
@@ -95,7 +99,7 @@ def language_module():
     functions = {
         "abs": torch.abs,
         "associative_scan": associative_scan,
-        "cumsum": lambda x: x.cumsum(0),
+        "cumsum": lambda x, axis=0: x.cumsum(axis),
         "exp": torch.exp,
         "sqrt": torch.sqrt,
         "sin": torch.sin,
@@ -103,6 +107,7 @@ def language_module():
         "sqrt_rn": torch.sqrt,
         "sum": sum_of,
         "max": max_of,
+        "min": min_of,
         "where": lambda *operands: torch.where(*map(torch.as_tensor, operands)),
         "minimum": lambda a, b: torch.minimum(*map(torch.as_tensor, (a, b))),
         "maximum": lambda a, b: torch.maximum(*map(torch.as_tensor, (a, b))),
@@ -119,6 +124,7 @@ def language_module():
         "program_id": lambda axis: torch.tensor(language.program[axis]),
         "num_programs": lambda axis: torch.tensor(language.grid[axis]),
         "constexpr": object,
+        "int8": torch.int8,
         "int32": torch.int32,
         "int64": torch.int64,
         "float32": torch.float32,

@@ -1,4 +1,4 @@
-"""A binary loss on a GPU as three Triton programs, run on the CPU with a stand-in for Triton."""
+"""A binary loss on a GPU as one or three Triton programs, run on the CPU with a stand-in for Triton."""
 
 import sys
 from pathlib import Path
@@ -19,8 +19,8 @@ NAMES = sorted(name for name, metric in vars(metrics).items() if isinstance(metr
 NAMES += ["fbeta(beta=2)", "tversky(alpha=0.3, beta=0.7)", "cost(fp=1, fn=10)", "2*tp/(2*tp + fp + fn)"]
 
 
-@pytest.fixture
-def on_gpu(monkeypatch):
+@pytest.fixture(params=["one program", "three programs"])
+def on_gpu(monkeypatch, request):
     """Take batches on the CPU for batches on a GPU; the list has an entry for each batch that was evaluated so."""
     triton_stand_in.install(monkeypatch, "triton_source")
     for name, value in {"BLOCK": 16, "LOOPS": 2, "PART": 32}.items():
@@ -29,9 +29,15 @@ def on_gpu(monkeypatch):
     monkeypatch.setattr(binary_triton, "handles", lambda logits: logits.dtype != torch.float64)
     monkeypatch.setattr(ordinary_batch, "_is_on_gpu", lambda logits: logits.dtype != torch.float64)
     monkeypatch.setattr(ordinary_batch, "_is_plain", lambda *tensors: True)
-    evaluated, forward = [], counts_formula._ValueOnGPU.forward
-    monkeypatch.setattr(counts_formula._ValueOnGPU, "forward", lambda *given: evaluated.append(1) or forward(*given))
+    is_small = request.param == "one program"
+    monkeypatch.setattr(formula_triton, "BATCH_BLOCK", 16)
+    formula_triton._settings.cache_clear()
+    monkeypatch.setattr(counts_formula, "SMALL_BATCH", 2**16 if is_small else 0)
+    function = counts_formula._ValueOfSmallBatchOnGPU if is_small else counts_formula._ValueOnGPU
+    evaluated, forward = [], function.forward
+    monkeypatch.setattr(function, "forward", lambda *given: evaluated.append(1) or forward(*given))
     yield evaluated
+    formula_triton._settings.cache_clear()
     triton_stand_in.remove("triton_source")
 
 

@@ -115,9 +115,8 @@ def evaluate(program: Any, counts: Tensor) -> tuple[Tensor, Tensor]:
     value, slopes = counts.new_empty(()), torch.empty_like(counts)
     classes = counts.shape[1]
     block = 1 << (classes - 1).bit_length()
-    with torch.cuda.device(counts.device):
-        static = {"C": classes, "BLOCK": block}
-        launch(program, (1, 1, 1), (counts, value, slopes), (), static, warps=max(1, min(16, block // 128)))
+    static = {"C": classes, "BLOCK": block}
+    launch(program, (1, 1, 1), (counts, value, slopes), (), static, warps=max(1, min(16, block // 128)))
     return value, slopes
 
 

@@ -89,7 +89,7 @@ def record(formula: Callable[..., Tensor], examples: Sequence[Tensor], different
         value = formula(*arguments)
         leading = arguments[:differentiated]
         # With create_graph autograd adds gradients out of place, so that each result is a new tensor.
-        slopes = torch.autograd.grad(value, leading, create_graph=True, allow_unused=True)
+        slopes = torch.autograd.grad(value, leading, create_graph=True, allow_unused=True) if leading else ()
     if value.numel() != 1:
         raise CannotRecordError("the formula returns several numbers")
     writer = _Writer(max(argument.numel() for argument in arguments))

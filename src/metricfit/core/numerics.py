@@ -12,6 +12,8 @@ from torch.autograd import forward_ad
 
 #: What a difference of sums that should be 0 can be because of rounding, as a share of the sums.
 ROUNDING = 1e-12
+#: The largest finite number of float64.
+LARGEST = torch.finfo(torch.float64).max
 
 
 def _smallest_divisor(dtype: torch.dtype) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 from metricfit.core.counts import Counts
 from metricfit.core.formula_recording import CannotRecordError, record
 from metricfit.core.formula_source import as_function
-from metricfit.core.kernels.formula_triton import as_evaluator
+from metricfit.core.kernels.formula_triton import SMALL_BATCH, FormulaOfBinaryBatch
 from metricfit.core.numerics import counting_dtype, has_storage
 from metricfit.core.ordinary_batch import BinaryOnGPU, FourNumbers, OrdinaryBatch, check_sums
 
@@ -20,8 +20,8 @@ MOST_CLASSES = 64
 
 #: A function of counts, and of further tensors.
 Formula = Callable[..., Tensor]
-#: The recorded function of four counts, which returns the value and four derivatives, or that of ``formula_triton``.
-Recorded = Callable[..., Any]
+#: The recorded function of four counts, which returns the value and four derivatives, or a FormulaOfBinaryBatch.
+Recorded = Any
 
 
 class CountsFormula:
@@ -63,7 +63,7 @@ class CountsFormula:
         counts: list[Any] = []
         call = _Call(batch.kind, batch.is_checked, recorded, formula, further, counts)
         try:
-            function = _ValueOnGPU if isinstance(batch.kind, BinaryOnGPU) else _ValueOfBatch
+            function = _choose_function(batch)
             value: Tensor = function.apply(batch.logits, batch.target, batch.weight, call)  # type: ignore
         except ArithmeticError:  # a division by 0, which tensors perform without an error
             return None
@@ -131,7 +131,7 @@ class _ValueOnGPU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
-        value, output = call.recorded(call.kind.partial_counts(logits, target, weight))
+        value, output = call.recorded.evaluate_parts(call.kind.partial_counts(logits, target, weight))
         counts, slopes = output.split(4)
         call.counts.append(counts)
         ctx.save_for_backward(logits, target, weight, slopes)
@@ -148,6 +148,33 @@ class _ValueOnGPU(torch.autograd.Function):
         else:
             of_logits = ctx.call.kind.gradient(logits, target, weight, slopes) * grad
         return of_logits, None, None, None
+
+
+class _ValueOfSmallBatchOnGPU(torch.autograd.Function):
+    """The same for a small batch, whose gradient for a factor of 1 is computed with the value, in one launch."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
+        value, counts, gradient = call.recorded.evaluate_batch(
+            logits, target, weight, call.kind, ctx.needs_input_grad[0]
+        )
+        call.counts.append(counts)
+        ctx.save_for_backward(logits, target, weight, gradient)
+        ctx.call = call
+        return value  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return ctx.call.differentiable_gradient(logits, target, weight, grad), None, None, None
+        return (gradient * grad).to(logits.dtype), None, None, None
+
+
+def _choose_function(batch: OrdinaryBatch) -> type[torch.autograd.Function]:
+    if not isinstance(batch.kind, BinaryOnGPU):
+        return _ValueOfBatch
+    return _ValueOfSmallBatchOnGPU if batch.logits.numel() <= SMALL_BATCH else _ValueOnGPU
 
 
 def _scaled(slopes: FourNumbers, factor: float) -> FourNumbers:
@@ -168,6 +195,6 @@ def _record(formula: Formula, batch: OrdinaryBatch, further: tuple[Tensor, ...])
 
     try:
         recording = record(of_cells, [*examples, *further])
-        return as_function(recording) if on_cpu else as_evaluator(recording)
+        return as_function(recording) if on_cpu else FormulaOfBinaryBatch(recording)
     except CannotRecordError:
         return None

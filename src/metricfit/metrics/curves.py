@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING, ratio
+from metricfit.core.numerics import LARGEST, ROUNDING, ratio
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.areas import auroc as auroc
 from metricfit.metrics.areas import average_precision as average_precision
@@ -26,7 +26,6 @@ from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.sweep import (
-    LARGEST,
     Array,
     Sweep,
     one_class,

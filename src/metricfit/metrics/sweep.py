@@ -18,9 +18,6 @@ from metricfit.metrics.requirements import Requirement
 #: Numbers as torch, NumPy or lists hold them.
 Array = Any
 
-#: The largest finite number of float64.
-LARGEST = torch.finfo(torch.float64).max
-
 
 class Sweep(NamedTuple):
     """Thresholds, falling from infinity on, and the counts at each."""

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING, exact_dtype, smallest_rounded_to
+from metricfit.core.numerics import LARGEST, ROUNDING, exact_dtype, smallest_rounded_to
 from metricfit.errors import MetricfitError
 from metricfit.metrics.metric import Metric
-from metricfit.metrics.sweep import LARGEST, Array, column, one_class
+from metricfit.metrics.sweep import Array, column, one_class
+from metricfit.metrics.threshold_programs import find_program, search_by_program
 
 #: How many thresholds of one long column are evaluated at once on a CPU: the counts that its cache holds.
 CPU_BLOCK = 2**15
@@ -52,6 +53,8 @@ def search_column(scores: Array, target: Array, metric: Metric) -> tuple[float, 
         return None
     try:
         with torch.no_grad():
+            if (program := find_program(s, metric)) is not None:
+                return search_by_program(s, y.to(s.device), metric, program)
             if not s.is_cpu and s.numel() <= DEVICE_BLOCK:
                 return _search_on_device(s, y.to(s.device), metric)
             found = search_columns(s.unsqueeze(0), y.unsqueeze(0), metric)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.numerics import ROUNDING
+from metricfit.core.numerics import LARGEST, ROUNDING
 from metricfit.metrics.metric import Metric
 from metricfit.metrics.requirements import Requirement
-from metricfit.metrics.sweep import LARGEST, one_class
+from metricfit.metrics.sweep import one_class
 from metricfit.stats.resampling import Floats, Integers, Table
 
 

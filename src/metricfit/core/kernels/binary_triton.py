@@ -61,9 +61,8 @@ def partial_counts(
     rows, n = x.shape
     parts = -(-n // PART)
     partial = x.new_empty(4, rows, parts, dtype=torch.float32)
-    with torch.cuda.device(x.device):
-        numbers, static = (n, *_constants(kind, number, threshold)), _static(kind, weight, threshold)
-        launch(counts_kernel, (parts, rows, 1), (x, y, w, partial), numbers, static, WARPS)
+    numbers, static = (n, *constants(kind, number, threshold)), settings(kind, threshold, weight is not None)
+    launch(counts_kernel, (parts, rows, 1), (x, y, w, partial), numbers, static, WARPS)
     return partial
 
 
@@ -87,11 +86,10 @@ def gradient(
     rows, n = x.shape
     result = torch.empty_like(x)
     of_counts = grad.contiguous()
-    with torch.cuda.device(x.device):
-        numbers, static = (n, *_constants(kind, number, threshold)), _static(kind, weight, threshold)
-        tensors = x, y, w, of_counts, of_counts if scale is None else scale, result
-        static["SCALED"] = scale is not None
-        launch(gradient_kernel, (-(-n // PART), rows, 1), tensors, numbers, static, WARPS)
+    tensors = x, y, w, of_counts, of_counts if scale is None else scale, result
+    numbers, static = (n, *constants(kind, number, threshold)), settings(kind, threshold, weight is not None)
+    static = static | {"SCALED": scale is not None}
+    launch(gradient_kernel, (-(-n // PART), rows, 1), tensors, numbers, static, WARPS)
     return result.reshape(logits.shape)
 
 
@@ -103,7 +101,7 @@ def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor
 
 
 @lru_cache(maxsize=256)
-def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
+def constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
     """Return the ten constants of a step for the Triton programs, computed in float64.
 
     Linear is evaluated from the nearer end, with (p, t) or (1 - p, 1 - t). Its constants are its kinks a and b, the
@@ -118,10 +116,11 @@ def _constants(kind: str, number: float, threshold: float) -> tuple[float, ...]:
     return (threshold, number, *(0.0,) * 8)
 
 
-def _static(kind: str, weight: Tensor | None, threshold: float) -> dict[str, Any]:
+def settings(kind: str, threshold: float, is_weighted: bool) -> dict[str, Any]:
+    """Return the settings that the Triton programs are compiled for."""
     if kind not in KINDS:
         raise InvalidValueError(f"the Triton kernel has no step of the kind {kind!r}")
     # Only Linear is evaluated from the nearer end; for the other steps one compiled program serves all thresholds.
     from_one = kind == "linear" and threshold > 0.5
-    static = {"KIND": KINDS[kind], "FROM_ONE": from_one, "WEIGHTED": weight is not None}
+    static = {"KIND": KINDS[kind], "FROM_ONE": from_one, "WEIGHTED": is_weighted}
     return static | {"BLOCK": BLOCK, "LOOPS": LOOPS}

@@ -114,23 +114,22 @@ def counts(
     partial = make(rows, 3, classes, dtype=torch.float32)
     weights = logits.new_empty(rows, dtype=torch.float32)
     result = logits.new_empty(4, *batch.kept, classes, dtype=torch.float32)
-    with torch.cuda.device(logits.device):
-        tensors, numbers = (batch.x, batch.y, batch.w), (*batch.sizes, *constants)
-        if classes <= ONE_BLOCK:
-            kernel = classes_triton_source.counts_kernel
-            launch(kernel, (programs, images, 1), (*tensors, partial, weights), numbers, static, COUNTS.warps)
-        else:
-            scores = logits.new_empty(4, images, samples, dtype=torch.float32)
-            kernel = classes_triton_large.scores_kernel
-            launch(kernel, (samples, images, 1), (*tensors, scores), numbers, static, COUNTS.warps)
-            grid = programs, images, -(-classes // static["BLOCK"])
-            kernel = classes_triton_large.sums_kernel
-            launch(kernel, grid, (*tensors, scores, partial, weights), numbers, static, COUNTS.warps)
-        block = min(static["BLOCK"], 8)
-        sums = {"C": classes, "BLOCK": block, "ROWS": 256}
-        grid = -(-classes // block), batch.groups, 1
-        kernel = classes_triton_source.finish_kernel
-        launch(kernel, grid, (partial, weights, result), (rows // batch.groups,), sums)
+    tensors, numbers = (batch.x, batch.y, batch.w), (*batch.sizes, *constants)
+    if classes <= ONE_BLOCK:
+        kernel = classes_triton_source.counts_kernel
+        launch(kernel, (programs, images, 1), (*tensors, partial, weights), numbers, static, COUNTS.warps)
+    else:
+        scores = logits.new_empty(4, images, samples, dtype=torch.float32)
+        kernel = classes_triton_large.scores_kernel
+        launch(kernel, (samples, images, 1), (*tensors, scores), numbers, static, COUNTS.warps)
+        grid = programs, images, -(-classes // static["BLOCK"])
+        kernel = classes_triton_large.sums_kernel
+        launch(kernel, grid, (*tensors, scores, partial, weights), numbers, static, COUNTS.warps)
+    block = min(static["BLOCK"], 8)
+    sums = {"C": classes, "BLOCK": block, "ROWS": 256}
+    grid = -(-classes // block), batch.groups, 1
+    kernel = classes_triton_source.finish_kernel
+    launch(kernel, grid, (partial, weights, result), (rows // batch.groups,), sums)
     return result
 
 
@@ -157,8 +156,7 @@ def gradient(
     )
     grid = _programs(batch, static["SAMPLES"], GRADIENT), images, 1
     numbers = *batch.sizes, *of_image.stride(), *_strides(result), *constants
-    with torch.cuda.device(logits.device):
-        launch(kernel, grid, (batch.x, batch.y, batch.w, of_image, result), numbers, static, GRADIENT.warps)
+    launch(kernel, grid, (batch.x, batch.y, batch.w, of_image, result), numbers, static, GRADIENT.warps)
     merged = result if layout.class_axis == -1 else result.transpose(1, 2)
     return merged.reshape(logits.shape)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import linecache
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,10 +13,13 @@ from torch import Tensor
 
 from metricfit.core.formula_recording import CannotRecordError, Recording
 from metricfit.core.formula_source import EVERYWHERE, write_operand
+from metricfit.core.kernels import binary_triton
 from metricfit.core.kernels.triton_launch import launch
 
 #: More parts than this are added before the launch; few parts need one warp.
 PARTS, FEW_PARTS = 1024, 16
+#: Up to this number of logits, one program computes everything; its logits per iteration, and its warps.
+SMALL_BATCH, BATCH_BLOCK, BATCH_WARPS = 2**16, 4096, 16
 
 TRITON = EVERYWHERE | {
     "where": "tl.where({}, {}, {})",
@@ -26,52 +30,123 @@ TRITON = EVERYWHERE | {
     "abs": "tl.abs({})",
     "sqrt": "tl.sqrt_rn({})",
 }
-HEAD = """@triton.jit
+#: The sums of the parts of a batch, and the lines after the value and its derivatives by the four counts are known.
+PARTS_HEAD = """@triton.jit
 def formula_kernel(Partial, Value, Output, parts, PARTS: tl.constexpr):
     part = tl.arange(0, PARTS)
     inside = part < parts"""
-SUM = """
+SUM_OF_PARTS = """
     {name} = tl.load(Partial + {place} * parts + part, mask=inside, other=0.0)
     {name} = tl.sum({name}.to(tl.float64)).to(tl.float32)
     tl.store(Output + {place}, {name})"""
+PARTS_END = """
+    tl.store(Value, {value})
+    tl.store(Output + 4, {tp})
+    tl.store(Output + 5, {fp})
+    tl.store(Output + 6, {fn})
+    tl.store(Output + 7, {tn})
+"""
+#: The same for a whole batch, with the gradient of its logits at once.
+BATCH_HEAD = """@triton.jit
+def formula_kernel(
+    X, Y, W, Value, Output, Result, n, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
+    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr, GRADIENT: tl.constexpr,
+):
+    sum0 = tl.zeros([BLOCK], tl.float32)
+    sum1, sum2, sum3 = sum0, sum0, sum0
+    for start in range(0, n, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        sum0, sum1, sum2, sum3 = add_masses(
+            X, Y, W, column, column < n, sum0, sum1, sum2, sum3,
+            c0, c1, c2, c3, c4, c5, c6, KIND, FROM_ONE, WEIGHTED,
+        )"""
+SUM_OF_BATCH = """
+    {name} = tl.sum(sum{place}.to(tl.float64)).to(tl.float32)
+    tl.store(Output + {place}, {name})"""
+BATCH_END = """
+    tl.store(Value, {value})
+    if GRADIENT:
+        of_positive = {tp} - {fn}
+        of_negative = {fp} - {tn}
+        for start in range(0, n, BLOCK):
+            column = start + tl.arange(0, BLOCK)
+            write_gradients(
+                X, Y, W, Result, column, column < n, of_positive, of_negative,
+                c0, c1, c7, c8, c9, KIND, FROM_ONE, WEIGHTED,
+            )
+"""
 
-#: A function of partial sums ``(4, ..., parts)`` that returns the value, and four counts and derivatives, ``(8,)``.
-Evaluator = Callable[[Tensor], tuple[Tensor, Tensor]]
 
+class FormulaOfBinaryBatch:
+    """Evaluates a recorded formula of the four counts of a binary batch on a GPU.
 
-def as_evaluator(recording: Recording) -> Evaluator:
-    """Return a function that evaluates a recorded formula of four counts on a GPU.
+    Args:
+        recording: The recording.
 
     Raises:
         CannotRecordError: The formula has several classes, or further arguments.
     """
-    if recording.classes != 1 or len(recording.inputs) != 4:
-        raise CannotRecordError("several classes")
-    kernel = compile_program(_source(recording))
 
-    def evaluate(partial: Tensor) -> tuple[Tensor, Tensor]:
+    def __init__(self, recording: Recording) -> None:
+        if recording.classes != 1 or len(recording.inputs) != 4:
+            raise CannotRecordError("several classes")
+        self._of_parts = compile_program(_source(recording, PARTS_HEAD, SUM_OF_PARTS, PARTS_END))
+        from metricfit.core.kernels.triton_source import add_masses, write_gradients
+
+        functions = {"add_masses": add_masses, "write_gradients": write_gradients}
+        self._of_batch = compile_program(_source(recording, BATCH_HEAD, SUM_OF_BATCH, BATCH_END), functions)
+
+    def evaluate_parts(self, partial: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the value, and four counts and derivatives ``(8,)``, from partial sums ``(4, ..., parts)``."""
         if partial.shape[-1] > PARTS:
             partial = partial.sum(-1, keepdim=True, dtype=torch.float64)
         value, output = partial.new_empty((), dtype=torch.float32), partial.new_empty(8, dtype=torch.float32)
         parts = partial.shape[-1]
         few = parts <= FEW_PARTS
         static = {"PARTS": FEW_PARTS if few else PARTS}
-        with torch.cuda.device(partial.device):
-            launch(kernel, (1, 1, 1), (partial, value, output), (parts,), static, warps=1 if few else 4)
+        launch(self._of_parts, (1, 1, 1), (partial, value, output), (parts,), static, warps=1 if few else 4)
         return value, output
 
-    return evaluate
+    def evaluate_batch(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        step: tuple[str, float, float],
+        with_gradient: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the value, the four counts, and the gradient of the logits in float32, by one program.
+
+        Args:
+            logits: Contiguous logits of any shape.
+            target: As many labels, contiguous, of any type.
+            weight: As many weights, contiguous, or None.
+            step: The kind and the number of the step, and the threshold.
+            with_gradient: Whether to compute the gradient.
+        """
+        value, counts = logits.new_empty((), dtype=torch.float32), logits.new_empty(4, dtype=torch.float32)
+        gradient = torch.empty_like(logits, dtype=torch.float32) if with_gradient else None
+        y = target.view(torch.uint8) if target.dtype == torch.bool else target
+        w, result = logits if weight is None else weight, value if gradient is None else gradient
+        numbers = logits.numel(), *binary_triton.constants(*step)
+        static = _settings(step[0], step[2], weight is not None, with_gradient)
+        launch(self._of_batch, (1, 1, 1), (logits, y, w, value, counts, result), numbers, static, BATCH_WARPS)
+        return value, counts, gradient
 
 
-def _source(recording: Recording) -> str:
-    lines = [HEAD]
-    lines += [SUM.format(name=name, place=place) for place, name in enumerate(recording.inputs)]
+@lru_cache(maxsize=64)
+def _settings(kind: str, threshold: float, is_weighted: bool, with_gradient: bool) -> dict[str, Any]:
+    static = binary_triton.settings(kind, threshold, is_weighted)
+    del static["LOOPS"]
+    return static | {"BLOCK": BATCH_BLOCK, "GRADIENT": with_gradient}
+
+
+def _source(recording: Recording, head: str, summing: str, end: str) -> str:
+    source = head + "".join(summing.format(name=name, place=place) for place, name in enumerate(recording.inputs))
     for result, operation, operands in recording.instructions:
-        lines.append(f"    {result} = " + TRITON[operation].format(*map(write_number, operands)))
+        source += f"\n    {result} = " + TRITON[operation].format(*map(write_number, operands))
     value, *slopes = map(write_number, recording.outputs)
-    lines += [f"    tl.store(Value, {value})"]
-    lines += [f"    tl.store(Output + {place}, {slope})" for place, slope in enumerate(slopes, 4)]
-    return "\n".join(lines) + "\n"
+    return source + end.format(value=value, **dict(zip(("tp", "fp", "fn", "tn"), slopes, strict=True)))
 
 
 def write_number(operand: Any) -> str:
@@ -80,11 +155,20 @@ def write_number(operand: Any) -> str:
     return f'float("{text}")' if text in ("inf", "-inf", "nan") else write_operand(operand)
 
 
-def compile_program(source: str) -> Any:
-    """Compile a program; Triton reads its source through ``linecache``, as it reads that of a file."""
+def compile_program(source: str, functions: Mapping[str, Any] | None = None) -> Any:
+    """Compile a program; Triton reads its source through ``linecache``, as it reads that of a file.
+
+    Args:
+        source: A function ``formula_kernel``.
+        functions: Functions that it calls, by their names.
+
+    Returns:
+        The function, decorated with ``triton.jit``.
+    """
     triton = importlib.import_module("triton")
     file = f"<metricfit formula {hash(source):x}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     scope = {"triton": triton, "tl": importlib.import_module("triton.language"), "__name__": __name__}
+    scope |= functions or {}
     exec(compile(source, file, "exec"), scope)
     return scope["formula_kernel"]

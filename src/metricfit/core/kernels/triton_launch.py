@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 _COMPILED: dict[tuple[Any, ...], Any] = {}
-INT32 = range(-(2**31), 2**31)
 #: The version of Triton with which compiled programs were launched directly.
 TRIED = (3, 6)
 
@@ -29,37 +29,47 @@ def launch(
     static: Mapping[str, Any],
     warps: int = 4,
 ) -> None:
-    """Launch a program on the current device.
+    """Launch a program on the device of its tensors.
 
     Args:
         kernel: The function, decorated with ``triton.jit``. Its parameters are the tensors, the numbers, and the
             settings in the order of ``static``.
         grid: Number of programs along three axes.
-        tensors: Tensors on the current device.
+        tensors: Tensors on one device.
         numbers: Integers and floats.
         static: Settings that the program is compiled for.
         warps: Number of warps of each program.
     """
+    device = tensors[0].get_device()
+    settings = static.values()
     key = (
         kernel,
-        tensors[0].device.index,
+        device,
         warps,
-        *static.values(),
-        *((tensor.dtype, tensor.data_ptr() % 16) for tensor in tensors),
-        *map(_specialisation, numbers),
+        *settings,
+        *[tensor.dtype for tensor in tensors],
+        *[tensor.data_ptr() % 16 for tensor in tensors],
+        *[None if type(number) is float else _specialisation(number) for number in numbers],
     )
     compiled = _COMPILED.get(key)
     if compiled is None or not _was_tried():
-        # Without the compiler, in Triton's interpreter, there is no compiled program.
-        _COMPILED[key] = kernel[grid](*tensors, *numbers, **static, num_warps=warps)
+        with torch.cuda.device(tensors[0].device):
+            # Without the compiler, in Triton's interpreter, there is no compiled program.
+            _COMPILED[key] = kernel[grid](*tensors, *numbers, **static, num_warps=warps)
+    elif device == torch._C._cuda_getDevice():
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        # The three arguments without a value are for Triton's profiler.
+        handles = compiled.function, compiled.packed_metadata, None, None, None
+        compiled.run(*grid, stream, *handles, *tensors, *numbers, *settings)
     else:
-        compiled[grid](*tensors, *numbers, *static.values())
+        with torch.cuda.device(device):
+            launch(kernel, grid, tensors, numbers, static, warps)
 
 
-def _specialisation(number: float) -> object:
-    if isinstance(number, float):
-        return None
-    return 1 if number == 1 else (number % 16 == 0, number in INT32)
+def _specialisation(number: float) -> int:
+    if number == 1:
+        return 1
+    return 2 * (number % 16 == 0) + 4 * (-(2**31) <= number < 2**31)
 
 
 @cache

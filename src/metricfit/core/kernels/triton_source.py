@@ -78,6 +78,44 @@ def _slope(p, q, c0, c1, c7, c8, c9, KIND: tl.constexpr, FROM_ONE: tl.constexpr)
 
 
 @triton.jit
+def add_masses(
+    X, Y, W, offsets, inside, tp, fp, fn, tn,
+    c0, c1, c2, c3, c4, c5, c6,
+    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr,
+):  # fmt: skip
+    """Add the masses of a block of samples to four counts per place of the block."""
+    x = tl.load(X + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+    y = tl.load(Y + offsets, mask=inside, other=0, eviction_policy="evict_first").to(tl.float32)
+    if WEIGHTED:
+        w = tl.load(W + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+    else:
+        w = tl.where(inside, 1.0, 0.0)
+    positive = w * y
+    negative = w * (1.0 - y)
+    p, q = _tails(x)
+    mass, rest = _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND, FROM_ONE)
+    return tp + positive * mass, fp + negative * mass, fn + positive * rest, tn + negative * rest
+
+
+@triton.jit
+def write_gradients(
+    X, Y, W, Result, offsets, inside, of_positive, of_negative,
+    c0, c1, c7, c8, c9,
+    KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of a block of logits, from those of the mass of a positive and of a negative sample."""
+    x = tl.load(X + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+    y = tl.load(Y + offsets, mask=inside, other=0, eviction_policy="evict_first").to(tl.float32)
+    p, q = _tails(x)
+    # The slope times p q comes first: both factors can be extreme, but their product is not.
+    slope = _slope(p, q, c0, c1, c7, c8, c9, KIND, FROM_ONE) * p * q
+    grad = (y * of_positive + (1.0 - y) * of_negative) * slope
+    if WEIGHTED:
+        grad = grad * tl.load(W + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+    tl.store(Result + offsets, grad.to(Result.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+
+
+@triton.jit
 def counts_kernel(
     X, Y, W, Partial, n,
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
@@ -92,20 +130,9 @@ def counts_kernel(
         column = part.to(tl.int64) * (BLOCK * LOOPS) + loop * BLOCK + tl.arange(0, BLOCK)
         inside = column < n
         offsets = column + row.to(tl.int64) * n
-        x = tl.load(X + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        y = tl.load(Y + offsets, mask=inside, other=0, eviction_policy="evict_first").to(tl.float32)
-        if WEIGHTED:
-            w = tl.load(W + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        else:
-            w = tl.where(inside, 1.0, 0.0)
-        positive = w * y
-        negative = w * (1.0 - y)
-        p, q = _tails(x)
-        mass, rest = _masses(p, q, c0, c1, c2, c3, c4, c5, c6, KIND, FROM_ONE)
-        tp = tp + positive * mass
-        fp = fp + negative * mass
-        fn = fn + positive * rest
-        tn = tn + negative * rest
+        tp, fp, fn, tn = add_masses(
+            X, Y, W, offsets, inside, tp, fp, fn, tn, c0, c1, c2, c3, c4, c5, c6, KIND, FROM_ONE, WEIGHTED
+        )
     output = Partial + row * parts + part
     stride = rows * parts
     tl.store(output, tl.sum(tp))
@@ -133,12 +160,6 @@ def gradient_kernel(
         column = part.to(tl.int64) * (BLOCK * LOOPS) + loop * BLOCK + tl.arange(0, BLOCK)
         inside = column < n
         offsets = column + row.to(tl.int64) * n
-        x = tl.load(X + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        y = tl.load(Y + offsets, mask=inside, other=0, eviction_policy="evict_first").to(tl.float32)
-        p, q = _tails(x)
-        # The slope times p q comes first: both factors can be extreme, but their product is not.
-        slope = _slope(p, q, c0, c1, c7, c8, c9, KIND, FROM_ONE) * p * q
-        grad = (y * of_positive + (1.0 - y) * of_negative) * slope
-        if WEIGHTED:
-            grad = grad * tl.load(W + offsets, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        tl.store(Result + offsets, grad.to(Result.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+        write_gradients(
+            X, Y, W, Result, offsets, inside, of_positive, of_negative, c0, c1, c7, c8, c9, KIND, FROM_ONE, WEIGHTED
+        )
