@@ -22,7 +22,7 @@ def pixels():
 @pytest.fixture
 def also_on_cpu(monkeypatch):
     torch._dynamo.reset()
-    monkeypatch.setattr(classes_operator, "handles", lambda _: not classes_operator._is_transformed())
+    monkeypatch.setattr(classes_operator, "handles", lambda _: not classes_operator.is_transformed())
     yield
     torch._dynamo.reset()
 

@@ -138,7 +138,7 @@ def language_module():
 def install(monkeypatch, *modules):
     """Import modules of Triton programs anew with the stand-in; without the monkeypatch they need the real Triton."""
     language, triton = language_module(), ModuleType("triton")
-    triton.jit, triton.language = jit, language
+    triton.jit, triton.language, triton.__version__ = jit, language, "0.0"
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", language)
     monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())

@@ -69,7 +69,7 @@ class FormulaOnDevice:
         """Return the Triton program of a formula, or None if it has to be evaluated with tensors."""
         key = key, classes, exclusive
         if key not in self._programs:
-            self._programs[key] = _make_program(formula, classes, exclusive) if classes <= MOST_CLASSES else None
+            self._programs[key] = make_program(formula, classes, exclusive)
         return self._programs[key]
 
 
@@ -120,8 +120,10 @@ def evaluate(program: Any, counts: Tensor) -> tuple[Tensor, Tensor]:
     return value, slopes
 
 
-def _make_program(formula: Formula, classes: int, exclusive: bool) -> Any:
-    """Return the Triton program of a formula, or None if it cannot be recorded."""
+def make_program(formula: Formula, classes: int, exclusive: bool) -> Any:
+    """Return the Triton program of a formula, or None if it has to be evaluated with tensors."""
+    if classes > MOST_CLASSES:
+        return None
     examples = torch.linspace(1, 2, 4 * classes, device="cpu").view(4, -1)
 
     def of_cells(*cells: Tensor) -> Tensor:

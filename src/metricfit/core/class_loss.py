@@ -52,7 +52,7 @@ def evaluate_classes(
     """
     if not _is_batch_on_device(logits, target, weight, settings):
         return None
-    if (step := _read_step(settings)) is None:
+    if (step := read_step(settings)) is None:
         return None
     classes = logits.shape[1]
     if (program := formulas.program(formula, classes, True, key)) is None:
@@ -80,9 +80,9 @@ class _LossOfClasses(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
-        x, y, w, layout = _flat(logits, target, weight)
-        call.counts = classes_triton.counts(x, y, w, call.step, layout, call.settings.ignore_index)
-        value, slopes = evaluate(call.program, call.counts)
+        value, slopes, call.counts = evaluate_batch(
+            call.program, logits, target, weight, call.step, call.settings.ignore_index
+        )
         ctx.save_for_backward(logits, target, weight, slopes)
         ctx.call = call
         return value
@@ -93,13 +93,35 @@ class _LossOfClasses(torch.autograd.Function):
         if torch.is_grad_enabled():
             value = ctx.call.differentiable_value(logits, target, weight)
             return torch.autograd.grad(value, logits, grad, create_graph=True)[0], None, None, None
-        x, y, w, layout = _flat(logits, target, weight)
-        ignore_index = ctx.call.settings.ignore_index
+        settings = slopes, ctx.call.step, ctx.call.settings.ignore_index
         if has_storage(grad):
-            result = classes_triton.gradient(x, y, w, slopes * grad, ctx.call.step, layout, ignore_index)
+            result = gradient_of_batch(logits, target, weight, *settings, scale=grad)
         else:  # vmapped over several gradients
-            result = classes_triton.gradient(x, y, w, slopes, ctx.call.step, layout, ignore_index) * grad
-        return result.reshape(logits.shape), None, None, None
+            result = gradient_of_batch(logits, target, weight, *settings) * grad
+        return result, None, None, None
+
+
+def evaluate_batch(
+    program: Any, logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, ignore_index: int | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the value of a formula of a batch on a CUDA device, its derivatives and the counts, both ``(4, c)``."""
+    x, y, w, layout = _flat(logits, target, weight)
+    counts = classes_triton.counts(x, y, w, step, layout, ignore_index)
+    return *evaluate(program, counts), counts
+
+
+def gradient_of_batch(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    slopes: Tensor,
+    step: StepAt,
+    ignore_index: int | None,
+    scale: Tensor | None = None,
+) -> Tensor:
+    """Return the gradient of the logits from the derivatives by the counts, multiplied by ``scale``."""
+    x, y, w, layout = _flat(logits, target, weight)
+    return classes_triton.gradient(x, y, w, slopes, step, layout, ignore_index, scale).reshape(logits.shape)
 
 
 def _flat(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, Layout]:
@@ -111,10 +133,16 @@ def _flat(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor
 def _is_batch_on_device(logits: Tensor, target: Tensor, weight: Tensor | None, settings: ClassSettings) -> bool:
     if torch.compiler.is_compiling() or type(logits) not in _PLAIN_TYPES or type(target) is not Tensor:
         return False
+    if not (weight is None or type(weight) is Tensor):
+        return False
+    return is_class_batch(logits, target, weight, settings) and not is_transformed()
+
+
+def is_class_batch(logits: Tensor, target: Tensor, weight: Tensor | None, settings: ClassSettings) -> bool:
+    """Return whether this is a batch of exclusive classes that the programs can read."""
     shape = logits.shape
     return (
-        logits.device.type == "cuda"
-        and settings.task in (None, "multiclass")
+        settings.task in (None, "multiclass")
         and not settings.validate
         and len(shape) > 1
         and shape[1] > 1
@@ -123,21 +151,19 @@ def _is_batch_on_device(logits: Tensor, target: Tensor, weight: Tensor | None, s
         and target.device == logits.device
         and (weight is None or _is_plain_weight(weight, target))
         and classes_triton.handles(logits)
-        and not is_transformed()
     )
 
 
 def _is_plain_weight(weight: Tensor, target: Tensor) -> bool:
     return (
-        type(weight) is Tensor
-        and weight.shape == target.shape
+        weight.shape == target.shape
         and weight.device == target.device
         and weight.dtype == torch.float32
         and not weight.requires_grad
     )
 
 
-def _read_step(settings: ClassSettings) -> StepAt | None:
+def read_step(settings: ClassSettings) -> StepAt | None:
     """Return the step for the kernels, or None if they do not have it."""
     closed = closed_form(Classes.default_step if settings.step is None else settings.step)
     if closed is None:

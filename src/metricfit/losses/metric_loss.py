@@ -23,11 +23,12 @@ from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.core.validation import is_false, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
+from metricfit.losses.compiled_classes import evaluate_compiled
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
 from metricfit.losses.last_counts import LastCounts
 from metricfit.losses.memory import RunningCounts
 from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold, kept_threshold
-from metricfit.metrics.average import averaged, check_average
+from metricfit.metrics.average import averaged, check_average, loss_of_counts
 from metricfit.metrics.class_subset import check_classes
 from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.empty_classes import SKIP, check_zero_division
@@ -184,6 +185,10 @@ class MetricLoss(AdditiveLoss):
         key = id(self.metric), self.average
         if isinstance(logits, Tensor) and logits.is_cuda and not self.metric.needs_matrix:
             settings = ClassSettings(self.task, self.step, kept_threshold(self), self.ignore_index, self.validate)
+            if torch.compiler.is_compiling():
+                if self.classes is not None or self.zero_division is not None:
+                    return None
+                return evaluate_compiled(self.metric, self.average, logits, target, weight, settings)
             on_gpu = evaluate_classes(self._on_device, self._loss_of, key, logits, target, weight, settings)
             if on_gpu is not None:
                 self._last.counts = Counts(*on_gpu[1], exclusive=True)
@@ -295,12 +300,7 @@ class MetricLoss(AdditiveLoss):
         return self._on_device(self._loss_of, counts, (id(self.metric), self.average))
 
     def _loss_of(self, counts: Counts) -> Tensor:
-        value = self._average(counts)
-        if self.zero_division == SKIP:
-            value = torch.where(value.isnan(), 0.0, value)  # no class has samples
-        if counts.tp.dim() > 1 + self.uses_groups:  # several thresholds
-            value = value.mean(0)
-        return value if self.metric.minimize else 1 - value
+        return loss_of_counts(self.metric, counts, self.average, self.classes, self.zero_division)
 
     def _average(self, counts: Counts) -> Tensor:
         options = self.classes, self.zero_division

@@ -116,6 +116,34 @@ def _shares(
     return torch.ones_like(value)
 
 
+def loss_of_counts(
+    metric: Metric,
+    counts: Counts,
+    average: Average,
+    classes: Sequence[int] | None = None,
+    zero_division: ZeroDivision = None,
+) -> Tensor:
+    """Compute the loss of a training batch: 1 minus the average of a metric, or the average if lower is better.
+
+    Args:
+        metric: The metric.
+        counts: Soft counts ``(c,)``, or ``(thresholds, c)`` for the mean over several thresholds; for a gap between
+            groups ``(..., groups, c)``.
+        average: The average over the classes.
+        classes: The classes to average over, as in ``averaged``.
+        zero_division: What a class counts for where its metric is 0/0, as in ``averaged``.
+
+    Returns:
+        The loss, a scalar; without an average one loss per class.
+    """
+    value = averaged(metric, counts, average, classes, zero_division, training=True)
+    if zero_division == SKIP:
+        value = torch.where(value.isnan(), 0.0, value)  # no class has samples
+    if counts.tp.dim() > 1 + isinstance(metric, GroupGap):  # several thresholds
+        value = value.mean(0)
+    return value if metric.minimize else 1 - value
+
+
 def check_average(metric: Metric, average: str | None) -> None:
     """Raise an error for an average that does not exist or makes no sense for the metric."""
     if average not in AVERAGES:

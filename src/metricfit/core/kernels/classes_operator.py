@@ -7,7 +7,7 @@ plain operations: operators with a registered backward do not support these tran
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,15 +19,16 @@ from metricfit.core.kernels.class_layout import Layout, StepAt
 
 def handles(logits: Tensor) -> bool:
     """Return whether a compiler should call the operator for these logits."""
-    return classes_triton.handles(logits) and not _is_transformed()
+    return classes_triton.handles(logits) and not is_transformed()
 
 
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
+    """Return whether a compiler traces a transform of torch.func, such as ``vmap``."""
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 # What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
-_is_transformed._dynamo_marked_constant = True  # type: ignore[attr-defined]
+is_transformed._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
@@ -37,16 +38,25 @@ def counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, 
     return result
 
 
-# torch.library.custom_op would do the same, but each of its calls passes through several functions in Python.
-_LIBRARY = torch.library.Library("metricfit", "FRAGMENT")  # type: ignore[no-untyped-call]
+def define_operators(operators: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]) -> torch.library.Library:
+    """Define operators of torch, and return the library that holds them.
+
+    torch.library.custom_op would do the same, but each of its calls passes through several functions in Python.
+
+    Args:
+        operators: What computes the result and what makes an empty one of its shape, by the operators' signatures.
+    """
+    library = torch.library.Library("metricfit", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for signature, (function, fake) in operators.items():
+        name = signature.partition("(")[0]
+        library.define(signature)  # type: ignore[no-untyped-call]
+        library.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+        torch.library.register_fake(f"metricfit::{name}", fake, lib=library)
+    return library
+
+
 _SETTINGS = "str kind, float number, float? threshold, int class_axis, int[] sample_axes"
 _BATCH = "Tensor logits, Tensor target, Tensor? weight"
-
-
-def _define(name: str, arguments: str, function: Callable[..., Tensor], fake: Callable[..., Tensor]) -> None:
-    _LIBRARY.define(f"{name}({arguments}) -> Tensor")  # type: ignore[no-untyped-call]
-    _LIBRARY.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    torch.library.register_fake(f"metricfit::{name}", fake, lib=_LIBRARY)
 
 
 def _class_counts(
@@ -100,6 +110,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return torch.ops.metricfit.class_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 7
 
 
-_define("class_counts", f"{_BATCH}, {_SETTINGS}", _class_counts, _empty_counts)
-_define("class_gradient", f"{_BATCH}, Tensor grad, {_SETTINGS}", _class_gradient, _empty_gradient)
+_LIBRARY = define_operators(
+    {
+        f"class_counts({_BATCH}, {_SETTINGS}) -> Tensor": (_class_counts, _empty_counts),
+        f"class_gradient({_BATCH}, Tensor grad, {_SETTINGS}) -> Tensor": (_class_gradient, _empty_gradient),
+    }
+)
 torch.library.register_autograd("metricfit::class_counts", _backward, setup_context=_remember, lib=_LIBRARY)

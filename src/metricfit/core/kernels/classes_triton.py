@@ -141,8 +141,12 @@ def gradient(
     step: StepAt,
     layout: Layout,
     ignore_index: int | None = None,
+    scale: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient of the logits from that of the counts, ``(4, ..., c)``."""
+    """Return the gradient of the logits from that of the counts, ``(4, ..., c)``.
+
+    With ``scale``, a tensor of one number, the result is multiplied by it.
+    """
     from metricfit.core.kernels import classes_triton_large, classes_triton_source
 
     batch = _batch(logits, target, weight, layout)
@@ -156,7 +160,8 @@ def gradient(
     )
     grid = _programs(batch, static["SAMPLES"], GRADIENT), images, 1
     numbers = *batch.sizes, *of_image.stride(), *_strides(result), *constants
-    launch(kernel, grid, (batch.x, batch.y, batch.w, of_image, result), numbers, static, GRADIENT.warps)
+    tensors = batch.x, batch.y, batch.w, of_image, of_image if scale is None else scale, result
+    launch(kernel, grid, tensors, numbers, static | {"SCALED": scale is not None}, GRADIENT.warps)
     merged = result if layout.class_axis == -1 else result.transpose(1, 2)
     return merged.reshape(logits.shape)
 

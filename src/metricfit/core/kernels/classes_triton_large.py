@@ -138,14 +138,14 @@ def sums_kernel(
 
 @triton.jit
 def large_gradient_kernel(
-    X, Y, W, Grad, Result, samples,
+    X, Y, W, Grad, Scale, Result, samples,
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, grad_count, grad_image, grad_class,
     out_image, out_sample, out_class, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
-    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of each logit, in four passes over the classes of a tile."""
+    """Write the gradient of each logit, multiplied by Scale, in four passes over the classes of a tile."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
     for tile in range(program, tl.cdiv(samples, SAMPLES), programs):
         sample = (tile * SAMPLES + tl.arange(0, SAMPLES)).to(tl.int64)
@@ -153,6 +153,8 @@ def large_gradient_kernel(
         y, w, counted = _samples(
             Y, W, image, sample, inside, y_image, y_sample, w_image, w_sample, ignore, C, WEIGHTED, IGNORES
         )
+        if SCALED:
+            w = w * tl.load(Scale)
         highest, next_highest, one_over_sum, t = _scan(
             X, image, sample, inside, counted, x_image, x_sample, x_class, threshold, C, BLOCK, SAMPLES, DYNAMIC, DENSE
         )

@@ -255,14 +255,14 @@ def _coefficients(Grad, image, classes, grad_count, grad_image, grad_class, C: t
 
 @triton.jit
 def gradient_kernel(
-    X, Y, W, Grad, Result, samples,
+    X, Y, W, Grad, Scale, Result, samples,
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, grad_count, grad_image, grad_class,
     out_image, out_sample, out_class, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
-    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of each logit; tiles are dealt to programs."""
+    """Write the gradient of each logit, multiplied by Scale; tiles are dealt to programs."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
     classes = tl.arange(0, BLOCK)
     exists = (classes < C)[None, :]
@@ -274,6 +274,8 @@ def gradient_kernel(
         y, w, counted = _samples(
             Y, W, image, sample, inside, y_image, y_sample, w_image, w_sample, ignore, C, WEIGHTED, IGNORES
         )
+        if SCALED:
+            w = w * tl.load(Scale)
         if IGNORES:
             x = tl.where(counted[:, None], x, tl.where(classes < C, 0.0, float("-inf"))[None, :])
         if DYNAMIC:

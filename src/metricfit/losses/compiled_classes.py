@@ -1,0 +1,132 @@
+"""The loss of exclusive classes as one operator of torch, which ``torch.compile`` calls on a CUDA device.
+
+A compiled function spends more time on starting each of its kernels than the kernels of a formula take. The operator
+does what ``core.class_loss`` does eagerly: counts, formula and derivatives forward, and one launch backward. Its
+arguments name the metric, so that a compiled function means the same in another process. Under ``vmap`` and ``grad`` of
+torch.func the compiler gets plain operations: operators with a registered backward do not support these transforms.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricfit.core.class_formula import make_program
+from metricfit.core.class_loss import ClassSettings, evaluate_batch, gradient_of_batch, is_class_batch, read_step
+from metricfit.core.counts import Counts
+from metricfit.core.kernels.class_layout import StepAt
+from metricfit.core.kernels.classes_operator import define_operators, is_transformed
+from metricfit.core.types import Average
+from metricfit.metrics.average import loss_of_counts
+from metricfit.metrics.metric import Metric, get_metric
+
+
+def evaluate_compiled(
+    metric: Metric, average: Average, logits: Tensor, target: Tensor, weight: Tensor | None, settings: ClassSettings
+) -> Tensor | None:
+    """Compute the loss of a batch within a compiled function.
+
+    Args:
+        metric: A metric that is found by its name.
+        average: The average over the classes.
+        logits: The outputs of the model.
+        target: The labels.
+        weight: One weight per sample, or None.
+        settings: How to count.
+
+    Returns:
+        The loss, or None if this is not a batch for the operator.
+    """
+    if is_transformed() or not is_class_batch(logits, target, weight, settings):
+        return None
+    step = read_step(settings)
+    if step is None or not _has_program(metric.name, average, logits.shape[1]):
+        return None
+    operator = torch.ops.metricfit.class_loss
+    value: Tensor = operator(logits, target, weight, metric.name, average, *step, settings.ignore_index)[0]
+    return value
+
+
+@lru_cache(maxsize=256)
+def _program(name: str, average: Average, classes: int) -> Any:
+    metric = get_metric(name)
+
+    def loss(counts: Counts) -> Tensor:
+        return loss_of_counts(metric, counts, average)
+
+    return make_program(loss, classes, exclusive=True)
+
+
+def _has_program(name: str, average: Average, classes: int) -> bool:
+    return _program(name, average, classes) is not None
+
+
+# What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
+_has_program._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _class_loss(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    metric: str,
+    average: Average,
+    kind: str,
+    number: float,
+    threshold: float | None,
+    ignore_index: int | None,
+) -> tuple[Tensor, Tensor]:
+    program, step = _program(metric, average, logits.shape[1]), StepAt(kind, number, threshold)
+    value, slopes, _ = evaluate_batch(program, logits, target, weight, step, ignore_index)
+    return value, slopes
+
+
+def _empty_loss(logits: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    shapes: tuple[list[Any], ...] = [], [4, logits.shape[1]]
+    value, slopes = (logits.new_empty(shape, dtype=torch.float32) for shape in shapes)
+    return value, slopes
+
+
+def _class_loss_gradient(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    slopes: Tensor,
+    grad: Tensor,
+    kind: str,
+    number: float,
+    threshold: float | None,
+    ignore_index: int | None,
+) -> Tensor:
+    step = StepAt(kind, number, threshold)
+    return gradient_of_batch(logits, target, weight, slopes, step, ignore_index, scale=grad).contiguous()
+
+
+def _empty_gradient(logits: Tensor, *_: Any) -> Tensor:
+    return logits.new_empty(logits.shape)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    logits, target, weight, _, _, *ctx.settings = inputs
+    ctx.save_for_backward(logits, target, weight, output[1])
+
+
+def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    return torch.ops.metricfit.class_loss_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 8
+
+
+_BATCH = "Tensor logits, Tensor target, Tensor? weight"
+_SETTINGS = "str kind, float number, float? threshold, int? ignore_index"
+_LIBRARY = define_operators(
+    {
+        f"class_loss({_BATCH}, str metric, str average, {_SETTINGS}) -> (Tensor, Tensor)": (_class_loss, _empty_loss),
+        f"class_loss_gradient({_BATCH}, Tensor slopes, Tensor grad, {_SETTINGS}) -> Tensor": (
+            _class_loss_gradient,
+            _empty_gradient,
+        ),
+    }
+)
+torch.library.register_autograd("metricfit::class_loss", _backward, setup_context=_remember, lib=_LIBRARY)
