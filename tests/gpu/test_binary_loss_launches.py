@@ -42,6 +42,18 @@ def test_the_value_and_the_gradient_are_those_of_the_cpu(name, step, n, dtype, w
     torch.testing.assert_close(slope.cpu().double(), wide[1], rtol=1e-3, atol=1e-5 * wide[1].abs().max().item())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_gradients_of_half_precision_are_scaled_before_they_are_rounded(dtype):
+    """Without the factor most of them would be 0 in float16."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(30_000, generator=generator).to(dtype), torch.rand(30_000, generator=generator) < 0.3
+    given, wide = (logits.detach().requires_grad_() for logits in (x.cuda(), x.double()))
+    (slope,) = torch.autograd.grad(2.0**14 * MetricLoss("f1")(given, y.cuda()), given)
+    (expected,) = torch.autograd.grad(2.0**14 * MetricLoss("f1")(wide, y), wide)
+    assert slope.dtype == dtype
+    torch.testing.assert_close(slope.cpu().double(), expected, rtol=1e-2, atol=1e-3 * expected.abs().max().item())
+
+
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 def test_a_pass_launches_few_kernels_and_does_not_wait():
     x, y = torch.randn(4096, device="cuda", requires_grad=True), torch.ones(4096, device="cuda")
@@ -55,4 +67,4 @@ def test_a_pass_launches_few_kernels_and_does_not_wait():
             torch.autograd.grad(loss(x, y), x)
         torch.cuda.synchronize()
     kernels = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-    assert len(kernels) <= 10, [event.name for event in kernels]  # some 350 operations before 0.2
+    assert len(kernels) <= 4, [event.name for event in kernels]  # some 350 operations before 0.2

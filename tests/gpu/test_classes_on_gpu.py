@@ -8,6 +8,7 @@ from metricfit import Counts, MetricLoss, steps
 from metricfit.core.kernels import classes_triton
 from metricfit.core.kernels.class_layout import Layout, StepAt
 from metricfit.core.kernels.soft_classes import decisions, sum_decisions
+from metricfit.losses import compiled_classes
 
 pytestmark = [
     pytest.mark.gpu,
@@ -185,10 +186,12 @@ def test_compiled(shape):
     y = torch.randint(shape[1], (shape[0], *shape[2:]), device="cuda")
     loss = MetricLoss("f1")
     expected = loss(x, y)
-    (wanted,) = torch.autograd.grad(expected, x)
+    (wanted,) = torch.autograd.grad(3 * expected, x)
+    compiled_classes._program.cache_clear()
     value = torch.compile(loss, fullgraph=True)(x, y)
+    assert compiled_classes._program.cache_info().currsize, "the compiler did not get the operator"
     torch.testing.assert_close(value, expected)
-    torch.testing.assert_close(torch.autograd.grad(value, x)[0], wanted)
+    torch.testing.assert_close(torch.autograd.grad(3 * value, x)[0], wanted)
 
 
 def test_a_label_out_of_range_makes_the_loss_nan():

@@ -25,7 +25,7 @@ BLOCK, CHUNK = 1024, 1024
 MOST_SCORES = 2**24
 
 FLOAT64 = TRITON | {"sqrt": "tl.sqrt({})"}
-HEAD = """@triton.jit
+HEAD = """@triton.jit(do_not_specialize=["n", "blocks"])
 def formula_kernel(
     Falling, Labels, Sums, Values, Highest, n, blocks, sign, BLOCK: tl.constexpr, CHUNK: tl.constexpr
 ):

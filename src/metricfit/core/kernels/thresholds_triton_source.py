@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "blocks"])
 def sorted_labels_kernel(Target, Order, Labels, Sums, n, blocks, BLOCK: tl.constexpr):
     """Write the labels in the order of the scores, and each block's numbers of positives and of other labels than 0."""
     block = tl.program_id(0)
@@ -50,7 +50,7 @@ def write_values(Falling, Values, Highest, block, place, value, n):
     tl.store(Highest + block, tl.max(value, 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "blocks"])
 def choose_kernel(
     Falling, Values, Highest, Sums, Output, n, blocks,
     ROUNDING: tl.constexpr, LARGEST: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
