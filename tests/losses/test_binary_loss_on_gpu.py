@@ -53,6 +53,7 @@ def value_and_gradient(loss, x, *rest):
     return value.detach(), torch.autograd.grad(3.0 * value, leaf)[0]
 
 
+@pytest.mark.parametrize("on_gpu", ["one program"], indirect=True)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_metric_of_counts(name, on_gpu):
     x, y, w = samples()

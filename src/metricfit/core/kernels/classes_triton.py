@@ -78,7 +78,7 @@ class _Batch(NamedTuple):
 
 def _strides(tensor: Tensor) -> tuple[int, ...]:
     """Return the strides; that of a single image is 0, of which Triton knows that it keeps the alignment."""
-    return (0, *tensor.stride()[1:]) if len(tensor) == 1 else tensor.stride()
+    return (0, *tensor.stride()[1:]) if tensor.shape[0] == 1 else tensor.stride()
 
 
 def _batch(logits: Tensor, target: Tensor, weight: Tensor | None, layout: Layout) -> _Batch:
@@ -152,18 +152,26 @@ def gradient(
     batch = _batch(logits, target, weight, layout)
     images, _, classes = batch.x.shape
     constants, static = _settings(step, batch, ignore_index, GRADIENT)
-    of_image = grad.reshape(4, batch.groups, 1, classes).expand(4, batch.groups, images // batch.groups, classes)
-    of_image = of_image.reshape(4, images, classes) if batch.groups > 1 else of_image.squeeze(1)
+    of_counts, of_counts_strides = _repeat_for_images(grad, batch.groups, images)
     result = torch.empty_like(batch.x)  # dense with the strides of x if x is dense
     kernel = (
         classes_triton_source.gradient_kernel if classes <= ONE_BLOCK else classes_triton_large.large_gradient_kernel
     )
     grid = _programs(batch, static["SAMPLES"], GRADIENT), images, 1
-    numbers = *batch.sizes, *of_image.stride(), *_strides(result), *constants
-    tensors = batch.x, batch.y, batch.w, of_image, of_image if scale is None else scale, result
+    numbers = *batch.sizes, *of_counts_strides, *_strides(result), *constants
+    tensors = batch.x, batch.y, batch.w, of_counts, of_counts if scale is None else scale, result
     launch(kernel, grid, tensors, numbers, static | {"SCALED": scale is not None}, GRADIENT.warps)
     merged = result if layout.class_axis == -1 else result.transpose(1, 2)
     return merged.reshape(logits.shape)
+
+
+def _repeat_for_images(grad: Tensor, groups: int, images: int) -> tuple[Tensor, tuple[int, ...]]:
+    """Return the gradient of the counts, and its strides for counts, images and classes."""
+    classes = grad.shape[-1]
+    if groups == 1:
+        return grad.contiguous(), (classes, 0, 1)
+    repeated = grad.reshape(4, groups, 1, classes).expand(4, groups, images // groups, classes)
+    return repeated.reshape(4, images, classes), (images * classes, classes, 1)
 
 
 def _programs(batch: _Batch, samples_per_tile: int, shape: Launch) -> int:

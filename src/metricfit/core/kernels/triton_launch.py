@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 _COMPILED: dict[tuple[Any, ...], Any] = {}
+INT32 = range(-(2**31), 2**31)
 #: The version of Triton with which compiled programs were launched directly.
 TRIED = (3, 6)
 
@@ -49,7 +50,7 @@ def launch(
         *settings,
         *[tensor.dtype for tensor in tensors],
         *[tensor.data_ptr() % 16 for tensor in tensors],
-        *[None if type(number) is float else _specialisation(number) for number in numbers],
+        _specialisations(*numbers),
     )
     compiled = _COMPILED.get(key)
     if compiled is None or not _was_tried():
@@ -66,10 +67,13 @@ def launch(
             launch(kernel, grid, tensors, numbers, static, warps)
 
 
-def _specialisation(number: float) -> int:
-    if number == 1:
-        return 1
-    return 2 * (number % 16 == 0) + 4 * (-(2**31) <= number < 2**31)
+@lru_cache(maxsize=4096, typed=True)
+def _specialisations(*numbers: float) -> tuple[int | None, ...]:
+    """Return what Triton specialises a program on: integers that are 1 or divisible by 16, and large ones."""
+    return tuple(
+        None if isinstance(number, float) else 1 if number == 1 else 2 * (number % 16 == 0) + 4 * (number in INT32)
+        for number in numbers
+    )
 
 
 @cache
