@@ -14,6 +14,7 @@ from torch import Tensor
 
 from metricfit.core.kernels.binary_triton import triton_available
 from metricfit.core.kernels.pointwise_form import PointwiseForm
+from metricfit.core.kernels.triton_launch import launch
 
 KINDS = {
     "cross_entropy": 0,
@@ -46,8 +47,8 @@ def weighted_sum(
     x, y, w = _flat(logits, target, weight)
     blocks = -(-x.numel() // BLOCK)
     partial = torch.empty(blocks, dtype=x.dtype, device=x.device)
-    with torch.cuda.device(x.device):
-        sum_kernel[(blocks,)](x, y, w, partial, x.numel(), *_numbers(form), **_static(form, weight))
+    numbers = x.numel(), *_numbers(form)
+    launch(sum_kernel, (blocks, 1, 1), (x, y, w, partial), numbers, _static(form, weight))
     return partial.sum(dtype=torch.float64).mul_(scale).to(x.dtype), None
 
 
@@ -59,10 +60,8 @@ def gradient(
 
     x, y, w = _flat(logits, target, weight)
     result = torch.empty_like(x)
-    with torch.cuda.device(x.device):
-        slope_kernel[(-(-x.numel() // BLOCK),)](
-            x, y, w, grad, result, x.numel(), scale, *_numbers(form), **_static(form, weight)
-        )
+    numbers = x.numel(), scale, *_numbers(form)
+    launch(slope_kernel, (-(-x.numel() // BLOCK), 1, 1), (x, y, w, grad, result), numbers, _static(form, weight))
     return result.view(logits.shape)
 
 
