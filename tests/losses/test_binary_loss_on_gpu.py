@@ -89,7 +89,7 @@ def test_one_class_only(name, label, on_gpu):
 
 def test_second_derivatives_several_gradients_and_loss_in_place(on_gpu):
     x, y, _ = samples(20)
-    x = x.requires_grad_()
+    x, y = x.requires_grad_(), y.float()  # the CPU's kernel, which computes the second derivative here, needs floats
     loss = MetricLoss("f1")
     value = loss(x, y)
     scales = torch.tensor([1.0, -2.0])

@@ -31,7 +31,7 @@ from metricfit.losses.threshold_setting import ThresholdSetting, keep_threshold,
 from metricfit.metrics.average import averaged, check_average, loss_of_counts
 from metricfit.metrics.class_subset import check_classes
 from metricfit.metrics.counts_formula import CountsFormula
-from metricfit.metrics.empty_classes import SKIP, check_zero_division
+from metricfit.metrics.empty_classes import check_zero_division
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.image_average import sum_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
