@@ -19,12 +19,6 @@ TRIED: dict[str, str] = {
         "The two largest probabilities come from two maxima instead of a `topk`, all arrays of a block are in memory "
         "that is used again, and the probabilities of true classes are looked up."
     ),
-    "threshold-gpu": (
-        "5.2 times the sort (0.60 v 0.117 ms; 4.4 times with boolean labels), where 0.1.0 took 11 times in the same "
-        "run. The GPU itself works for 0.23 ms, twice the sort; the rest is Python starting 24 operations and waiting "
-        "twice. There were 114 kernels and 14 waits. The formula of the metric is any function of counts, 7 operations "
-        "for F1, so it cannot be one kernel of ours; at 10^7 scores the ratio is 3.4 and at 10^8 3.8."
-    ),
     "binary-cpu-eager": (
         "Blocks of 2^14 to 2^19 logits were tried. On one thread the largest took 1.19 to 1.23 times BCE; with two "
         "threads each of the 30 operations of a block starts and joins the threads, where BCE has about 10."
