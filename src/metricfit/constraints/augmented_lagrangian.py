@@ -18,6 +18,7 @@ from metricfit.constraints.requirement import RequirementConstraint
 from metricfit.core.buffers import LateBuffers
 from metricfit.core.validation import is_false
 from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError, quote
+from metricfit.losses.base import takes_probabilities
 from metricfit.losses.calling import (
     LossArguments,
     accepted_arguments,
@@ -103,6 +104,8 @@ class AugmentedLagrangian(LateBuffers):
             if isinstance(number, bool) or not isinstance(number, Real | None):
                 raise InvalidTypeError(f"{name} must be a number, got {quote(number)}")
         refuse_multipliers(objective, "the objective of an AugmentedLagrangian", "Pass all constraints to one of them")
+        if takes_probabilities(objective):
+            raise InvalidValueError("constraints take logits; leave from_probabilities out of the objective")
         if not 0.0 < mu <= mu_max < math.inf:
             raise InvalidValueError(
                 f"AugmentedLagrangian needs 0 < mu <= mu_max, both finite; got mu={mu}, mu_max={mu_max}"

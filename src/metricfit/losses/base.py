@@ -123,3 +123,8 @@ def check_parts(loss: nn.Module, owner: str, parts: tuple[str, ...], whole: tupl
 def inheritance_level(loss_class: type, method: str) -> int:
     """Return how far up the inheritance a method is defined; 0 is the class itself."""
     return next(level for level, parent in enumerate(loss_class.__mro__) if method in vars(parent))
+
+
+def takes_probabilities(loss: nn.Module) -> bool:
+    """Return whether a loss, or a part of it, takes probabilities instead of logits."""
+    return any(getattr(module, "from_probabilities", False) for module in loss.modules())

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.base import check_parts
+from metricfit.losses.base import check_parts, takes_probabilities
 from metricfit.losses.calling import (
     LossArguments,
     accepted_arguments,
@@ -61,6 +61,13 @@ class Mix(nn.Module):
                 )
             refuse_multipliers(member[0], "Mix", "Mix the objective: AugmentedLagrangian(Mix(...), constraints)")
         self.losses = nn.ModuleList(loss for loss, _ in members)
+        ours = [loss for loss in self.losses if type(loss).__module__.startswith("metricfit.")]
+        of_logits = [type(loss).__name__ for loss in ours if not takes_probabilities(loss)]
+        if of_logits and any(map(takes_probabilities, self.losses)):
+            raise InvalidValueError(
+                f"a Mix has one kind of input, but {', '.join(of_logits)} takes logits, another member probabilities; "
+                "leave from_probabilities out and let the model return logits"
+            )
         self.weights = tuple(float(weight) for _, weight in members)
         self._member_arguments = tuple(accepted_arguments(loss) for loss, _ in members)
         self.accepts = LossArguments(

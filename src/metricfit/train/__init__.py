@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from metricfit.train.fitting import fit
     from metricfit.train.folds import Ensemble, fit_folds
     from metricfit.train.history import History
-    from metricfit.train.monitor import Measured, Monitor
+    from metricfit.train.monitor import Monitor
+    from metricfit.train.monitored_value import Measured
     from metricfit.train.population import fit_population
     from metricfit.train.progress import ProgressBar
     from metricfit.train.result import FitResult
@@ -32,7 +33,8 @@ _HOMES = {
     "folds": ("Ensemble", "fit_folds"),
     "history": ("History",),
     "population": ("fit_population",),
-    "monitor": ("Measured", "Monitor"),
+    "monitored_value": ("Measured",),
+    "monitor": ("Monitor",),
     "progress": ("ProgressBar",),
     "result": ("FitResult",),
     "stage": ("Stage",),

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
+from metricfit.core.probabilities import logits_of
 from metricfit.core.tasks import canonical
-from metricfit.core.types import ScalarAverage, Task
+from metricfit.core.types import Task
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.metrics.average import averaged
+from metricfit.train.averaging import Averaging
 from metricfit.train.data.batches import Batch, count_samples_at_once
 from metricfit.train.data.loaders import FromLoader
 from metricfit.train.data.samples import InMemory, Source
@@ -81,6 +82,17 @@ def join_outputs(outputs: Iterable[Outputs]) -> Outputs:
     return Outputs(*(None if column[0] is None else torch.cat(column) for column in columns))  # type: ignore[arg-type]
 
 
+def read_probabilities(outputs: Iterable[Outputs], task: Task | None, ignore_index: int | None) -> Iterator[Outputs]:
+    """Yield outputs whose logits are those of a model's probabilities.
+
+    Raises:
+        ValueError: The model's outputs are no probabilities.
+    """
+    for part in outputs:
+        probabilities, target = match_shapes(part.logits, part.y)
+        yield part._replace(logits=logits_of(probabilities, target, task, ignore_index, exact=True))
+
+
 def keeps_nothing(keep_logits: bool | None, logits: Tensor) -> bool:
     """Check whether logits are not part of the result: by default those of images, which are many."""
     return logits.dim() > 2 if keep_logits is None else not keep_logits
@@ -94,6 +106,7 @@ class CountedRows:
         threshold: The threshold that the user has set, or None.
         task: The task that the user has set, or None.
         ignore_index: Samples with this label are ignored.
+        averaging: How values of classes and of images become one number.
     """
 
     def __init__(
@@ -102,13 +115,14 @@ class CountedRows:
         threshold: Threshold | str | None,
         task: Task | None,
         ignore_index: int | None,
+        averaging: Averaging,
     ) -> None:
         self.metrics = {request.name: request.metric for request in requests}
-        self.asked, self.task, self.ignore_index = threshold, task, ignore_index
+        self.asked, self.task, self.ignore_index, self.averaging = threshold, task, ignore_index, averaging
         self.threshold: Threshold = 0.5
         self.rows = 0
         self.weighted = 0
-        self.counts: Counts | None = None
+        self.parts: list[Counts] = []
         self.judge = TargetJudge()
 
     def add(self, outputs: Outputs) -> None:
@@ -128,20 +142,32 @@ class CountedRows:
         if self.task is None and logits.dim() == 2 and logits.shape == target.shape and logits.shape[1] > 1:
             self.judge.observe(target, self.ignore_index)
         samples = canonical(
-            logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, validate=True
+            logits,
+            target,
+            task=self.task,
+            weight=weight,
+            ignore_index=self.ignore_index,
+            per_image=self.averaging.per_image,
+            validate=True,
         )
         self.threshold = choose_threshold(samples, self.asked, None, "macro")
         matrix = any(metric is not None and metric.needs_matrix for metric in self.metrics.values())
         counts = count_batch(samples, per_label(self.threshold), matrix=matrix)
         counts = counts.with_tensors(tensor.double() for tensor in counts.tensors)
-        self.counts = counts if self.counts is None else self.counts + counts
+        if self.parts and not self.averaging.per_image:
+            self.parts[0] = self.parts[0] + counts
+        else:
+            self.parts.append(counts)
 
-    def measure(self, average: ScalarAverage) -> dict[str, float]:
-        """Measure the metrics of all rows."""
-        assert self.counts is not None
+    def measure(self) -> tuple[dict[str, float], dict[str, Tensor]]:
+        """Return the metrics of all rows, and with ``per_image`` those of each image."""
         self.judge.conclude(f"target ({self.rows} rows)", stacklevel=4)
+        counts = self.averaging.join(self.parts)
         metrics = {name: metric for name, metric in self.metrics.items() if metric is not None}
-        return {name: float(averaged(metric, self.counts, average)) for name, metric in metrics.items()}
+        values = {name: self.averaging.value(metric, counts) for name, metric in metrics.items()}
+        if not self.averaging.per_image:
+            return values, {}
+        return values, {name: self.averaging.values(metric, counts) for name, metric in metrics.items()}
 
 
 def _read_batches(data: Source, batch_size: int | None, device: torch.device) -> Iterator[Batch]:

@@ -13,12 +13,20 @@ from torch import Tensor, nn
 
 from metricfit.core.tasks import check_task
 from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
-from metricfit.core.types import ScalarAverage, Task
+from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
+from metricfit.losses.base import takes_probabilities
 from metricfit.metrics.group_gap import GroupGap
+from metricfit.train.averaging import Averaging
 from metricfit.train.data.samples import as_source, get_weight_dtype
-from metricfit.train.evaluated_outputs import CountedRows, compute_outputs, join_outputs, keeps_nothing
+from metricfit.train.evaluated_outputs import (
+    CountedRows,
+    compute_outputs,
+    join_outputs,
+    keeps_nothing,
+    read_probabilities,
+)
 from metricfit.train.group_values import EvaluatedRows, read_groups
 from metricfit.train.requested_metrics import (
     BEST,
@@ -52,6 +60,8 @@ class Evaluation:
         tuned_for: The name of the metric that ``threshold="best"`` was chosen for, or None.
         by_group: The values of each group of rows, by the group's label; empty without ``groups``.
         rows: The number of rows.
+        per_image: With ``per_image=True``, the values of each metric for all images, ``(images,)``; NaN for images that
+            ``zero_division="skip"`` leaves out.
 
     Example:
         >>> result = evaluate(nn.Identity(), (torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 0])), "f1")
@@ -67,6 +77,7 @@ class Evaluation:
     tuned_for: str | None = None
     by_group: dict[Any, dict[str, float]] = field(default_factory=dict)
     rows: int | None = None
+    per_image: dict[str, Tensor] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
         """Return the value of a metric.
@@ -105,6 +116,10 @@ def evaluate(
     groups: Any = None,
     threshold: float | str | Sequence[float] | Tensor | PerLabel | None = None,
     average: ScalarAverage = "macro",
+    classes: Sequence[int] | None = None,
+    zero_division: ZeroDivision = None,
+    per_image: bool = False,
+    from_probabilities: bool | None = None,
     task: Task | None = None,
     ignore_index: int | None = None,
     batch_size: int | None = None,
@@ -128,6 +143,13 @@ def evaluate(
             averages "macro" and "weighted", and one for all labels under "micro". The default is the threshold of a
             FitResult, or 0.5.
         average: The average over several classes: "macro", "micro" or "weighted".
+        classes: The classes of the average, such as ``[1, 2, 3]`` without background; by default all. See
+            ``metrics.averaged``.
+        zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
+            with ``per_image`` images, without true samples. See ``metrics.averaged``.
+        per_image: Whether the value is the mean of the metrics of the images, which are in ``per_image`` of the result.
+        from_probabilities: Whether the model gives probabilities instead of logits. The default is what a FitResult's
+            objective takes, or False.
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings, as for
             overlapping masks ``(n, c, h, w)``. The default is the task of a FitResult's objective, if it has one.
         ignore_index: Samples with this label are ignored.
@@ -151,27 +173,40 @@ def evaluate(
         >>> evaluate(nn.Identity(), (x, torch.tensor([1, 0, 1])), ["f1", "auroc"])
         Evaluation(f1=1, auroc=1; n=3, threshold=0.5)
     """
-    requests = parse_requests(metrics, average)
+    averaging = Averaging(average, classes, zero_division, per_image)
+    requests = parse_requests(metrics, averaging)
     check_task(task)
     decision = _check_threshold(threshold)
+    if isinstance(decision, str):
+        averaging.refuse_for("threshold='best'")
+    if per_image and groups is not None:
+        raise InvalidValueError("values are per image or per group, not both; leave per_image or groups out")
     if not isinstance(model, nn.Module):
         decision = _get_threshold(model) if decision is None else decision
         task = _get_task(model) if task is None else task
+        from_probabilities = _get_input(model) if from_probabilities is None else from_probabilities
         model = getattr(model, "model", model)
         if not isinstance(model, nn.Module):
             raise InvalidTypeError(f"model must be a torch module or a FitResult, got {type(model).__name__}")
     source = as_source(data, "data", workers).with_dtype(get_weight_dtype(model))
     needs_scores = groups is not None or isinstance(decision, str) or any(map(Request.needs_scores, requests))
     stream = compute_outputs(model, source, batch_size)
+    if from_probabilities:
+        stream = read_probabilities(stream, task, ignore_index)
     first = next(stream)
-    if not (needs_scores or first.group is not None) and keeps_nothing(keep_logits, first.logits):
-        counted = CountedRows(requests, decision, task, ignore_index)
+    drops = keeps_nothing(keep_logits, first.logits)
+    if per_image or (drops and not (needs_scores or first.group is not None)):
+        counted = CountedRows(requests, decision, task, ignore_index, averaging)
         counted.add(first)
+        kept = [] if drops else [first]
         del first  # so that one batch is in memory at a time
         for part in stream:
             counted.add(part)
+            kept += [] if drops else [part]
             del part
-        return Evaluation(counted.measure(average), None, None, counted.threshold, rows=counted.rows)
+        values, of_images = counted.measure()
+        logits, target = join_outputs(kept)[:2] if kept else (None, None)
+        return Evaluation(values, logits, target, counted.threshold, rows=counted.rows, per_image=of_images)
     outputs, labels, weight, loaded_groups = join_outputs(chain([first], stream))
     check_nan_logits(outputs)
     logits, target = match_shapes(outputs, labels)
@@ -194,17 +229,16 @@ def evaluate(
     }
     thresholds = {request.name: best_thresholds.get(request.name, shared_threshold) for request in requests}
     whole = [request for request in requests if not isinstance(request.metric, GroupGap)]
-    values = measure(samples, whole, thresholds, average)
+    values = measure(samples, whole, thresholds, averaging)
     by_group: dict[Any, dict[str, float]] = {}
     if group_labels is not None:
         grouped = rows.settle(groups=group_labels) if gaps else samples
         of_gaps = [request for request in requests if request not in whole]
-        values |= measure(grouped, of_gaps, thresholds, average)
+        values |= measure(grouped, of_gaps, thresholds, averaging)
         values = {request.name: values[request.name] for request in requests}
         for name, members in rows.settle_groups(group_labels, samples):
-            by_group[name] = measure(members, whole, thresholds, average, one_class=math.nan)
+            by_group[name] = measure(members, whole, thresholds, averaging, one_class=math.nan)
     tuned_name = None if tuned_for is None else tuned_for.name
-    drops = keeps_nothing(keep_logits, outputs)
     return Evaluation(
         values,
         None if drops else outputs,
@@ -251,6 +285,12 @@ def _get_task(result: Any) -> Task | None:
         return None
     tasks = find_tasks(objective)
     return tasks.pop() if len(tasks) == 1 else None
+
+
+def _get_input(result: Any) -> bool:
+    """Return whether a FitResult's objective takes probabilities instead of logits."""
+    objective = getattr(result, "objective", None)
+    return isinstance(objective, nn.Module) and takes_probabilities(objective)
 
 
 def _format_threshold(threshold: Threshold) -> str:

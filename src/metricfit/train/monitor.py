@@ -14,13 +14,13 @@ from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_shares import TargetJudge
 from metricfit.core.counting import count_batch
 from metricfit.core.counts import Counts
+from metricfit.core.probabilities import logits_of
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.threshold_reading import read_thresholds
 from metricfit.core.threshold_vectors import PerLabel
-from metricfit.core.types import ScalarAverage, Task
+from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidValueError
-from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.label_rankings import check_ranking_average
 from metricfit.metrics.metric import Formula, Metric
@@ -28,6 +28,7 @@ from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
 from metricfit.metrics.requirements import Requirement, parse_requirement
 from metricfit.metrics.row_cost import check_of_counts
+from metricfit.train.averaging import Averaging
 from metricfit.train.monitored_value import Measured as Measured
 from metricfit.train.monitored_value import measure_at_best, read_monitor_threshold
 
@@ -48,6 +49,13 @@ class Monitor:
         ignore_index: Samples with this label are ignored. In ``fit`` the default is what the objective ignores.
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings, as for
             overlapping masks ``(n, c, h, w)``. In ``fit`` the default is the task of the objective.
+        classes: The classes of the average, such as ``[1, 2, 3]`` without background; by default all. See
+            ``metrics.averaged``.
+        zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
+            with ``per_image`` images, without true samples. See ``metrics.averaged``.
+        per_image: Whether the value is the mean of the metrics of the images. Requirements are of all pixels together.
+        from_probabilities: Whether the model gives probabilities instead of logits. In ``fit`` the default is what the
+            objective takes.
 
     Raises:
         ValueError: The metric is unknown, or the settings do not go with it.
@@ -64,6 +72,10 @@ class Monitor:
     average: ScalarAverage = "macro"
     ignore_index: int | None = None
     task: Task | None = None
+    classes: Sequence[int] | None = None
+    zero_division: ZeroDivision = None
+    per_image: bool = False
+    from_probabilities: bool = False
     _metric: Metric | None = field(init=False, repr=False, compare=False, default=None)
     _ranking: RankingMetric | None = field(init=False, repr=False, compare=False, default=None)
     requirements: tuple[Requirement, ...] = field(init=False, repr=False, compare=False, default=())
@@ -77,6 +89,8 @@ class Monitor:
             check_ranking_average(
                 "none" if self.average is None else self.average, "one" if ranking.in_pairs else "rest"
             )
+        if self.is_loss or ranking is not None or self.threshold == "best":
+            self.averaging.refuse_for("threshold='best'" if self.threshold == "best" else repr(self.metric))
         if self.is_loss or ranking is not None:
             if self.subject_to is not None or self.threshold == "best":
                 setting = "threshold='best'" if self.subject_to is None else "subject_to"
@@ -91,7 +105,7 @@ class Monitor:
         assert isinstance(metric, Metric)
         if self.average is None:
             raise InvalidValueError("a monitor is one number, but average=None gives one number per class")
-        check_average(metric, self.average)
+        self.averaging.check(metric)
         requirements = self.subject_to
         if requirements is None:
             requirements = ()
@@ -105,6 +119,11 @@ class Monitor:
                     f"a monitor measures all rows together, not {watched.name}; make the gap a constraint of the "
                     "AugmentedLagrangian: epochs that meet its requirements are better than those that do not"
                 )
+
+    @property
+    def averaging(self) -> Averaging:
+        """How values of classes and of images become one number."""
+        return Averaging(self.average, self.classes, self.zero_division, self.per_image)
 
     @property
     def is_loss(self) -> bool:
@@ -133,7 +152,9 @@ class Monitor:
         if self._metric is None:
             return str(self.metric)
         best = "best " if self.threshold == "best" else ""
-        return f"{best}{self._metric.name}" + "".join(f", {requirement}" for requirement in self.requirements)
+        return f"{best}{self._metric.name}{self.averaging.text}" + "".join(
+            f", {requirement}" for requirement in self.requirements
+        )
 
     @property
     def minimize(self) -> bool:
@@ -200,8 +221,31 @@ class Monitor:
 
     def _settle(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> SettledBatch:
         return canonical(
-            logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, judge=TargetJudge()
+            self.as_logits(logits, target),
+            target,
+            task=self.task,
+            weight=weight,
+            ignore_index=self.ignore_index,
+            per_image=self.per_image,
+            judge=TargetJudge(),
         )
+
+    def as_logits(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the logits of a model's outputs, which are probabilities with ``from_probabilities``.
+
+        Args:
+            outputs: The outputs of the model.
+            target: The labels.
+
+        Returns:
+            The outputs themselves, or the logits of probabilities, in float64.
+
+        Raises:
+            ValueError: The outputs should be probabilities and are not.
+        """
+        if not self.from_probabilities:
+            return outputs
+        return logits_of(outputs, target, self.task, self.ignore_index, exact=True)
 
     @property
     def needs_scores(self) -> bool:
@@ -209,7 +253,7 @@ class Monitor:
         return self.is_ranking or self.threshold == "best"
 
     def count(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> tuple[Counts, bool]:
-        """Count the decisions on some of the samples; counts of several parts add.
+        """Count the decisions on some of the samples; ``averaging.join`` adds the counts of several parts.
 
         Args:
             logits: The logits of the samples.
@@ -237,7 +281,7 @@ class Monitor:
         """Measure the counts of all samples.
 
         Args:
-            counts: The sum of what ``count`` returned.
+            counts: What ``count`` returned, of several parts joined by ``averaging.join``.
             exclusive: Whether the classes exclude each other.
 
         Returns:
@@ -249,7 +293,7 @@ class Monitor:
             0.875
         """
         assert self._metric is not None
-        value = averaged(self._metric, counts, self.average).item()
+        value, counts = self.averaging.value(self._metric, counts), self.averaging.of_all_pixels(counts)
         feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
         violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]
         threshold: float | tuple[float, ...] = math.nan

@@ -16,11 +16,11 @@ from metricfit.core.threshold_vectors import check_length
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.labels.label_thresholds import best_label_thresholds
 from metricfit.errors import InvalidValueError
-from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.group_gap import GroupGap
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.metrics.ranking import RankingMetric, get_measure, get_ranking
 from metricfit.metrics.registry import rankings
+from metricfit.train.averaging import Averaging
 
 BEST = "best"
 Threshold = float | Tensor
@@ -43,7 +43,7 @@ class Request:
         return self.ranking is not None or self.own_threshold or isinstance(self.metric, GroupGap)
 
 
-def parse_requests(metrics: Measure | Sequence[Measure], average: ScalarAverage) -> list[Request]:
+def parse_requests(metrics: Measure | Sequence[Measure], averaging: Averaging) -> list[Request]:
     """Read the metrics that ``evaluate`` was asked for.
 
     Raises:
@@ -52,12 +52,12 @@ def parse_requests(metrics: Measure | Sequence[Measure], average: ScalarAverage)
     several = [metrics] if isinstance(metrics, (str, Metric, RankingMetric)) or callable(metrics) else list(metrics)
     if not several:
         raise InvalidValueError("evaluate needs at least one metric, such as 'f1'")
-    if average is None:
+    if averaging.average is None:
         raise InvalidValueError("evaluate gives one number per metric; average=None would give one per class")
-    return [_parse_request(metric, average) for metric in several]
+    return [_parse_request(metric, averaging) for metric in several]
 
 
-def _parse_request(metric: Measure, average: ScalarAverage) -> Request:
+def _parse_request(metric: Measure, averaging: Averaging) -> Request:
     text = metric.strip() if isinstance(metric, str) else ""
     if text == "loss":
         raise InvalidValueError("evaluate measures metrics; for a loss, call it on the logits that evaluate returns")
@@ -67,6 +67,7 @@ def _parse_request(metric: Measure, average: ScalarAverage) -> Request:
     if (ranking := get_ranking(metric)) is not None:
         if own_threshold:
             raise InvalidValueError(f"{ranking.name} needs no threshold: ask for {ranking.name!r}")
+        averaging.refuse_for(ranking.name)
         return Request(ranking.name, None, False, ranking)
     try:
         formula = get_measure(metric)
@@ -75,7 +76,9 @@ def _parse_request(metric: Measure, average: ScalarAverage) -> Request:
     assert isinstance(formula, Metric)
     if own_threshold and isinstance(formula, GroupGap):
         raise InvalidValueError(f"{formula.name} is 0 if nothing is positive, so it has no best threshold of its own")
-    check_average(formula, average)
+    averaging.check(formula)
+    if own_threshold:
+        averaging.refuse_for(repr(text))
     return Request(f"{BEST} {formula.name}" if own_threshold else formula.name, formula, own_threshold)
 
 
@@ -83,7 +86,7 @@ def measure(
     samples: Columns | Classes,
     requests: Sequence[Request],
     thresholds: Mapping[str, Threshold],
-    average: ScalarAverage,
+    averaging: Averaging,
     one_class: float | None = None,
 ) -> dict[str, float]:
     """Measure metrics, each at its threshold; ``one_class`` is the value of a ranking of samples of one class."""
@@ -95,12 +98,12 @@ def measure(
             threshold = thresholds[request.name]
             if id(threshold) not in counts:
                 counts[id(threshold)] = count_batch(samples, per_label(threshold), matrix=matrix)
-            values[request.name] = float(averaged(request.metric, counts[id(threshold)], average))
+            values[request.name] = averaging.value(request.metric, counts[id(threshold)])
         elif one_class is not None and bool((samples.target == samples.target.flatten()[0]).all()):
             values[request.name] = one_class
         else:
             assert request.ranking is not None
-            values[request.name] = request.ranking.measure_samples(samples, average, warn=one_class is None)
+            values[request.name] = request.ranking.measure_samples(samples, averaging.average, warn=one_class is None)
     return values
 
 

@@ -8,7 +8,8 @@ from metricfit.core.threshold_vectors import PerLabel
 from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics.metric import Formula, Metric
 from metricfit.train.history import Row
-from metricfit.train.monitor import Measured, Monitor, as_monitor
+from metricfit.train.monitor import Monitor, as_monitor
+from metricfit.train.monitored_value import Measured
 
 #: What is monitored: "loss", a metric, "best f1" or a Monitor, or a list of these, of which the first decides.
 Monitored = str | Metric | Monitor | Formula | Sequence[str | Metric | Monitor | Formula]

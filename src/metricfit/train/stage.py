@@ -19,6 +19,7 @@ from metricfit.core.steps import Annealed
 from metricfit.core.tasks import TASKS
 from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.losses.base import takes_probabilities
 from metricfit.losses.calling import accepted_arguments, call_loss, observe_value, update_loss
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine.schedules import STEPS, MakeScheduler, SchedulerStep
@@ -117,7 +118,7 @@ class Stage:
         return tuple(map(self._fill_monitor, make_monitors("loss" if self.monitor is None else self.monitor)))
 
     def _fill_monitor(self, monitor: Monitor) -> Monitor:
-        """Return the monitor; what it ignores and its task are by default those of the objective."""
+        """Return the monitor; what it ignores, its task and its kind of input are by default those of the objective."""
         if monitor.is_loss:
             return monitor
         ignored, tasks = find_ignored_labels(self.objective), find_tasks(self.objective)
@@ -125,6 +126,8 @@ class Stage:
             monitor = replace(monitor, ignore_index=ignored.pop())
         if monitor.task is None and len(tasks) == 1:
             monitor = replace(monitor, task=tasks.pop())
+        if takes_probabilities(self.objective):
+            monitor = replace(monitor, from_probabilities=True)
         return monitor
 
 

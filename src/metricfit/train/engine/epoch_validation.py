@@ -14,7 +14,8 @@ from metricfit.core.counting import count_hard
 from metricfit.core.threshold_vectors import PerLabel
 from metricfit.metrics.requirements import Requirement
 from metricfit.train.data.batches import Batch
-from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.monitor import Monitor
+from metricfit.train.monitored_value import Measured
 from metricfit.train.stage import Objective, Stage, match_shapes
 
 #: The threshold of decisions, or one per label; NaN if the largest logit decides.
@@ -140,7 +141,7 @@ def measure_requirements(
     results = []
     if monitor.requirements:
         counts = count_hard(
-            logits,
+            monitor.as_logits(logits, y),
             y,
             task=monitor.task,
             threshold=PerLabel(threshold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from metricfit.train.monitor import Measured
+from metricfit.train.monitored_value import Measured
 
 
 @dataclass

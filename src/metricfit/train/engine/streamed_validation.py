@@ -18,7 +18,8 @@ from metricfit.losses.calling import LossArguments, accepted_arguments, call_los
 from metricfit.losses.combine import Mix
 from metricfit.train.data.batches import Batch
 from metricfit.train.engine.epoch_validation import Validation
-from metricfit.train.monitor import Measured, Monitor
+from metricfit.train.monitor import Monitor
+from metricfit.train.monitored_value import Measured
 from metricfit.train.stage import Objective, match_shapes
 
 
@@ -71,16 +72,18 @@ class MonitorOfCounts:
 
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
-        self.counts: Any = 0
+        self.counts: Counts | None = None
         self.exclusive = False
 
     def add(self, logits: Tensor, batch: Batch) -> None:
         """Add the samples of a batch."""
         counts, self.exclusive = self.monitor.count(*match_shapes(logits, batch.y), batch.weight)
-        self.counts = self.counts + _in_double(counts)
+        counts = _in_double(counts)
+        self.counts = counts if self.counts is None else self.monitor.averaging.join((self.counts, counts))
 
     def measure(self) -> Measured:
         """Measure the metric and the requirements."""
+        assert self.counts is not None
         return self.monitor.measure_counts(self.counts, exclusive=self.exclusive)
 
 
