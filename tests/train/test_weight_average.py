@@ -127,7 +127,7 @@ def population(folder, **settings):
     return fit_population(networks, (X, Y), BCE, **usual | settings)
 
 
-@pytest.mark.parametrize(("run", "step"), [(one_model, 33), (population, 7), (population, 16)])
+@pytest.mark.parametrize(("run", "step"), [(one_model, 33), (population, 16)])
 def test_interrupted_runs_resume_to_the_bit(tmp_path, run, step):
     averaged = partial(run, ema=0.9)
     averaged(tmp_path / "whole")
