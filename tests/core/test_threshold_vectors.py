@@ -106,6 +106,17 @@ def test_a_loss_keeps_them_in_a_buffer():
     torch.testing.assert_close(loss.value(sum(statistics)), loss(logits, target))
 
 
+def test_compiled_and_vmapped():
+    logits, target, _ = batch()
+    loss = MetricLoss("f1", threshold=PerLabel(THRESHOLDS))
+    value = torch.compile(loss, backend="aot_eager", fullgraph=True)(logits, target)
+    torch.testing.assert_close(torch.autograd.grad(value, logits), torch.autograd.grad(loss(logits, target), logits))
+    stacked = torch.stack([logits.detach(), -logits.detach()])
+    gradients = torch.vmap(torch.func.grad(lambda x: loss(x, target)))(stacked)
+    for x, gradient in zip(stacked, gradients, strict=True):
+        torch.testing.assert_close(gradient, torch.func.grad(lambda x: loss(x, target))(x))
+
+
 def test_thresholds_can_be_learned():
     logits, target, _ = batch(dtype=torch.float64)
     thresholds = torch.nn.Parameter(torch.tensor(THRESHOLDS, dtype=torch.float64))

@@ -1,5 +1,6 @@
 """Monitor and evaluate with several labels and classes: thresholds per label, best thresholds, and rankings."""
 
+import copy
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ from metricfit import MetricLoss
 from metricfit.curves import UndefinedRankingWarning, best_threshold
 from metricfit.losses import WeightedBCELoss
 from metricfit.metrics import PerLabel
-from metricfit.train import Monitor, evaluate, fit
+from metricfit.train import Monitor, evaluate, fit, fit_population
 
 THRESHOLDS = [0.7, 0.4, 0.8]
 
@@ -155,6 +156,22 @@ def test_several_monitors_of_labels_and_a_requirement_at_thresholds_per_label():
     decided = (result.model(x).sigmoid() >= torch.tensor(THRESHOLDS)).long()
     worst = min(float((decided * y)[:, k].sum() / y[:, k].sum()) for k in range(3))
     assert result.requirements[0].value == pytest.approx(worst)
+
+
+def test_stacked_models_are_trained_at_thresholds_per_label():
+    x, y = (each.float() for each in labels())
+    torch.manual_seed(0)
+    models = [nn.Linear(3, 3) for _ in range(2)]
+    alone = copy.deepcopy(models[1])
+    loss = MetricLoss("f1", threshold=PerLabel(THRESHOLDS))
+    rows = list(range(80)), list(range(80, 120))
+    settings = {"epochs": 2, "batch_size": 80, "lr": 0.1}
+    results = fit_population(models, (x, y), loss, splits=[rows, rows], monitor="best f1", **settings)
+    single = fit(
+        alone, (x[:80], y[:80]), loss, validation=(x[80:], y[80:]), monitor="best f1", progress=False, **settings
+    )
+    torch.testing.assert_close(results[1].model.weight, single.model.weight)
+    assert results[1].threshold == pytest.approx(single.threshold)
 
 
 WRONG = {
