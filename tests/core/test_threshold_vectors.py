@@ -44,6 +44,26 @@ def test_soft_counts_are_those_of_each_label_alone(any_step, weighted):
         torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize("shape", [(), (70, 70)], ids=["labels", "images"])
+def test_long_columns_are_counted_by_the_kernel_of_the_cpu(shape):
+    n = 2 if shape else 5000
+    logits, target, weight = batch(n=n, dtype=torch.float64, shape=shape)
+    settings = {"threshold": PerLabel(THRESHOLDS), "task": "multilabel", "per_image": bool(shape), "weight": weight}
+    of_kernel = Counts.soft(logits, target, **settings)
+    plain = Counts.soft(logits, target, step=Subclass(0.1), **settings)
+    gradients = []
+    for counts in (of_kernel, plain):
+        gradients.append(torch.autograd.grad((counts.tp - 2 * counts.fp).sum(), logits)[0])
+    torch.testing.assert_close(of_kernel.tensors, plain.tensors)
+    torch.testing.assert_close(*gradients)
+    (first,) = torch.autograd.grad(Counts.soft(logits, target, **settings).tp.sum(), logits, create_graph=True)
+    assert first.requires_grad
+
+
+class Subclass(steps.Linear):
+    """Called in plain operations, because it might compute something else."""
+
+
 def test_counts_stay_in_the_type_of_the_logits():
     logits, target, _ = batch()
     assert Counts.soft(logits, target, threshold=PerLabel(THRESHOLDS)).tp.dtype == torch.float32

@@ -42,7 +42,7 @@ def both_ends(threshold: Any, dtype: torch.dtype) -> tuple[Any, Any]:
     if isinstance(threshold, Tensor):
         nearest = 2 * math.sqrt(tiny)
         ends = threshold, 1 - threshold
-        if threshold.dim() == 2 and threshold.dtype != dtype:
+        if threshold.dim() and threshold.dtype != dtype:
             ends = threshold.to(dtype), (1 - threshold).to(dtype)
         return ends[0].clamp(min=nearest), ends[1].clamp(min=nearest)
     return max(threshold, 4 * tiny), max(1 - threshold, 4 * tiny)

@@ -94,6 +94,26 @@ def _highest_probability(upper: Tensor) -> Tensor:
     return torch.sigmoid(upper).clamp(max=1 - 2.0**-53)
 
 
+def halfway_probabilities(logits: Tensor, thresholds: Tensor) -> Tensor | None:
+    """Move thresholds of logits, which are logits themselves, halfway to the next lower logit, as probabilities.
+
+    Args:
+        logits: Logits ``(c, n)`` of float32 or float64.
+        thresholds: One of the logits of each row, or infinity, ``(c,)``.
+
+    Returns:
+        Probabilities ``(c,)`` in float64 that make the same decisions; None if one of them cannot.
+    """
+    at = thresholds.to(logits.dtype).unsqueeze(1)
+    below = torch.where(logits < at, logits, -math.inf).amax(1)
+    highest, lowest = logits.amax(1).double(), logits.amin(1).double()
+    upper, lower = thresholds.double(), below.double()
+    middle = torch.where(lower > -math.inf, (upper + lower) / 2, lowest - 1)
+    middle = torch.where(upper < math.inf, middle, highest + 1)
+    found = torch.sigmoid(middle)
+    return found if bool(_separates(found, below, thresholds.to(logits.dtype)).all()) else None
+
+
 def smallest_positive_logits(thresholds: Tensor, dtype: torch.dtype) -> Tensor:
     """Find the smallest logits that are positive at thresholds of probabilities, by bisection over all numbers.
 

@@ -57,16 +57,17 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     plain = other_gradients or torch.compiler.is_compiling() or differentiates_forward()
     # A compiler fuses plain operations as well as the kernels do, and under compile(vmap) a Function would silently
     # lose its backward (https://github.com/pytorch/pytorch/issues/193279).
-    if closed is None or isinstance(threshold, Tensor) or plain:
+    learned = isinstance(threshold, Tensor) and (threshold.dim() != 2 or threshold.requires_grad)
+    if closed is None or learned or plain:
         logits, target = _floating(logits, target)
         return _sum_masses(*masses(logits, step, threshold), target, weight)
     return closed_counts(logits, target, weight, closed.kind, closed.number, threshold)
 
 
 def closed_counts(
-    logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float
+    logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: Threshold
 ) -> Tensor:
-    """Return soft counts by the closed form of a step; the other arguments are as in ``soft_counts``."""
+    """Return soft counts by the closed form of a step; a tensor ``(c, 1)`` has one threshold per label."""
     counts: Tensor = _SoftCounts.apply(logits, target, weight, kind, number, threshold)  # type: ignore[no-untyped-call]
     return counts
 
@@ -122,16 +123,33 @@ def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor
     )
 
 
-def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
+def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: Threshold) -> Tensor:
     """Return ``w step'(p) p (1-p)``, the gradient of the weighted step with respect to the logits."""
     p, q = tails(logits)
     slope = SLOPE[kind](p, q, *both_ends(threshold, p.dtype), number) * p * q
     return slope if weight is None else slope * weight
 
 
-def _kernel(logits: Tensor) -> Any:
+def _kernel(logits: Tensor, threshold: Threshold) -> Any:
     """Return the module with the kernel for these logits, or None."""
+    if isinstance(threshold, Tensor):  # the kernels know one threshold
+        return None
     return next((kernel for kernel in (binary_cpu, binary_triton) if kernel.handles(logits)), None)
+
+
+def _rows_per_label(
+    logits: Tensor, target: Tensor, weight: Tensor | None, threshold: Threshold
+) -> list[tuple[Tensor, Tensor, Tensor | None, float]] | None:
+    """Return each row with the threshold of its label if the kernel of the CPU is faster for it: if rows are long."""
+    if not (isinstance(threshold, Tensor) and threshold.is_cpu and threshold.dim() == 2):
+        return None
+    n, of_cpu = logits.shape[-1], logits.is_cpu and logits.dtype in (torch.float32, torch.float64)
+    if not (has_storage(logits) and of_cpu and n >= binary_cpu.LONG):
+        return None
+    x, y = (each.reshape(-1, n).contiguous() for each in (logits, target))
+    w = None if weight is None else weight.reshape(-1, n).contiguous()
+    thresholds = threshold.flatten().tolist() * (len(x) // len(threshold))
+    return [(x[row], y[row].to(x.dtype), None if w is None else w[row], t) for row, t in enumerate(thresholds)]
 
 
 class _SoftCounts(torch.autograd.Function):
@@ -144,24 +162,30 @@ class _SoftCounts(torch.autograd.Function):
         weight: Tensor | None,
         kind: str,
         number: float,
-        threshold: float,
+        threshold: Threshold,
     ) -> Tensor:
-        if kernel := _kernel(logits):
+        if kernel := _kernel(logits, threshold):
             return kernel.counts(logits, target, weight, kind, number, threshold)  # type: ignore[no-any-return]
+        if rows := _rows_per_label(logits, target, weight, threshold):
+            sums = [binary_cpu.column_counts(x, y, w, kind, number, t) for x, y, w, t in rows]
+            return torch.stack(sums, 1).reshape(4, *logits.shape[:-1])
         logits, target = _floating(logits, target)
         return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        logits, target, weight, ctx.kind, ctx.number, ctx.threshold = inputs
-        ctx.save_for_backward(logits, target, weight)
+        logits, target, weight, ctx.kind, ctx.number, threshold = inputs
+        per_label = isinstance(threshold, Tensor)
+        ctx.threshold = None if per_label else threshold
+        ctx.save_for_backward(logits, target, weight, threshold if per_label else None)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, weight = ctx.saved_tensors
-        settings = ctx.kind, ctx.number, ctx.threshold
+        logits, target, weight, per_label = ctx.saved_tensors
+        threshold = ctx.threshold if per_label is None else per_label
+        settings = ctx.kind, ctx.number, threshold
         differentiated = torch.is_grad_enabled() or not has_storage(grad)
-        if not differentiated and binary_triton.handles(logits):
+        if not differentiated and per_label is None and binary_triton.handles(logits):
             return binary_triton.gradient(logits, target, weight, grad, *settings), None, None, None, None, None
         dtype = logits.dtype
         logits, target = _floating(logits, target)
@@ -169,18 +193,29 @@ class _SoftCounts(torch.autograd.Function):
         of_negative = (grad[1] - grad[3]).unsqueeze(-1)
         # With gradients enabled this backward is itself differentiated, and for several gradients at once it is
         # vmapped. Both need plain operations.
-        if differentiated or not _kernel(logits):
+        rows = None if differentiated else _rows_per_label(logits, target, weight, threshold)
+        if rows:
+            ends = zip(of_positive.reshape(-1), of_negative.reshape(-1), strict=True)
+            parts = [
+                binary_cpu.column_gradient(x, y, w, a, b, *settings[:2], t)
+                for (x, y, w, t), (a, b) in zip(rows, ends, strict=True)
+            ]
+            of_logits = torch.stack(parts).reshape(logits.shape)
+        elif differentiated or not _kernel(logits, threshold):
             slope = _slope_mass(logits, weight, *settings)
             of_logits = torch.lerp(of_negative, of_positive, target) * slope  # lerp is exact at both ends
         else:
-            of_logits = _kernel(logits).gradient(logits, target, weight, of_positive, of_negative, *settings)
+            of_logits = _kernel(logits, threshold).gradient(logits, target, weight, of_positive, of_negative, *settings)
         return of_logits.to(dtype), None, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
         """Make the vmapped axis a leading one, because the kernels sum over the last axis of any number of axes."""
         tensors = [leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs[:3], in_dims[:3], strict=True)]
-        return _SoftCounts.apply(*tensors, *inputs[3:]), 1  # type: ignore[no-untyped-call]
+        kind, number, threshold = inputs[3:]
+        if in_dims[5] is not None:
+            threshold = leading(threshold, in_dims[5], info.batch_size)
+        return _SoftCounts.apply(*tensors, kind, number, threshold), 1  # type: ignore[no-untyped-call]
 
 
 def column_counts(

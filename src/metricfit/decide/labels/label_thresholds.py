@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from metricfit.core.canonical_batch import Columns
+from metricfit.core.numerics import counting_dtype
 from metricfit.core.types import ScalarAverage
-from metricfit.decide.probability_thresholds import best_probability_threshold
-from metricfit.errors import InvalidValueError
+from metricfit.decide.probability_thresholds import best_probability_threshold, halfway_probabilities
+from metricfit.errors import InvalidValueError, MetricfitError
 from metricfit.metrics.metric import Metric
+from metricfit.metrics.threshold_search import search_columns
 
 
 def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverage) -> float | Tensor:
@@ -46,6 +48,9 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
         return best_probability_threshold(
             labels.logits.reshape(-1), labels.target.reshape(-1), pooled_metric, weight=weight
         ).threshold
+    together = _search_together(labels, metric)
+    if together is not None:
+        return together
     thresholds = torch.full((count,), 0.5, dtype=torch.float64)
     for label in range(count):
         if metric.class_index not in (None, label):
@@ -57,6 +62,22 @@ def best_label_thresholds(labels: Columns, metric: Metric, average: ScalarAverag
         best = best_probability_threshold(labels.logits[label], labels.target[label], label_metric, weight=weight)
         thresholds[label] = best.threshold
     return thresholds
+
+
+def _search_together(labels: Columns, metric: Metric) -> Tensor | None:
+    """Search all labels at once; None if they have weights, need a metric of their own, or are not all separated."""
+    if labels.weight is not None or metric.class_index is not None or metric.needs_matrix:
+        return None
+    if any(isinstance(value, tuple) for value in metric.parameters.values()):
+        return None
+    logits, target = labels.logits.detach(), labels.target.detach()
+    logits = logits.to(counting_dtype(logits.dtype))
+    try:
+        found = search_columns(logits, target, metric)
+    except MetricfitError:  # the metric is not one of the counts at each threshold
+        return None
+    halfway = halfway_probabilities(logits, found.thresholds) if bool(found.valid) else None
+    return None if halfway is None else halfway.cpu()
 
 
 def metric_of_label(metric: Metric, label: int, labels: int) -> Metric:
