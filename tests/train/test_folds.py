@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 from torch import nn
 
 from metricfit.curves import best_threshold
@@ -235,11 +236,27 @@ def test_requirements_on_no_threshold_are_refused():
         fit_folds(network, data(), WeightedBCELoss(), folds=2, subject_to="recall >= 0.5")
 
 
-def test_a_threshold_for_several_outputs_is_refused():
-    with pytest.raises(
-        ValueError, match="metric= tunes the threshold of one output, but the model has 3; leave it out"
-    ):
+def test_a_threshold_for_exclusive_classes_is_refused():
+    with pytest.raises(ValueError, match="the 3 classes of the model exclude each other; leave it out"):
         fit_folds(lambda: network(3), data(3), nn.CrossEntropyLoss(), folds=2, metric="f1")
+
+
+def test_several_labels_have_a_threshold_each():
+    x, y = data()
+    labels, rows = torch.stack([y, (x[:, 1] > 0.3).long()], 1), torch.arange(N)
+    splits = [(rows[rows % 2 != part], rows[rows % 2 == part]) for part in range(2)]
+    settings = {"folds": splits, "metric": "f1", **SETTINGS}
+    ensemble = fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), **settings)
+    best = [best_threshold(ensemble.out_of_fold[:, label], labels[:, label], "f1").value for label in range(2)]
+    assert ensemble.value == pytest.approx(np.mean(best))
+    decided = ensemble.out_of_fold.sigmoid() >= torch.tensor(ensemble.threshold, dtype=torch.float64)
+    assert np.mean([f1_score(labels[:, label], decided[:, label]) for label in range(2)]) == pytest.approx(
+        np.mean(best)
+    )
+    expected = ensemble.logits(x).sigmoid() >= torch.tensor(ensemble.threshold, dtype=torch.float64)
+    assert torch.equal(ensemble.predict(x), expected.long())
+    with pytest.raises(ValueError, match="the best thresholds of several labels are searched without requirements"):
+        fit_folds(lambda: network(2), (x, labels), WeightedBCELoss(), subject_to="recall >= 0.5", **settings)
 
 
 def test_a_dataset_is_refused():

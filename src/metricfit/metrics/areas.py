@@ -51,13 +51,9 @@ def auroc(
 
     The shapes decide what is measured, and the averages are those of scikit-learn's ``roc_auc_score``:
 
-    ====================  ====================  ==========================================================
-    scores                target                value
-    ====================  ====================  ==========================================================
-    ``(n,)``, ``(n, 1)``  ``(n,)``, 0 or 1      the area
-    ``(n, c)``            ``(n, c)``, 0 or 1    several labels: the average of the areas of the columns
-    ``(n, c)``            ``(n,)``, 0 to c - 1  exclusive classes: each class against the rest, or in pairs
-    ====================  ====================  ==========================================================
+    - scores ``(n,)`` or ``(n, 1)`` with targets 0 and 1 ``(n,)``: the area;
+    - scores ``(n, c)`` with targets 0 and 1 ``(n, c)``: several labels, the average of the areas of the columns;
+    - scores ``(n, c)`` with class numbers ``(n,)``: exclusive classes, each one against the rest, or in pairs.
 
     Args:
         scores: One score per sample, or one per sample and label: logits or probabilities. Scores of exclusive classes

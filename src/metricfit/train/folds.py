@@ -12,15 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.numerics import is_positive
+from metricfit.core.tasks import canonical
 from metricfit.decide.probability_thresholds import best_probability_threshold
 from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.metrics.curves import Requirements
-from metricfit.metrics.metric import Formula, Metric
+from metricfit.metrics.metric import Formula, Metric, get_metric
+from metricfit.metrics.row_cost import check_of_counts
 from metricfit.train import label_checks
 from metricfit.train.data.batches import SAMPLES_AT_ONCE
 from metricfit.train.data.order import derive_seed
 from metricfit.train.data.samples import InMemory, as_source, as_tensor, get_weight_dtype
 from metricfit.train.engine.epoch_validation import UnmetRequirementWarning
+from metricfit.train.monitored_value import measure_at_best, refuse_requirements
 from metricfit.train.population import Split, as_sample_numbers, fit_population
 from metricfit.train.result import FitResult
 from metricfit.train.stage import Stage
@@ -33,7 +36,7 @@ class Ensemble:
     Attributes:
         members: The FitResult of each member.
         out_of_fold: The logits of each training sample by the members that did not train on it.
-        threshold: The best threshold for the metric on these logits; None without a metric.
+        threshold: The best threshold for the metric on these logits, or one per label; None without a metric.
         value: The value of the metric at this threshold.
         exclusive: Whether the classes exclude each other, so that the class with the largest logit is chosen.
 
@@ -47,7 +50,7 @@ class Ensemble:
 
     members: list[FitResult]
     out_of_fold: Tensor
-    threshold: float | None
+    threshold: float | tuple[float, ...] | None
     value: float | None
     exclusive: bool = False
 
@@ -86,7 +89,10 @@ class Ensemble:
             return logits.argmax(1)
         if logits.dim() == 2 and logits.shape[1] == 1:
             logits = logits.squeeze(1)
-        return is_positive(logits, 0.5 if self.threshold is None else self.threshold).long()
+        threshold = 0.5 if self.threshold is None else self.threshold
+        return is_positive(
+            logits, torch.tensor(threshold, dtype=torch.float64) if isinstance(threshold, tuple) else threshold
+        ).long()
 
 
 def fit_folds(
@@ -107,9 +113,9 @@ def fit_folds(
         train: ``(X, y)`` or ``(X, y, weight)``.
         objective: A loss, or stages.
         folds: The number of stratified folds, or for each member its training and validation samples.
-        metric: The metric for which the threshold of a binary problem is tuned, on the out-of-fold logits. With None
-            no threshold is tuned.
-        subject_to: Requirements on that threshold.
+        metric: The metric for which the threshold of one output is tuned, on the out-of-fold logits, or that of each of
+            several labels, for the mean over the labels. With None no threshold is tuned.
+        subject_to: Requirements on the threshold of one output.
         seed: Seed of the folds, of the members' initial weights and of their batches.
         **settings: Settings of ``fit_population``.
 
@@ -146,12 +152,15 @@ def fit_folds(
             torch.manual_seed(member_seed)
             models.append(make_model())
     sample = label_checks.sample_logits(models[0], data.x)
-    if metric is not None and sample.dim() > 1 and sample.shape[1] > 1:
-        raise InvalidValueError(
-            f"metric= tunes the threshold of one output, but the model has {sample.shape[1]}; leave it out, and "
-            "pass the metric to the objective or to monitor="
-        )
     exclusive = label_checks.is_exclusive(sample, data.y)
+    if metric is not None and exclusive:
+        raise InvalidValueError(
+            f"metric= tunes thresholds, but the {sample.shape[1]} classes of the model exclude each other; leave it "
+            "out, and pass the metric to the objective or to monitor="
+        )
+    several = sample.dim() > 1 and sample.shape[1] > 1
+    if several and subject_to is not None:
+        raise refuse_requirements("metric= with subject_to=")
     with warnings.catch_warnings():
         if subject_to is not None:  # the ensemble's threshold must meet them, not each member at 0.5
             warnings.simplefilter("ignore", UnmetRequirementWarning)
@@ -163,6 +172,10 @@ def fit_folds(
     for _, held_out in splits:
         has_logits[as_sample_numbers(held_out)] = True
     weight = None if data.weight is None else data.weight.cpu()[has_logits]
+    if several:
+        samples = canonical(logits[has_logits], data.y.cpu()[has_logits], task="multilabel", weight=weight)
+        measured = measure_at_best(samples, check_of_counts(get_metric(metric)), (), "macro", "metric=")
+        return Ensemble(members, logits, measured.threshold, measured.value)
     labels = data.y.cpu()[has_logits].reshape(-1)
     best = best_probability_threshold(logits.reshape(-1)[has_logits], labels, metric, subject_to, weight=weight)
     return Ensemble(members, logits, best.threshold, best.value)
