@@ -20,6 +20,13 @@ def test_sections_are_those_of_the_stored_results(name: str, monkeypatch: pytest
     assert common.fill(page, study.parts_of_page(stored)) == page, f"run: python docs/studies/{name}.py"
 
 
+def test_the_table_to_decide_by_is_that_of_the_stored_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(STUDIES))
+    summary, common = importlib.import_module("pays_summary"), importlib.import_module("common")
+    page = summary.PAGE.read_text(encoding="utf-8")
+    assert common.fill(page, summary.parts_of_page()) == page, "run: python docs/studies/pays_summary.py"
+
+
 def test_comparison_counts_problems_and_corrects_for_the_number_of_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(STUDIES))
     tables = importlib.import_module("pays_tables")
