@@ -69,7 +69,7 @@ def read_camvid(folder: Path, device: torch.device) -> Split:
         pixels = np.stack([np.asarray(Image.open(file).convert("RGB")) for file in files])
         labels = np.stack([np.asarray(Image.open(file.with_name(f"{file.stem}_label.png"))) for file in files])
         parts.append(Images(torch.from_numpy(pixels), torch.from_numpy(labels)).to(device))
-    return Split(*parts, classes=CAMVID_CLASSES, crop=(160, 208))
+    return Split(*parts, classes=CAMVID_CLASSES, crop=(128, 160))
 
 
 def read_membrane(folder: Path, fold: int, device: torch.device) -> Split:
@@ -89,7 +89,7 @@ def read_membrane(folder: Path, fold: int, device: torch.device) -> Split:
         images.take(list(blocks[validation])),
         images.take(list(blocks[test])),
         classes=1,
-        crop=(256, 256),
+        crop=(192, 192),
     )
 
 

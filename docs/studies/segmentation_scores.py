@@ -77,6 +77,12 @@ def calibrate(validation: Scored) -> Calibration:
     return fit_calibration(logits, validation.labels.flatten()[chosen].cpu(), None)
 
 
+def histogram(places: Tensor, bins: int) -> Tensor:
+    """Count places; unlike bincount, this does not wait for the GPU, which other programs may be using."""
+    ones = torch.ones((), device=places.device).expand(places.numel())
+    return torch.zeros(bins, device=places.device).index_add_(0, places.flatten(), ones).double()
+
+
 def counts_of(decided: Tensor, scored: Scored) -> tuple[Tensor, Tensor, Tensor]:
     """Return true positives, decided pixels and true pixels of each image and class, ``(n, classes)``, without void."""
     classes = scored.logits.shape[1]
@@ -84,9 +90,8 @@ def counts_of(decided: Tensor, scored: Scored) -> tuple[Tensor, Tensor, Tensor]:
     image = torch.arange(len(decided), device=decided.device)[:, None] * classes
 
     def number(labels: Tensor, where: Tensor) -> Tensor:
-        places = torch.where(where, image + labels, len(decided) * classes).flatten()
-        found = torch.bincount(places, minlength=len(decided) * classes + 1)[:-1]
-        return found.view(-1, classes)[:, scored.first_class :].double()
+        places = torch.where(where, image + labels, len(decided) * classes)
+        return histogram(places, len(decided) * classes + 1)[:-1].view(-1, classes)[:, scored.first_class :]
 
     return (
         number(decided, counted & (decided == scored.labels)),
@@ -118,20 +123,23 @@ def tuned_offsets(validation: Scored, target: str, starts: list[Tensor]) -> Tens
     between the two gives the counts at all offsets of a grid.
     """
     results = []
+    positives = counts_of(validation.labels.clamp(max=len(starts[0]) - 1), validation)[2]
     for start in starts:
         offsets, reached = start.clone(), torch.zeros((), device=start.device)
         for half_width, steps in GRIDS:
             grid = torch.linspace(-half_width, half_width, 2 * steps + 1, device=start.device)
             for k in range(validation.first_class, len(offsets)):
-                values = value(_counts_along(validation, offsets, k, grid), target)
+                values = value(_counts_along(validation, offsets, k, grid, positives), target)
                 values[steps] += 1e-9  # a change must improve something
                 reached = values.max()
-                offsets[k] += grid[values.argmax()]
+                offsets[k] += grid.index_select(0, values.argmax().view(1)).squeeze()
         results.append((float(reached), offsets))
     return max(results, key=lambda result: result[0])[1]
 
 
-def _counts_along(scored: Scored, offsets: Tensor, k: int, grid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _counts_along(
+    scored: Scored, offsets: Tensor, k: int, grid: Tensor, positives: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the counts ``(grid, n, classes)`` as the offset of class k moves over a grid."""
     images, classes, _ = scored.logits.shape
     z = scored.logits + offsets[:, None]
@@ -145,12 +153,12 @@ def _counts_along(scored: Scored, offsets: Tensor, k: int, grid: Tensor) -> tupl
     image = torch.arange(images, device=z.device)[:, None]
     index = ((image * classes + other) * 4 + kinds) * (len(grid) + 1) + place
     sizes = images, classes, 4, len(grid) + 1
-    cells = torch.bincount(index.flatten(), minlength=images * classes * 4 * (len(grid) + 1)).view(sizes)
-    before = cells.double().cumsum(-1)  # of these pixels the place is passed: they are of class k
+    before = (
+        histogram(index, images * classes * 4 * (len(grid) + 1)).view(sizes).cumsum(-1)
+    )  # of these pixels the place is passed: they are of class k
     passed, left = before[..., :-1], before[..., -1:] - before[..., :-1]
     tp, decided = left[:, :, 1], left[:, :, :3].sum(2)
     tp[:, k], decided[:, k] = passed[:, :, 2].sum(1), passed[:, :, :3].sum((1, 2))
-    positives = counts_of(scored.labels.clamp(max=classes - 1), scored)[2]
     first = scored.first_class
     tp, decided = (part.permute(2, 0, 1)[..., first:] for part in (tp, decided))
     return tp, decided, positives.expand_as(tp)

@@ -49,8 +49,9 @@ def test_scores_are_those_of_scikit_learn(study, metric):
 def test_the_search_for_offsets_counts_what_deciding_would(study, classes):
     scores, scored = made_up_scores(study, classes)
     offsets, grid = 0.3 * torch.randn(scored.logits.shape[1]), torch.linspace(-2, 2, 9)
+    positives = scores.counts_of(scored.logits.argmax(1), scored)[2]
     for k in range(scored.first_class, len(offsets)):
-        along = scores._counts_along(scored, offsets, k, grid)
+        along = scores._counts_along(scored, offsets, k, grid, positives)
         for place, change in enumerate(grid):
             tried = offsets.clone()
             tried[k] += change

@@ -22,27 +22,28 @@ class CountMoments:
     variance: Tensor
     third: Tensor
 
-    def two_points(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    def two_points(self) -> tuple[Tensor, Tensor]:
         """Return two numbers and their weights, which have the same first three moments.
 
         They are the nodes of the two-point Gauss rule for the distribution of the number. So the expected value of a
         polynomial up to degree 3 is exact, and no node lies below 0 or above the number of pixels.
 
         Returns:
-            The lower number with its weight, and the higher number with its weight.
+            The two numbers, the lower one first, and their weights, both ``(2, ...)``.
 
         Example:
             >>> one_pixel = moments_of(torch.tensor([0.3], dtype=torch.float64))
-            >>> (low, rarely), (high, often) = CountMoments(*(part.sum() for part in one_pixel)).two_points()
-            >>> [round(float(number), 3) for number in (low, rarely, high, often)]
-            [0.0, 0.7, 1.0, 0.3]
+            >>> numbers, weights = CountMoments(*(part.sum() for part in one_pixel)).two_points()
+            >>> [round(float(number), 3) for number in (*numbers, *weights)]
+            [0.0, 1.0, 0.7, 0.3]
         """
         constant = self.variance < torch.finfo(self.variance.dtype).tiny
         skew = (self.third / self.variance.masked_fill(constant, 1.0)).masked_fill(constant, 0.0) / 2
         spread = (self.variance + skew.square()).sqrt()
         lean = skew / spread.masked_fill(constant, 1.0)
-        low = (self.mean + skew - spread).clamp(min=0)
-        return (low, (1 + lean) / 2), (self.mean + skew + spread, (1 - lean) / 2)
+        centre = self.mean + skew
+        numbers = torch.stack([(centre - spread).clamp(min=0), centre + spread])
+        return numbers, torch.stack([1 + lean, 1 - lean]) / 2
 
 
 def moments_of(probabilities: Tensor) -> tuple[Tensor, Tensor, Tensor]:

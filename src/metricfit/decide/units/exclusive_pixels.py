@@ -8,8 +8,6 @@ in every round. The best class map on the way is kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import torch
 from torch import Tensor
 
@@ -19,6 +17,11 @@ from metricfit.metrics.metric import Metric
 
 #: How many times the prices are set.
 ROUNDS = 10
+#: Neighbouring pixels are added up in so many sums per class, because threads of a GPU wait for each other at one sum.
+LANES = 32
+#: Hits, misses, marked pixels and pixels that are added to a class: nothing, a hit, a miss, a false alarm, and a pixel
+#: of another class that is not marked. They are evaluated together, because a GPU waits for launches.
+VARIANTS = ((0, 1, 0, 0, 0), (0, 0, 1, 0, 0), (0, 1, 0, 1, 0), (0, 1, 1, 1, 1))
 
 
 def best_class_maps(probabilities: Tensor, metric: Metric, zero_division: float) -> Tensor:
@@ -37,12 +40,12 @@ def best_class_maps(probabilities: Tensor, metric: Metric, zero_division: float)
     best, best_value = maps, torch.full(maps.shape[:1], -torch.inf, dtype=torch.float64, device=maps.device)
     prices: Tensor | None = None
     for _ in range(ROUNDS):
-        classes = market.classes(maps)
-        value = market.sign * classes.values().mean(1)
+        values, asked = market.values_and_prices(maps)
+        value = market.sign * values.mean(1)
         better = value > best_value
         best = torch.where(better.unsqueeze(1), maps, best)
         best_value = torch.where(better, value, best_value)
-        prices = classes.prices() if prices is None else (prices + classes.prices()) / 2
+        prices = asked if prices is None else (prices + asked) / 2
         maps = market.highest_bidders(prices)
     return best
 
@@ -54,17 +57,41 @@ class _Market:
         self.metric, self.sign = metric, -1.0 if metric.minimize else 1.0
         self._probabilities = probabilities
         self._totals = [_sums(moment) for moment in moments_of(probabilities)]
+        self._variants = torch.tensor(VARIANTS, dtype=torch.float64, device=probabilities.device)[:, :, None, None]
+        self._lane = torch.arange(probabilities.shape[2], device=probabilities.device) % LANES
         self._reward = zero_division * _sums((-probabilities).log1p()).exp() if zero_division else self._totals[0] * 0
 
-    def classes(self, maps: Tensor) -> _Classes:
-        """Return the classes with the pixels that a class map gives them."""
+    def values_and_prices(self, maps: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the expected metric of every class with the pixels that a class map gives it, and its prices.
+
+        Args:
+            maps: Class numbers ``(units, pixels)``.
+
+        Returns:
+            The values ``(units, classes)``, and what one pixel more changes, if it is of the class and if it is not,
+            ``(2, units, classes)``.
+        """
         own = self._probabilities.gather(1, maps.unsqueeze(1)).squeeze(1).double()
-        chosen = [torch.zeros_like(self._totals[0]).scatter_add_(1, maps, moment) for moment in moments_of(own)]
+        lanes = maps * LANES + self._lane
+        *chosen, sizes = (self._sum_by_class(lanes, moment) for moment in (*moments_of(own), torch.ones_like(own)))
         missed = [total - part for total, part in zip(self._totals, chosen, strict=True)]
         missed[:2] = [moment.clamp(min=0) for moment in missed[:2]]
-        sizes = torch.zeros_like(self._totals[0]).scatter_add_(1, maps, torch.ones_like(own))
+        hits, misses, marked, pixels = self._variants
+        now, hit, missing, false_alarm, spared = expected_value(
+            self.metric,
+            _with_certain(chosen, hits),
+            _with_certain(missed, misses),
+            sizes + marked,
+            maps.shape[1] + pixels,
+        )
         reward = self._reward * (sizes == 0)
-        return _Classes(self.metric, CountMoments(*chosen), CountMoments(*missed), sizes, maps.shape[1], reward)
+        return now + reward, torch.stack([hit - missing, false_alarm - spared - reward])
+
+    def _sum_by_class(self, lanes: Tensor, values: Tensor) -> Tensor:
+        """Add up values ``(units, pixels)`` by class, ``(units, classes)``."""
+        units, classes, _ = self._probabilities.shape
+        sums = values.new_zeros((units, classes * LANES)).scatter_add_(1, lanes, values)
+        return sums.view(units, classes, LANES).sum(2)
 
     def highest_bidders(self, prices: Tensor) -> Tensor:
         """Return the class of each pixel that gains most at these prices, ``(units, pixels)``."""
@@ -72,41 +99,11 @@ class _Market:
         return _highest(torch.addcmul(if_false, self._probabilities, if_true - if_false))
 
 
-@dataclass(frozen=True)
-class _Classes:
-    """The classes of every unit with the pixels that they have; all tensors are ``(units, classes)``.
-
-    Attributes:
-        metric: The metric.
-        chosen: The positives among the pixels of a class.
-        missed: The positives of a class among all other pixels.
-        sizes: How many pixels a class has.
-        pixels: How many pixels there are.
-        reward: What a class without pixels is worth because it may be absent.
-    """
-
-    metric: Metric
-    chosen: CountMoments
-    missed: CountMoments
-    sizes: Tensor
-    pixels: int
-    reward: Tensor
-
-    def values(self) -> Tensor:
-        """Compute the expected metric of every class."""
-        return self._value() + self.reward
-
-    def prices(self) -> Tensor:
-        """Compute what one pixel more changes, if it is of the class and if it is not: ``(2, units, classes)``."""
-        if_true = self._value(hits=1, marked=1, pixels=1) - self._value(misses=1, pixels=1)
-        if_false = self._value(marked=1, pixels=1) - self._value(pixels=1) - self.reward
-        return torch.stack([if_true, if_false])
-
-    def _value(self, *, hits: int = 0, misses: int = 0, marked: int = 0, pixels: int = 0) -> Tensor:
-        """Compute the expected metric after certain hits, certain misses, marked pixels and pixels are added."""
-        chosen = replace(self.chosen, mean=self.chosen.mean + hits)
-        missed = replace(self.missed, mean=self.missed.mean + misses)
-        return expected_value(self.metric, chosen, missed, self.sizes + marked, self.pixels + pixels)
+def _with_certain(moments: list[Tensor], positives: Tensor) -> CountMoments:
+    """Return moments ``(units, classes)`` after certain positives ``(variants, 1, 1)`` are added."""
+    mean, variance, third = moments
+    mean = mean + positives
+    return CountMoments(mean, variance.expand_as(mean), third.expand_as(mean))
 
 
 def _highest(values: Tensor) -> Tensor:
