@@ -38,6 +38,9 @@ LOSSES = {
 IMAGE_LOSSES = {
     "lovasz": lambda: LovaszLoss(ignore_index=-100),
     "lovasz per image": lambda: LovaszLoss(per_image=True, ignore_index=-100),
+    "dice without background": lambda: MetricLoss(
+        "dice", classes=[1, 2], per_image=True, zero_division="skip", ignore_index=-100
+    ),
     "logit adjusted": lambda: LogitAdjustedLoss((50, 6, 3), sync=True),
     "ldam": lambda: LDAMLoss((50, 6, 3), scale=1.0, sync=True),
 }

@@ -169,6 +169,15 @@ def test_classes_that_do_not_exist(logits, target, message):
         MetricLoss("f1", classes=[1, 3])(logits, target)
 
 
+@pytest.mark.parametrize("settings", [{"classes": [1, 2]}, {"zero_division": 1}, {"from_probabilities": True}], ids=str)
+def test_a_model_of_a_population_gets_the_gradient_it_gets_alone(settings):
+    logits, target = torch.stack([images(seed=seed)[0].softmax(1) for seed in range(3)]), images()[1].clamp(max=2)
+    loss = MetricLoss("dice", per_image=True, **settings)
+    found = torch.func.vmap(torch.func.grad(loss), in_dims=(0, None))(logits, target)
+    for member in range(3):
+        torch.testing.assert_close(found[member], gradient(lambda x: loss(x, target), logits[member])[1])
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled():
     logits, target = images()
