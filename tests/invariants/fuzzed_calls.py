@@ -207,14 +207,17 @@ def annealed(start, end, fraction):
     return step
 
 
-def make_threshold(rng, exclusive):
+def make_threshold(rng, exclusive, labels):
     kind = rng.choice(["default", "default", "number", "number", "several", "tensor"])
     if kind == "default":
         return rng.choice([None, "dynamic"]) if exclusive else None
     if kind == "number":
         return rng.choice(THRESHOLDS)
     if kind == "several":
-        return rng.sample(THRESHOLDS, rng.choice([1, 3]))
+        several = rng.sample(THRESHOLDS, rng.choice([1, 3]))
+        if labels == len(several) > 1:  # a list could mean both
+            return (metrics.PerLabel if several[0] < several[1] else metrics.ThresholdGrid)(several)
+        return several
     return torch.tensor(rng.choice(THRESHOLDS[2:-2]))
 
 
@@ -238,7 +241,7 @@ def make_metric_loss(rng, task, exclusive, shape):
     return MetricLoss(
         metric,
         step=make_step(rng),
-        threshold=make_threshold(rng, exclusive),
+        threshold=make_threshold(rng, exclusive, shape[1] if task == "multilabel" else 1),
         average="macro" if metric.class_index is not None else average,
         per_image=per_image,
         memory=RunningCounts(0.9) if not per_image and rng.random() < 0.1 else None,
