@@ -34,7 +34,7 @@ class Plan:
     """How long and how wide.
 
     Attributes:
-        width: Channels of the U-Net at full resolution.
+        width: Channels of the first level of the U-Net.
         steps: Training steps.
         batch: Images per step.
         seeds: Repetitions: seeds of CamVid, folds of the membrane slices.
@@ -46,7 +46,7 @@ class Plan:
     seeds: int
 
 
-PLANS = {"camvid": Plan(16, 2400, 8, SEEDS), "membrane": Plan(16, 1200, 4, MEMBRANE_FOLDS)}
+PLANS = {"camvid": Plan(24, 2400, 8, SEEDS), "membrane": Plan(24, 1200, 4, MEMBRANE_FOLDS)}
 
 
 class Cells:
@@ -87,7 +87,7 @@ def made_up_split(name: str, seed: int) -> Split:
         labels = labels.repeat_interleave(12, 2).to(torch.uint8)
         noise = torch.randint(20, (*labels.shape, channels), generator=random)
         parts.append(Images((20 * labels[..., None] + noise).to(torch.uint8), labels))
-    return Split(*parts, classes=classes, crop=(32, 48))
+    return Split(*parts, classes=classes, crop=(32, 32))
 
 
 def measure(

@@ -62,13 +62,14 @@ def over_images(cells: Cells) -> dict[str, Any]:
     found: dict[str, Any] = {}
     losses = list(dict.fromkeys(cell["loss"] for cell in cells))
     for target in ("dice, image", "jaccard, image"):
-        values = {(loss, decision): _images(cells, loss, decision, target) for loss in losses for decision in DECISIONS}
+        decisions = [each for each in cells[0]["scores"] if each != "calibration"]
+        values = {(loss, each): _images(cells, loss, each, target) for loss in losses for each in decisions}
         for loss in losses:
             for decision in ("default", PROPOSED["image"]):
                 if loss != BASELINE:
                     key = f"{target}: {loss} against {BASELINE}, {decision}"
                     found[key] = _bootstrap(values[loss, decision] - values[BASELINE, decision])
-            for a, b in COMPARED:
+            for a, b in compared(cells):
                 found[f"{target}: {a} against {b}, {loss}"] = _bootstrap(values[loss, a] - values[loss, b])
     return found
 
@@ -76,11 +77,16 @@ def over_images(cells: Cells) -> dict[str, Any]:
 #: Decisions that are compared with each other.
 COMPARED = (
     ("tuned", "default"),
-    ("per image", "default"),
     ("per image, calibrated", "default"),
     ("per image, calibrated", "per image"),
     ("per image, calibrated", "tuned"),
+    ("per image, calibrated", "rankseg, calibrated"),
 )
+
+
+def compared(cells: Cells) -> list[tuple[str, str]]:
+    """Return the pairs of COMPARED that were measured; rankseg may not have been installed."""
+    return [pair for pair in COMPARED if all(each in cell["scores"] for cell in cells for each in pair)]
 
 
 def _images(cells: Cells, loss: str, decision: str, target: str) -> np.ndarray:
@@ -113,37 +119,61 @@ def difference(a: list[float], b: list[float]) -> str:
     """The mean difference in hundredths with Student's interval over seeds or folds, and how many were won."""
     found = compare(a, b, samples=1)
     low, high = (100 * bound for bound in found.interval)
-    return f"{100 * found.difference:+.2f} ({low:+.2f} to {high:+.2f}), {found.wins}-{found.losses}"
+    return f"{100 * found.difference:+.1f} ({low:+.1f} to {high:+.1f}), {found.wins}-{found.losses}"
 
 
-def losses_table(cells: Cells, name: str, target: str, losses: list[str]) -> str:
-    """Losses by decisions, and each loss against cross-entropy at the default and at the proposed decision."""
-    compared = "default", PROPOSED[target.split(", ")[1]]
+def losses_table(cells: Cells, name: str, losses: list[str]) -> str:
+    """What each loss reaches with each decision, in hundredths."""
+    columns = [("dice, image", decision) for decision in DECISIONS]
+    columns += [(target, decision) for target in list(TARGETS)[1:] for decision in ("default", _proposed(target))]
     rows = []
     for loss in losses:
-        means = [f"{100 * statistics.fmean(values_of(cells, name, loss, each, target)):.2f}" for each in DECISIONS]
-        against = [
-            ""
-            if loss == BASELINE
-            else difference(*(values_of(cells, name, each, decision, target) for each in (loss, BASELINE)))
-            for decision in compared
-        ]
-        rows.append([loss, *means, *against])
-    head = ["loss", *DECISIONS, *(f"against {BASELINE}, {decision}" for decision in compared)]
-    return f"**{SETS[name]}, {TARGETS[target]}**, in hundredths\n\n" + table(head, rows)
+        means = [statistics.fmean(values_of(cells, name, loss, decision, target)) for target, decision in columns]
+        rows.append([loss, *(f"{100 * mean:.1f}" for mean in means)])
+    return table(["loss", *(f"{TARGETS[target]}: {decision}" for target, decision in columns)], rows)
+
+
+def against_table(results: dict[str, Any], name: str, losses: list[str]) -> str:
+    """Each loss against cross-entropy at the same decision, in hundredths."""
+    rows = []
+    for loss in losses:
+        if loss == BASELINE:
+            continue
+        row = [loss]
+        for target in ("dice, image", "jaccard, set"):
+            for decision in ("default", _proposed(target)):
+                pair = (values_of(results["cells"], name, each, decision, target) for each in (loss, BASELINE))
+                row.append(
+                    difference(*pair) + _over_images(results, name, f"{target}: {loss} against {BASELINE}, {decision}")
+                )
+        rows.append(row)
+    targets = [
+        f"{TARGETS[target]}: {decision}"
+        for target in ("dice, image", "jaccard, set")
+        for decision in ("default", _proposed(target))
+    ]
+    return table([f"against {BASELINE}", *targets], rows)
+
+
+def _proposed(target: str) -> str:
+    return PROPOSED[target.split(", ")[1]]
+
+
+def _over_images(results: dict[str, Any], name: str, key: str) -> str:
+    found = results["images"][name].get(key)
+    return "" if found is None else f"; images {100 * found[1]:+.1f} to {100 * found[2]:+.1f}"
 
 
 def decisions_table(results: dict[str, Any], name: str, losses: list[str]) -> str:
-    """Decisions against each other for each loss: mean Dice of the images, intervals over seeds and over images."""
+    """Decisions against each other for each loss: mean Dice of the images, in hundredths."""
     rows = []
     for loss in losses:
         row = [loss]
-        for a, b in COMPARED:
-            over_seeds = difference(*(values_of(results["cells"], name, loss, each, "dice, image") for each in (a, b)))
-            _, low, high = results["images"][name][f"dice, image: {a} against {b}, {loss}"]
-            row.append(f"{over_seeds}; images {100 * low:+.2f} to {100 * high:+.2f}")
+        for a, b in compared(results["cells"]):
+            pair = (values_of(results["cells"], name, loss, each, "dice, image") for each in (a, b))
+            row.append(difference(*pair) + _over_images(results, name, f"dice, image: {a} against {b}, {loss}"))
         rows.append(row)
-    return f"**{SETS[name]}**\n\n" + table(["loss", *(f"{a} against {b}" for a, b in COMPARED)], rows)
+    return table(["loss", *(f"{a} against {b}" for a, b in compared(results["cells"]))], rows)
 
 
 def calibration_table(cells: Cells, losses: list[str]) -> str:
@@ -173,13 +203,18 @@ def parts_of_page(results: dict[str, Any]) -> dict[str, str]:
     losses = list(dict.fromkeys(cell["loss"] for cell in cells))
     names = [name for name in SETS if any(cell["set"] == name for cell in cells)]
     repeats = {name: len({cell["seed"] for cell in cells if cell["set"] == name}) for name in names}
-    tables = [losses_table(cells, name, target, losses) for name in names for target in TARGETS]
-    decided = [decisions_table(results, name, losses) for name in names]
-    head = ", ".join(
-        f"{SETS[name]} {count} {'seeds' if name == 'camvid' else 'folds'}" for name, count in repeats.items()
-    )
-    text = "\n\n".join([*tables, *decided, calibration_table(cells, losses)])
-    return {"segmentation": f"{head}.\n\n{text}"}
+    text = [
+        ", ".join(f"{SETS[name]} {repeats[name]} {'seeds' if name == 'camvid' else 'folds'}" for name in names) + "."
+    ]
+    for name in names:
+        text += [
+            f"**{SETS[name]}, in hundredths**",
+            losses_table(cells, name, losses),
+            against_table(results, name, losses),
+            decisions_table(results, name, losses),
+        ]
+    text += ["**Log-loss and calibration error, as trained and calibrated, and the chosen rates**"]
+    return {"segmentation": "\n\n".join([*text, calibration_table(cells, losses)])}
 
 
 def draw(results: dict[str, Any], path: Path) -> None:

@@ -18,6 +18,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 #: Shares of false positives and false negatives in the Tversky loss (Salehi et al. 2017).
 TVERSKY = (0.3, 0.7)
 WEIGHT_DECAY, WARM_UP = 1e-2, 0.05
+#: The sides of an image are padded to multiples of this, because a U-Net of four levels halves them five times.
+SIDES = 32
 
 
 def convolutions(inputs: int, outputs: int) -> nn.Sequential:
@@ -30,10 +32,13 @@ def convolutions(inputs: int, outputs: int) -> nn.Sequential:
 class UNet(nn.Module):
     """The U-Net of Ronneberger et al. 2015, with padding, batch normalisation and fewer channels.
 
+    It works on squares of 2 x 2 pixels, whose channels are put side by side, and its last layer gives the logits of all
+    four. This is four times as fast as working on pixels.
+
     Args:
         inputs: Channels of an image.
         outputs: Number of logits per pixel.
-        width: Channels at full resolution; they double with every level.
+        width: Channels of the first level; they double with every level.
         levels: Number of times that the resolution is halved.
     """
 
@@ -41,23 +46,23 @@ class UNet(nn.Module):
         super().__init__()
         channels = [width * 2**level for level in range(levels + 1)]
         self.down = nn.ModuleList(
-            convolutions(before, after) for before, after in zip([inputs, *channels], channels, strict=False)
+            convolutions(before, after) for before, after in zip([4 * inputs, *channels], channels, strict=False)
         )
         pairs = list(pairwise(channels))[::-1]
         self.wider = nn.ModuleList(nn.ConvTranspose2d(low, high, 2, stride=2) for high, low in pairs)
         self.up = nn.ModuleList(convolutions(2 * high, high) for high, _ in pairs)
-        self.head = nn.Conv2d(width, outputs, 1)
+        self.head = nn.Conv2d(width, 4 * outputs, 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute logits ``(n, outputs, h, w)`` of images, whose sides are multiples of 2 to the number of levels."""
-        kept = []
+        """Compute logits ``(n, outputs, h, w)`` of images, whose sides are multiples of SIDES."""
+        images, kept = functional.pixel_unshuffle(images, 2), []
         for level, block in enumerate(self.down):
             images = block(images if level == 0 else functional.max_pool2d(images, 2))
             kept.append(images)
         kept.pop()
         for wider, block in zip(self.wider, self.up, strict=True):
             images = block(torch.cat([kept.pop(), wider(images)], 1))
-        return self.head(images)
+        return functional.pixel_shuffle(self.head(images), 2)
 
 
 class Overlap(nn.Module):
@@ -222,10 +227,10 @@ class Training:
 
     @torch.no_grad()
     def logits(self, images: Images, batch: int = 32) -> Tensor:
-        """Compute the logits of whole images, float32 ``(n, classes, h, w)``; sides are padded to multiples of 16."""
+        """Compute the logits of whole images, float32 ``(n, classes, h, w)``; sides are padded."""
         self.model.eval()
         height, width = images.labels.shape[1:]
-        padding = (0, -width % 16, 0, -height % 16)
+        padding = (0, -width % SIDES, 0, -height % SIDES)
         parts = []
         for start in range(0, len(images), batch):
             pixels = functional.pad(normalised(images.pixels[start : start + batch]), padding, mode="reflect")
