@@ -238,8 +238,11 @@ def make_metric_loss(rng, task, exclusive, shape):
         metric = metric[0]
     per_image = len(shape) == 4 and rng.random() < 0.3
     average = rng.choice(["macro", "macro", "micro", "weighted", None])
+    has_classes = len(shape) > 1 and shape[1] > 1 and not metric.whole_matrix and metric.class_index is None
     return MetricLoss(
         metric,
+        classes=rng.sample(range(shape[1]), rng.choice([1, 2])) if has_classes and rng.random() < 0.2 else None,
+        zero_division=rng.choice(["skip"] if metric.whole_matrix else [0, 1, "skip"]) if rng.random() < 0.3 else None,
         step=make_step(rng),
         threshold=make_threshold(rng, exclusive, shape[1] if task == "multilabel" else 1),
         average="macro" if metric.class_index is not None else average,

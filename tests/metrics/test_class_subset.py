@@ -13,15 +13,18 @@ THEIRS = {"f1": f1_score, "jaccard": jaccard_score, "precision": precision_score
 TRUE = torch.tensor([0, 0, 1, 2, 2, 0, 1, 0, 2, 0])
 PREDICTED = torch.tensor([0, 1, 1, 2, 0, 3, 0, 0, 1, 2])
 COUNTS = Counts.from_labels(PREDICTED, TRUE, num_classes=5)
+CASES = [
+    (average, classes)
+    for average in ("macro", "micro", "weighted", None)
+    for classes in ([1, 2], [2, 1, 3], [3, 4], [0, 1, 2, 3, 4])
+    if (average, classes) != ("weighted", [3, 4])  # which has no weights
+]
 
 
 @pytest.mark.parametrize("name", THEIRS)
-@pytest.mark.parametrize("average", ["macro", "micro", "weighted", None])
-@pytest.mark.parametrize("classes", [[1, 2], [2, 1, 3], [3, 4], [0, 1, 2, 3, 4]])
+@pytest.mark.parametrize(("average", "classes"), CASES, ids=str)
 @pytest.mark.parametrize("zero_division", [0, 1])
 def test_some_classes_are_the_labels_of_scikit_learn(name, average, classes, zero_division):
-    if average == "weighted" and not set(classes) & {0, 1, 2}:
-        pytest.skip("an average without weights")
     value = averaged(metrics.get_metric(name), COUNTS, average, classes=classes, zero_division=zero_division)
     expected = THEIRS[name](TRUE, PREDICTED, labels=classes, average=average, zero_division=zero_division)
     np.testing.assert_allclose(value, expected, atol=1e-12)
