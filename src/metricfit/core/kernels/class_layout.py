@@ -36,11 +36,11 @@ def block_size(logits: Tensor, layout: Layout, step: StepAt) -> int:
     """Return the number of logits per block.
 
     It is doubled for rows of many classes, which have few samples. On several threads, which every operation has to
-    start and to wait for, it is doubled for the steps whose kernels need little memory.
+    start and to wait for, it is larger for the steps whose kernels need little memory.
     """
     size = BLOCK.get(logits.device.type, BLOCK["cpu"])
     if logits.device.type == "cpu" and is_lean(step) and torch.get_num_threads() > 1:
-        size *= 2
+        size *= 4 if step.kind == "identity" else 2
     return 2 * size if layout.class_axis == -1 and logits.shape[-1] >= 64 else size
 
 

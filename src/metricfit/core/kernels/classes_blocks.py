@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.kernels import classes_cpu, classes_triton
-from metricfit.core.kernels.class_layout import Layout, StepAt, block_size, blocks, in_blocks, keeps_images
+from metricfit.core.kernels.class_layout import Layout, StepAt, block_size, blocks, in_blocks, is_lean, keeps_images
 from metricfit.core.kernels.soft_classes import sum_decisions, top_two
 from metricfit.core.numerics import exact_dtype
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, both_ends
@@ -64,7 +64,8 @@ def gradient(
         return _gradient(logits, target, weight, grad, step, layout)
     write, size = _write_gradient, block_size(logits, layout, step)
     if logits.device.type == "cpu":
-        write = partial(classes_cpu.write_gradient, scratch=classes_cpu.make_scratch(logits, layout, size))
+        arrays = 1 if step.kind == "identity" else 3 if is_lean(step) else 2
+        write = partial(classes_cpu.write_gradient, scratch=classes_cpu.make_scratch(logits, layout, size, arrays))
     result, per_image = torch.empty_like(logits), keeps_images(logits, layout)
     if not in_blocks(logits, layout, size):
         write(logits, target, weight, grad, step, layout, result)

@@ -84,7 +84,7 @@ def write_gradient(
 ) -> None:
     """Write the gradient of the logits into ``result``. ``grad`` has axes of length 1 for the samples."""
     axis = layout.class_axis
-    p, mass, spare = _views(scratch, x)
+    p, *more = _views(scratch, x)
     torch.softmax(x, axis, out=p)
     of_decided = result if result.is_contiguous() else torch.empty_like(p)
     if_other = grad[1] - grad[3]
@@ -101,8 +101,9 @@ def write_gradient(
         if of_p is not result:
             result.copy_(of_p)
     elif is_lean(step):
-        classes_linear_cpu.write_gradient(p, of_decided, weight, step.number, axis, result, mass, spare)
+        classes_linear_cpu.write_gradient(p, of_decided, weight, step.number, axis, result, *more)
     else:
+        spare = more[-1]
         largest = find_two_largest(p, axis, spare) if step.threshold is None else None
         t: Threshold = 0.5 if step.threshold is None else step.threshold
         arguments = p, 1 - p, *both_ends(largest.threshold if largest else t, p.dtype), step.number
@@ -115,15 +116,14 @@ def write_gradient(
         torch.mul(of_p.sub_(torch.mul(p, of_p, out=spare).sum(axis, keepdim=True)), p, out=result)
 
 
-def make_scratch(logits: Tensor, layout: Layout, size: int) -> Tensor:
-    """Return memory for the three arrays of a block of this size."""
+def make_scratch(logits: Tensor, layout: Layout, size: int, arrays: int = 3) -> Tensor:
+    """Return memory for the arrays of a block of this size."""
     at_least = logits.shape[layout.class_axis]
-    return logits.new_empty(3, max(size, at_least) if in_blocks(logits, layout, size) else logits.numel())
+    return logits.new_empty(arrays, max(size, at_least) if in_blocks(logits, layout, size) else logits.numel())
 
 
-def _views(scratch: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    first, second, third = (row[: x.numel()].view(x.shape) for row in scratch.unbind())
-    return first, second, third
+def _views(scratch: Tensor, x: Tensor) -> list[Tensor]:
+    return [row[: x.numel()].view(x.shape) for row in scratch.unbind()]
 
 
 def _find_true(y: Tensor, out: Tensor, axis: int) -> Tensor:
