@@ -114,6 +114,8 @@ def _terms(
     z = _wrong_side(x, y, kind)
     if kind == "cross_entropy" and (first or second):
         z.add_(_number(first, x.dtype) if first == second else _by_label(y, second, first))
+    if kind == "cross_entropy" and x.numel() > SHORT:
+        return _long_cross_entropy(z.neg_(), y, factor, with_gradient, out)
     losses, slopes = _KINDS[kind](z, y, form, with_gradient)
     value = torch.dot(losses, factor)
     if slopes is not None:
@@ -127,6 +129,19 @@ def _wrong_side(x: Tensor, y: Tensor, kind: str) -> Tensor:
     if kind in BOUNDED:
         return torch.add(_number(1.0, x.dtype), y, alpha=-2).mul_(x)
     return torch.addcmul(x, y, x, value=-2)  # NaN if x is infinite: on its right side the loss would be 0 and hide it
+
+
+def _long_cross_entropy(
+    right: Tensor, y: Tensor, factor: Tensor, with_gradient: bool, out: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """As ``_terms``, from how far each logit is on the right side: one exponential serves the loss and its slope."""
+    logarithms, exponentials = torch.ops.aten.log_sigmoid_forward(right)
+    value = torch.dot(logarithms, factor).neg_()
+    if not with_gradient:
+        return value, None
+    signed = factor.addcmul_(y, factor, value=-2)
+    result = signed if out is None else out
+    return value, torch.ops.aten.log_sigmoid_backward.grad_input(signed, right, exponentials, grad_input=result)
 
 
 def _cross_entropy(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
