@@ -71,7 +71,7 @@ def count_soft(
             stacked = batch.soft(step, thresholds)
     if looks_at_values(batch.logits, validate):
         check_finite(stacked.detach(), batch.logits)
-    return Counts(*stacked, exclusive=batch.exclusive)
+    return Counts(*stacked.unbind(), exclusive=batch.exclusive)
 
 
 def _count_soft_matrix(

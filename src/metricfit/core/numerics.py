@@ -160,17 +160,13 @@ def fits_float32(number: Any) -> Any:
 
 
 def tails(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """``sigmoid(x)`` and ``sigmoid(-x)`` from one exponential, each accurate where it is small.
+    """``sigmoid(x)`` and ``sigmoid(-x)`` from one exponential, each accurate where it is small, as are their gradients.
 
-    The logits are clamped where the smaller tail would underflow, so that no intermediate overflows; beyond
-    the clamp the gradient is 0.
+    Both are made of the smaller tail s, whose gradient is s (1 - s): a larger tail has no digits left of 1 - s.
     """
-    limit = 700.0 if logits.dtype == torch.float64 else 80.0
     is_negative = logits < 0
-    # The exponential is at most 1. One of a large number would cancel in the gradient of its tail.
-    odds_of_smaller = torch.exp(-torch.where(is_negative, -logits, logits).clamp(max=limit))
-    larger = 1.0 / (1.0 + odds_of_smaller)
-    smaller = odds_of_smaller * larger
+    smaller = torch.sigmoid(torch.where(is_negative, logits, -logits))
+    larger = 1 - smaller
     return torch.where(is_negative, smaller, larger), torch.where(is_negative, larger, smaller)
 
 

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
-from torch.nn.functional import hardtanh
 
-from metricfit.core.numerics import has_storage, stable_sigmoid
+from metricfit.core.numerics import stable_sigmoid
 
 Threshold = float | Tensor
 
@@ -69,58 +68,41 @@ def linear_pieces(t: Threshold, u: Threshold) -> LinearPieces:
     return LinearPieces(t - width / 2, u - width / 2, width)
 
 
-def _linear_ramps(p: Tensor, q: Tensor, t: Threshold, u: Threshold) -> tuple[Tensor, Tensor, Tensor]:
-    """Return how far p has come on each of the three pieces, from 0 to 1; the last one is counted down, from q."""
+def _outer_pieces(p: Tensor, q: Tensor, t: Threshold, u: Threshold) -> tuple[Tensor, Tensor]:
+    """Return which probabilities lie on the first and on the last piece of Linear; its kinks belong to these."""
     a, c, width = linear_pieces(t, u)
-    lower, upper = (p / a).clamp(max=1.0), (q / c).clamp(max=1.0)
-    # hardtanh has the derivative 0 at both of its ends, so that at a kink the outer piece alone has a slope.
     if not isinstance(t, Tensor):
-        middle = hardtanh((p - a) / width, 0.0, 1.0) if t <= u else 1 - hardtanh((q - c) / width, 0.0, 1.0)
-        return lower, middle, upper
+        return (p <= a, p >= t + width / 2) if t <= u else (q >= u + width / 2, q <= c)
     from_zero = t <= u
-    if t.dim() == 0 and t.device.type == "cpu" and has_storage(t) and not torch.compiler.is_compiling():
-        near, start = (p, a) if bool(from_zero) else (q, c)
-        ramp = hardtanh((near - start) / width, 0.0, 1.0)
-        return lower, ramp if bool(from_zero) else 1 - ramp, upper
-    ramp = hardtanh((torch.where(from_zero, p, q) - torch.where(from_zero, a, c)) / width, 0.0, 1.0)
-    return lower, torch.where(from_zero, ramp, 1 - ramp), upper
+    on_first = torch.where(from_zero, p <= a, q >= u + width / 2)
+    return on_first, torch.where(from_zero, p >= t + width / 2, q <= c)
 
 
 def _linear(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float) -> Tensor:
-    """Sum three ramps, each from 0 to its share of the step: no term is negative, so nothing cancels.
-
-    In floating point (1 - 2 delta) + 2 delta rounds to at most 1, and with it the sum.
-    """
-    lower, middle, upper = _linear_ramps(p, q, t, u)
-    return (1 - 2 * delta) * middle + delta * (lower + (1 - upper))
+    """Select one of three lines, which start from 0, from a kink and from 1: no digits cancel."""
+    a, c, _ = pieces = linear_pieces(t, u)
+    first, middle, last = pieces.slopes(delta)
+    on_first, on_last = _outer_pieces(p, q, t, u)
+    if not isinstance(t, Tensor):
+        between = delta + middle * (p - a) if t <= u else (1 - delta) - middle * (q - c)
+    else:
+        between = torch.where(t <= u, delta + middle * (p - a), (1 - delta) - middle * (q - c))
+    return torch.where(on_first, first * p, torch.where(on_last, 1 - last * q, between))
 
 
 def masses(kind: str, p: Tensor, q: Tensor, t: Threshold, u: Threshold, number: float) -> tuple[Tensor, Tensor]:
     """Return a step's value and its complement."""
-    if kind == "linear":  # both from the same ramps
-        lower, middle, upper = _linear_ramps(p, q, t, u)
-        between = 1 - 2 * number
-        mass = between * middle + number * (lower + (1 - upper))
-        return mass, between * (1 - middle) + number * (upper + (1 - lower))
     return VALUE[kind](p, q, t, u, number), VALUE[kind](q, p, u, t, number)
 
 
 def _linear_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float) -> Tensor:
     """Select one of the three slopes; a sum of differences would cancel where one of them is large."""
-    pieces = linear_pieces(t, u)
-    first, middle, last = pieces.slopes(delta)
+    first, middle, last = linear_pieces(t, u).slopes(delta)
+    on_first, on_last = _outer_pieces(p, q, t, u)
     if isinstance(t, Tensor):
-        from_zero = t <= u
-        beyond_a = torch.where(from_zero, p > pieces.a, q < u + pieces.width / 2)
-        beyond_b = torch.where(from_zero, p >= t + pieces.width / 2, q <= pieces.c)
-    elif t <= u:
-        beyond_a, beyond_b = p > pieces.a, p >= t + pieces.width / 2
-    else:
-        beyond_a, beyond_b = q < u + pieces.width / 2, q <= pieces.c
-    # Products with 0 and 1, which are exact: torch.where is many times slower on the CPU.
-    second, third = beyond_a.to(p.dtype), beyond_b.to(p.dtype)
-    slope: Tensor = (first + (middle - first) * second) * (1 - third) + last * third
-    return slope
+        return torch.where(on_first, first, torch.where(on_last, last, middle))
+    outer = torch.where(on_last, p.new_tensor(last), p.new_tensor(middle))
+    return torch.where(on_first, p.new_tensor(first), outer)
 
 
 def _linear_threshold_slope(p: Tensor, q: Tensor, t: Threshold, u: Threshold, delta: float) -> Tensor:

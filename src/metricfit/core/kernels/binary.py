@@ -32,7 +32,7 @@ from metricfit.core.numerics import (
     leading,
     tails,
 )
-from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
+from metricfit.core.step_formulas import SLOPE, VALUE, Threshold, both_ends
 from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 
 
@@ -52,22 +52,27 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     if isinstance(threshold, Tensor) and _is_number(threshold):
         threshold = float(threshold)
     closed = closed_form(step)
-    # The kernels differentiate with respect to the logits only.
+    # The closed forms differentiate with respect to the logits only.
     other_gradients = target.requires_grad or (weight is not None and weight.requires_grad)
-    plain = other_gradients or torch.compiler.is_compiling() or differentiates_forward()
-    # A compiler fuses plain operations as well as the kernels do, and under compile(vmap) a Function would silently
-    # lose its backward (https://github.com/pytorch/pytorch/issues/193279).
-    learned = isinstance(threshold, Tensor) and (threshold.dim() != 2 or threshold.requires_grad)
+    plain = other_gradients or differentiates_forward()
+    learned = isinstance(threshold, Tensor) and (
+        threshold.dim() != 2 or threshold.requires_grad or torch.compiler.is_compiling()
+    )
     if closed is None or learned or plain:
         logits, target = _floating(logits, target)
         return _sum_masses(*masses(logits, step, threshold), target, weight)
     return closed_counts(logits, target, weight, closed.kind, closed.number, threshold)
 
 
+@torch.compiler.allow_in_graph
 def closed_counts(
     logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: Threshold
 ) -> Tensor:
-    """Return soft counts by the closed form of a step; a tensor ``(c, 1)`` has one threshold per label."""
+    """Return soft counts by the closed form of a step; a tensor ``(c, 1)`` has one threshold per label.
+
+    A compiler takes this call as one operation and fuses what it contains. Under ``compile(vmap)`` and the like, a
+    Function that it saw directly would silently lose its backward (https://github.com/pytorch/pytorch/issues/193279).
+    """
     counts: Tensor = _SoftCounts.apply(logits, target, weight, kind, number, threshold)  # type: ignore[no-untyped-call]
     return counts
 
@@ -123,6 +128,23 @@ def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor
     )
 
 
+def _sum_smaller_masses(
+    logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float
+) -> Tensor:
+    """Return soft counts as the CPU kernel computes them, from the masses on one side of the threshold."""
+    p, q = tails(logits)
+    t, u = both_ends(threshold, logits.dtype)
+    is_upper = binary_cpu.is_upper(kind, threshold, logits.dtype)
+    mass = VALUE[kind](q, p, u, t, number) if is_upper else VALUE[kind](p, q, t, u, number)
+    positive = target
+    total = torch.full_like(mass[..., 0], mass.shape[-1])
+    if weight is not None:
+        positive, total = weight * target, weight.sum(-1)
+    of_all = mass if weight is None else weight * mass
+    sums = (positive * mass).sum(-1), of_all.sum(-1), positive.sum(-1), total
+    return binary_cpu.counts_of_sums(sums, is_upper)
+
+
 def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: Threshold) -> Tensor:
     """Return ``w step'(p) p (1-p)``, the gradient of the weighted step with respect to the logits."""
     p, q = tails(logits)
@@ -131,8 +153,8 @@ def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float,
 
 
 def _kernel(logits: Tensor, threshold: Threshold) -> Any:
-    """Return the module with the kernel for these logits, or None."""
-    if isinstance(threshold, Tensor):  # the kernels know one threshold
+    """Return the module with the kernel for these logits, or None, as for a compiler, which makes its own."""
+    if isinstance(threshold, Tensor) or not has_storage(logits):  # the kernels know one threshold
         return None
     return next((kernel for kernel in (binary_cpu, binary_triton) if kernel.handles(logits)), None)
 
@@ -170,7 +192,9 @@ class _SoftCounts(torch.autograd.Function):
             sums = [binary_cpu.column_counts(x, y, w, kind, number, t) for x, y, w, t in rows]
             return torch.stack(sums, 1).reshape(4, *logits.shape[:-1])
         logits, target = _floating(logits, target)
-        return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
+        if isinstance(threshold, Tensor):
+            return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
+        return _sum_smaller_masses(logits, target, weight, kind, number, threshold)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -203,7 +227,7 @@ class _SoftCounts(torch.autograd.Function):
             of_logits = torch.stack(parts).reshape(logits.shape)
         elif differentiated or not _kernel(logits, threshold):
             slope = _slope_mass(logits, weight, *settings)
-            of_logits = torch.lerp(of_negative, of_positive, target) * slope  # lerp is exact at both ends
+            of_logits = (of_positive * target + of_negative * (1 - target)) * slope
         else:
             of_logits = _kernel(logits, threshold).gradient(logits, target, weight, of_positive, of_negative, *settings)
         return of_logits.to(dtype), None, None, None, None, None

@@ -11,7 +11,7 @@ and the numbers of a step are tensors that are made once: an operation with a Py
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ def column_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: flo
     for block in _blocks(len(x), length):
         xs, weights = x[block], None if w is None else w[block]
         total += _block_sums(xs, y[block], weights, kind, number, threshold, scratch[:, : len(xs)])
-    return _counts_of_sums(total, _is_upper(kind, threshold, x.dtype)).to(x.dtype)
+    return counts_of_sums(total, is_upper(kind, threshold, x.dtype)).to(x.dtype)
 
 
 def _block_sums(
@@ -89,12 +89,12 @@ def _sum_products(a: Tensor, b: Tensor, spare: Tensor) -> Tensor:
     return torch.dot(a, b) if a.dim() == 1 else torch.mul(a, b, out=spare).sum(0)
 
 
-def _counts_of_sums(sums: Tensor, is_upper: bool) -> Tensor:
+def counts_of_sums(sums: Iterable[Tensor], is_upper: bool) -> Tensor:
     """Return tp, fp, fn and tn; rounding makes none of them negative, and 0 stays 0 if a class has no sample."""
     of_positives, of_all, positives, all_samples = sums
     negatives = all_samples - positives
     of_positives = torch.minimum(of_positives, positives)
-    of_negatives = torch.minimum((of_all - of_positives).clamp_(min=0.0), negatives)
+    of_negatives = torch.minimum((of_all - of_positives).clamp(min=0.0), negatives)
     decided, rest = (of_positives, of_negatives), (positives - of_positives, negatives - of_negatives)
     return torch.stack([*rest, *decided] if is_upper else [*decided, *rest])
 
@@ -215,7 +215,7 @@ def _linear_numbers(t: float, delta: float, dtype: torch.dtype) -> _LinearNumber
     return _LinearNumbers(pieces.a, t + pieces.width / 2, (m1, m2, m3), *tensors)
 
 
-def _is_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
+def is_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
     """Return whether ``_fill_masses`` writes the complements of the decisions.
 
     Linear is odd about its threshold, and sigmoid(-x) keeps digits that 1 - sigmoid(x) loses.
@@ -225,7 +225,7 @@ def _is_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
 
 
 def _fill_masses(x: Tensor, t: float, kind: str, number: float, mass: Tensor, spare: Tensor, other: Tensor) -> None:
-    """Write the soft decisions, or their complements if ``_is_upper``, into ``mass``."""
+    """Write the soft decisions, or their complements if ``is_upper``, into ``mass``."""
     if kind == "linear":
         near, end = _near(x, t, mass)
         _fill_linear(near, end, number, spare, other)
