@@ -64,7 +64,6 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     return closed_counts(logits, target, weight, closed.kind, closed.number, threshold)
 
 
-@torch.compiler.allow_in_graph
 def closed_counts(
     logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: Threshold
 ) -> Tensor:
@@ -75,6 +74,9 @@ def closed_counts(
     """
     counts: Tensor = _SoftCounts.apply(logits, target, weight, kind, number, threshold)  # type: ignore[no-untyped-call]
     return counts
+
+
+torch.compiler.allow_in_graph(closed_counts)  # type: ignore[no-untyped-call]
 
 
 def _is_number(threshold: Tensor) -> bool:
