@@ -133,17 +133,15 @@ def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor
 def _sum_smaller_masses(
     logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float
 ) -> Tensor:
-    """Return soft counts as the CPU kernel computes them, from the masses on one side of the threshold."""
+    """Return soft counts from the masses on one side of the threshold, as the kernel of the CPU does."""
     p, q = tails(logits)
     t, u = both_ends(threshold, logits.dtype)
     is_upper = binary_cpu.is_upper(kind, threshold, logits.dtype)
     mass = VALUE[kind](q, p, u, t, number) if is_upper else VALUE[kind](p, q, t, u, number)
-    positive = target
-    total = torch.full_like(mass[..., 0], mass.shape[-1])
+    positive, negative = target, 1 - target
     if weight is not None:
-        positive, total = weight * target, weight.sum(-1)
-    of_all = mass if weight is None else weight * mass
-    sums = (positive * mass).sum(-1), of_all.sum(-1), positive.sum(-1), total
+        positive, negative = weight * positive, weight * negative
+    sums = [(positive * mass).sum(-1), (negative * mass).sum(-1), positive.sum(-1), negative.sum(-1)]
     return binary_cpu.counts_of_sums(sums, is_upper)
 
 
@@ -194,9 +192,9 @@ class _SoftCounts(torch.autograd.Function):
             sums = [binary_cpu.column_counts(x, y, w, kind, number, t) for x, y, w, t in rows]
             return torch.stack(sums, 1).reshape(4, *logits.shape[:-1])
         logits, target = _floating(logits, target)
-        if isinstance(threshold, Tensor):
-            return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
-        return _sum_smaller_masses(logits, target, weight, kind, number, threshold)
+        if torch.compiler.is_compiling() and not isinstance(threshold, Tensor):
+            return _sum_smaller_masses(logits, target, weight, kind, number, threshold)
+        return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -71,30 +71,32 @@ def column_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: flo
 def _block_sums(
     x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
 ) -> Tensor:
-    """Return the mass of positives, the mass of all samples, the weight of positives and that of all samples.
+    """Return the masses of positives and of negatives, and the weights of both.
 
-    The mass is that of the side of the threshold with the smaller probabilities, whose digits are kept.
+    The masses are those of the side of the threshold with the smaller probabilities, whose digits are kept.
     """
     mass, spare, other = scratch.unbind()
     _fill_masses(x, threshold, kind, number, mass, spare, other)
     if w is None:
-        sums = [_sum_products(mass, y, spare), mass.sum(0), y.sum(0)]
-        return torch.stack([*sums, torch.full_like(sums[0], len(x))])
-    positive = torch.mul(w, y, out=spare)
-    sums = [_sum_products(mass, positive, other), _sum_products(mass, w, other), positive.sum(0), w.sum(0)]
-    return torch.stack(sums)
+        positive, negative = y, torch.sub(1, y, out=other)
+        positives = positive.sum(0)
+        negatives = len(x) - positives
+    else:
+        positive = torch.mul(w, y, out=spare)
+        negative = torch.sub(w, positive, out=other)
+        positives, negatives = positive.sum(0), negative.sum(0)
+    of_positives, of_negatives = _sum_products(mass, positive, spare), _sum_products(mass, negative, other)
+    return torch.stack([of_positives, of_negatives, positives, negatives])
 
 
-def _sum_products(a: Tensor, b: Tensor, spare: Tensor) -> Tensor:
-    return torch.dot(a, b) if a.dim() == 1 else torch.mul(a, b, out=spare).sum(0)
+def _sum_products(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    return torch.dot(a, b) if a.dim() == 1 else torch.mul(a, b, out=out).sum(0)
 
 
 def counts_of_sums(sums: Iterable[Tensor], is_upper: bool) -> Tensor:
-    """Return tp, fp, fn and tn; rounding makes none of them negative, and 0 stays 0 if a class has no sample."""
-    of_positives, of_all, positives, all_samples = sums
-    negatives = all_samples - positives
-    of_positives = torch.minimum(of_positives, positives)
-    of_negatives = torch.minimum((of_all - of_positives).clamp(min=0.0), negatives)
+    """Return tp, fp, fn and tn from the sums of a side of the threshold; rounding makes none of them negative."""
+    of_positives, of_negatives, positives, negatives = sums
+    of_positives, of_negatives = torch.minimum(of_positives, positives), torch.minimum(of_negatives, negatives)
     decided, rest = (of_positives, of_negatives), (positives - of_positives, negatives - of_negatives)
     return torch.stack([*rest, *decided] if is_upper else [*decided, *rest])
 
