@@ -75,11 +75,16 @@ def test_weights_stay_in_float32(by_precision):
 
 
 def test_data_in_memory_is_indexed_on_the_device(monkeypatch):
-    """Each step takes its rows from tensors that lie there already; a captured step would call ``take`` only once."""
-    taken, take = [], InMemory.take
-    monkeypatch.setattr(InMemory, "take", lambda self, index: taken.append(self.x.device.type) or take(self, index))
+    """Each epoch takes its rows from tensors that lie there already."""
+    devices, batches = [], InMemory.batches
+
+    def watched(self, order, device, seed=0):
+        devices.extend([self.x.device.type] * len(order))
+        return batches(self, order, device, seed)
+
+    monkeypatch.setattr(InMemory, "batches", watched)
     fit(mlp(), data(8192), WeightedBCELoss(), epochs=2, batch_size=1024, cuda_graphs=False, **ON_GPU)
-    assert taken == ["cuda"] * 16
+    assert devices == ["cuda"] * 16
 
 
 class Breaks(WeightedBCELoss):
