@@ -21,6 +21,8 @@ from pays_tables import Values, against, draw_losses
 RESULTS, PAGE = DOCS / "studies" / "results" / "long_tails.json", DOCS / "when-it-pays.md"
 PICTURE = DOCS / "img" / "pays-tails.svg"
 BASELINE, MIX, PROPOSED = "CE", "CE + 0.5 F1", "offsets, smoothed"
+#: Variants are shown from this number of problems on.
+FEWEST_PROBLEMS = 3
 NAMES = {"f1": "Macro F1", "balanced_accuracy": "Balanced accuracy", "mcc": "MCC"}
 SET_NAMES = {"cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 
@@ -96,7 +98,7 @@ def variants_table(cells: Cells) -> str:
     """Other forms of the mix against the mix with weight 0.5 and the default step, by macro F1."""
     losses = (MIX, *VARIANTS)
     problems = complete_problems(cells, losses)
-    if not problems:
+    if len(problems) < FEWEST_PROBLEMS:
         return ""
     rows: list[list[str]] = [[loss] for loss in losses]
     for mix, decision in product(MIXES, ("argmax", PROPOSED)):
@@ -126,7 +128,8 @@ def parts_of_page(stored: list[dict[str, Any]]) -> dict[str, str]:
     note = (
         f"Means over {len(problems)} problems (set, ratio, network) with {' or '.join(map(str, seeds))} seeds each. "
         "Comparisons: the mean difference, problems won-lost, and the p-value of Wilcoxon's test over the problems, "
-        f"corrected for the {len(LOSSES) - 1} losses (Holm)."
+        f"corrected for the {len(LOSSES) - 1} losses (Holm). The smallest p that {len(problems)} problems allow is "
+        f"{(len(LOSSES) - 1) * 2 / 2 ** len(problems):.2g}, for a loss that wins or loses all of them."
     )
     tables = [losses_table(cells, problems, mix, metric) for metric in METRICS for mix in MIXES]
     parts = [
