@@ -7,6 +7,7 @@ from class_oracle import IMAGES, PIXELS, ROWS, compare, make
 from metricfit import MetricLoss, steps
 from metricfit.core.kernels import class_layout, classes_blocks, classes_cpu, classes_linear_cpu
 from metricfit.core.kernels.class_layout import StepAt
+from metricfit.core.kernels.classes import closed_class_counts
 
 STEPS = [steps.Linear(0.2), steps.Linear(0.4), steps.Sigmoid(k=12), steps.Identity(), steps.RaisedCosine(width=0.25)]
 
@@ -55,6 +56,30 @@ def test_blocks_of_several_threads(step, naive, monkeypatch):
     x, y, w = make(PIXELS, (5, 4, 9))
     assert 20 < class_layout.block_size(x, PIXELS, StepAt(step.kind, step.number, None)) < x.numel()
     compare(classes_blocks, naive, x, y, w, step, PIXELS)
+
+
+@pytest.mark.parametrize("layout", [PIXELS, IMAGES], ids=["pixels", "images"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+def test_probabilities_of_identity_are_kept_for_the_gradient(layout, weighted, monkeypatch):
+    monkeypatch.setitem(class_layout.BLOCK, "cpu", 80)  # two images
+    x, y, w = make(layout, (5, 4, 9))
+    w, at = w if weighted else None, StepAt("identity", 0, 0.5)
+    logits = x.clone().requires_grad_()
+    assert classes_blocks.keeps_probabilities(logits, at, layout)
+    counts = closed_class_counts(logits, y, w, at, layout)
+    torch.testing.assert_close(counts.detach(), classes_blocks.counts(x, y, w, at, layout))
+    grad = torch.randn(counts.shape, generator=torch.Generator().manual_seed(1))
+    wanted = classes_blocks.gradient(x, y, w, grad, at, layout)
+    for _ in range(2):
+        torch.testing.assert_close(torch.autograd.grad(counts, logits, grad, retain_graph=True)[0], wanted)
+
+
+def test_second_derivatives_of_identity():
+    x, y, w = make(PIXELS, (2, 3, 4), torch.float64)
+    at = StepAt("identity", 0, 0.5)
+    assert torch.autograd.gradgradcheck(
+        lambda x: closed_class_counts(x, y, w.double(), at, PIXELS).square(), x.requires_grad_()
+    )
 
 
 def test_a_small_false_positive_count_does_not_cancel(any_block):

@@ -52,7 +52,8 @@ def class_counts(
 
 def closed_class_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
     """Return soft counts by the closed form of a step; the other arguments are as in ``class_counts``."""
-    counts: Tensor = _ClassCounts.apply(logits, target, weight, step, layout)  # type: ignore[no-untyped-call]
+    kept = torch.is_grad_enabled() and classes_blocks.keeps_probabilities(logits, step, layout)
+    counts: Tensor = _ClassCounts.apply(logits, target, weight, step, layout, kept)[0]  # type: ignore[no-untyped-call]
     return counts
 
 
@@ -60,23 +61,32 @@ class _ClassCounts(torch.autograd.Function):
     """The autograd function of the closed forms; its vmapped or twice differentiated backward is plain operations."""
 
     @staticmethod
-    def forward(logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout) -> Tensor:
-        return classes_blocks.counts(logits, target, weight, step, layout)
+    def forward(
+        logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, layout: Layout, kept: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        p = torch.empty_like(logits) if kept else None
+        return classes_blocks.counts(logits, target, weight, step, layout, p), p
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        logits, target, weight, *ctx.settings = inputs
-        ctx.save_for_backward(logits, target, weight)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> None:
+        logits, target, weight, *ctx.settings, _ = inputs
+        p = output[1]
+        if p is not None:
+            ctx.mark_non_differentiable(p)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(logits, target, weight, p)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, weight = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, None, None, None, None, None
+        logits, target, weight, p = ctx.saved_tensors
         plain = torch.is_grad_enabled() or not has_storage(grad)
-        result = classes_blocks.gradient(logits, target, weight, grad, *ctx.settings, plain=plain)
-        return result, None, None, None, None
+        result = classes_blocks.gradient(logits, target, weight, grad, *ctx.settings, plain=plain, p=p)
+        return result, None, None, None, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
         """Make the vmapped axis a leading one; the axes of the layout are counted from the end."""
         tensors = [leading(tensor, dim, info.batch_size) for tensor, dim in zip(inputs[:3], in_dims[:3], strict=True)]
-        return _ClassCounts.apply(*tensors, *inputs[3:]), 1  # type: ignore[no-untyped-call]
+        return _ClassCounts.apply(*tensors, *inputs[3:5], False), (1, None)  # type: ignore[no-untyped-call]

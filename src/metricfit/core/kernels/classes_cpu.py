@@ -23,15 +23,28 @@ from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, Threshol
 MANY = 64
 
 
-def counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout, scratch: Tensor) -> Tensor:
-    """Return the counts ``(4, ..., c)``; ``scratch`` has a row per array."""
+def counts(
+    x: Tensor,
+    y: Tensor,
+    w: Tensor | None,
+    step: StepAt,
+    layout: Layout,
+    scratch: Tensor,
+    p: Tensor | None = None,
+) -> Tensor:
+    """Return the counts ``(4, ..., c)``; ``scratch`` has a row per array.
+
+    The probabilities are written over ``p`` and kept there, which only Identity does.
+    """
     axis = layout.class_axis
-    p, mass, spare = _views(scratch, x)
-    torch.softmax(x, axis, out=p)
+    arrays = _views(scratch, x)
+    p = torch.softmax(x, axis, out=arrays.pop(0) if p is None else p)
     weight = None if w is None else w.unsqueeze(axis)
     if step.kind == "identity":
-        decided, free = p if weight is None else p.mul_(weight), mass
+        decided = p if weight is None else torch.mul(p, weight, out=arrays.pop(0))
+        free, spare = arrays
     else:
+        free, (mass, spare) = p, arrays
         if is_lean(step):
             decided = classes_linear_cpu.write_masses(p, step.number, axis, mass, spare)
         else:
@@ -39,7 +52,6 @@ def counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout,
             decided = VALUE[step.kind](p, 1 - p, *both_ends(t, p.dtype), step.number)
         total = decided.sum(axis, keepdim=True)
         decided.mul_(total.reciprocal_() if weight is None else weight / total)
-        free = p
     over = layout.sample_axes
     if _has_rare_classes(x, axis):
         tp, fp, fn, positives = _sum_rows(decided, y, w)
@@ -47,9 +59,9 @@ def counts(x: Tensor, y: Tensor, w: Tensor | None, step: StepAt, layout: Layout,
         true = _find_true(y, free, axis)
         hit = torch.mul(decided, true, out=spare)
         tp = hit.sum(over)
-        others = decided.sub_(hit)
+        others = torch.sub(decided, hit, out=hit)
         fp = others.sum(over)
-        fn = torch.mul(true, others.sum(axis, keepdim=True), out=hit).sum(over)
+        fn = torch.mul(true, others.sum(axis, keepdim=True), out=others).sum(over)
         positives = (true if weight is None else true.mul_(weight)).sum(over)
     tn = (positives.sum(-1, keepdim=True) - positives - fp).clamp_(min=0)
     return torch.stack([tp, fp, fn, tn])
@@ -81,11 +93,12 @@ def write_gradient(
     layout: Layout,
     result: Tensor,
     scratch: Tensor,
+    p: Tensor | None = None,
 ) -> None:
     """Write the gradient of the logits into ``result``. ``grad`` has axes of length 1 for the samples."""
     axis = layout.class_axis
-    p, *more = _views(scratch, x)
-    torch.softmax(x, axis, out=p)
+    arrays = _views(scratch, x)
+    p = torch.softmax(x, axis, out=arrays.pop(0)) if p is None else p
     of_decided = result if result.is_contiguous() else torch.empty_like(p)
     if_other = grad[1] - grad[3]
     if_true = grad[0] - grad[2] - if_other
@@ -101,9 +114,9 @@ def write_gradient(
         if of_p is not result:
             result.copy_(of_p)
     elif is_lean(step):
-        classes_linear_cpu.write_gradient(p, of_decided, weight, step.number, axis, result, *more)
+        classes_linear_cpu.write_gradient(p, of_decided, weight, step.number, axis, result, *arrays)
     else:
-        spare = more[-1]
+        spare = arrays[-1]
         largest = find_two_largest(p, axis, spare) if step.threshold is None else None
         t: Threshold = 0.5 if step.threshold is None else step.threshold
         arguments = p, 1 - p, *both_ends(largest.threshold if largest else t, p.dtype), step.number
@@ -116,7 +129,7 @@ def write_gradient(
         torch.mul(of_p.sub_(torch.mul(p, of_p, out=spare).sum(axis, keepdim=True)), p, out=result)
 
 
-def make_scratch(logits: Tensor, layout: Layout, size: int, arrays: int = 3) -> Tensor:
+def make_scratch(logits: Tensor, layout: Layout, size: int, arrays: int) -> Tensor:
     """Return memory for the arrays of a block of this size."""
     at_least = logits.shape[layout.class_axis]
     return logits.new_empty(arrays, max(size, at_least) if in_blocks(logits, layout, size) else logits.numel())
