@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import long_tails_page as tails
+import segmentation_page as masks
 import several_labels_page as labels
 from common import DOCS, fill, table
 
@@ -111,8 +112,45 @@ def rows_of_tables() -> list[list[str]]:
     ]
 
 
+def rows_of_masks() -> list[list[str]]:
+    cells = read("segmentation.json")["cells"]
+    base, per = masks.BASELINE, masks.PROPOSED["image"]
+
+    def values(name: str, loss: str, decision: str) -> list[float]:
+        return masks.values_of(cells, name, loss, decision, "dice, image")
+
+    repeats = {name: len(values(name, base, "default")) for name in masks.SETS}
+    street, slices = (
+        f"[{masks.SETS[name]}, {repeats[name]} {unit}](#segmentation)" for name, unit in masks.UNITS.items()
+    )
+    plain = {name: values(name, base, "default") for name in masks.SETS}
+    decided = {name: gain(values(name, base, per), plain[name]) for name in masks.SETS}
+    overlap, mix = (gain(values("camvid", loss, "default"), plain["camvid"]) for loss in ("metric F1", "mix"))
+    added = gain(values("camvid", "metric F1", per), values("camvid", base, per))
+    call = 'per image: `per_image(probabilities, "dice", task="multiclass")`'
+    text = f"{decided['camvid']} mean Dice by the decision; the metric loss adds {added} to that"
+    level = gain(values("membrane", "metric F1", "default"), plain["membrane"])
+    return [
+        ["segmentation, several classes, some rare", "cross-entropy", call, text, street],
+        [
+            "the same, with the plain argmax",
+            '`MetricLoss("f1")`, or Dice',
+            "argmax",
+            f"{overlap} mean Dice; the mix has {mix}",
+            street,
+        ],
+        [
+            "segmentation, one mask that is a fifth of every image",
+            "cross-entropy",
+            "0.5",
+            f"none to speak of: per image {decided['membrane']} mean Dice, the metric loss {level}",
+            slices,
+        ],
+    ]
+
+
 def parts_of_page() -> dict[str, str]:
-    return {"decide": table(HEAD, [*rows_of_tables(), *rows_of_labels(), *rows_of_tails()])}
+    return {"decide": table(HEAD, [*rows_of_tables(), *rows_of_masks(), *rows_of_labels(), *rows_of_tails()])}
 
 
 def main() -> None:

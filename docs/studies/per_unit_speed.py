@@ -93,15 +93,14 @@ def measure_shape(task: str | None, probabilities: Tensor, peers: bool) -> dict[
 
 
 def speed_table(results: dict[str, Any]) -> str:
-    """Milliseconds, sorts and peak memory of each way to decide."""
-    rows = []
-    for name, found in results.items():
-        if name == "device":
-            continue
-        for method, own in found.items():
-            sorts = own["ms"] / found["sort"]["ms"]
-            rows.append([name, method, f"{own['ms']:.2f}", f"{sorts:.2f}", f"{own['MiB']:,.0f}"])
-    return table(["probabilities", "method", "ms", "in sorts", "MiB"], rows)
+    """Milliseconds and peak memory of each way to decide."""
+    shapes = {name: found for name, found in results.items() if name != "device"}
+    methods = list(next(iter(shapes.values())))
+    rows = [
+        [name, *(f"{found[method]['ms']:.1f} ms, {found[method]['MiB']:,.0f} MiB" for method in methods)]
+        for name, found in shapes.items()
+    ]
+    return table(["probabilities", *methods], rows)
 
 
 def main() -> None:

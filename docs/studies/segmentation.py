@@ -2,8 +2,7 @@
 
     python docs/studies/segmentation.py --measure camvid --images FOLDER --cells camvid.jsonl      # needs a GPU
     python docs/studies/segmentation.py --measure membrane --images FOLDER --cells membrane.jsonl  # needs a GPU
-    python docs/studies/segmentation.py --collect camvid.jsonl membrane.jsonl  # the results, the page and the picture
-    python docs/studies/segmentation.py  # the page and the picture from the stored results
+    python docs/studies/segmentation_page.py camvid.jsonl membrane.jsonl  # the results, the page and the picture
 
 FOLDER holds ``camvid/{train,val,test}`` and ``membrane``. Every loss gets the same network, batches, number of steps
 and learning rates to choose from. Rates, thresholds, offsets and calibrations are chosen on validation images; test
@@ -156,38 +155,37 @@ def _trained(
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--measure", choices=list(PLANS))
+    parser.add_argument("--measure", choices=list(PLANS), required=True)
     parser.add_argument("--images", type=Path, help="folder with the images")
     parser.add_argument("--cells", type=Path, help="file of finished cells, which is continued")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no group that would end later")
     parser.add_argument("--steps", type=int, help="training steps")
     parser.add_argument("--quick", action="store_true", help="a tiny version on made-up images: does it run?")
     given = parser.parse_args(arguments)
-    if given.measure:
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        torch.backends.cudnn.benchmark = True
-        plan = Plan(4, 2, 2, 2) if given.quick else PLANS[given.measure]
-        if given.steps:
-            plan = Plan(plan.width, given.steps, plan.batch, plan.seeds)
-        splits: dict[int, Split] = {}
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cudnn.benchmark = True
+    plan = Plan(4, 2, 2, 2) if given.quick else PLANS[given.measure]
+    if given.steps:
+        plan = Plan(plan.width, given.steps, plan.batch, plan.seeds)
+    splits: dict[int, Split] = {}
 
-        def split_of(seed: int) -> Split:
-            number = 0 if given.measure == "camvid" else seed
-            if number not in splits:
-                quick = given.quick
-                splits[number] = (
-                    made_up_split(given.measure, number)
-                    if quick
-                    else read_split(given.measure, given.images, number, device)
-                )
-            return splits[number]
+    def split_of(seed: int) -> Split:
+        number = 0 if given.measure == "camvid" else seed
+        if number not in splits:
+            made_up = given.quick
+            splits[number] = (
+                made_up_split(given.measure, number)
+                if made_up
+                else read_split(given.measure, given.images, number, device)
+            )
+        return splits[number]
 
-        began = time.monotonic()
+    began = time.monotonic()
 
-        def log(text: str) -> None:
-            print(f"{time.monotonic() - began:7.1f} {text}", flush=True)
+    def log(text: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} {text}", flush=True)
 
-        measure(given.measure, plan, Cells(given.cells), split_of, given.seconds, log)
+    measure(given.measure, plan, Cells(given.cells), split_of, given.seconds, log)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The segmentation study: scores as of scikit-learn, a search that counts right, a tiny run, and the page."""
 
 import importlib
+import json
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,7 @@ def test_the_study_runs_and_its_cells_fill_the_page(study, tmp_path, monkeypatch
     segmentation, page = study("segmentation"), study("segmentation_page")
     monkeypatch.setattr(segmentation, "LOSSES", ("cross-entropy", "cross-entropy, then metric F1"))
     monkeypatch.setattr(segmentation, "RATES", (1e-3, 3e-3))
+    monkeypatch.setattr(page, "findings", lambda results: "")  # they are about all losses
     monkeypatch.setattr(study("segmentation_scores"), "GRIDS", ((1.0, 2),))
     files = [tmp_path / f"{name}.jsonl" for name in page.SETS]
     for name, file in zip(page.SETS, files, strict=True):
@@ -79,5 +81,12 @@ def test_the_study_runs_and_its_cells_fill_the_page(study, tmp_path, monkeypatch
     segmentation.main(["--measure", "camvid", "--quick", "--cells", str(files[0])])
     assert files[0].read_text(encoding="utf-8") == before  # finished cells are not run again
     page.main([*map(str, files), "--out", str(tmp_path)])
-    assert "CamVid 2 seeds, membrane 2 folds" in (tmp_path / "when-it-pays.md").read_text(encoding="utf-8")
+    assert "CamVid 2 seeds, 2 steps; membrane 2 folds" in (tmp_path / "when-it-pays.md").read_text(encoding="utf-8")
     assert len(list((tmp_path / "img").glob("*.svg"))) == 1
+
+
+def test_the_page_shows_the_stored_results(study):
+    page, common = study("segmentation_page"), study("common")
+    results = json.loads(page.RESULTS.read_text(encoding="utf-8"))
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert common.fill(text, page.parts_of_page(results)) == text, "run: python docs/studies/segmentation_page.py"
