@@ -7,8 +7,8 @@ Tables: all of metricfit.data with at least 1,000 positives that are not split b
 and phoneme. Of each, 2,000 rows are for training, 1,000 for validation and 2,000 for the test, in six random splits. Of
 the labels of the training rows, 10 to 40 % are wrong: of both classes (symmetric), or of the positives (missed). The
 network has 32 hidden units. A cell is one table and one loss, with three splits and all kinds of noise at once. Every
-loss has the same four learning rates, 300 steps of AdamW on all training rows and 15 looks. Rate, look and threshold are
-chosen by the F1 of validation rows with the same noise, and in another column by the true labels of these rows.
+loss has the same four learning rates, 300 steps of AdamW on all training rows and 15 looks. Rate, look and threshold
+are chosen by the F1 of validation rows with the same noise, and in another column by the true labels of these rows.
 """
 
 from __future__ import annotations
