@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -59,3 +61,14 @@ def draw_losses(panels: Mapping[str, Mapping[str, Values]], path: Path, ylabel: 
     with matplotlib.rc_context({"svg.hashsalt": "metricfit"}):
         figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+
+
+def read_lines(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The cells of files of JSON lines."""
+    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(path: Path, cells: Sequence[Mapping[str, Any]]) -> None:
+    """A JSON list with one cell per line."""
+    lines = ",\n".join(json.dumps(cell, separators=(",", ":")) for cell in cells)
+    path.write_text(f"[{lines}]\n", encoding="utf-8")
