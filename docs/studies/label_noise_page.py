@@ -116,9 +116,9 @@ def parts_of_page(stored: list[dict[str, Any]]) -> dict[str, str]:
     splits = len(cells[TABLES[0], "BCE"]["noisy, 0.5"]["none"])
     note = (
         f"Means over {len(TABLES)} tables with {splits} splits each; F1 of test rows with true labels. Comparisons: "
-        f"the mean difference, splits won-lost of {splits * len(TABLES)}, and the p-value of Wilcoxon's test over these "
-        "splits, corrected for the losses of its row (Holm). Splits of one table share rows, so that p is too small: "
-        "three tables cannot give a small one."
+        f"the mean difference, splits won-lost of {splits * len(TABLES)}, and the p-value of Wilcoxon's test over the "
+        "splits, corrected for the losses of its row (Holm). Splits of one table share rows, so that p is too small; "
+        "a test over three tables cannot reject anything."
     )
     parts = [note, *(values_table(cells, selection) for selection in SELECTIONS)]
     parts += [claim_table(cells, LOGARITHMS, ROBUST), claim_table(cells, "BCE", ("MAE, balanced", "F1", ROBUST[-1]))]

@@ -44,7 +44,7 @@ def collect(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for line in lines:
         if line["block"] in complete:
             for decision in DECISIONS:
-                line[decision]["rates"] = [rate for rate, _ in line[decision].pop("kept")]
+                line[decision] = {key: line[decision][key] for key in ("validation", "test", "train")}
             kept.append(line)
     return sorted(kept, key=lambda line: (line["block"], line["width"], line["table"], line["loss"]))
 

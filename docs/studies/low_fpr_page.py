@@ -68,7 +68,7 @@ def parts_of_page(stored: list[dict[str, Any]]) -> dict[str, str]:
     cells = by_key(stored)
     note = (
         f"Means over {len(finished_tables(cells))} tables with five splits each. In brackets, against {BASELINE}: by "
-        "how much the rate is lower (+ is better), tables won-lost, and the p-value of Wilcoxon's test over the tables, "
+        "how much the rate is lower (+ is better), tables won-lost, and the p-value of Wilcoxon's test over tables, "
         "corrected for the number of losses (Holm)."
     )
     return {"low FPR": "\n\n".join([note, losses_table(cells), tables_table(cells)])}
