@@ -23,7 +23,21 @@ from typing import Any
 import numpy as np
 import torch
 from joblib import Parallel, delayed
-from stacked_networks import RATES, STEPS, Loss, Part, Splits, Stack, append, best_f1, f1_at, flat, make_splits, train
+from stacked_networks import (
+    RATES,
+    STEPS,
+    Loss,
+    Part,
+    Splits,
+    Stack,
+    append,
+    best_f1,
+    f1_at,
+    finished,
+    flat,
+    make_splits,
+    train,
+)
 from torch import Tensor, nn
 
 from metricfit import MetricLoss
@@ -151,11 +165,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--blocks", type=int, nargs="*", default=[0, 1], help="0: splits 0 to 2; 1: splits 3 to 5")
     options = parser.parse_args(arguments)
     options.cells.parent.mkdir(parents=True, exist_ok=True)
+    done = finished(options.cells, "table", "loss", "block")
     Parallel(options.jobs, batch_size=1)(
         delayed(run)(options.data, options.cells, name, loss, block)
         for block in options.blocks
         for loss in LOSSES
         for name in TABLES
+        if (name, loss, block) not in done
     )
 
 

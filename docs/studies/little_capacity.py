@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from joblib import Parallel, delayed
-from stacked_networks import RATES, STEPS, Loss, Splits, Stack, append, best_f1, f1_at, make_splits, train
+from stacked_networks import RATES, STEPS, Loss, Splits, Stack, append, best_f1, f1_at, finished, make_splits, train
 from torch import Tensor
 
 from metricfit import MetricLoss
@@ -107,12 +107,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--blocks", type=int, nargs="*", default=[0, 1], help="0: splits 0 to 4; 1: splits 5 to 9")
     options = parser.parse_args(arguments)
     options.cells.parent.mkdir(parents=True, exist_ok=True)
+    done = finished(options.cells, "table", "width", "loss", "block")
     Parallel(options.jobs, batch_size=1)(
         delayed(run)(options.data, options.cells, name, width, loss, block)
         for block in options.blocks
         for width in WIDTHS
         for name in TABLES
         for loss in LOSSES
+        if (name, width, loss, block) not in done
     )
 
 

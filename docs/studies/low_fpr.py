@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from joblib import Parallel, delayed
-from stacked_networks import RATES, STEPS, Loss, Splits, Stack, append, make_splits, train
+from stacked_networks import RATES, STEPS, Loss, Splits, Stack, append, finished, make_splits, train
 from torch import Tensor
 
 from metricfit.constraints import AugmentedLagrangian, RankingConstraint
@@ -119,8 +119,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cells", type=Path, default=CELLS)
     options = parser.parse_args(arguments)
     options.cells.parent.mkdir(parents=True, exist_ok=True)
+    done = finished(options.cells, "table", "loss")
     Parallel(options.jobs, batch_size=1)(
-        delayed(run)(options.data, options.cells, name, loss) for name in TABLES for loss in LOSSES
+        delayed(run)(options.data, options.cells, name, loss)
+        for name in TABLES
+        for loss in LOSSES
+        if (name, loss) not in done
     )
 
 

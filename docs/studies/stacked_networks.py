@@ -201,6 +201,12 @@ def flat(loss: nn.Module) -> Loss:
     return lambda logits, y: loss(logits.flatten(), y.flatten())
 
 
+def finished(path: Path, *keys: str) -> set[tuple[Any, ...]]:
+    """The cells that a file of JSON lines holds already, by these entries."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {tuple(json.loads(line)[key] for key in keys) for line in lines}
+
+
 def append(path: Path, line: dict[str, Any]) -> None:
     """Add one cell to a file of JSON lines that several processes write to."""
     with path.open("a", encoding="utf-8") as file:
