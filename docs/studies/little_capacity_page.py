@@ -33,20 +33,25 @@ Cells = dict[tuple[str, int, str], dict[str, Any]]
 
 
 def collect(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Cells of the blocks of splits that have all tables, widths and losses, without what the page does not show."""
-    found = {(line["block"], line["table"], line["width"], line["loss"]) for line in lines}
+    """Cells of the widths and blocks of splits that have all tables and losses, without what the page does not show."""
+    found = {(line["block"], line["width"], line["table"], line["loss"]) for line in lines}
     complete = {
-        block
+        (block, width)
         for block in range(len(BLOCKS))
-        if all((block, name, width, loss) in found for name in TABLES for width in WIDTHS for loss in LOSSES)
+        for width in WIDTHS
+        if all((block, width, name, loss) in found for name in TABLES for loss in LOSSES)
     }
     kept = []
     for line in lines:
-        if line["block"] in complete:
+        if (line["block"], line["width"]) in complete:
             for decision in DECISIONS:
                 line[decision] = {key: line[decision][key] for key in ("validation", "test", "train")}
             kept.append(line)
     return sorted(kept, key=lambda line: (line["block"], line["width"], line["table"], line["loss"]))
+
+
+def widths_of(cells: Cells) -> list[int]:
+    return [width for width in WIDTHS if (TABLES[0], width, BASELINE) in cells]
 
 
 def by_key(stored: list[dict[str, Any]]) -> Cells:
@@ -58,7 +63,7 @@ def by_key(stored: list[dict[str, Any]]) -> Cells:
             for key, values in line[decision].items():
                 cell[decision].setdefault(key, []).extend(values)
     for name in TABLES:
-        for width in WIDTHS:
+        for width in widths_of(cells):
             cells[name, width, CHOSEN] = {
                 decision: _choose([cells[name, width, loss][decision] for loss in WEIGHTS]) for decision in DECISIONS
             }
@@ -85,14 +90,14 @@ def width_name(width: int) -> str:
 def values_table(cells: Cells, decision: str) -> str:
     """Mean F1 of each loss for each model, and the comparison with cross-entropy."""
     rows: list[list[str]] = [[loss] for loss in (*LOSSES, CHOSEN)]
-    for width in WIDTHS:
+    for width in widths_of(cells):
         values = means(cells, width, decision)
         compared = against(values, BASELINE)
         for row in rows:
             text = f" ({compared[row[0]]})" if row[0] in compared else ""
             row.append(f"{statistics.fmean(values[row[0]]):.3f}{text}")
     title = "the threshold is 0.5" if decision == "0.5" else "the threshold is tuned on the validation rows"
-    return f"**F1, {title}**\n\n" + table(["loss", *map(width_name, WIDTHS)], rows)
+    return f"**F1, {title}**\n\n" + table(["loss", *map(width_name, widths_of(cells))], rows)
 
 
 def shrinking_table(cells: Cells) -> str:
@@ -103,27 +108,28 @@ def shrinking_table(cells: Cells) -> str:
         for decision in DECISIONS:
             narrow, wide = (
                 np.subtract(values[loss], values[BASELINE])
-                for values in (means(cells, width, decision) for width in (WIDTHS[0], WIDTHS[-1]))
+                for values in (means(cells, width, decision) for width in (widths_of(cells)[0], widths_of(cells)[-1]))
             )
             d = narrow - wide
             p = float(wilcoxon(d).pvalue) if np.any(d) else 1.0
             row.append(f"{d.mean():+.3f}; {int((d > 0).sum())}-{int((d < 0).sum())}, p = {p:.2g}")
         rows.append(row)
     head = ["loss", "at 0.5", "tuned"]
-    return f"**Gain of the linear model minus gain with {WIDTHS[-1]} units** (p without correction)\n\n" + table(
-        head, rows
+    return (
+        f"**Gain of the linear model minus gain with {widths_of(cells)[-1]} units** (p without correction)\n\n"
+        + table(head, rows)
     )
 
 
 def training_table(cells: Cells) -> str:
     """F1 of the training rows at their best threshold: what the loss could reach, without estimation error."""
     rows: list[list[str]] = [[loss] for loss in LOSSES]
-    for width in WIDTHS:
+    for width in widths_of(cells):
         values = means(cells, width, "tuned", "train")
         for row in rows:
             row.append(f"{statistics.fmean(values[row[0]]):.3f}")
     return "**F1 of the training rows at their best threshold**, of the same networks\n\n" + table(
-        ["loss", *map(width_name, WIDTHS)], rows
+        ["loss", *map(width_name, widths_of(cells))], rows
     )
 
 
@@ -133,14 +139,14 @@ def draw(cells: Cells) -> None:
         for place, loss in enumerate(SHOWN):
             gains = [
                 np.subtract(values[loss], values[BASELINE])
-                for values in (means(cells, width, decision) for width in WIDTHS)
+                for values in (means(cells, width, decision) for width in widths_of(cells))
             ]
             error = [gain.std(ddof=1) / len(gain) ** 0.5 for gain in gains]
-            at = np.arange(len(WIDTHS)) + 0.06 * (place - 2)
+            at = np.arange(len(widths_of(cells))) + 0.06 * (place - 2)
             style = {"color": "0.4", "linestyle": "--"} if loss == CHOSEN else {"color": f"C{place}"}
             axis.errorbar(at, [gain.mean() for gain in gains], error, marker="o", capsize=2, label=loss, **style)
         axis.axhline(0, color="0.7", linewidth=1)
-        axis.set_xticks(range(len(WIDTHS)), list(map(width_name, WIDTHS)))
+        axis.set_xticks(range(len(widths_of(cells))), list(map(width_name, widths_of(cells))))
         axis.set_title("threshold 0.5" if decision == "0.5" else "tuned threshold", fontsize=11)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel(f"test F1 minus that of {BASELINE}")

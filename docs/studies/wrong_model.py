@@ -53,8 +53,8 @@ def best_line(part: Part) -> Tensor:
     return torch.cat([best_f1(each, part.y.unsqueeze(2))[0] for each in scores], dim=1).amax(1)
 
 
-def looks_of_start(loss: str, rows: Part, new: Part, start: int) -> Tensor:
-    """Looks of all rates ``(looks, draws, 4)``: F1 of the training rows, tuned and at 0.5, and of new rows."""
+def last_looks(loss: str, rows: Part, new: Part, start: int) -> Tensor:
+    """Last looks ``(rates, draws, 4)``: F1 of the training rows, tuned and at 0.5, and of new rows."""
     found: list[Tensor] = []
     for rate in RATES:
         model = Stack(range(start * DRAWS, (start + 1) * DRAWS), 2, 0, 1, PRIOR)
@@ -65,16 +65,17 @@ def looks_of_start(loss: str, rows: Part, new: Part, start: int) -> Tensor:
             values = [tuned, f1_at(*known), f1_at(*unknown, threshold), f1_at(*unknown)]
             return torch.stack([value.double() for value in values], dim=-1)
 
-        found += train(model, rows, LOSSES[loss](PRIOR), rate, look)
+        # The last look alone: early ones of many starts would be a random search for a direction.
+        found += train(model, rows, LOSSES[loss](PRIOR), rate, look)[-1:]
     return torch.stack(found).squeeze(2)
 
 
 def measure(loss: str, rows: Part, new: Part) -> dict[str, dict[str, float]]:
     """F1 of new rows: of one start (the mean of all starts), and of the start that is best on the training rows."""
-    starts = torch.stack([looks_of_start(loss, rows, new, start) for start in range(STARTS)])
+    starts = torch.stack([last_looks(loss, rows, new, start) for start in range(STARTS)])
     values = {}
     for decision, place in (("0.5", 1), ("tuned", 0)):
-        by, test = starts[..., place], starts[..., 2 + place]  # (starts, looks, draws)
+        by, test = starts[..., place], starts[..., 2 + place]  # (starts, rates, draws)
         one = test.gather(1, by.argmax(1, keepdim=True)).mean()
         best = test.flatten(0, 1).gather(0, by.flatten(0, 1).argmax(0, keepdim=True)).mean()
         values[decision] = {"one start": float(one), "best start": float(best)}

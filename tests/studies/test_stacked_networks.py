@@ -115,9 +115,22 @@ def test_false_positive_rates_are_those_of_the_roc_curve(study):
         assert rates[split].tolist() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("name", ["little_capacity", "label_noise", "low_fpr"])
+def test_no_line_is_better_than_the_best_line(study, monkeypatch):
+    wrong_model = study("wrong_model")
+    monkeypatch.setattr(wrong_model, "ROWS", 500)
+    monkeypatch.setattr(wrong_model, "DRAWS", 2)
+    rows = wrong_model.draws(0)
+    best = wrong_model.best_line(rows)
+    for draw in range(wrong_model.DRAWS):
+        x, y = rows.x[draw], rows.y[draw]
+        for angle in (0.0, 0.3, 2.2):
+            score = x @ torch.tensor([math.cos(angle), math.sin(angle)])
+            assert float(best_threshold(score, y, "f1").value) <= best[draw].item() + 0.01  # a grid of one degree
+
+
+@pytest.mark.parametrize("name", ["little_capacity_page", "wrong_model"])
 def test_the_page_shows_the_stored_results(study, name):
-    page = study(f"{name}_page")
+    page = study(name)
     stored = json.loads(page.RESULTS.read_text(encoding="utf-8"))
     text = page.PAGE.read_text(encoding="utf-8")
-    assert study("common").fill(text, page.parts_of_page(stored)) == text, f"run: python docs/studies/{name}_page.py"
+    assert study("common").fill(text, page.parts_of_page(stored)) == text, f"run: python docs/studies/{name}.py"
