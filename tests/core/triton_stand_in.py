@@ -104,6 +104,7 @@ def language_module():
         "sqrt": torch.sqrt,
         "sin": torch.sin,
         "cos": torch.cos,
+        "debug_barrier": lambda: None,
         "sqrt_rn": torch.sqrt,
         "sum": sum_of,
         "max": max_of,

@@ -58,40 +58,53 @@ def handles(logits: Tensor) -> bool:
 
 
 class _Batch(NamedTuple):
-    """Logits as a view ``(images, samples, c)``, and labels and weights ``(images, samples)``."""
+    """A batch as the programs read it: without views, because each view costs as much as a launch."""
 
+    #: Logits of two or three axes, and labels and weights without the class axis.
     x: Tensor
     y: Tensor
     w: Tensor
     weighted: bool
+    #: The numbers of images, samples per image and classes, and the strides of the logits along these.
+    shape: tuple[int, int, int]
+    strides: tuple[int, int, int]
     #: The leading shape of the counts: the images, or nothing if all samples are counted together.
     kept: tuple[int, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return self.x.shape[1], *_strides(self.x), *_strides(self.y), *_strides(self.w)
+        y = _strides(self.y)
+        return self.shape[1], *self.strides, *y, *(_strides(self.w) if self.weighted else y)
 
     @property
     def groups(self) -> int:
         return math.prod(self.kept)
 
 
-def _strides(tensor: Tensor) -> tuple[int, ...]:
-    """Return the strides; that of a single image is 0, of which Triton knows that it keeps the alignment."""
-    return (0, *tensor.stride()[1:]) if tensor.shape[0] == 1 else tensor.stride()
+def _strides(samples: Tensor) -> tuple[int, int]:
+    """Return the strides of labels or weights along images and samples; that of a single image is 0.
+
+    Triton knows of 0 that it keeps the alignment.
+    """
+    return 0 if samples.dim() == 1 or samples.shape[0] == 1 else samples.stride(0), samples.stride(-1)
+
+
+def _class_strides(x: Tensor, layout: Layout) -> tuple[int, int, int]:
+    """Return the strides of logits, or of their gradient, along images, samples and classes."""
+    strides = x.stride()
+    image = 0 if len(strides) == 2 or x.shape[0] == 1 else strides[0]
+    return (image, *strides[-2:]) if layout.class_axis == -1 else (image, strides[-1], strides[-2])
 
 
 def _batch(logits: Tensor, target: Tensor, weight: Tensor | None, layout: Layout) -> _Batch:
-    samples = target.reshape(-1, target.shape[-1])
-    weights = samples if weight is None else weight.reshape(samples.shape)
+    x, y, w = logits, target, target if weight is None else weight
+    if logits.dim() > 3:  # only leading axes that do not merge are copied
+        x, y, w = x.reshape(-1, *x.shape[-2:]), y.reshape(-1, y.shape[-1]), w.reshape(-1, w.shape[-1])
+    shape = x.shape
+    samples, classes = shape[-2:] if layout.class_axis == -1 else (shape[-1], shape[-2])
     kept = logits.shape[: -3 if -3 in layout.sample_axes else -2]
-    return _Batch(_classes_last(logits, layout), samples, weights, weight is not None, tuple(kept))
-
-
-def _classes_last(x: Tensor, layout: Layout) -> Tensor:
-    """View logits as ``(images, samples, c)``; only leading axes that do not merge are copied."""
-    merged = x.reshape(-1, *x.shape[-2:])
-    return merged if layout.class_axis == -1 else merged.transpose(1, 2)
+    images = 1 if len(shape) == 2 else shape[0]
+    return _Batch(x, y, w, weight is not None, (images, samples, classes), _class_strides(x, layout), tuple(kept))
 
 
 def counts(
@@ -106,14 +119,12 @@ def counts(
     from metricfit.core.kernels import classes_triton_large, classes_triton_source
 
     batch = _batch(logits, target, weight, layout)
-    images, samples, classes = batch.x.shape
+    images, samples, classes = batch.shape
     constants, static = _settings(step, batch, ignore_index, COUNTS)
     programs = _programs(batch, static["SAMPLES"], COUNTS)
     rows = images * programs
-    make = logits.new_zeros if static["SCATTERS"] else logits.new_empty
-    partial = make(rows, 3, classes, dtype=torch.float32)
+    partial = logits.new_empty(rows, 3, classes, dtype=torch.float32)
     weights = logits.new_empty(rows, dtype=torch.float32)
-    result = logits.new_empty(4, *batch.kept, classes, dtype=torch.float32)
     tensors, numbers = (batch.x, batch.y, batch.w), (*batch.sizes, *constants)
     if classes <= ONE_BLOCK:
         kernel = classes_triton_source.counts_kernel
@@ -125,6 +136,7 @@ def counts(
         grid = programs, images, -(-classes // static["BLOCK"])
         kernel = classes_triton_large.sums_kernel
         launch(kernel, grid, (*tensors, scores, partial, weights), numbers, static, COUNTS.warps)
+    result = logits.new_empty(4, *batch.kept, classes, dtype=torch.float32)
     block = min(static["BLOCK"], 8)
     sums = {"C": classes, "BLOCK": block, "ROWS": 256}
     grid = -(-classes // block), batch.groups, 1
@@ -150,7 +162,7 @@ def gradient(
     from metricfit.core.kernels import classes_triton_large, classes_triton_source
 
     batch = _batch(logits, target, weight, layout)
-    images, _, classes = batch.x.shape
+    images, _, classes = batch.shape
     constants, static = _settings(step, batch, ignore_index, GRADIENT)
     of_counts, of_counts_strides = _repeat_for_images(grad, batch.groups, images)
     result = torch.empty_like(batch.x)  # dense with the strides of x if x is dense
@@ -158,11 +170,10 @@ def gradient(
         classes_triton_source.gradient_kernel if classes <= ONE_BLOCK else classes_triton_large.large_gradient_kernel
     )
     grid = _programs(batch, static["SAMPLES"], GRADIENT), images, 1
-    numbers = *batch.sizes, *of_counts_strides, *_strides(result), *constants
+    numbers = *batch.sizes, *of_counts_strides, *_class_strides(result, layout), *constants
     tensors = batch.x, batch.y, batch.w, of_counts, of_counts if scale is None else scale, result
     launch(kernel, grid, tensors, numbers, static | {"SCALED": scale is not None}, GRADIENT.warps)
-    merged = result if layout.class_axis == -1 else result.transpose(1, 2)
-    return merged.reshape(logits.shape)
+    return result if result.dim() == logits.dim() else result.reshape(logits.shape)
 
 
 def _repeat_for_images(grad: Tensor, groups: int, images: int) -> tuple[Tensor, tuple[int, ...]]:
@@ -176,7 +187,7 @@ def _repeat_for_images(grad: Tensor, groups: int, images: int) -> tuple[Tensor, 
 
 def _programs(batch: _Batch, samples_per_tile: int, shape: Launch) -> int:
     """Return the number of programs per image, which share its tiles."""
-    images, samples, _ = batch.x.shape
+    images, samples, _ = batch.shape
     return min(-(-samples // samples_per_tile), -(-shape.programs // images))
 
 
@@ -186,7 +197,7 @@ def _settings(
     """Return the numbers of a step for the Triton programs, and the settings that they are compiled for."""
     if step.kind not in KINDS:
         raise InvalidValueError(f"the Triton kernel has no step of the kind {step.kind!r}")
-    classes = batch.x.shape[-1]
+    classes = batch.shape[2]
     block = min(1 << (classes - 1).bit_length(), ONE_BLOCK)
     t, u = (0.0, 1.0) if step.threshold is None else both_ends(step.threshold, torch.float32)
     from_one = step.kind == "linear" and t > u
@@ -200,7 +211,7 @@ def _settings(
         "FROM_ONE": from_one,
         "WEIGHTED": batch.weighted,
         "IGNORES": ignore_index is not None,
-        "DENSE": batch.x.stride()[1:] == (classes, 1),
+        "DENSE": batch.strides[1:] == (classes, 1),
         "SCATTERS": SCATTERED <= classes <= ONE_BLOCK,
         "STAGES": shape.stages,
     }

@@ -188,6 +188,11 @@ def counts_kernel(
     weights = tl.zeros((SAMPLES,), tl.float32)
     row = image * programs + program
     output = Partial + row * (3 * C)
+    if SCATTERS:
+        nothing = tl.zeros((BLOCK,), tl.float32)
+        tl.store(output + classes, nothing, mask=classes < C)
+        tl.store(output + 2 * C + classes, nothing, mask=classes < C)
+        tl.debug_barrier()  # before the first addition
     for tile in tl.range(program, tl.cdiv(samples, SAMPLES), programs, num_stages=STAGES):
         sample = (tile * SAMPLES + tl.arange(0, SAMPLES)).to(tl.int64)
         inside = sample < samples
