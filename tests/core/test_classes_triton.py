@@ -123,6 +123,23 @@ def test_equal_logits_share_the_gradient_of_the_threshold(one_block, triton):
     torch.testing.assert_close(classes_triton.gradient(x, y, None, grad, at, ROWS), expected[0].T)
 
 
+@every_shape
+@pytest.mark.parametrize("step", STEPS[:2], ids=repr)
+def test_what_counting_keeps_makes_no_difference_to_gradients(step, shape, triton):
+    triton.setattr(classes_triton, "SCATTERED", 2)
+    layout, (x, y, w) = shape[0], make(*shape)
+    with torch.no_grad():
+        x = (2 * x).round() / 2  # equal logits
+    y[..., ::3] = -7
+    at = StepAt(step.kind, step.number, None)
+    counts, kept = classes_triton.counts_and_kept(x, y, w, at, layout, -7)
+    assert kept.numel() == 4 * y.numel()
+    torch.testing.assert_close(counts, classes_triton.counts(x, y, w, at, layout, -7))
+    grad, scale = torch.randn_like(counts), torch.tensor(3.0)
+    expected = classes_triton.gradient(x, y, w, 3.0 * grad, at, layout, -7)
+    torch.testing.assert_close(classes_triton.gradient(x, y, w, grad, at, layout, -7, scale, kept), expected)
+
+
 @pytest.mark.parametrize("scattered", [2, 64])
 @pytest.mark.parametrize("label", [-1, 5])
 def test_a_label_out_of_range_makes_the_counts_nan(label, scattered, triton):

@@ -80,20 +80,20 @@ class _LossOfClasses(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
-        value, slopes, call.counts = evaluate_batch(
+        value, slopes, kept, call.counts = evaluate_batch(
             call.program, logits, target, weight, call.step, call.settings.ignore_index
         )
-        ctx.save_for_backward(logits, target, weight, slopes)
+        ctx.save_for_backward(logits, target, weight, slopes, kept)
         ctx.call = call
         return value
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, weight, slopes = ctx.saved_tensors
+        logits, target, weight, slopes, kept = ctx.saved_tensors
         if torch.is_grad_enabled():
             value = ctx.call.differentiable_value(logits, target, weight)
             return torch.autograd.grad(value, logits, grad, create_graph=True)[0], None, None, None
-        settings = slopes, ctx.call.step, ctx.call.settings.ignore_index
+        settings = slopes, kept, ctx.call.step, ctx.call.settings.ignore_index
         if has_storage(grad):
             result = gradient_of_batch(logits, target, weight, *settings, scale=grad)
         else:  # vmapped over several gradients
@@ -103,11 +103,15 @@ class _LossOfClasses(torch.autograd.Function):
 
 def evaluate_batch(
     program: Any, logits: Tensor, target: Tensor, weight: Tensor | None, step: StepAt, ignore_index: int | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the value of a formula of a batch on a CUDA device, its derivatives and the counts, both ``(4, c)``."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Evaluate a formula of a batch on a CUDA device.
+
+    Returns:
+        The value, its derivatives by the counts ``(4, c)``, what the counting keeps for the gradient, and the counts.
+    """
     x, y, w, layout = _flat(logits, target, weight)
-    counts = classes_triton.counts(x, y, w, step, layout, ignore_index)
-    return *evaluate(program, counts), counts
+    counts, kept = classes_triton.counts_and_kept(x, y, w, step, layout, ignore_index)
+    return *evaluate(program, counts), kept, counts
 
 
 def gradient_of_batch(
@@ -115,13 +119,14 @@ def gradient_of_batch(
     target: Tensor,
     weight: Tensor | None,
     slopes: Tensor,
+    kept: Tensor,
     step: StepAt,
     ignore_index: int | None,
     scale: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient of the logits from the derivatives by the counts, multiplied by ``scale``."""
+    """Return the gradient of the logits from what ``evaluate_batch`` returned, multiplied by ``scale``."""
     x, y, w, layout = _flat(logits, target, weight)
-    return classes_triton.gradient(x, y, w, slopes, step, layout, ignore_index, scale).reshape(logits.shape)
+    return classes_triton.gradient(x, y, w, slopes, step, layout, ignore_index, scale, kept).reshape(logits.shape)
 
 
 def _flat(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, Layout]:

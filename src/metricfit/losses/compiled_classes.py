@@ -19,6 +19,7 @@ from metricfit.core.class_loss import ClassSettings, evaluate_batch, gradient_of
 from metricfit.core.counts import Counts
 from metricfit.core.kernels.class_layout import StepAt
 from metricfit.core.kernels.classes_operator import define_operators, is_transformed
+from metricfit.core.kernels.classes_triton import kept_size
 from metricfit.core.types import Average
 from metricfit.metrics.average import loss_of_counts
 from metricfit.metrics.metric import Metric, get_metric
@@ -78,16 +79,17 @@ def _class_loss(
     number: float,
     threshold: float | None,
     ignore_index: int | None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     program, step = _program(metric, average, logits.shape[1]), StepAt(kind, number, threshold)
-    value, slopes, _ = evaluate_batch(program, logits, target, weight, step, ignore_index)
-    return value, slopes
+    return evaluate_batch(program, logits, target, weight, step, ignore_index)[:3]
 
 
-def _empty_loss(logits: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    shapes: tuple[list[Any], ...] = [], [4, logits.shape[1]]
-    value, slopes = (logits.new_empty(shape, dtype=torch.float32) for shape in shapes)
-    return value, slopes
+def _empty_loss(logits: Tensor, target: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *_, threshold, _ = settings
+    classes = logits.shape[1]
+    shapes: tuple[list[Any], ...] = [], [4, classes], [kept_size(target.numel(), classes, threshold)]
+    value, slopes, kept = (logits.new_empty(shape, dtype=torch.float32) for shape in shapes)
+    return value, slopes, kept
 
 
 def _class_loss_gradient(
@@ -95,6 +97,7 @@ def _class_loss_gradient(
     target: Tensor,
     weight: Tensor | None,
     slopes: Tensor,
+    kept: Tensor,
     grad: Tensor,
     kind: str,
     number: float,
@@ -102,19 +105,19 @@ def _class_loss_gradient(
     ignore_index: int | None,
 ) -> Tensor:
     step = StepAt(kind, number, threshold)
-    return gradient_of_batch(logits, target, weight, slopes, step, ignore_index, scale=grad).contiguous()
+    return gradient_of_batch(logits, target, weight, slopes, kept, step, ignore_index, grad).contiguous()
 
 
 def _empty_gradient(logits: Tensor, *_: Any) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     logits, target, weight, _, _, *ctx.settings = inputs
-    ctx.save_for_backward(logits, target, weight, output[1])
+    ctx.save_for_backward(logits, target, weight, *output[1:])
 
 
-def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
     return torch.ops.metricfit.class_loss_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 8
 
 
@@ -122,8 +125,11 @@ _BATCH = "Tensor logits, Tensor target, Tensor? weight"
 _SETTINGS = "str kind, float number, float? threshold, int? ignore_index"
 _LIBRARY = define_operators(
     {
-        f"class_loss({_BATCH}, str metric, str average, {_SETTINGS}) -> (Tensor, Tensor)": (_class_loss, _empty_loss),
-        f"class_loss_gradient({_BATCH}, Tensor slopes, Tensor grad, {_SETTINGS}) -> Tensor": (
+        f"class_loss({_BATCH}, str metric, str average, {_SETTINGS}) -> (Tensor, Tensor, Tensor)": (
+            _class_loss,
+            _empty_loss,
+        ),
+        f"class_loss_gradient({_BATCH}, Tensor slopes, Tensor kept, Tensor grad, {_SETTINGS}) -> Tensor": (
             _class_loss_gradient,
             _empty_gradient,
         ),

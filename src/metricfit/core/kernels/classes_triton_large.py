@@ -71,7 +71,7 @@ def scores_kernel(
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
-    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr, KEEPS: tl.constexpr,
 ):  # fmt: skip
     """Write the largest logit, 1 / sum of exponentials, threshold and sum of masses into Scores[4, images, samples]."""
     image = tl.program_id(1).to(tl.int64)
@@ -102,7 +102,7 @@ def sums_kernel(
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
-    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr, KEEPS: tl.constexpr,
 ):  # fmt: skip
     """Write the partial sums of ``counts_kernel`` for one block of classes per program."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
@@ -138,12 +138,12 @@ def sums_kernel(
 
 @triton.jit
 def large_gradient_kernel(
-    X, Y, W, Grad, Scale, Result, samples,
+    X, Y, W, Grad, Scale, Kept, Result, samples,
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, grad_count, grad_image, grad_class,
     out_image, out_sample, out_class, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
-    SCATTERS: tl.constexpr, STAGES: tl.constexpr, SCALED: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr, KEEPS: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of each logit, multiplied by Scale, in four passes over the classes of a tile."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)

@@ -158,7 +158,7 @@ def _add(mass, y, w, classes, tp, fp, fn, place, C: tl.constexpr, SCATTERS: tl.c
     else:
         tp += tl.where(true, hit[:, None], 0.0)
         fn += tl.where(true, missed[:, None], 0.0)
-    return tp, fp, fn
+    return tp, fp, fn, total
 
 
 @triton.jit
@@ -173,13 +173,17 @@ def _write(place, Weights, row, tp, fp, fn, weights, classes, C: tl.constexpr, S
 
 @triton.jit
 def counts_kernel(
-    X, Y, W, Partial, Weights, samples,
+    X, Y, W, Partial, Weights, Kept, samples,
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
-    SCATTERS: tl.constexpr, STAGES: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr, KEEPS: tl.constexpr,
 ):  # fmt: skip
-    """Write tp, fp, fn into Partial[images * programs, 3, C] and weights into Weights; tiles are dealt to programs."""
+    """Write tp, fp, fn into Partial[images * programs, 3, C] and weights into Weights; tiles are dealt to programs.
+
+    Kept[4, images, samples] gets what ``gradient_kernel`` needs of each sample: its two largest logits, one over the
+    sum of its exponentials, and the sum of its decisions.
+    """
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
     classes = tl.arange(0, BLOCK)
     tp = tl.zeros((SAMPLES, BLOCK), tl.float32)
@@ -213,7 +217,13 @@ def counts_kernel(
             t = threshold
         p = e * one_over_sum[:, None]
         mass = tl.where((classes < C)[None, :], _step(p, t, number, KIND, DYNAMIC, FROM_ONE), 0.0)
-        tp, fp, fn = _add(mass, y, w, classes, tp, fp, fn, output, C, SCATTERS)
+        tp, fp, fn, total = _add(mass, y, w, classes, tp, fp, fn, output, C, SCATTERS)
+        if KEEPS:
+            place, size = Kept + image * samples + sample, tl.num_programs(1).to(tl.int64) * samples
+            tl.store(place, highest, mask=inside)
+            tl.store(place + size, next_highest, mask=inside)
+            tl.store(place + 2 * size, one_over_sum, mask=inside)
+            tl.store(place + 3 * size, total, mask=inside)
         weights += w
     _write(output, Weights, row, tp, fp, fn, weights, classes, C, SCATTERS, True)
 
@@ -260,12 +270,12 @@ def _coefficients(Grad, image, classes, grad_count, grad_image, grad_class, C: t
 
 @triton.jit
 def gradient_kernel(
-    X, Y, W, Grad, Scale, Result, samples,
+    X, Y, W, Grad, Scale, Kept, Result, samples,
     x_image, x_sample, x_class, y_image, y_sample, w_image, w_sample, grad_count, grad_image, grad_class,
     out_image, out_sample, out_class, number, threshold, ignore,
     C: tl.constexpr, BLOCK: tl.constexpr, SAMPLES: tl.constexpr, KIND: tl.constexpr, DYNAMIC: tl.constexpr,
     FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, IGNORES: tl.constexpr, DENSE: tl.constexpr,
-    SCATTERS: tl.constexpr, STAGES: tl.constexpr, SCALED: tl.constexpr,
+    SCATTERS: tl.constexpr, STAGES: tl.constexpr, KEEPS: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of each logit, multiplied by Scale; tiles are dealt to programs."""
     program, programs, image = tl.program_id(0), tl.num_programs(0), tl.program_id(1).to(tl.int64)
@@ -283,27 +293,40 @@ def gradient_kernel(
             w = w * tl.load(Scale)
         if IGNORES:
             x = tl.where(counted[:, None], x, tl.where(classes < C, 0.0, float("-inf"))[None, :])
-        if DYNAMIC:
+        if KEEPS:
+            place, size = Kept + image * samples + sample, tl.num_programs(1).to(tl.int64) * samples
+            highest = tl.load(place, mask=inside, other=0.0)
+            next_highest = tl.load(place + size, mask=inside, other=0.0)
+            one_over_sum = tl.load(place + 2 * size, mask=inside, other=1.0)
+            total = tl.load(place + 3 * size, mask=inside, other=1.0)
+            e = tl.exp(x - highest[:, None])
+            is_second = tl.where(x == next_highest[:, None], 1.0, 0.0)
+        elif DYNAMIC:
             highest, next_highest = _two_largest(x)
             e = tl.exp(x - highest[:, None])
             is_second = tl.where(x == next_highest[:, None], 1.0, 0.0)
             sum_of_e, seconds = _sum_both(e, is_second)
             one_over_sum = 1.0 / sum_of_e
-            t = (1.0 + tl.exp(next_highest - highest)) * (0.5 * one_over_sum)
-            # Half of the threshold is the largest probability and half the second; equal ones have equal shares.
-            share = tl.where(highest > next_highest, 0.5, 1.0) / seconds
-            shares = tl.where(x > next_highest[:, None], 0.5, is_second * share[:, None])
         else:
             e = tl.exp(x - tl.max(x, 1)[:, None])
             one_over_sum = 1.0 / tl.sum(e, 1)
+        if DYNAMIC:
+            t = (1.0 + tl.exp(next_highest - highest)) * (0.5 * one_over_sum)
+        else:
             t = tl.full((SAMPLES,), 0.0, tl.float32) + threshold
         p = e * one_over_sum[:, None]
         mass = tl.where(exists, _step(p, t[:, None], number, KIND, DYNAMIC, FROM_ONE), 0.0)
         of_decided = tl.where(classes[None, :] == y[:, None], if_true[None, :], if_other[None, :])
-        total, mean = _sum_both(mass, of_decided * mass)
+        if KEEPS:
+            seconds, mean = _sum_both(is_second, of_decided * mass)
+        else:
+            total, mean = _sum_both(mass, of_decided * mass)
         of_mass = tl.where(exists, (of_decided - (mean / total)[:, None]) * (w / total)[:, None], 0.0)
         of_p = of_mass * _slope(p, t[:, None], number, KIND, FROM_ONE)
         if DYNAMIC:
+            # Half of the threshold is the largest probability and half the second; equal ones have equal shares.
+            share = tl.where(highest > next_highest, 0.5, 1.0) / seconds
+            shares = tl.where(x > next_highest[:, None], 0.5, is_second * share[:, None])
             inner, terms = _sum_both(p * of_p, _threshold_terms(p, of_p, t[:, None], KIND))
             of_threshold = _of_threshold(inner, terms, t, one_over_sum, KIND)
             result = p * (of_p + of_threshold[:, None] * shares - (inner + of_threshold * t)[:, None])
