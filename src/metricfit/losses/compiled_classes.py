@@ -47,7 +47,7 @@ def evaluate_compiled(
     if step is None or not _has_program(metric.name, average, logits.shape[1]):
         return None
     operator = torch.ops.metricfit.class_loss
-    value: Tensor = operator(logits, target, weight, metric.name, average, *step, settings.ignore_index)[0]
+    value: Tensor = operator(logits, target, weight, metric.name, average, *step, settings.ignore_index)
     return value
 
 
@@ -69,7 +69,7 @@ def _has_program(name: str, average: Average, classes: int) -> bool:
 _has_program._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _class_loss(
+def _class_loss_forward(
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None,
@@ -112,27 +112,37 @@ def _empty_gradient(logits: Tensor, *_: Any) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, target, weight, _, _, *ctx.settings = inputs
-    ctx.save_for_backward(logits, target, weight, *output[1:])
+class _ClassLoss(torch.autograd.Function):
+    """The loss from the two operators that stay in a compiled graph."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, *settings: Any) -> Tensor:
+        value, *rest = torch.ops.metricfit.class_loss_forward(logits, target, weight, *settings)
+        ctx.save_for_backward(logits, target, weight, *rest)
+        ctx.settings = settings[2:]
+        return value  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return torch.ops.metricfit.class_loss_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 8
 
 
-def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-    return torch.ops.metricfit.class_loss_gradient(*ctx.saved_tensors, grad, *ctx.settings), *(None,) * 8
+def _class_loss(*arguments: Any) -> Tensor:
+    value: Tensor = _ClassLoss.apply(*arguments)  # type: ignore[no-untyped-call]
+    return value
 
 
 _BATCH = "Tensor logits, Tensor target, Tensor? weight"
 _SETTINGS = "str kind, float number, float? threshold, int? ignore_index"
+_FORWARD = f"{_BATCH}, str metric, str average, {_SETTINGS}"
+_BACKWARD = f"{_BATCH}, Tensor slopes, Tensor kept, Tensor grad, {_SETTINGS}"
 _LIBRARY = define_operators(
     {
-        f"class_loss({_BATCH}, str metric, str average, {_SETTINGS}) -> (Tensor, Tensor, Tensor)": (
-            _class_loss,
-            _empty_loss,
-        ),
-        f"class_loss_gradient({_BATCH}, Tensor slopes, Tensor kept, Tensor grad, {_SETTINGS}) -> Tensor": (
-            _class_loss_gradient,
-            _empty_gradient,
-        ),
+        f"class_loss_forward({_FORWARD}) -> (Tensor, Tensor, Tensor)": (_class_loss_forward, _empty_loss),
+        f"class_loss_gradient({_BACKWARD}) -> Tensor": (_class_loss_gradient, _empty_gradient),
     }
 )
-torch.library.register_autograd("metricfit::class_loss", _backward, setup_context=_remember, lib=_LIBRARY)
+# Of this operator a compiled graph holds the two others: an operator with a registered backward passes through several
+# functions of torch in Python whenever it is called.
+_LIBRARY.define(f"class_loss({_FORWARD}) -> Tensor")  # type: ignore[no-untyped-call]
+_LIBRARY.impl("class_loss", _class_loss, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
