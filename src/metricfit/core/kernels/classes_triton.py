@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -230,10 +231,27 @@ def _settings(
     step: StepAt, batch: _Batch, ignore_index: int | None, shape: Launch, kept: Tensor | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the numbers of a step for the Triton programs, and the settings that they are compiled for."""
+    classes = batch.shape[2]
+    is_dense, keeps = batch.strides[1:] == (classes, 1), kept is not None and kept.numel() > 0
+    limits = ONE_BLOCK, SCATTERED
+    return _make_settings(step, classes, is_dense, batch.weighted, ignore_index, shape, keeps, limits)
+
+
+@lru_cache(maxsize=256)
+def _make_settings(
+    step: StepAt,
+    classes: int,
+    is_dense: bool,
+    is_weighted: bool,
+    ignore_index: int | None,
+    shape: Launch,
+    keeps: bool,
+    limits: tuple[int, int],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if step.kind not in KINDS:
         raise InvalidValueError(f"the Triton kernel has no step of the kind {step.kind!r}")
-    classes = batch.shape[2]
-    block = min(1 << (classes - 1).bit_length(), ONE_BLOCK)
+    one_block, scattered = limits
+    block = min(1 << (classes - 1).bit_length(), one_block)
     t, u = (0.0, 1.0) if step.threshold is None else both_ends(step.threshold, torch.float32)
     from_one = step.kind == "linear" and t > u
     constants = step.number, u if from_one else t, 0 if ignore_index is None else ignore_index
@@ -244,11 +262,11 @@ def _settings(
         "KIND": KINDS[step.kind],
         "DYNAMIC": step.threshold is None,
         "FROM_ONE": from_one,
-        "WEIGHTED": batch.weighted,
+        "WEIGHTED": is_weighted,
         "IGNORES": ignore_index is not None,
-        "DENSE": batch.strides[1:] == (classes, 1),
-        "SCATTERS": SCATTERED <= classes <= ONE_BLOCK,
+        "DENSE": is_dense,
+        "SCATTERS": scattered <= classes <= one_block,
         "STAGES": shape.stages,
-        "KEEPS": kept is not None and kept.numel() > 0,
+        "KEEPS": keeps,
     }
     return constants, static
