@@ -84,16 +84,19 @@ def test_strides(triton, naive):
     )  # channels last
 
 
-def test_leading_axes_are_counted_one_by_one(triton):
-    x, y, w = (torch.stack(pair) for pair in zip(make(PIXELS, (2, 3, 7)), make(PIXELS, (2, 3, 7)), strict=True))
+@pytest.mark.parametrize(("layout", "shape"), [(PIXELS, (2, 3, 7)), (ROWS, (9, 5))], ids=["pixels", "rows"])
+def test_leading_axes_are_counted_one_by_one(layout, shape, triton):
+    """As under vmap, which passes gradients of counts with their axes in another order in memory."""
+    x, y, w = (torch.stack(pair) for pair in zip(make(layout, shape), make(layout, shape), strict=True))
     x[1] *= 2
+    y[1] = y[1].flip(0)
     at = StepAt("linear", 0.2, None)
-    together = classes_triton.counts(x, y, w, at, PIXELS)
-    grad = torch.randn(together.shape)
-    gradients = classes_triton.gradient(x, y, w, grad, at, PIXELS)
+    together = classes_triton.counts(x, y, w, at, layout)
+    grad = torch.randn(2, 4, together.shape[-1]).transpose(0, 1)
+    gradients = classes_triton.gradient(x, y, w, grad, at, layout)
     for row in range(2):
-        torch.testing.assert_close(together[:, row], classes_triton.counts(x[row], y[row], w[row], at, PIXELS))
-        alone = classes_triton.gradient(x[row], y[row], w[row], grad[:, row], at, PIXELS)
+        torch.testing.assert_close(together[:, row], classes_triton.counts(x[row], y[row], w[row], at, layout))
+        alone = classes_triton.gradient(x[row], y[row], w[row], grad[:, row], at, layout)
         torch.testing.assert_close(gradients[row], alone)
 
 

@@ -218,7 +218,7 @@ def _repeat_for_images(grad: Tensor, groups: int, images: int) -> tuple[Tensor, 
     if groups == 1:
         return grad.contiguous(), (classes, 0, 1)
     repeated = grad.reshape(4, groups, 1, classes).expand(4, groups, images // groups, classes)
-    return repeated.reshape(4, images, classes), (images * classes, classes, 1)
+    return repeated.reshape(4, images, classes).contiguous(), (images * classes, classes, 1)
 
 
 def _programs(batch: _Batch, samples_per_tile: int, shape: Launch) -> int:
