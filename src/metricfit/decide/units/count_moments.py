@@ -22,6 +22,14 @@ class CountMoments:
     variance: Tensor
     third: Tensor
 
+    def beside(self, other: CountMoments) -> CountMoments:
+        """Return both in one, ``(2, ...)``."""
+        return CountMoments(
+            torch.stack([self.mean, other.mean]),
+            torch.stack([self.variance, other.variance]),
+            torch.stack([self.third, other.third]),
+        )
+
     def two_points(self) -> tuple[Tensor, Tensor]:
         """Return two numbers and their weights, which have the same first three moments.
 

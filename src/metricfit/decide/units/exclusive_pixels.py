@@ -24,6 +24,7 @@ LANES = 32
 VARIANTS = ((0, 1, 0, 0, 0), (0, 0, 1, 0, 0), (0, 1, 0, 1, 0), (0, 1, 1, 1, 1))
 
 
+@torch.no_grad()
 def best_class_maps(probabilities: Tensor, metric: Metric, zero_division: float) -> Tensor:
     """Find class maps with a high expected mean of the metric over the classes.
 

@@ -165,14 +165,15 @@ def expected_value(
     Returns:
         The expected value, of the shape of the moments.
     """
-    tp, share_of_tp = chosen.two_points()
-    fn, share_of_fn = missed.two_points()
-    values = value_of(metric, tp.unsqueeze(1), fn, size, pixels)  # all four pairs at once: a GPU waits for launches
+    # Both kinds and all four pairs at once: a GPU waits for launches.
+    (tp, fn), (share_of_tp, share_of_fn) = (part.unbind(1) for part in chosen.beside(missed).two_points())
+    values = value_of(metric, tp.unsqueeze(1), fn, size, pixels)
     return (share_of_tp.unsqueeze(1) * share_of_fn * values).sum((0, 1))
 
 
 def value_of(metric: Metric, tp: Tensor, fn: Tensor, size: Tensor | int, pixels: Tensor | int) -> Tensor:
     """Compute the metric where ``size`` of ``pixels`` are marked, from true positives and misses that broadcast."""
-    zero = torch.zeros_like(tp + fn)
-    cells = (tp, (size - tp).clamp(min=0), fn, (pixels - size - fn).clamp(min=0))
-    return metric(Counts(*((cell + zero).unsqueeze(-1) for cell in cells), exclusive=False)).squeeze(-1)
+    fp, tn = (size - tp).clamp(min=0), (pixels - size - fn).clamp(min=0)
+    shape = torch.broadcast_shapes(tp.shape, fp.shape, tn.shape)  # type: ignore[no-untyped-call]
+    cells = (cell.expand(shape).unsqueeze(-1) for cell in (tp, fp, fn, tn))
+    return metric(Counts(*cells, exclusive=False)).squeeze(-1)

@@ -17,6 +17,7 @@ Method = Literal["approximate", "exact"]
 SPREAD_SIZES = 512
 
 
+@torch.no_grad()
 def best_masks(probabilities: Tensor, metric: Metric, method: Method, zero_division: float) -> Tensor:
     """Find the pixels of every unit with the best expected metric.
 
