@@ -177,7 +177,14 @@ def _choose_function(batch: OrdinaryBatch) -> type[torch.autograd.Function]:
     return _ValueOfSmallBatchOnGPU if batch.logits.numel() <= SMALL_BATCH else _ValueOnGPU
 
 
+#: ``apply`` without its search for transforms, under which no batch is ordinary.
+_apply = super(torch.autograd.Function, _ValueOfBatch).apply
+_apply_on_gpu = super(torch.autograd.Function, _ValueOnGPU).apply
+
+
 def _scaled(slopes: FourNumbers, factor: float) -> FourNumbers:
+    if factor == 1.0:
+        return slopes
     if isinstance(slopes[0], float):
         return [slope * factor for slope in slopes]
     return [[slope * factor for slope in cell] for cell in slopes]

@@ -1,11 +1,13 @@
 """Soft counts of a small batch of exclusive classes with NumPy, for Linear at the dynamic threshold and for Identity.
 
 As ``binary_small``: NumPy's operations start several times faster than torch's. The formulas are those of
-``step_formulas`` and ``classes_blocks``, and tests compare them.
+``step_formulas`` and ``classes_blocks``, and tests compare them. Arrays have one row per class, so that numbers of
+samples are combined with them in long inner loops.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from torch import Tensor
@@ -14,15 +16,31 @@ from metricfit.core.kernels.binary_small import SMALL, Array, load_numpy
 
 
 class Kept(NamedTuple):
-    """What the gradient needs: probabilities, decisions, sums of masses, true classes, and slopes for Linear."""
+    """What the gradient needs: probabilities, decisions, sums of masses, labels, their positions, and for Linear more.
+
+    Positions are those of one entry per sample in the raveled arrays.
+    """
 
     p: Array
     decided: Array
     total: Array
+    labels: Array
     true: Array
-    slope: Array | None = None
-    threshold_slope: Array | None = None
-    top: tuple[Array, Array] | None = None
+    linear: LinearKept | None = None
+
+
+class LinearKept(NamedTuple):
+    """The slopes, the threshold of each sample, the positions of its two largest probabilities, and a difference.
+
+    The derivative of a decision by the threshold is its slope times -p / t, and for the largest probability of a
+    sample, which alone can be on the last piece, ``correction`` more.
+    """
+
+    slope: Array
+    t: Array
+    first: Array
+    second: Array
+    correction: Array
 
 
 def handles(logits: Tensor, kind: str) -> bool:
@@ -33,62 +51,87 @@ def handles(logits: Tensor, kind: str) -> bool:
 def counts(logits: Tensor, target: Tensor, kind: str, delta: float) -> tuple[list[list[float]], Kept]:
     """Return soft counts, four lists with one number per class, and what ``gradient`` needs."""
     np = load_numpy()
-    x, rows = logits.detach().numpy(), np.arange(len(logits))
-    first = x.argmax(1)
-    p = np.exp(x - x[rows, first][:, None])
-    p /= _sum_rows(p)
-    true = np.zeros(p.shape, bool)
-    true[rows, target.numpy()] = True
-    kept = Kept(p, p, 1.0, true) if kind == "identity" else _decide_linearly(p, rows, first, true, delta)
-    rest, false = 1.0 - kept.decided, ~true
-    ones = np.ones(len(p), p.dtype)
-    cells = [ones.dot(labels * amount).tolist() for amount in (kept.decided, rest) for labels in (true, false)]
-    return cells, kept
+    x, labels = logits.detach().numpy(), target.numpy()
+    (n, classes), samples = x.shape, _samples(len(x))
+    first = x.argmax(1) * n + samples
+    p = x.T.copy()
+    p -= p.ravel()[first]
+    np.exp(p, out=p)
+    p /= _sum_classes(p)
+    true = labels * n + samples
+    kept = Kept(p, p, 1.0, labels, true)
+    if kind == "linear":
+        kept = _decide_linearly(kept, first, delta)
+    tp = np.bincount(labels, kept.decided.ravel()[true], classes)  # in float64
+    positives = np.bincount(labels, minlength=classes)
+    of_others = kept.decided.copy()
+    of_others.ravel()[true] = 0.0
+    fp = of_others.dot(_ones(n, p.dtype))
+    tn = np.maximum(n - positives - fp, 0.0)
+    return [tp.tolist(), fp.tolist(), (positives - tp).tolist(), tn.tolist()], kept
 
 
-def _decide_linearly(p: Array, rows: Array, first: Array, true: Array, delta: float) -> Kept:
-    np = load_numpy()
+def _decide_linearly(kept: Kept, first: Array, delta: float) -> Kept:
+    np, p = load_numpy(), kept.p
     others = p.copy()
-    others[rows, first] = -1.0
-    second = others.argmax(1)
-    t = ((p[rows, first] + others[rows, second]) / 2.0)[:, None]  # at most 1/2
-    a, c = t / 2.0, 1.0 - 1.5 * t
-    m1, m2, m3 = delta / a, (1.0 - 2.0 * delta) / t, delta / c
-    q = 1.0 - p
-    in_first, in_last = p <= a, p >= 1.5 * t
-    mass = m2 * (p - a)
+    others.ravel()[first] = -1.0
+    n = p.shape[1]
+    second = others.argmax(0) * n + _samples(n)
+    largest = p.ravel()[first]
+    t = (largest + p.ravel()[second]) / 2.0  # at most 1/2
+    a = t / 2.0
+    m1, m2 = delta / a, (1.0 - 2.0 * delta) / t
+    on_first = p <= a
+    mass = p - a
+    mass *= m2
     mass += delta
-    if delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is clamped between the outer two
+    if delta <= 0.25:  # then m1 <= m2, and the middle line is the larger one from its kink on
         np.maximum(mass, m1 * p, out=mass)
-        np.minimum(mass, 1.0 - m3 * q, out=mass)
     else:
-        mass = np.where(in_first, m1 * p, np.where(in_last, 1.0 - m3 * q, mass))
-    slope = np.where(in_first, m1, np.where(in_last, m3, m2))
-    threshold_slope = np.where(in_last, 1.5 * q / c, p / t)
-    threshold_slope *= slope
-    total = _sum_rows(mass)
+        mass = np.where(on_first, m1 * p, mass)
+    slope = np.where(on_first, m1, m2)
+    # The last piece starts at 3t/2, so that only the largest probability of a sample can be on it.
+    on_last, rest, c = largest >= 1.5 * t, 1.0 - largest, 1.0 - 1.5 * t
+    m3 = delta / c
+    mass.ravel()[first] = np.where(on_last, 1.0 - m3 * rest, mass.ravel()[first])
+    slope.ravel()[first] = np.where(on_last, m3, slope.ravel()[first])
+    correction = np.where(on_last, 1.5 * rest / c - largest / t, 0.0)
+    total = _sum_classes(mass)
     mass /= total
-    return Kept(p, mass, total, true, slope, threshold_slope, (first, second))
+    return kept._replace(decided=mass, total=total, linear=LinearKept(slope, t, first, second, correction))
 
 
 def gradient(kept: Kept, of_positive: list[float], of_negative: list[float]) -> Array:
     """Return the gradient of the logits, from the gradients of the decisions for true and for other samples."""
-    np = load_numpy()
-    p = kept.p
-    of_decided = np.where(kept.true, np.array(of_positive, p.dtype), np.array(of_negative, p.dtype))
-    of_p = of_decided - _sum_rows(of_decided * kept.decided)
+    np, p, linear = load_numpy(), kept.p, kept.linear
+    of_p = np.empty_like(p)
+    of_p[:] = np.array(of_negative, p.dtype)[:, None]
+    of_p.ravel()[kept.true] = np.array(of_positive, p.dtype)[kept.labels]
+    of_p -= _sum_classes(of_p * kept.decided)
     of_p /= kept.total
-    if kept.top is not None:
-        of_threshold = _sum_rows(of_p * kept.threshold_slope)[:, 0] / 2.0
-        of_p *= kept.slope
-        rows = np.arange(len(p))
-        for largest in kept.top:
-            of_p[rows, largest] -= of_threshold
-    of_p -= _sum_rows(p * of_p)
+    if linear is not None:
+        of_p *= linear.slope
+    mean = _sum_classes(p * of_p)
+    if linear is not None:
+        of_threshold = (mean / linear.t + linear.correction * of_p.ravel()[linear.first]) / 2.0
+        for largest in (linear.first, linear.second):
+            of_p.ravel()[largest] -= of_threshold
+        mean -= of_threshold * (2.0 * linear.t)
+    of_p -= mean
     of_p *= p
-    return of_p
+    return of_p.T.copy()
 
 
-def _sum_rows(array: Array) -> Array:
-    """Return the sums over the classes, ``(n, 1)``; a product with ones is faster than a sum along an axis."""
-    return array.dot(load_numpy().ones((array.shape[1], 1), array.dtype))
+def _sum_classes(array: Array) -> Array:
+    """Return the sums over the classes, ``(n,)``; a product with ones is faster than a sum along an axis."""
+    return _ones(len(array), array.dtype).dot(array)
+
+
+@lru_cache(maxsize=64)
+def _ones(n: int, dtype: Array) -> Array:
+    return load_numpy().ones(n, dtype)
+
+
+@lru_cache(maxsize=64)
+def _samples(n: int) -> Array:
+    return load_numpy().arange(n)
