@@ -61,6 +61,8 @@ def soft_counts(logits: Tensor, target: Tensor, weight: Tensor | None, step: Ste
     if closed is None or learned or plain:
         logits, target = _floating(logits, target)
         return _sum_masses(*masses(logits, step, threshold), target, weight)
+    if torch.compiler.is_compiling():
+        _tell_compiler()
     return closed_counts(logits, target, weight, closed.kind, closed.number, threshold)
 
 
@@ -76,7 +78,13 @@ def closed_counts(
     return counts
 
 
-torch.compiler.allow_in_graph(closed_counts)  # type: ignore[no-untyped-call]
+def _tell_compiler() -> None:
+    """Have the compiler take ``closed_counts`` as one operation; it runs this function while it traces."""
+    torch.compiler.allow_in_graph(closed_counts)  # type: ignore[no-untyped-call]
+
+
+# What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
+_tell_compiler._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _is_number(threshold: Tensor) -> bool:
