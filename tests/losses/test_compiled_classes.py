@@ -60,6 +60,18 @@ def test_values_and_gradients_are_those_of_plain_operations(name, also_on_cpu):
         torch.testing.assert_close(gradient, wanted, rtol=1e-4, atol=1e-6)
 
 
+def test_sizes_that_change_from_call_to_call(also_on_cpu):
+    """The compiler then makes a graph for sizes that it does not know."""
+    loss, generator = compiled("f1"), torch.Generator().manual_seed(0)
+    for n, classes in ((12, 70), (13, 70), (40, 70), (9, 5), (9, 6), (9, 71)):
+        x = torch.randn(n, classes, generator=generator).requires_grad_()
+        y = torch.randint(classes, (n,), generator=generator)
+        value, expected = loss(x, y, None), 3 * MetricLoss("f1")(x.double(), y)
+        torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-6)
+        (gradient,), (wanted,) = (torch.autograd.grad(result, x) for result in (value, expected))
+        torch.testing.assert_close(gradient, wanted, rtol=1e-4, atol=1e-6)
+
+
 def test_operators_keep_what_they_promise(also_on_cpu):
     x, y, _ = samples()
     checks = ("test_schema", "test_faketensor")
@@ -74,5 +86,7 @@ def test_other_batches_are_left_to_plain_operations(also_on_cpu):
     x, y, w = samples()
     assert compiled("f1", task="multilabel")(x, y, w).isnan()
     assert compiled("f1", threshold=(0.3, 0.5))(x, y, w).isnan()
+    assert compiled("fbeta(beta=[1, 1, 2, 2, 5])")(x, y, w).isnan()
+    assert compiled("f1[4]")(x, y, w).isnan()
     assert compiled("f1")(x, torch.eye(5)[y], w).isnan()
     assert compiled("f1")(x.detach(), y, torch.ones(12, requires_grad=True)).isnan()

@@ -14,15 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricfit.core.class_formula import make_program
+from metricfit.core.class_formula import MOST_CLASSES, make_program
 from metricfit.core.class_loss import ClassSettings, evaluate_batch, gradient_of_batch, is_class_batch, read_step
 from metricfit.core.counts import Counts
 from metricfit.core.kernels.class_layout import StepAt
 from metricfit.core.kernels.classes_operator import define_operators, is_transformed
 from metricfit.core.kernels.classes_triton import kept_size
 from metricfit.core.types import Average
+from metricfit.errors import InvalidValueError
 from metricfit.metrics.average import loss_of_counts
 from metricfit.metrics.metric import Metric, get_metric
+
+#: A number of classes to try with whether a formula can be recorded.
+ANY_CLASSES = 3
 
 
 def evaluate_compiled(
@@ -41,10 +45,10 @@ def evaluate_compiled(
     Returns:
         The loss, or None if this is not a batch for the operator.
     """
-    if is_transformed() or not is_class_batch(logits, target, weight, settings):
+    if is_transformed() or metric.of_one_class or not is_class_batch(logits, target, weight, settings):
         return None
     step = read_step(settings)
-    if step is None or not _has_program(metric.name, average, logits.shape[1]):
+    if step is None or logits.shape[1] > MOST_CLASSES or not _can_be_recorded(metric.name, average):
         return None
     operator = torch.ops.metricfit.class_loss
     value: Tensor = operator(logits, target, weight, metric.name, average, *step, settings.ignore_index)
@@ -61,12 +65,16 @@ def _program(name: str, average: Average, classes: int) -> Any:
     return make_program(loss, classes, exclusive=True)
 
 
-def _has_program(name: str, average: Average, classes: int) -> bool:
-    return _program(name, average, classes) is not None
+def _can_be_recorded(name: str, average: Average) -> bool:
+    """Return whether the loss has a program, whatever the number of classes, which a compiler may not know yet."""
+    try:
+        return _program(name, average, ANY_CLASSES) is not None
+    except InvalidValueError:  # a metric with a parameter per class
+        return False
 
 
 # What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
-_has_program._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_can_be_recorded._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _class_loss_forward(
