@@ -69,7 +69,7 @@ NAMES = {
         holm
     """,
     "metricfit.steps": """
-        Annealed Identity Linear RaisedCosine Sigmoid Step StraightThrough
+        Annealed Identity Linear RaisedCosine Sigmoid Step StraightThrough ThreePoint
     """,
     "metricfit.train": """
         Callback CheckpointWarning Ensemble Evaluation FitResult History Measured Monitor NotFiniteError Plan

@@ -211,6 +211,27 @@ class RaisedCosine(ClosedFormStep):
         return f"width={self.width:g}"
 
 
+class ThreePoint(Step):
+    r"""Piecewise linear through (0, 0), (t, 1/2) and (1, 1). Tsoi et al. 2022, supplement, Eq. 23.
+
+    The slopes are :math:`1/(2t)` below the threshold and :math:`1/(2(1-t))` above it. They are equal at t = 1/2, where
+    the step is the probability itself, and far apart near 0 and 1: the authors found it hard to optimise there, and
+    added the two points of ``Linear``. It has no parameter, and no kernel of its own.
+
+    Example:
+        >>> ThreePoint()(torch.tensor([0.0, 0.1, 0.2, 0.6, 1.0]), 0.2)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
+
+    def forward(self, p: Tensor, threshold: Threshold = 0.5) -> Tensor:
+        """Return the soft decision for probabilities ``p``, in [0, 1]."""
+        check_threshold(threshold)
+        wide = p.to(counting_dtype(p.dtype))
+        t, u = both_ends(threshold, wide.dtype)
+        result = torch.where(wide <= t, wide / (2 * t), 1 - (1 - wide) / (2 * u))
+        return result if wide is p else result.to(p.dtype)
+
+
 class StraightThrough(Step):
     """The hard decision forward, another step's gradient backward (Bengio et al. 2013).
 

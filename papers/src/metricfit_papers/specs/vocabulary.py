@@ -26,7 +26,8 @@ def tenths() -> list[float]:
 
 
 STEPS: dict[str, Callable[..., Any]] = {
-    name: getattr(steps, name) for name in ("Linear", "Sigmoid", "Identity", "RaisedCosine", "StraightThrough")
+    name: getattr(steps, name)
+    for name in ("Linear", "Sigmoid", "Identity", "RaisedCosine", "StraightThrough", "ThreePoint")
 }
 AS_CODED = {
     loss.__name__: loss
