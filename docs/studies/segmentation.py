@@ -171,13 +171,10 @@ def main(arguments: list[str] | None = None) -> None:
 
     def split_of(seed: int) -> Split:
         number = 0 if given.measure == "camvid" else seed
-        if number not in splits:
-            made_up = given.quick
-            splits[number] = (
-                made_up_split(given.measure, number)
-                if made_up
-                else read_split(given.measure, given.images, number, device)
-            )
+        if number not in splits and given.quick:
+            splits[number] = made_up_split(given.measure, number)
+        elif number not in splits:
+            splits[number] = read_split(given.measure, given.images, number, device)
         return splits[number]
 
     began = time.monotonic()
