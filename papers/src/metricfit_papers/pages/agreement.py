@@ -21,13 +21,19 @@ def agreement(spec: TableSpec, datasets: dict[str, Any]) -> str:
     """
     parts = []
     for dataset, rows in datasets.items():
-        results = list(_agreeing(spec, dataset, rows))
-        if results:
-            parts.append(f"{sum(results)} of {len(results)} on {spec.datasets[dataset].title}")
+        agreeing, published = count_agreeing(spec, dataset, rows)
+        if published:
+            parts.append(f"{agreeing} of {published} on {spec.datasets[dataset].title}")
     if not parts:
         return ""
     subject = f"Within two published deviations (0.005 where 0.00 is printed){_of_columns(spec)}"
     return f"{subject}: {'; '.join(parts)}."
+
+
+def count_agreeing(spec: TableSpec, dataset: str, rows: dict[str, Any]) -> tuple[int, int]:
+    """Return how many published numbers of these rows are reproduced, and how many can be compared."""
+    results = list(_agreeing(spec, dataset, rows))
+    return sum(results), len(results)
 
 
 def _of_columns(spec: TableSpec) -> str:

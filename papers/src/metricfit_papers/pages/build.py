@@ -4,7 +4,8 @@
     python -m metricfit_papers.pages.build                              # write the pages from papers/results
 
 `stored_results` stores a table's results in ``papers/results/NAME.json``, `drawing` draws them. What holds is written
-by hand, in ``papers/verdicts/NAME.md`` and, claim by claim, in ``papers/verdicts/claims.md``; nothing here judges.
+by hand, in ``papers/verdicts/NAME.md`` and, claim by claim, in ``papers/verdicts/claims.toml``, which `claims` shows
+with figures computed from the results; nothing here judges.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import metricfit_papers as papers
 from metricfit_papers import TableSpec
 from metricfit_papers.pages import drawing, repository, set_averages, stored_results
 from metricfit_papers.pages.agreement import agreement
+from metricfit_papers.pages.claims import read_claims, show_claims
 from metricfit_papers.pages.constraint_effects import describe_constraint_effects
 from metricfit_papers.pages.run_lengths import measure_size, training_minutes
 from metricfit_papers.pages.search_choices import choices
@@ -205,7 +207,10 @@ def summary(specs: list[TableSpec], results: dict[str, Results | None], verdicts
         "the text says; **code**, what the published code does, including its errors; **corrected**, as it should be. "
         "[How to add a table](add-a-table.md), [where the data come from](data.md)."
     )
-    yield from _read_text(verdicts / "claims.md")
+    if (verdicts / "claims.toml").exists():
+        claims = read_claims(verdicts / "claims.toml")
+        pages = {spec.name: f"{slug(spec.paper)}.md" for spec in specs}
+        yield from map(unbroken, show_claims(claims, results, pages.__getitem__))
     yield "## What was run"
     yield (
         "Epochs are those of the longest training, and the maximum that the table allows. Most trainings stop early, "

@@ -22,11 +22,10 @@ def describe_constraint_effects(spec: TableSpec, datasets: dict[str, Any]) -> st
 
     It is empty if no row was trained both without and with a constraint. A note below says what Wilcoxon's p means.
     """
-    bases = {row.of: row.name for row in spec.rows.values() if row.decided == UNCONSTRAINED and row.of is not None}
     columns = [key for key, column in spec.shown_columns.items() if _kind(column.metric) in ("auroc", *FPR_AT)]
     lines = []
     for dataset, rows in datasets.items():
-        both = [(base, row) for row, base in bases.items() if {row, base} <= set(rows)]
+        both = constraint_pairs(spec, rows)
         for column in columns if len(both) >= FEWEST else []:
             without, with_ = (
                 [statistics.fmean(rows[pair[side]]["values"][column]) for pair in both] for side in (0, 1)
@@ -43,6 +42,12 @@ def describe_constraint_effects(spec: TableSpec, datasets: dict[str, Any]) -> st
     head = ["dataset", "mean over the losses of", "without", "with", "change", "better : worse", "Wilcoxon's p"]
     table = [markdown_line(head), markdown_line(["---", "---", *["---:"] * 5]), *lines]
     return "\n".join(["**With the constraint and without**", "", *table, "", SHARED])
+
+
+def constraint_pairs(spec: TableSpec, rows: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the pairs of rows without and with the constraint that were run."""
+    bases = {row.of: row.name for row in spec.rows.values() if row.decided == UNCONSTRAINED and row.of is not None}
+    return [(base, row) for row, base in bases.items() if {row, base} <= set(rows)]
 
 
 def _kind(metric: str) -> str:
