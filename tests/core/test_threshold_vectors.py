@@ -221,13 +221,18 @@ def test_equal_thresholds_are_equal():
 X, Y = batch()[0].detach(), batch()[1]
 WRONG = {
     "nan": (lambda: PerLabel([0.1, float("nan")]), ValueError, "a threshold is NaN"),
+    "logit": (
+        lambda: PerLabel([0.1, -1.5]),
+        ValueError,
+        "needs probabilities, got -1.5; convert.*PerLabel.from_logits",
+    ),
     "number": (lambda: PerLabel(0.3), ValueError, "a list of numbers, got shape"),
     "empty": (lambda: PerLabel([]), ValueError, "a list of numbers, got shape"),
     "text": (lambda: PerLabel(["low"]), TypeError, "a list of numbers, got"),
     "matrix": (lambda: ThresholdGrid([[0.1]]), ValueError, r"got shape \(1, 1\)"),
     "logits": (lambda: MetricLoss("f1", threshold=PerLabel([0.1, -1.0])), ValueError, "PerLabel.from_logits"),
     "grid": (lambda: MetricLoss("f1", threshold=ThresholdGrid([0.1, 1.0])), ValueError, "strictly between 0 and 1"),
-    "soft": (lambda: Counts.soft(X, Y, threshold=PerLabel([0.1, 0.5, 2.0])), ValueError, "strictly between 0 and 1"),
+    "soft": (lambda: Counts.soft(X, Y, threshold=PerLabel([0.1, 0.5, 1.0])), ValueError, "strictly between 0 and 1"),
     "length": (lambda: MetricLoss("f1", threshold=PerLabel([0.1, 0.5]))(X, Y), ValueError, "2 thresholds for 3 labels"),
     "one": (lambda: Counts.hard(X, Y, threshold=PerLabel([0.1])), ValueError, "1 threshold for 3 labels"),
     "binary": (lambda: Counts.hard(X[:, 0], Y[:, 0], threshold=PerLabel([0.1, 0.5])), ValueError, "for 1 output"),

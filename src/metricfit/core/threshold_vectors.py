@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor
 
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+
+#: The remedy for thresholds that are no probabilities.
+FROM_LOGITS = "convert thresholds of logits, such as those of a decide.Decision, with PerLabel.from_logits"
 
 
 class PerLabel:
@@ -22,15 +26,15 @@ class PerLabel:
     Args:
         thresholds: Probabilities ``(c,)`` as a list, an array or a tensor, for example those of
             ``curves.best_thresholds``. Numbers are kept as float64; a tensor is kept as it is, with its gradient.
-            Decisions can be made at any number (at infinity, nothing is positive), losses need numbers strictly
-            between 0 and 1.
+            They lie from 0 to 1, or are infinite: then a label is never called. Losses need numbers strictly between 0
+            and 1.
 
     Attributes:
         numbers: The thresholds, a tensor ``(c,)``.
 
     Raises:
         InvalidTypeError: The thresholds are no numbers.
-        InvalidValueError: There are none, they are no list, or one is NaN.
+        InvalidValueError: There are none, they are no list, or one is no probability.
 
     Example:
         >>> from metricfit import MetricLoss
@@ -41,6 +45,10 @@ class PerLabel:
 
     def __init__(self, thresholds: Sequence[float] | Tensor | Any) -> None:
         self.numbers = _read_numbers(thresholds, "PerLabel")
+        if self.numbers.device.type == "cpu":
+            outside = [number for number in self.tolist() if math.isfinite(number) and not 0.0 <= number <= 1.0]
+            if outside:
+                raise InvalidValueError(f"PerLabel needs probabilities, got {outside[0]}; {FROM_LOGITS}")
 
     @classmethod
     def from_logits(cls, thresholds: Sequence[float] | Tensor | Any) -> PerLabel:
@@ -92,9 +100,8 @@ class PerLabel:
             outside = [number for number in self.tolist() if not 0.0 < number < 1.0]
             if outside:
                 raise InvalidValueError(
-                    f"thresholds must lie strictly between 0 and 1, got {outside[0]}; they apply to probabilities, so "
-                    "convert thresholds of logits with PerLabel.from_logits, and give a label that is never called a "
-                    "threshold such as 0.99"
+                    f"thresholds must lie strictly between 0 and 1, got {outside[0]}; give a label that is never "
+                    f"called a threshold such as 0.99; {FROM_LOGITS}"
                 )
         return self
 
