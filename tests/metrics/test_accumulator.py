@@ -82,3 +82,22 @@ def test_the_gap_between_groups_of_all_batches():
         quality.update(logits, target)
     with pytest.raises(ValueError, match="leave group out"):
         Accumulator("recall").update(logits, target, group=group)
+
+
+def test_exclusive_classes_are_not_added_to_labels():
+    stream, labels = Accumulator("f1"), (Z > 0.3).long()
+    stream.update(Z, labels)
+    stream.update(Z[:0], labels[:0])
+    with pytest.raises(ValueError, match=r"exclusive classes.*the earlier ones of several labels"):
+        stream.update(Z, Y)
+    stream.reset()
+    stream.update(Z, Y)
+    assert stream.compute().item() == pytest.approx(f1_score(Y, Z.argmax(1), average="macro"))
+
+
+def test_repr_names_the_settings():
+    stream = Accumulator("f1", threshold=metrics.PerLabel([0.2, 0.5]), average="micro", classes=[1], zero_division=0)
+    assert repr(stream) == (
+        "Accumulator('f1', threshold=PerLabel([0.2, 0.5]), classes=[1], zero_division=0, average='micro')"
+    )
+    assert repr(Accumulator("f1")) == "Accumulator('f1')"

@@ -10,7 +10,7 @@ from torch import Tensor
 from metricfit._extras import explain_missing
 from metricfit.core.distributed import fill_missing
 from metricfit.errors import InvalidTypeError
-from metricfit.metrics.accumulator import Accumulator
+from metricfit.metrics.accumulator import Accumulator, refuse_another_kind
 
 with explain_missing("metricfit.integrations.torchmetrics", ["torchmetrics"], "torchmetrics"):
     import torchmetrics
@@ -51,6 +51,8 @@ class AccumulatedMetric(torchmetrics.Metric):
             weight: One weight per sample.
         """
         counts = self._accumulator.count(logits, target, weight)
+        if self.total.dim():
+            refuse_another_kind(self._exclusive, counts)
         self.total = self.total + self._accumulator.sums(counts)
         self._exclusive = counts.exclusive
 

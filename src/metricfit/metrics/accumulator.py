@@ -110,6 +110,8 @@ class Accumulator(LateBuffers):
                 gap or was passed for another metric.
         """
         counts = self.count(logits, target, weight, group=group)
+        if self.total is not None:
+            refuse_another_kind(self._exclusive, counts)
         sums = self.sums(counts)
         self.made("total", sums).add_(sums)
         self._exclusive = counts.exclusive
@@ -231,5 +233,35 @@ class Accumulator(LateBuffers):
         self.total = sum_over_ranks(self._get_total())
 
     def extra_repr(self) -> str:
-        """Return the name of the metric."""
-        return repr(self.metric.name)
+        """Return the name of the metric and the settings that differ from the defaults."""
+        threshold = self.threshold
+        settings: dict[str, object] = {
+            "task": self.task,
+            "threshold": PerLabel(threshold) if self.per_label else threshold,
+            "classes": None if self.classes is None else list(self.classes),
+            "zero_division": self.zero_division,
+            "ignore_index": self.ignore_index,
+            "per_image": self.per_image or None,
+            "from_probabilities": self.from_probabilities or None,
+        }
+        given = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
+        average = [] if self.average == "macro" else [f"average={self.average!r}"]
+        return ", ".join([repr(self.metric.name), *given, *average])
+
+
+def refuse_another_kind(exclusive: bool | None, counts: Counts) -> None:
+    """Refuse to add counts of exclusive classes to those of several labels, and the reverse.
+
+    Args:
+        exclusive: Whether the classes of the earlier batches exclude each other; None if that is not known.
+        counts: The counts of a batch.
+
+    Raises:
+        InvalidValueError: They are of the other kind.
+    """
+    if exclusive is not None and counts.exclusive is not None and exclusive != counts.exclusive:
+        kinds = ("several labels, (n, c)", "exclusive classes, (n,)")
+        raise InvalidValueError(
+            f"this batch has targets of {kinds[bool(counts.exclusive)]}, and the earlier ones of {kinds[exclusive]}; "
+            "call reset() before another stream"
+        )
