@@ -166,10 +166,21 @@ WRONG = {
             "train": (X, CLASSES),
             "objective": CE(),
             "validation": (X, CLASSES.clamp(max=1)),
+            "monitor": "auroc",
+        },
+        ValueError,
+        "the validation set has no positives or no negatives of class 2, so auroc would be NaN",
+    ),
+    "pairs_of_one_class": (
+        {
+            "model": network(3),
+            "train": (X, CLASSES),
+            "objective": CE(),
+            "validation": (X, CLASSES * 0),
             "monitor": "auroc_ovo",
         },
         ValueError,
-        "the validation set has no positives or no negatives of class 2, so auroc_ovo would be NaN",
+        "auroc_ovo would be NaN",
     ),
     "pairs_of_labels": (
         {"model": network(3), "train": (X, LABELS), "validation": (X, LABELS), "monitor": "auroc_ovo"},
@@ -298,7 +309,8 @@ WRONG = {
     "class_weight_below_0": ({"class_weight": {0: -1.0}}, ValueError, "one finite weight of at least 0"),
     "lr": ({"lr": -1.0}, ValueError, "lr must be above 0"),
     "batch_size": ({"batch_size": 0}, ValueError, "batch_size must be an integer of at least 1"),
-    "accumulate": ({"accumulate": 0}, ValueError, "accumulate must be at least 1"),
+    "accumulate": ({"accumulate": 0}, ValueError, "accumulate is the number of parts"),
+    "accumulate_part": ({"accumulate": 1.5}, ValueError, "an integer of at least 1; got 1.5"),
     "clip": ({"clip": 0.0}, ValueError, "clip must be above 0"),
     "prior_of_classes": (
         {"model": network(3), "train": (X, CLASSES), "objective": CE(), "start_at_prior": True},

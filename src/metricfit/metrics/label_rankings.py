@@ -212,10 +212,10 @@ def _hand_till(questions: Questions, average: Average, *, warn: bool) -> Tensor:
             gains = gains * w.gather(1, order).to(gains.dtype)
         wins[part] = wins[part].scatter_add(1, labels[order], gains)
     pairs = of_class.unsqueeze(1) * of_class.unsqueeze(0)
-    areas = (wins / pairs).masked_fill(pairs == 0, torch.nan)
+    areas = wins / pairs
     if warn:
-        _report(questions, of_class == 0, average, "samples", "the AUROC of its pairs is NaN")
-    upper = torch.triu(torch.ones_like(pairs, dtype=torch.bool), 1)
+        _report(questions, of_class == 0, None, "samples", "its pairs are left out of the mean")
+    upper = torch.triu(pairs > 0, 1)
     values = ((areas + areas.T) / 2)[upper]
     if average == "macro":
         return values.mean()

@@ -61,7 +61,7 @@ def _check_presence(monitor: Monitor, target: Tensor, columns: int, *, exclusive
         positives = ((target > 0.5) & known).sum(axes)
         negatives = ((target <= 0.5) & known).sum(axes)
     no_value = negatives == 0
-    if monitor.average == "macro" or monitor.in_pairs:
+    if monitor.average == "macro" and not monitor.in_pairs:  # pairs of a class without samples are left out
         no_value |= positives == 0
     if bool(no_value.any()):
         lacking = no_value.nonzero().flatten().tolist()

@@ -76,8 +76,10 @@ def check_learning(model: nn.Module, stages: Sequence[Stage], validated: bool, s
 
 def check_numbers(accumulate: int, clip: float | None, ema: float | None) -> None:
     """Refuse numbers out of range."""
-    if accumulate < 1:
-        raise InvalidValueError(f"accumulate must be at least 1, the number of parts of a batch; got {accumulate}")
+    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+        raise InvalidValueError(
+            f"accumulate is the number of parts of a batch, an integer of at least 1; got {accumulate!r}"
+        )
     if clip is not None and not clip > 0:
         raise InvalidValueError(f"clip must be above 0, the maximum norm of the gradient; got {clip}")
     if ema is not None and not (isinstance(ema, Real) and 0 < float(ema) < 1):
