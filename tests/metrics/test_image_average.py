@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
 from metricfit import Counts, metrics
 from metricfit.metrics import Accumulator, averaged
@@ -111,3 +112,12 @@ def test_torchmetrics_and_wrong_use():
         accumulator.compute()
     with pytest.raises(ValueError, match="are joined"):
         join_images([])
+
+
+@pytest.mark.parametrize("decided", [[0, 0, 0, 0], [0, 1, 0, 0]])
+def test_weighted_average_of_empty_images_is_that_of_scikit_learn(decided):
+    counts = Counts.from_labels(torch.tensor(decided), torch.zeros(4, dtype=torch.long), num_classes=3)
+    for rule in (0, 1):
+        expected = f1_score([0] * 4, decided, labels=[1, 2], average="weighted", zero_division=rule)
+        value = averaged(metrics.f1, counts, "weighted", classes=[1, 2], zero_division=rule)
+        assert value.item() == pytest.approx(expected)

@@ -48,7 +48,8 @@ def averaged(
         zero_division: What a class counts for where its metric is 0/0, as F1 without true and predicted samples is: 0
             or 1 as in scikit-learn, or "skip", which leaves out every class without the samples that the metric needs,
             for F1 and Jaccard those without true samples (MONAI's ``ignore_empty=True``). By default 0/0 is 0, and the
-            macro average is over the classes described above.
+            macro average is over the classes described above. "micro" sums the counts first, and then asks this of the
+            sum: a class without true samples adds its false positives.
         training: Whether the counts are soft counts of a training batch.
 
     Returns:
@@ -85,6 +86,9 @@ def averaged(
         return value if chosen is None else value[..., list(chosen)]
     share = _shares(metric, counts, value, average, training, zero_division, present)
     share = share if mask is None else share * mask
+    if average == "weighted" and zero_division == 1:  # without weights, the classes count alike
+        alike = torch.ones_like(share) if mask is None else mask.to(share.dtype).expand_as(share)
+        share = torch.where(share.sum(-1, keepdim=True) > 0, share, alike)
     mean = ratio((share * value).sum(-1), share.sum(-1))
     return mean if present is None else _skip(mean, share.sum(-1) > 0)
 
