@@ -137,3 +137,9 @@ def test_labels_are_no_probabilities():
 def test_the_exact_method_refuses_large_images():
     with pytest.raises(InvalidValueError, match="leave method out"):
         per_image(torch.rand(1, 1, MOST_EXACT_PIXELS + 1), method="exact")
+
+
+def test_probabilities_of_classes_are_no_volume():
+    with pytest.raises(InvalidValueError, match=r"volumes of depth 3, .* pass task='multiclass'"):
+        per_image(torch.randn(2, 3, 4, 4).softmax(1))
+    assert per_image(torch.rand(2, 3, 4, 4)).shape == (2, 3, 4, 4)

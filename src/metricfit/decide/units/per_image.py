@@ -15,6 +15,7 @@ from metricfit.decide.units.unit_checks import (
     check_probabilities,
     check_sums,
     check_zero_division,
+    refuse_classes,
 )
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
@@ -70,6 +71,7 @@ def per_image(
     zero_division = check_zero_division(zero_division, found)
     if task is None:
         check_probabilities(probabilities, (3, 4), "(n, height, width) or, for volumes, (n, depth, height, width)")
+        refuse_classes(probabilities)
     else:
         check_probabilities(probabilities, (3, 4, 5), "(n, c, ...)")
     if probabilities.numel() == 0:

@@ -59,6 +59,22 @@ def check_sums(probabilities: Tensor, what: str) -> None:
         )
 
 
+def refuse_classes(probabilities: Tensor) -> None:
+    """Refuse volumes ``(n, depth, height, width)`` that are the probabilities of exclusive classes.
+
+    Raises:
+        InvalidValueError: They add up to 1 over the second axis in every pixel.
+    """
+    shape = tuple(probabilities.shape)
+    if len(shape) != 4 or shape[1] == 1 or not probabilities.numel():
+        return
+    if bool(((probabilities.sum(1) - 1).abs() <= SUM_TOLERANCE).all()):
+        raise InvalidValueError(
+            f"without task=, {shape} would be volumes of depth {shape[1]}, but these probabilities add up to 1 over "
+            "the second axis; pass task='multiclass' for exclusive classes"
+        )
+
+
 def check_zero_division(zero_division: float, metric: Metric) -> float:
     """Return the value of leaving an empty unit empty, a number from 0 to 1.
 
