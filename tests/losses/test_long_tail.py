@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidTypeError, InvalidValueError
 from metricfit.losses import LDAMLoss, LogitAdjustedLoss, WeightedCrossEntropyLoss
 
 COUNTS = (500, 60, 3)
@@ -70,9 +70,11 @@ def test_pixels_ignored_labels_and_gradients(loss):
         (lambda: LDAMLoss((5, 5), max_margin=0), "max_margin"),
         (lambda: LDAMLoss((5, 5), scale=-1), "scale"),
         (lambda: LDAMLoss((5, 5))(Z, Y), "2 classes"),
-        (lambda: LDAMLoss((5, 5))(Z[:, 0], Y), "class numbers"),
+        (lambda: LDAMLoss((5, 5))(Z[:, 0], Y), "LDAMLoss is for logits .* class numbers"),
+        (lambda: LDAMLoss(5), "one per class, such as torch.bincount"),
+        (lambda: LogitAdjustedLoss(("many", "few")), "class_counts are numbers"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):
-    with pytest.raises(InvalidValueError, match=message):
+    with pytest.raises((InvalidTypeError, InvalidValueError), match=message):
         make()

@@ -159,3 +159,10 @@ def test_scores_in_bins_of_their_own_have_the_exact_best_threshold():
     assert best.value == pytest.approx(exact.value, abs=1e-12)
     log_odds = torch.logit(torch.tensor([best.threshold, exact.threshold], dtype=torch.float64))
     assert 0 <= log_odds[1] - log_odds[0] <= 0.25
+
+
+def test_a_label_without_positives_has_the_average_precision_of_the_curves():
+    scores = BinnedScores()
+    scores.update(torch.randn(9, 2), torch.tensor([[1, 0]] * 4 + [[0, 0]] * 5))
+    assert scores.average_precision()[1] == 0
+    assert scores.auroc().isnan().tolist() == [False, True]

@@ -150,7 +150,7 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         check_tensors(logits, target, weight)
         if logits.dim() < 2 or target.shape != logits.shape[:1] + logits.shape[2:]:
             raise InvalidValueError(
-                f"WeightedCrossEntropyLoss is for logits (n, classes) and class numbers (n,), got "
+                f"{type(self).__name__} is for logits (n, classes) and class numbers (n,), got "
                 f"{tuple(logits.shape)} and {tuple(target.shape)}; for binary or multilabel logits use WeightedBCELoss"
             )
         x, y = logits.to(counting_dtype(logits.dtype)), target.long()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
 
 
@@ -20,7 +20,13 @@ class _ShiftedCrossEntropy(WeightedCrossEntropyLoss):
 
     def __init__(self, class_counts: Sequence[float], *, ignore_index: int, sync: bool) -> None:
         super().__init__(ignore_index=ignore_index, sync=sync)
-        counts = [float(count) for count in class_counts]
+        try:
+            counts = [float(count) for count in class_counts]
+        except (TypeError, ValueError):
+            raise InvalidTypeError(
+                f"{type(self).__name__}: class_counts are numbers, one per class, such as "
+                f"torch.bincount(target); got {quote(class_counts)}"
+            ) from None
         if len(counts) < 2 or not all(0 < count < math.inf for count in counts):
             raise InvalidValueError(
                 f"{type(self).__name__}: class_counts are the numbers of training samples of two or more classes, all "

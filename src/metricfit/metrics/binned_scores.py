@@ -158,10 +158,10 @@ class BinnedScores(LateBuffers):
         """Compute the average precision of each column; scores in one bin count as ties.
 
         Returns:
-            One value per label or class, ``(c,)``; NaN for one without positives.
+            One value per label or class, ``(c,)``; 0 for one without positives, as in ``curves``.
         """
         counts = self.counts
-        return area_under_precision_recall(counts.tp.T, counts.fp.T)
+        return area_under_precision_recall(counts.tp.T, counts.fp.T).masked_fill(counts.tp[-1] == 0, 0.0)
 
     def best_threshold(
         self, metric: str | Metric | Formula, subject_to: Requirements | None = None

@@ -76,8 +76,10 @@ class Averaging:
         if self.is_plain:
             return
         settings = {"classes": self.classes, "zero_division": self.zero_division, "per_image": self.per_image or None}
-        names = " and ".join(name for name, value in settings.items() if value is not None)
-        raise InvalidValueError(f"{names} go with metrics of decisions at a fixed threshold, not with {what}")
+        names = [f"{name}=" for name, value in settings.items() if value is not None]
+        raise InvalidValueError(
+            f"{' and '.join(names)}: only for metrics of decisions at a fixed threshold, not with {what}; leave it out"
+        )
 
     def values(self, metric: Metric, counts: Counts) -> Tensor:
         """Return the value of counts ``(c,)``, or those of images ``(images, c)``, NaN for images that are left out."""

@@ -85,10 +85,12 @@ class Monitor:
         object.__setattr__(self, "threshold", read_monitor_threshold(self.threshold))
         ranking = get_ranking(self.metric)
         object.__setattr__(self, "_ranking", ranking)
-        if ranking is not None:
-            check_ranking_average(
-                "none" if self.average is None else self.average, "one" if ranking.in_pairs else "rest"
+        if self.average is None:
+            raise InvalidValueError(
+                "a monitor is one number, but average=None gives one number per class; use average='macro'"
             )
+        if ranking is not None:
+            check_ranking_average(self.average, "one" if ranking.in_pairs else "rest")
         if self.is_loss or ranking is not None or self.threshold == "best":
             self.averaging.refuse_for("threshold='best'" if self.threshold == "best" else repr(self.metric))
         if self.is_loss or ranking is not None:
@@ -103,8 +105,6 @@ class Monitor:
             raise InvalidValueError(f"{error}. A monitor can also be one of {names}") from None
         object.__setattr__(self, "_metric", metric)
         assert isinstance(metric, Metric)
-        if self.average is None:
-            raise InvalidValueError("a monitor is one number, but average=None gives one number per class")
         self.averaging.check(metric)
         requirements = self.subject_to
         if requirements is None:

@@ -199,7 +199,8 @@ class PartialAUCLoss(_PairLoss):
 
     Args:
         min_tpr: Lower bound of the true positive rate, at least 0 and below 1.
-        max_fpr: Upper bound of the false positive rate, above 0 and at most 1.
+        max_fpr: Upper bound of the false positive rate, above 0 and at most 1. For a bound of this rate alone, the
+            one-way partial area, also pass ``min_tpr=0``.
         margin: How far a positive should be above a negative, in logits; above 0.
         power: The exponent of the hinge: 1, 2 or 3.
         task: "binary" or "multilabel", if the shapes do not determine it.
