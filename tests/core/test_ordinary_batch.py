@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch.func import grad, hessian, jvp
 
-from metricfit import MetricLoss, metrics, steps
+from metricfit import Counts, MetricLoss, metrics, steps
 from metricfit.core import ordinary_batch
+from metricfit.core.class_shares import TargetJudge
 from metricfit.core.kernels import binary_small, classes_small
 from metricfit.core.ordinary_batch import OrdinaryColumns
 from metricfit.core.validation import DivergedError
@@ -228,3 +229,16 @@ def test_the_kernel_of_small_batches_is_that_of_large_ones(monkeypatch):
             assert nothing is None
             torch.testing.assert_close(kind.gradient(x, y, w, None, of_counts), small)
         torch.testing.assert_close(torch.tensor(numbers), torch.tensor(large_numbers))
+
+
+@pytest.mark.parametrize("numpy", [True, False], ids=["numpy", "torch"])
+def test_hard_counts_of_an_ordinary_batch_of_classes(numpy, monkeypatch):
+    if not numpy:
+        monkeypatch.setattr(classes_small, "load_numpy", lambda: None)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(3, (40, 5), generator=generator).double()  # with ties, which go to the first class
+    y = torch.randint(4, (40,), generator=generator)
+    settings = {"task": None, "step": None, "threshold": None, "weight": None, "validate": None}
+    batch = ordinary_batch.read_ordinary(x, y, **settings, judge=TargetJudge())
+    expected = torch.stack(Counts.hard(x, y).tensors)
+    torch.testing.assert_close(batch.hard_counts(), expected, rtol=0, atol=0)

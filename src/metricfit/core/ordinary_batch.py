@@ -182,8 +182,11 @@ class OrdinaryBatch(NamedTuple):
         return Counts(*stacked, exclusive=self.kind.exclusive)
 
     def hard_counts(self) -> Tensor:
-        """Return the exact counts ``(4, c)`` of the decisions ``sigmoid(logits) >= threshold``."""
+        """Return the exact counts ``(4, c)`` of the decisions ``sigmoid(logits) >= threshold``, or argmax."""
         if isinstance(self.kind, OrdinaryClasses):
+            if self.weight is None and classes_small.handles(self.logits, self.kind.step.kind):
+                cells = classes_small.hard_counts(self.logits, self.target)
+                return torch.tensor(cells, dtype=torch.float64, device="cpu")
             return Classes(self.logits.detach(), self.target, self.weight, ROWS).hard(None)
         classes, threshold = self.kind.classes, self.kind.threshold
         x, y, w = binary_cpu.as_columns(self.logits, self.target, self.weight, classes)

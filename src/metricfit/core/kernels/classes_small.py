@@ -71,6 +71,18 @@ def counts(logits: Tensor, target: Tensor, kind: str, delta: float) -> tuple[lis
     return [tp.tolist(), fp.tolist(), (positives - tp).tolist(), tn.tolist()], kept
 
 
+def hard_counts(logits: Tensor, target: Tensor) -> list[list[int]]:
+    """Return the counts of the decisions argmax, four lists with one number per class."""
+    np = load_numpy()
+    labels, classes = target.numpy(), logits.shape[1]
+    chosen = logits.detach().numpy().argmax(1)
+    tp, predicted, positives = (
+        np.bincount(numbers, minlength=classes) for numbers in (labels[chosen == labels], chosen, labels)
+    )
+    rest = len(labels) - predicted - positives + tp
+    return [tp.tolist(), (predicted - tp).tolist(), (positives - tp).tolist(), rest.tolist()]
+
+
 def _decide_linearly(kept: Kept, first: Array, delta: float) -> Kept:
     np, p = load_numpy(), kept.p
     others = p.copy()
