@@ -134,6 +134,27 @@ def test_a_ranking_constraint_is_bounded_too():
     assert multipliers.max().item() == 0.5
 
 
+def test_bounded_multipliers_of_a_ranking_constraint_are_those_of_a_loop():
+    logits, target, _ = rows(0)
+    loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), RankingConstraint(1.0, size=80), mu=0.05, lambda_max=4.0)
+    expected = torch.zeros(80, dtype=torch.float64)
+    for step in range(3):
+        moved = logits * (1 + step)
+        found = loss(moved, target.double()).item()
+        term = 0.0
+        positives, negatives = target.nonzero().flatten().tolist(), (target == 0).nonzero().flatten().tolist()
+        for j in positives:
+            q = sum(max(0.0, 1.0 - (moved[j] - moved[k]).item()) for k in negatives)
+            term += 0.05 / 2 * q**2 + expected[j].item() * q
+            expected[j] = min(4.0, expected[j].item() + 0.05 * q)
+        term /= len(positives) * len(negatives)
+        assert found == pytest.approx(nn.BCEWithLogitsLoss()(moved, target.double()).item() + term, rel=1e-5)
+        loss.update()
+    (multipliers,) = loss.multipliers.values()
+    torch.testing.assert_close(multipliers.double(), expected, rtol=1e-5, atol=1e-6)
+    assert 0 < (expected == 4.0).sum() < (expected > 0).sum()
+
+
 def test_plain_gradient_ascent_is_the_usual_update():
     usual = held_out_loss(["recall >= 0.95", "fpr <= 0.01"], update_on="train")
     ascent = held_out_loss(

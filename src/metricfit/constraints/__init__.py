@@ -5,6 +5,7 @@ from metricfit.constraints.constraint import Constraint, MeasuredConstraint
 from metricfit.constraints.function import FunctionConstraint
 from metricfit.constraints.ranking_constraint import RankingConstraint
 from metricfit.constraints.requirement import RequirementConstraint
+from metricfit.constraints.setting_search import Searched, Tried, search
 from metricfit.constraints.terms import augmented_term, equality_term, next_multiplier
 
 __all__ = [
@@ -14,7 +15,10 @@ __all__ = [
     "MeasuredConstraint",
     "RankingConstraint",
     "RequirementConstraint",
+    "Searched",
+    "Tried",
     "augmented_term",
     "equality_term",
     "next_multiplier",
+    "search",
 ]

@@ -19,13 +19,14 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from metricfit.constraints import AugmentedLagrangian, RankingConstraint
+from metricfit.constraints import AugmentedLagrangian, RankingConstraint, search
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.curves import auroc, fpr_at_tpr
 from metricfit.stats import delong_test
@@ -81,11 +82,8 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     final = base
     grid = job.row.settings.get("constraint")
     if grid is not None:
-        pairs = [pair for pair in product(grid["mu"], grid["rho"]) if list(pair) not in grid.get("without", [])]
-        first, *others = grid["margin"]
-        final = _best([_constrained(job, trials, base, mu, rho, first) for mu, rho in pairs])
-        mu, rho = final.setting["mu"], final.setting["rho"]
-        final = _best([final, *(_constrained(job, trials, base, mu, rho, margin) for margin in others)])
+        lists = {"without": (), **grid}
+        final = search(partial(_constrained, job, trials, base), value=lambda each: each.value, **lists).outcome
         chosen |= {"constraint": dict(final.setting), "validation AUC": final.value}
     elif job.row.settings.get("again"):
         final = _trained_on(job, trials, base, base.setting, _loss(job, trials, base.setting))
@@ -97,10 +95,6 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     epochs = base.epochs + (0 if final is base else final.epochs)
     seconds = base.results[0].seconds / sum(len(result.history) for result in base.results)
     return [TrialResult(values, epochs, seconds, chosen)]
-
-
-def _best(candidates: Sequence[Candidate]) -> Candidate:
-    return max(candidates, key=lambda candidate: candidate.value)
 
 
 def _base(job: RowJob, trials: Sequence[Trial], setting: Mapping[str, Any]) -> Candidate:
