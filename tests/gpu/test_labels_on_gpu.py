@@ -24,6 +24,7 @@ def labels(n=2000):
     return logits, (logits + torch.randn(n, 3, generator=generator) > 0.5).long()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of torch's compiler
 @pytest.mark.parametrize("of", [PerLabel(THRESHOLDS), PerLabel(torch.tensor(THRESHOLDS))], ids=["numbers", "tensor"])
 def test_counts_and_losses_at_thresholds_per_label(of):
     logits, target = labels()
