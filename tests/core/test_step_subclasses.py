@@ -102,7 +102,7 @@ def test_a_parameter_that_is_changed_later_is_used():
 def test_kernels_refuse_a_kind_they_do_not_know(kernel):
     if kernel is triton_kernel:
         with pytest.raises(ValueError, match="no step of the kind 'cubic'"):
-            kernel._static("cubic", None, 0.5)
+            kernel.settings("cubic", 0.5, False)
         return
     ones = torch.ones(1)
     with pytest.raises(ValueError, match="no step of the kind 'cubic'"):
