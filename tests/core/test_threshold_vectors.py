@@ -117,9 +117,11 @@ def test_a_loss_keeps_them_in_a_buffer():
     expected = 1 - (2 * counts.tp / (2 * counts.tp + counts.fp + counts.fn)).mean()
     torch.testing.assert_close(loss(logits, target), expected)
     assert repr(loss) == "MetricLoss('f1', threshold=PerLabel([0.2, 0.5, 0.93]))"
-    other = MetricLoss("f1", threshold=PerLabel([0.5, 0.5, 0.5]))
+    equal = PerLabel([0.5, 0.5, 0.5])
+    other, third = MetricLoss("f1", threshold=equal), MetricLoss("f1", threshold=equal)
     other.load_state_dict(loss.state_dict())
     assert torch.equal(copy.deepcopy(other)(logits, target), loss(logits, target))
+    assert third.threshold.tolist() == equal.tolist() == [0.5, 0.5, 0.5]  # loading changed one loss only
     with_memory = MetricLoss("f1", threshold=PerLabel(THRESHOLDS), memory=RunningCounts())
     torch.testing.assert_close(with_memory(logits, target), loss(logits, target))
     statistics = [loss.statistics(logits[part], target[part]) for part in (slice(9), slice(9, None))]

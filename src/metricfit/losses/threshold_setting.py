@@ -79,6 +79,8 @@ def keep_threshold(module: nn.Module, threshold: Thresholds) -> None:
     setting = read_threshold(threshold)
     module.per_label = isinstance(setting, PerLabel)  # type: ignore[assignment]
     kept = setting.numbers if isinstance(setting, PerLabel) else setting
+    if isinstance(setting, PerLabel) and not setting.numbers.requires_grad:
+        kept = setting.numbers.clone()  # loading a state dict into the module must not change the setting
     if isinstance(kept, Tensor) and not isinstance(kept, nn.Parameter):
         module.register_buffer("threshold", kept)
     else:
