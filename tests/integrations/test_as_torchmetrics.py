@@ -6,7 +6,7 @@ from sklearn.metrics import f1_score
 
 torchmetrics = pytest.importorskip("torchmetrics")
 
-from metricfit.errors import InvalidTypeError  # noqa: E402
+from metricfit.errors import InvalidStateError, InvalidTypeError  # noqa: E402
 from metricfit.integrations import as_torchmetrics  # noqa: E402
 from metricfit.metrics import Accumulator  # noqa: E402
 
@@ -47,3 +47,9 @@ def test_the_direction_is_that_of_the_metric():
 def test_other_objects_are_refused():
     with pytest.raises(InvalidTypeError, match="Accumulator"):
         as_torchmetrics("f1")
+
+
+def test_a_value_without_batches_is_refused():
+    quality = as_torchmetrics(Accumulator("f1"))
+    with pytest.warns(UserWarning, match="before the ``update``"), pytest.raises(InvalidStateError, match="no batch"):
+        quality.compute()

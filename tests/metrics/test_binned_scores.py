@@ -166,3 +166,19 @@ def test_a_label_without_positives_has_the_average_precision_of_the_curves():
     scores.update(torch.randn(9, 2), torch.tensor([[1, 0]] * 4 + [[0, 0]] * 5))
     assert scores.average_precision()[1] == 0
     assert scores.auroc().isnan().tolist() == [False, True]
+
+
+def test_a_state_of_other_bins_is_refused():
+    scores, again = stream(BinnedScores(), LOGITS, TARGET), BinnedScores()
+    again.load_state_dict(scores.state_dict())
+    assert again.best_threshold("f1") == scores.best_threshold("f1")
+    for other in (BinnedScores(bins=64), BinnedScores(limit=8)):
+        with pytest.raises(ValueError, match=r"the state is of BinnedScores\(bins=1024, limit=16\)"):
+            other.load_state_dict(scores.state_dict())
+
+
+def test_exclusive_classes_are_not_added_to_labels():
+    scores, logits = BinnedScores(), torch.randn(9, 3)
+    scores.update(logits, (logits > 0.3).long())
+    with pytest.raises(ValueError, match="the earlier ones of several labels"):
+        scores.update(logits, logits.argmax(1))

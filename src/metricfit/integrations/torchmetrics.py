@@ -9,7 +9,7 @@ from torch import Tensor
 
 from metricfit._extras import explain_missing
 from metricfit.core.distributed import fill_missing
-from metricfit.errors import InvalidTypeError
+from metricfit.errors import InvalidStateError, InvalidTypeError
 from metricfit.metrics.accumulator import Accumulator, refuse_another_kind
 
 with explain_missing("metricfit.integrations.torchmetrics", ["torchmetrics"], "torchmetrics"):
@@ -52,7 +52,7 @@ class AccumulatedMetric(torchmetrics.Metric):
         """
         counts = self._accumulator.count(logits, target, weight)
         if self.total.dim():
-            refuse_another_kind(self._exclusive, counts)
+            refuse_another_kind(self._exclusive, counts.exclusive)
         self.total = self.total + self._accumulator.sums(counts)
         self._exclusive = counts.exclusive
 
@@ -77,7 +77,12 @@ class AccumulatedMetric(torchmetrics.Metric):
 
         Returns:
             The value, a scalar; one value per class if the Accumulator has ``average=None``.
+
+        Raises:
+            InvalidStateError: There was no batch.
         """
+        if not self.total.dim():
+            raise InvalidStateError("the metric has seen no batch: call update(logits, target) first")
         return self._accumulator.value(self.total, exclusive=self._exclusive)
 
 

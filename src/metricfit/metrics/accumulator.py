@@ -111,7 +111,7 @@ class Accumulator(LateBuffers):
         """
         counts = self.count(logits, target, weight, group=group)
         if self.total is not None:
-            refuse_another_kind(self._exclusive, counts)
+            refuse_another_kind(self._exclusive, counts.exclusive)
         sums = self.sums(counts)
         self.made("total", sums).add_(sums)
         self._exclusive = counts.exclusive
@@ -249,19 +249,19 @@ class Accumulator(LateBuffers):
         return ", ".join([repr(self.metric.name), *given, *average])
 
 
-def refuse_another_kind(exclusive: bool | None, counts: Counts) -> None:
+def refuse_another_kind(earlier: bool | None, now: bool) -> None:
     """Refuse to add counts of exclusive classes to those of several labels, and the reverse.
 
     Args:
-        exclusive: Whether the classes of the earlier batches exclude each other; None if that is not known.
-        counts: The counts of a batch.
+        earlier: Whether the classes of the earlier batches exclude each other; None if that is not known.
+        now: Whether those of this batch do.
 
     Raises:
         InvalidValueError: They are of the other kind.
     """
-    if exclusive is not None and counts.exclusive is not None and exclusive != counts.exclusive:
+    if earlier is not None and earlier != now:
         kinds = ("several labels, (n, c)", "exclusive classes, (n,)")
         raise InvalidValueError(
-            f"this batch has targets of {kinds[bool(counts.exclusive)]}, and the earlier ones of {kinds[exclusive]}; "
-            "call reset() before another stream"
+            f"this batch has targets of {kinds[now]}, and the earlier ones of {kinds[earlier]}; call reset() before "
+            "another stream"
         )

@@ -16,6 +16,7 @@ from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidStateError, InvalidValueError
+from metricfit.metrics.accumulator import refuse_another_kind
 from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
 from metricfit.metrics.label_rankings import Questions, ask, class_log_odds
 from metricfit.metrics.metric import Formula, Metric, get_metric
@@ -65,9 +66,10 @@ class BinnedScores(LateBuffers):
         check_task(task)
         if not (isinstance(bins, int) and bins >= 2):
             raise InvalidValueError(f"bins is a number of at least 2, got {bins!r}")
-        if not 0 < limit < math.inf:
+        if not isinstance(limit, (int, float)) or not 0 < limit < math.inf:
             raise InvalidValueError(f"limit is the largest log-odds, a positive number, got {limit!r}")
         self.task, self.bins, self.limit, self.ignore_index = task, bins, float(limit), ignore_index
+        self._exclusive: bool | None = None
 
     @torch.no_grad()
     def update(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
@@ -82,6 +84,9 @@ class BinnedScores(LateBuffers):
             InvalidValueError: The shapes do not fit each other or the earlier batches.
         """
         batch = canonical(logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index)
+        exclusive = isinstance(batch, Classes)
+        if self.sums is not None:
+            refuse_another_kind(self._exclusive, exclusive)
         log_odds, positive, weight, _ = self._ask(batch)
         if bool(log_odds.isnan().any()):
             check_finite(log_odds.sum(), logits)
@@ -101,6 +106,7 @@ class BinnedScores(LateBuffers):
             sums = torch.bincount(places.flatten(), flat, minlength=2 * columns * self.bins).double()
         sums = sums.reshape(2, columns, self.bins)
         self.made("sums", sums).add_(sums)
+        self._exclusive = exclusive
 
     def _ask(self, batch: Columns | Classes) -> Questions:
         """Return the questions of a batch; shares of classes are labels between 0 and 1."""
@@ -189,6 +195,27 @@ class BinnedScores(LateBuffers):
         if self.sums is None:
             raise InvalidStateError("BinnedScores has seen no batch: call update(logits, target) first")
         return self.sums
+
+    def get_extra_state(self) -> Tensor:
+        """Return the number of bins and the limit, which the saved sums belong to."""
+        return torch.tensor([self.bins, self.limit], dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Check that loaded sums are of the same bins.
+
+        Args:
+            state: What ``get_extra_state`` returned.
+
+        Raises:
+            InvalidValueError: They are of other bins.
+        """
+        bins, limit = state.tolist()
+        if (bins, limit) != (self.bins, self.limit):
+            self.reset()
+            raise InvalidValueError(
+                f"the state is of BinnedScores(bins={bins:.0f}, limit={limit:g}), and this has {self.extra_repr()}; make it "
+                "with the bins and limit of the state"
+            )
 
     def extra_repr(self) -> str:
         """Return the number of bins."""
