@@ -68,6 +68,12 @@ READINGS = "Possible: binary: .* multiclass: .* multilabel: "
         (IMAGES, MASKS.double(), {}, r"multiclass labels must be integers, got torch.float64; use target.long\(\)"),
         (X, Y.float(), {"task": "multiclass"}, r"multiclass labels must be integers, got torch.float32"),
         (IMAGES, torch.zeros(2, 3, 4, 4), {}, "can be read as multilabel .* or as multiclass with soft targets"),
+        (
+            IMAGES[:, 0],
+            torch.zeros(2, 4, 4),
+            {},
+            r"One mask per image is \(n, 1, height, width\): logits.unsqueeze\(1\)",
+        ),
         (X, Y, {"task": "multilabel"}, r"logits \(5, 3\) with target \(5,\) do not fit task='multilabel'. " + READINGS),
         (X, Y, {"task": "binary"}, "do not fit task='binary'"),
         (X[:, 0], Y > 0, {"task": "multiclass"}, "do not fit task='multiclass'"),

@@ -165,7 +165,8 @@ def read_task(logits: Tensor, target: Tensor, task: Task | None) -> Task:
     if can_be["multilabel"] and logits.dim() > 2:
         raise InvalidValueError(
             f"logits and target {_shape(logits)} can be read as multilabel (each class a yes or no) or as multiclass "
-            "with soft targets (class shares that sum to 1); say which with task='multilabel' or task='multiclass'"
+            "with soft targets (class shares that sum to 1); say which with task='multilabel' or task='multiclass'. "
+            "One mask per image is (n, 1, height, width): logits.unsqueeze(1)"
         )
     return next(reading for reading in PRECEDENCE if can_be[reading])
 

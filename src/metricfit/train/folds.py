@@ -186,7 +186,7 @@ def stratified_folds(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Ten
     if y.dim() > 1 and y.shape[1:].numel() > 1:
         raise InvalidValueError(
             f"stratified folds need one label per sample, but these have shape {tuple(y.shape)}; pass folds as a list "
-            "of (training, validation) samples"
+            "of (training, validation) samples, such as list(sklearn.model_selection.KFold(8, shuffle=True).split(X))"
         )
     labels = y.detach().cpu().reshape(-1)
     fewest = int(torch.unique(labels, return_counts=True)[1].min()) if len(labels) else 0
