@@ -213,8 +213,8 @@ class BinnedScores(LateBuffers):
         if (bins, limit) != (self.bins, self.limit):
             self.reset()
             raise InvalidValueError(
-                f"the state is of BinnedScores(bins={bins:.0f}, limit={limit:g}), and this has {self.extra_repr()}; make it "
-                "with the bins and limit of the state"
+                f"the state is of BinnedScores(bins={bins:.0f}, limit={limit:g}), and this has {self.extra_repr()}; "
+                "make it with the bins and limit of the state"
             )
 
     def extra_repr(self) -> str:
