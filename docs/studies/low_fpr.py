@@ -16,7 +16,7 @@ import argparse
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +90,10 @@ def look_at(model: Stack, splits: Splits) -> Tensor:
     return torch.cat([1 - validation.mean(1, keepdim=True), test], dim=1).unsqueeze(1)
 
 
-def measure(splits: Splits, loss: str, steps: int = STEPS) -> dict[str, Any]:
+def measure(splits: Splits, loss: str, rates: Sequence[float] = RATES, steps: int = STEPS) -> dict[str, Any]:
     """Train with each rate, and return the test rates of the best look of each split."""
     runs = []
-    for rate in RATES:
+    for rate in rates:
         model = Stack(SEEDS, splits.train.x.shape[2], WIDTH, 1, splits.prior)
         stages = LOSSES[loss](splits.prior, splits.train.x.shape[1])
         runs.append(torch.stack(train(model, splits.train, stages, rate, lambda m=model: look_at(m, splits), steps)))
@@ -101,14 +101,14 @@ def measure(splits: Splits, loss: str, steps: int = STEPS) -> dict[str, Any]:
     chosen = values[..., 0].argmax(0)
     rows = values[chosen, torch.arange(len(SEEDS))]
     found = {f"{rate}": [round(value, 5) for value in rows[:, 1 + place].tolist()] for place, rate in enumerate(TPR)}
-    return {"fpr": found, "rates": [RATES[at // len(runs[0])] for at in chosen.tolist()]}
+    return {"fpr": found, "rates": [rates[at // len(runs[0])] for at in chosen.tolist()]}
 
 
-def run(data: Path, out: Path, name: str, loss: str) -> None:
+def run(data: Path, out: Path, name: str, loss: str, rates: Sequence[float], steps: int) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     splits, started = make_splits(data, name, SEEDS), time.perf_counter()
-    append(out, {"table": name, "loss": loss, **measure(splits, loss)})
+    append(out, {"table": name, "loss": loss, "steps": steps, **measure(splits, loss, rates, steps)})
     print(f"low FPR: {name} {loss}: {time.perf_counter() - started:.1f} s", flush=True)
 
 
@@ -117,12 +117,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="contains tabular/ and imblearn_bench/")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--cells", type=Path, default=CELLS)
+    parser.add_argument("--tables", nargs="*", default=TABLES)
+    parser.add_argument("--rates", type=float, nargs="*", default=RATES)
+    parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args(arguments)
     options.cells.parent.mkdir(parents=True, exist_ok=True)
     done = finished(options.cells, "table", "loss")
     Parallel(options.jobs, batch_size=1)(
-        delayed(run)(options.data, options.cells, name, loss)
-        for name in TABLES
+        delayed(run)(options.data, options.cells, name, loss, options.rates, options.steps)
+        for name in options.tables
         for loss in LOSSES
         if (name, loss) not in done
     )
