@@ -99,7 +99,7 @@ def test_noise_changes_the_stated_share_of_each_class(study):
         assert wrong[:, 60:].sum(1).tolist() == [round(40 * of_positives)] * 2
         assert wrong[:, :60].sum(1).tolist() == [round(60 * of_negatives)] * 2
     names = list(noise.NOISE)
-    little, much = (noisy[..., names.index(f"symmetric {rate}")] != y for rate in (0.1, 0.4))
+    little, much = (noisy[..., names.index(f"symmetric {rate}")] != y for rate in (0.2, 0.4))
     assert (much | ~little).all()
 
 
