@@ -128,7 +128,7 @@ def test_no_line_is_better_than_the_best_line(study, monkeypatch):
             assert float(best_threshold(score, y, "f1").value) <= best[draw].item() + 0.01  # a grid of one degree
 
 
-@pytest.mark.parametrize("name", ["little_capacity_page", "wrong_model", "label_noise_page"])
+@pytest.mark.parametrize("name", ["little_capacity_page", "wrong_model", "label_noise_page", "low_fpr_page"])
 def test_the_page_shows_the_stored_results(study, name):
     page = study(name)
     stored = json.loads(page.RESULTS.read_text(encoding="utf-8"))
