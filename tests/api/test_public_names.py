@@ -40,8 +40,8 @@ NAMES = {
     """,
     "metricfit.losses": """
         AdditiveLoss AdversarialLoss AveragePrecisionLoss ClassBalanced DeadGradientWarning
-        EffectiveNumberBCELoss FocalLoss LDAMLoss LogitAdjustedLoss
-        LovaszLoss MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix OneHotTargetWarning
+        EffectiveNumberBCELoss FocalLoss GeneralizedCrossEntropyLoss LDAMLoss LogitAdjustedLoss
+        LovaszLoss MAELoss MBAUCLoss MSFELoss MarginLoss MetricLoss Mix MulticlassSurrogateLoss OneHotTargetWarning
         PairHingeLoss PairSquareLoss PartialAUCLoss RunningCounts SoftAUROCLoss StalledLossWarning
         SurrogateFBetaLoss SurrogateTverskyLoss WMWLoss WeightedBCELoss WeightedCrossEntropyLoss
         backward_in_chunks

@@ -4,6 +4,7 @@ from metricfit.core.class_shares import OneHotTargetWarning
 from metricfit.losses.accumulation import backward_in_chunks
 from metricfit.losses.adversarial.adversarial_loss import AdversarialLoss
 from metricfit.losses.base import AdditiveLoss
+from metricfit.losses.class_surrogates import GeneralizedCrossEntropyLoss, MulticlassSurrogateLoss
 from metricfit.losses.combine import ClassBalanced, Mix
 from metricfit.losses.cross_entropy import (
     EffectiveNumberBCELoss,
@@ -37,6 +38,7 @@ __all__ = [
     "DeadGradientWarning",
     "EffectiveNumberBCELoss",
     "FocalLoss",
+    "GeneralizedCrossEntropyLoss",
     "LDAMLoss",
     "LogitAdjustedLoss",
     "LovaszLoss",
@@ -46,6 +48,7 @@ __all__ = [
     "MarginLoss",
     "MetricLoss",
     "Mix",
+    "MulticlassSurrogateLoss",
     "OneHotTargetWarning",
     "PairHingeLoss",
     "PairSquareLoss",

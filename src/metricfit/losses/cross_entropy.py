@@ -106,7 +106,10 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         Returns:
             The loss, a scalar.
         """
-        is_plain = type(self).statistics is WeightedCrossEntropyLoss.statistics
+        own = type(self)
+        is_plain = own.statistics is WeightedCrossEntropyLoss.statistics and (
+            own.label_losses is WeightedCrossEntropyLoss.label_losses
+        )
         if weight is None and not self.sync and is_plain:
             mean = self._quick_mean(logits, target)
             if mean is not None:
@@ -156,7 +159,7 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         x, y = logits.to(counting_dtype(logits.dtype)), target.long()
         if looks_at_values(x, None):
             check_labels(torch.where(y == self.ignore_index, 0, y), x.shape[1])
-        losses = cross_entropy(x, y, ignore_index=self.ignore_index, reduction="none")
+        losses = self.label_losses(x, y)
         label_weight = (y != self.ignore_index).to(losses.dtype)
         if weight is not None:
             spread = spread_weight(weight, tuple(y.shape), tuple(y.shape))
@@ -164,6 +167,18 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
                 check_weight(spread)
             label_weight = label_weight * spread
         return check_statistics(torch.stack([(label_weight * losses).sum(), label_weight.sum()]), logits)
+
+    def label_losses(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of each label; what it is for ignored labels does not matter, if it is finite.
+
+        Args:
+            logits: The outputs of the model, ``(n, classes, ...)``.
+            target: The class numbers, ``(n, ...)``.
+
+        Returns:
+            One loss per label, ``(n, ...)``.
+        """
+        return cross_entropy(logits, target, ignore_index=self.ignore_index, reduction="none")
 
     def value(self, statistics: Tensor) -> Tensor:
         """Return the weighted mean."""

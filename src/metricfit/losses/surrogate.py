@@ -12,6 +12,8 @@ inside the means, needs no batch statistics. F_b is Tversky with alpha = 1/(1+b�
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -19,7 +21,7 @@ from torch.nn.functional import logsigmoid
 
 from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.types import Task
-from metricfit.errors import InvalidValueError
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.pointwise import PointwiseLoss, check_prior
 
 #: Maximum beta of a surrogate. The gradient of negatives is of the order of 1/beta², which float32 cannot resolve.
@@ -37,7 +39,7 @@ class SurrogateTverskyLoss(PointwiseLoss):
     Args:
         alpha: The weight of false positives, above 0.
         beta: The weight of false negatives, above 0.
-        prior: The share of positives in the training set, not in the batch.
+        prior: The share of positives in the training set, not in the batch; for several labels one share each.
         q: In (0, 1] for the generalised form (Eq. 25), which is robust to noisy labels; 0 for the logarithms.
         balanced: Weight the classes by 1/prior and 1/(1 - prior), then take the mean over samples.
         task: "binary" or "multilabel", if the shapes do not determine it.
@@ -52,12 +54,14 @@ class SurrogateTverskyLoss(PointwiseLoss):
         tensor(1.3863)
     """
 
+    _per_label: Tensor | None
+
     def __init__(
         self,
         alpha: float,
         beta: float,
         *,
-        prior: float,
+        prior: float | Sequence[float],
         q: float = 0.0,
         balanced: bool = True,
         task: Task | None = None,
@@ -65,7 +69,7 @@ class SurrogateTverskyLoss(PointwiseLoss):
         sync: bool = False,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, sync=sync)
-        prior = check_prior(type(self).__name__, prior)
+        self.prior = check_priors(type(self).__name__, prior)
         if not (0.0 < alpha < math.inf and 0.0 < beta < math.inf):
             raise InvalidValueError(f"SurrogateTverskyLoss needs finite alpha > 0 and beta > 0, got {alpha} and {beta}")
         if not 1 / LARGEST_BETA**2 <= beta / alpha <= LARGEST_BETA**2:
@@ -73,29 +77,65 @@ class SurrogateTverskyLoss(PointwiseLoss):
                 f"SurrogateTverskyLoss needs alpha and beta that differ by a factor of at most {LARGEST_BETA**2:g}, "
                 f"got {alpha} and {beta}"
             )
-        if not 0.0 <= q <= 1.0:
-            raise InvalidValueError(f"{type(self).__name__} needs q in [0, 1], got {q}")
-        self.alpha, self.beta, self.prior, self.q, self.balanced = alpha, beta, prior, q, balanced
-        self.log_c = math.log(beta / alpha) + math.log(prior / (1 - prior))
-        self.positive_weight = 1 / prior if balanced else 1.0
-        self.negative_weight = 1 / (1 - prior) if balanced else 1.0
+        self.alpha, self.beta, self.balanced = alpha, beta, balanced
+        self.q = check_q(type(self).__name__, q)
+        priors = self.prior if isinstance(self.prior, tuple) else (self.prior,)
+        settings = [surrogate_settings(beta / alpha, each, balanced) for each in priors]
+        self.log_c, self.positive_weight, self.negative_weight = settings[0]
+        per_label = torch.tensor(settings, dtype=torch.float64).T[..., None] if isinstance(self.prior, tuple) else None
+        self.register_buffer("_per_label", per_label, persistent=False)
+
+    def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the weighted sum of the samples' losses and the sum of the weights, ``(2,)``.
+
+        Args:
+            logits: The outputs of the model.
+            target: The labels.
+            weight: One weight per sample.
+
+        Returns:
+            The two sums.
+
+        Raises:
+            ValueError: If there are other numbers of labels than of priors.
+        """
+        labels = logits.shape[1] if isinstance(logits, Tensor) and logits.dim() > 1 else 1
+        if isinstance(self.prior, tuple) and labels != len(self.prior):
+            raise InvalidValueError(
+                f"{type(self).__name__} has priors of {len(self.prior)} labels, got logits {tuple(logits.shape)}"
+            )
+        return super().statistics(logits, target, weight)
 
     def of_positive(self, logits: Tensor) -> Tensor:
         """Return -log p, or (1 - p^q)/q."""
-        return -self.positive_weight * _power_log(logsigmoid(logits), self.q)
+        _, positive_weight, _ = self._settings(logits)
+        return -positive_weight * power_log(logsigmoid(logits), self.q)
 
     def of_negative(self, logits: Tensor) -> Tensor:
         """Return log(c + p), or ((c + p)^q - 1)/q."""
-        log_sum = torch.logaddexp(logsigmoid(logits), torch.full_like(logits, self.log_c))
-        return self.negative_weight * _power_log(log_sum, self.q)
+        log_c, _, negative_weight = self._settings(logits)
+        return negative_weight * power_log(torch.logaddexp(logsigmoid(logits), log_c), self.q)
 
-    def closed_form(self) -> PointwiseForm:
-        """Return the surrogate with log c and q."""
+    def _settings(self, logits: Tensor) -> tuple[Tensor, Tensor | float, Tensor | float]:
+        """Return log c and the weights of both classes: one number, or one per label of logits ``(labels, n)``."""
+        if self._per_label is None:
+            return torch.full_like(logits, self.log_c), self.positive_weight, self.negative_weight
+        log_c, positive_weight, negative_weight = self._per_label.to(logits)
+        return log_c.expand_as(logits), positive_weight, negative_weight
+
+    def closed_form(self) -> PointwiseForm | None:
+        """Return the surrogate with log c and q; None for one prior per label."""
+        if self._per_label is not None:
+            return None
         return PointwiseForm("surrogate", self.positive_weight, self.negative_weight, self.log_c, self.q)
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
-        return f"alpha={self.alpha:g}, beta={self.beta:g}, prior={self.prior:g}, q={self.q:g}, balanced={self.balanced}"
+        return f"alpha={self.alpha:g}, beta={self.beta:g}, {self._repr_of_rest()}"
+
+    def _repr_of_rest(self) -> str:
+        prior = self.prior if isinstance(self.prior, tuple) else f"{self.prior:g}"
+        return f"prior={prior}, q={self.q:g}, balanced={self.balanced}"
 
 
 class SurrogateFBetaLoss(SurrogateTverskyLoss):
@@ -107,7 +147,7 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
 
     Args:
         beta: Above 1 favours recall, below 1 precision; from 1e-8 to 1e8.
-        prior: The share of positives in the training set, not in the batch.
+        prior: The share of positives in the training set, not in the batch; for several labels one share each.
         q: In (0, 1] for the generalised form (Eq. 25), which is robust to noisy labels; 0 for the logarithms (Eq. 20).
         balanced: Weight the classes by 1/prior and 1/(1 - prior), then take the mean over samples.
         task: "binary" or "multilabel", if the shapes do not determine it.
@@ -126,7 +166,7 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         self,
         beta: float = 1.0,
         *,
-        prior: float,
+        prior: float | Sequence[float],
         q: float = 0.0,
         balanced: bool = True,
         task: Task | None = None,
@@ -153,9 +193,37 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
-        return f"beta={self.beta:g}, prior={self.prior:g}, q={self.q:g}, balanced={self.balanced}"
+        return f"beta={self.beta:g}, {self._repr_of_rest()}"
 
 
-def _power_log(log_value: Tensor, q: float) -> Tensor:
+def surrogate_settings(ratio: float, prior: float, balanced: bool) -> tuple[float, float, float]:
+    """Return log c and the weights of positives and negatives; the ratio is beta/alpha of Tversky, or beta² of F."""
+    positive_weight, negative_weight = (1 / prior, 1 / (1 - prior)) if balanced else (1.0, 1.0)
+    return math.log(ratio) + math.log(prior / (1 - prior)), positive_weight, negative_weight
+
+
+def check_q(owner: str, q: float) -> float:
+    """Return q; raise an error if it is not in [0, 1]."""
+    if not 0.0 <= q <= 1.0:
+        raise InvalidValueError(f"{owner} needs q in [0, 1], got {q}")
+    return float(q)
+
+
+def check_priors(owner: str, prior: float | Sequence[float]) -> float | tuple[float, ...]:
+    """Return one prior as a number and several as a tuple; raise an error if one is not strictly between 0 and 1."""
+    if isinstance(prior, Tensor):
+        prior = prior.tolist()
+    if isinstance(prior, Real):
+        return check_prior(owner, float(prior))
+    try:
+        numbers = [float(each) for each in prior]  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers:
+        raise InvalidTypeError(f"{owner}: prior is a number, or one number per label; got {quote(prior)}")
+    return tuple(check_prior(owner, number) for number in numbers)
+
+
+def power_log(log_value: Tensor, q: float) -> Tensor:
     """Return (v^q - 1)/q from log v, and its limit log v at q = 0; stable for every q in [0, 1]."""
     return log_value if q == 0.0 else torch.expm1(q * log_value) / q
