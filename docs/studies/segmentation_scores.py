@@ -63,7 +63,7 @@ class Scored:
         return Scored(self.logits / calibration.temperature + self.bias_of(calibration)[:, None], self.labels)
 
     def thinned(self, step: int) -> Scored:
-        """Return every so many pixels of each image."""
+        """Return a part of the pixels of each image, at equal distances."""
         return Scored(self.logits[..., ::step].contiguous(), self.labels[..., ::step].contiguous())
 
 

@@ -6,7 +6,7 @@
 Negatives are one cloud around (0, 0). Of the positives 80 % are a cloud around (3, 0), and the others are far away,
 around (-8, 8). No line separates both from the negatives. Cross-entropy turns the line towards the far cloud, whose
 rows cost the more the further away they are; F1 is best if the line ignores them. There are 4,000 rows to train on and
-4,000 others to measure on, in five draws: so many for three numbers that the difference is due to the loss alone.
+4,000 others to measure on, in five draws: enough rows for three weights, so that what differs is due to the loss.
 """
 
 from __future__ import annotations

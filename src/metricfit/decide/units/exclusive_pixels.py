@@ -17,7 +17,7 @@ from metricfit.metrics.metric import Metric
 
 #: How many times the prices are set.
 ROUNDS = 10
-#: Neighbouring pixels are added up in so many sums per class, because threads of a GPU wait for each other at one sum.
+#: Number of sums per class to which neighbouring pixels are added in turn; threads of a GPU would wait at a single one.
 LANES = 32
 #: Hits, misses, marked pixels and pixels that are added to a class: nothing, a hit, a miss, a false alarm, and a pixel
 #: of another class that is not marked. They are evaluated together, because a GPU waits for launches.
