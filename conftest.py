@@ -19,6 +19,7 @@ collect_ignore = [
     "src/metricfit/core/kernels/classes_triton_source.py",  # needs Triton
     "src/metricfit/core/kernels/pairs_triton_source.py",  # needs Triton
     "src/metricfit/core/kernels/pointwise_source.py",  # needs Triton
+    "src/metricfit/core/kernels/thresholds_triton_source.py",  # needs Triton
     "src/metricfit/core/kernels/triton_source.py",  # needs Triton
     "src/metricfit/data/images.py",  # moved: importing it is an error
     "src/metricfit/estimators.py",  # moved: importing it is an error

@@ -78,7 +78,7 @@ def test_means_of_scores_that_are_not_finite(most_pairs, monkeypatch):
 
 
 def test_means_are_differentiable_twice(monkeypatch):
-    monkeypatch.setattr(pair_means, "_is_fused", lambda *_: True)
+    monkeypatch.setattr(pair_means, "_fused_kernel", lambda *_: pairs_triton)
     monkeypatch.setattr(pairs_triton, "_most_pairs", lambda _: 10**6)
     score = torch.randn(2, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
     positive = torch.tensor([[1.0, 0, 0, 1, 0, 0, 1]] * 2, dtype=torch.float64)
@@ -89,7 +89,7 @@ def test_means_are_differentiable_twice(monkeypatch):
 @pytest.mark.parametrize("target", [torch.bool, torch.uint8, torch.int64])
 def test_losses_of_one_row_take_labels_as_they_are(target, monkeypatch):
     monkeypatch.setattr(PairHingeLoss, "_takes_as_given", lambda *_: True)
-    monkeypatch.setattr(pair_means, "_is_fused", lambda *_: True)
+    monkeypatch.setattr(pair_means, "_fused_kernel", lambda *_: pairs_triton)
     monkeypatch.setattr(pairs_triton, "_most_pairs", lambda _: 10**6)
     logits = torch.randn(20, generator=torch.Generator().manual_seed(0)).requires_grad_()
     labels = torch.arange(20) % 3 == 0

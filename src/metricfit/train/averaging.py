@@ -30,8 +30,8 @@ class Averaging:
 
     Example:
         >>> from metricfit import metrics
-        >>> Averaging("macro", classes=[1]).value(metrics.f1, Counts([5, 3], [2, 1], [1, 2], [3, 5]))
-        0.6666666666666666
+        >>> round(Averaging("macro", classes=[1]).value(metrics.f1, Counts([5, 3], [2, 1], [1, 2], [3, 5])), 4)
+        0.6667
     """
 
     average: ScalarAverage = "macro"
