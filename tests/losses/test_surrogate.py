@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from metricfit import MetricLoss, SurrogateFBetaLoss, steps
-from metricfit.losses import MAELoss, SurrogateTverskyLoss
+from metricfit import Counts, MetricLoss, SurrogateFBetaLoss, metrics, steps
+from metricfit.losses import ClassBalanced, MAELoss, SurrogateTverskyLoss, WeightedBCELoss
 from metricfit.metrics import fbeta, tversky
 
 BETAS, PRIORS = (0.5, 1.0, 2.0), (0.01, 0.3, 0.5, 0.9)
@@ -141,6 +141,65 @@ def test_minus_log_tversky_has_its_kappa_too(alpha, beta, seed):
     second = alpha * (1 - pi) * (beta * pi / (alpha * (1 - pi)) + q1)
     kappa = second / ((1 - beta) * pi * (1 - q0) + second)
     torch.testing.assert_close(of_metric, kappa * of_ratio, rtol=1e-10, atol=1e-12)
+
+
+def metric_of_rates(metric, recall, fpr, pi):
+    """The value of a metric as a function of the two soft rates."""
+    counts = pi * recall, (1 - pi) * fpr, pi * (1 - recall), (1 - pi) * (1 - fpr)
+    return metric(Counts(*(part.reshape(1) for part in counts))).squeeze()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_class_balanced_mae_is_linear_in_the_soft_balanced_accuracy(seed):
+    logits, target = batch(30, seed)
+    logits.requires_grad_()
+    mae = ClassBalanced(MAELoss(), prior=1 / 3)(logits, target)
+    metric = MetricLoss("balanced_accuracy", step=steps.Identity()).eval()(logits, target)
+    torch.testing.assert_close(mae, 4 * metric, rtol=1e-12, atol=0)
+    of_mae, of_metric = (torch.autograd.grad(loss, logits)[0] for loss in (mae, metric))
+    torch.testing.assert_close(of_mae, 4 * of_metric, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_class_balanced_cross_entropy_bounds_minus_two_log_gmean(seed):
+    logits, target = batch(30, seed)
+    gmean = MetricLoss("gmean", step=steps.Identity()).eval()
+    loss = ClassBalanced(WeightedBCELoss(), prior=1 / 3)
+    gaps = []
+    for spread in (1.0, 0.1, 0.0):
+        # scores that are equal within each class, apart from the spread
+        x = (target * 3.0 - 1.0 + spread * logits).requires_grad_()
+        value, bound = loss(x, target), -2 * torch.log(1 - gmean(x, target))
+        gaps.append((value - bound).item())
+    assert gaps[0] > gaps[1] > gaps[2] >= -1e-12
+    assert gaps[2] == pytest.approx(0, abs=1e-12)
+    of_loss, of_bound = (torch.autograd.grad(each, x)[0] for each in (value, bound))
+    torch.testing.assert_close(of_loss, of_bound, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("pi", [0.1, 0.4, 0.7])
+def test_kappa_is_a_function_of_one_ratio_too(pi):
+    d = pi / (1 - 2 * pi)
+    recall, fpr = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (0.7, 0.2))
+    of_kappa = torch.autograd.grad(metric_of_rates(metrics.kappa, recall, fpr, pi), (recall, fpr))
+    of_ratio = torch.autograd.grad(torch.log(((d + recall) / (d + fpr)).abs()), (recall, fpr))
+    assert of_kappa[0] * of_ratio[1] == pytest.approx((of_kappa[1] * of_ratio[0]).item(), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("metric", "separates"),
+    [("f1", True), ("jaccard", True), ("kappa", True), ("balanced_accuracy", True), ("gmean", True), ("mcc", False)],
+)
+def test_which_metrics_have_a_function_that_is_a_sum_over_the_two_rates(metric, separates):
+    """They are those whose level curves have a slope that is a function of one rate times one of the other."""
+
+    def slope(recall, fpr):
+        rates = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (recall, fpr)]
+        by_recall, by_fpr = torch.autograd.grad(metric_of_rates(metrics.get_metric(metric), *rates, 0.2), rates)
+        return (by_recall / by_fpr).item()
+
+    cross_ratio = slope(0.9, 0.1) * slope(0.6, 0.3) / (slope(0.9, 0.3) * slope(0.6, 0.1))
+    assert (abs(cross_ratio - 1) < 1e-9) == separates
 
 
 @pytest.mark.parametrize("prior", [0.0, 1.0, -0.1, 1.5, math.nan])
