@@ -1,7 +1,10 @@
 """Surrogates of exclusive classes and of several labels with priors of their own, against sums over single terms."""
 
+import copy
 import math
+import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -92,6 +95,50 @@ def test_a_prior_per_label_is_the_mean_of_the_labels_losses():
     torch.testing.assert_close(same, SurrogateFBetaLoss(prior=0.2)(X, target))
 
 
+def test_priors_of_arrays_and_rounded_shares_are_taken():
+    expected = MulticlassSurrogateLoss(PRIORS)(X, Y)
+    for prior in (torch.tensor(PRIORS, dtype=torch.float64), np.array(PRIORS), list(PRIORS)):
+        torch.testing.assert_close(MulticlassSurrogateLoss(prior)(X, Y), expected, rtol=1e-12, atol=0)
+    assert MulticlassSurrogateLoss([0.333, 0.333, 0.333])(X, Y).isfinite()
+    assert SurrogateFBetaLoss(torch.tensor(1.0), prior=np.float32(0.25), q=np.float64(0.5)).prior == 0.25
+
+
+MANY = (1e-5, 0.5, 0.49999)
+
+
+@pytest.mark.parametrize("make", [lambda: MulticlassSurrogateLoss(MANY), lambda: SurrogateFBetaLoss(prior=MANY)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_settings_of_several_priors_stay_exact(make, dtype):
+    """A module in half precision that holds the loss rounded them, or overflowed."""
+    target = Y if isinstance(make(), MulticlassSurrogateLoss) else (X > 0).long()
+    expected = make()(X, target)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 3), make()).to(dtype)
+    assert module[0].weight.dtype == dtype
+    copies = [module[1], copy.deepcopy(module[1]), pickle.loads(pickle.dumps(module[1])), module.double()[1]]
+    for loss in copies:
+        assert loss(X, target).item() == expected.item()
+        assert loss.state_dict() == {}
+    short = module[1](X.half(), target)
+    assert short.isfinite()
+    torch.testing.assert_close(short.double(), make()(X.half().double(), target), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("make", [lambda: MulticlassSurrogateLoss(PRIORS), lambda: SurrogateFBetaLoss(prior=PRIORS)])
+def test_several_priors_under_vmap_and_compile(make):
+    loss = make()
+    target = Y if isinstance(loss, MulticlassSurrogateLoss) else (X > 0).long()
+    members = torch.stack([X, 2 * X])
+    together = torch.func.vmap(loss, in_dims=(0, None))(members, target)
+    torch.testing.assert_close(together, torch.stack([loss(X, target), loss(2 * X, target)]))
+    compiled = torch.compile(loss, backend="eager")
+    torch.testing.assert_close(compiled(X, target), loss(X, target))
+
+
+def test_ignored_labels_are_in_the_representation():
+    assert "ignore_index=255" in repr(MulticlassSurrogateLoss(PRIORS, ignore_index=255))
+    assert "ignore_index" not in repr(MulticlassSurrogateLoss(PRIORS))
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -109,6 +156,21 @@ def test_a_prior_per_label_is_the_mean_of_the_labels_losses():
         (lambda: SurrogateFBetaLoss(prior=[0.2, 0.3])(X[:, 0], Y > 0), "priors of 2 labels"),
         (lambda: SurrogateFBetaLoss(prior=[]), "one number per label"),
         (lambda: SurrogateFBetaLoss(prior=None), "one number per label"),
+        (lambda: SurrogateFBetaLoss(prior={0: 0.2, 1: 0.3}), "one number per label"),
+        (lambda: SurrogateFBetaLoss(prior=["0.2", "0.3"]), "one number per label"),
+        (lambda: SurrogateFBetaLoss(prior=[0.3, 0.2], task="binary"), "task='binary' has a single prior"),
+        (lambda: SurrogateFBetaLoss(prior=0.3)(X, Y), "use MulticlassSurrogateLoss"),
+        (lambda: SurrogateFBetaLoss(prior=PRIORS)(X, Y), "use MulticlassSurrogateLoss"),
+        (lambda: SurrogateFBetaLoss(prior=0.3, task="multiclass"), "use MulticlassSurrogateLoss"),
+        (lambda: SurrogateFBetaLoss("1", prior=0.3), "beta must be a number, got '1'"),
+        (lambda: SurrogateTverskyLoss(None, 1, prior=0.3), "alpha must be a number, got None"),
+        (lambda: SurrogateFBetaLoss(prior=0.3, q="a"), "q must be a number, got 'a'"),
+        (lambda: MulticlassSurrogateLoss(PRIORS, beta=[1, 2, 3]), "beta must be a number"),
+        (lambda: MulticlassSurrogateLoss(PRIORS, q=None), "q must be a number, got None"),
+        (lambda: GeneralizedCrossEntropyLoss(None), "q must be a number, got None"),
+        (lambda: MulticlassSurrogateLoss([0.3, 0.3, 0.3]), r"sum to 0.9\. Pass the number of samples of each class"),
+        (lambda: MulticlassSurrogateLoss({"a": 0.3, "b": 0.7}), "share of each class; got"),
+        (lambda: MulticlassSurrogateLoss([0.3, 1.7]), "the share of each class in the training set, strictly"),
     ],
 )
 def test_wrong_use_is_named(wrong, says):

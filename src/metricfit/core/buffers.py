@@ -1,4 +1,4 @@
-"""Buffers that hold sums: some have a shape that is known at the first batch only, and none is in half precision."""
+"""Buffers whose precision matters: sums, some of which have a shape known at the first batch, and exact settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ from torch import Tensor, nn
 
 from metricfit.core.numerics import counting_dtype, has_storage
 from metricfit.errors import InvalidStateError, InvalidValueError
+
+
+class ExactBuffers(nn.Module):
+    """A module whose own buffers are settings: ``.half()`` and ``.to(dtype)`` leave their type and values unchanged."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> ExactBuffers:
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, old in before.items():
+            new = self._buffers[name]
+            if old is not None and new is not None and new.dtype != old.dtype:
+                setattr(self, name, old.to(new.device))
+        return self
 
 
 class LateBuffers(nn.Module):

@@ -98,13 +98,19 @@ def columns(
     task: Task | None = None,
     ignore_index: int | None = None,
     validate: bool | None = None,
+    for_classes: str = "",
 ) -> Columns:
-    """Return a binary or multilabel batch, for losses that are not defined for exclusive classes."""
+    """Return a binary or multilabel batch, for losses that are not defined for exclusive classes.
+
+    ``for_classes`` names the losses to use for exclusive classes, for the message.
+    """
     batch = canonical(logits, target, task=task, weight=weight, ignore_index=ignore_index, validate=validate)
     if isinstance(batch, Columns):
         return batch
+    remedy = f"; for classes that exclude each other use {for_classes}" if for_classes else ""
     raise InvalidValueError(
-        f"{owner} is for binary or multilabel logits; {_shape(logits)} with labels {_shape(target)} is multiclass"
+        f"{owner} is for binary or multilabel logits; {_shape(logits)} with labels {_shape(target)} is "
+        f"multiclass{remedy}"
     )
 
 

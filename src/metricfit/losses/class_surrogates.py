@@ -10,6 +10,7 @@ and the loss is the mean of l_k over the classes, as macro F-beta is the mean of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -17,9 +18,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
 
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.core.buffers import ExactBuffers
+from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.cross_entropy import WeightedCrossEntropyLoss
-from metricfit.losses.surrogate import LARGEST_BETA, check_priors, check_q, power_log, surrogate_settings
+from metricfit.losses.surrogate import (
+    LARGEST_BETA,
+    check_number,
+    check_priors,
+    check_q,
+    power_log,
+    surrogate_settings,
+)
+
+#: How far the sum of the shares of all classes may be from 1, for shares that were rounded.
+SUM_TOLERANCE = 0.01
 
 Probability = Literal["softmax", "sigmoid"]
 
@@ -35,6 +47,7 @@ class GeneralizedCrossEntropyLoss(WeightedCrossEntropyLoss):
         sync: In a distributed run, take the mean over the samples of all ranks.
 
     Raises:
+        TypeError: If q is not a number.
         ValueError: If q is not in [0, 1].
 
     Example:
@@ -55,14 +68,14 @@ class GeneralizedCrossEntropyLoss(WeightedCrossEntropyLoss):
         return ", ".join(filter(None, [f"q={self.q:g}", super().extra_repr()]))
 
 
-class MulticlassSurrogateLoss(WeightedCrossEntropyLoss):
+class MulticlassSurrogateLoss(ExactBuffers, WeightedCrossEntropyLoss):
     r"""The mean over classes of surrogates of their F-beta scores. Lee et al. 2021, Section 6.
 
     .. math:: l = \frac{1}{K} \sum_k \Big( -[y = k] \log p_k + [y \ne k] \log(c_k + p_k) \Big),
         \qquad c_k = \frac{\beta^2 \pi_k}{1-\pi_k}
 
     Args:
-        prior: The share of each class in the training set.
+        prior: The share of each class in the training set, ``counts / counts.sum()``; they sum to 1.
         beta: Above 1 favours recall, below 1 precision; from 1e-8 to 1e8.
         q: In (0, 1] for the generalised form (Eq. 25), which is robust to noisy labels; 0 for the logarithms.
         probability: "softmax" of all logits, or "sigmoid" of each class's own, which is one class against the rest.
@@ -71,7 +84,9 @@ class MulticlassSurrogateLoss(WeightedCrossEntropyLoss):
         sync: In a distributed run, take the mean over the samples of all ranks.
 
     Raises:
-        ValueError: If the priors, beta, q or the name of the probability are out of range.
+        TypeError: If the prior is not a list of numbers, one per class, or beta or q is not a number.
+        ValueError: If the priors, beta, q or the name of the probability are out of range, or if the priors do not sum
+            to 1.
 
     Example:
         >>> loss = MulticlassSurrogateLoss(prior=[0.5, 0.3, 0.2])
@@ -94,14 +109,21 @@ class MulticlassSurrogateLoss(WeightedCrossEntropyLoss):
     ) -> None:
         super().__init__(ignore_index=ignore_index, sync=sync)
         name = type(self).__name__
-        priors = check_priors(name, prior)
+        priors = check_priors(name, prior, of_classes=True)
         if not isinstance(priors, tuple) or len(priors) < 2:
-            raise InvalidTypeError(f"{name} needs the shares of two or more classes, got {prior}")
+            raise InvalidTypeError(f"{name} needs the shares of two or more classes, got {quote(prior)}")
+        total = math.fsum(priors)
+        if abs(total - 1) > SUM_TOLERANCE:
+            raise InvalidValueError(
+                f"{name}: prior is the share of each class in the training set, and the shares sum to 1; these "
+                f"{len(priors)} sum to {total:g}. Pass the number of samples of each class divided by that of all"
+            )
+        beta = check_number(name, "beta", beta)
         if not 1 / LARGEST_BETA <= beta <= LARGEST_BETA:
             raise InvalidValueError(f"{name} needs a beta from {1 / LARGEST_BETA:g} to {LARGEST_BETA:g}, got {beta}")
         if probability not in get_args(Probability):
             raise InvalidValueError(f"probability is 'softmax' or 'sigmoid', got {probability!r}")
-        self.prior, self.beta, self.q = priors, float(beta), check_q(name, q)
+        self.prior, self.beta, self.q = priors, beta, check_q(name, q)
         self.probability, self.balanced = probability, balanced
         settings = [surrogate_settings(beta**2, each, balanced) for each in priors]
         self.register_buffer("_settings", torch.tensor(settings, dtype=torch.float64).T, persistent=False)
@@ -133,7 +155,8 @@ class MulticlassSurrogateLoss(WeightedCrossEntropyLoss):
 
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
-        return (
+        settings = (
             f"prior={self.prior}, beta={self.beta:g}, q={self.q:g}, probability={self.probability!r}, "
             f"balanced={self.balanced}"
         )
+        return ", ".join(filter(None, [settings, super().extra_repr()]))

@@ -21,6 +21,8 @@ class ColumnLoss(nn.Module):
 
     task: Task | None
     ignore_index: int | None
+    #: The losses to use for exclusive classes instead, for messages.
+    _for_classes = "WeightedCrossEntropyLoss or MetricLoss"
 
     def set_target_format(self, task: Task | None, ignore_index: int | None) -> None:
         """Set how targets are read; constructors call it once.
@@ -36,7 +38,7 @@ class ColumnLoss(nn.Module):
         if task == "multiclass":
             raise InvalidValueError(
                 f"{type(self).__name__} is for binary or multilabel logits, got task='multiclass'; for classes that "
-                "exclude each other use WeightedCrossEntropyLoss or MetricLoss"
+                f"exclude each other use {self._for_classes}"
             )
         self.task, self.ignore_index = task, ignore_index
 
@@ -51,7 +53,15 @@ class ColumnLoss(nn.Module):
         Returns:
             Logits, target and weight of shape ``(c, n)``.
         """
-        return columns(logits, target, weight, type(self).__name__, task=self.task, ignore_index=self.ignore_index)
+        return columns(
+            logits,
+            target,
+            weight,
+            type(self).__name__,
+            task=self.task,
+            ignore_index=self.ignore_index,
+            for_classes=self._for_classes,
+        )
 
 
 def weights_by_class(batch: Columns) -> tuple[Tensor, Tensor]:

@@ -12,23 +12,25 @@ inside the means, needs no batch statistics. F_b is Tversky with alpha = 1/(1+bÂ
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from metricfit.core.buffers import ExactBuffers
 from metricfit.core.kernels.pointwise_form import PointwiseForm
 from metricfit.core.types import Task
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
-from metricfit.losses.pointwise import PointwiseLoss, check_prior
+from metricfit.losses.pointwise import PointwiseLoss
 
 #: Maximum beta of a surrogate. The gradient of negatives is of the order of 1/betaÂ², which float32 cannot resolve.
 LARGEST_BETA = 1e8
 
 
-class SurrogateTverskyLoss(PointwiseLoss):
+class SurrogateTverskyLoss(ExactBuffers, PointwiseLoss):
     r"""A mean over samples with the same minimisers as the soft Tversky score has maximisers. Lee et al. 2021.
 
     .. math:: l = -y \log p + (1-y) \log(c + p), \qquad c = \frac{\beta\pi}{\alpha(1-\pi)}
@@ -47,7 +49,8 @@ class SurrogateTverskyLoss(PointwiseLoss):
         sync: In a distributed run, take the mean over the samples of all ranks.
 
     Raises:
-        ValueError: If alpha, beta, prior or q is out of range.
+        TypeError: If alpha, beta or q is not a number, or prior is neither a number nor a list of numbers.
+        ValueError: If alpha, beta, prior or q is out of range, or if there are several priors and the task is "binary".
 
     Example:
         >>> SurrogateTverskyLoss(0.5, 0.5, prior=0.5)(torch.tensor([0.0]), torch.tensor([1]))
@@ -55,6 +58,7 @@ class SurrogateTverskyLoss(PointwiseLoss):
     """
 
     _per_label: Tensor | None
+    _for_classes = "MulticlassSurrogateLoss"
 
     def __init__(
         self,
@@ -69,7 +73,14 @@ class SurrogateTverskyLoss(PointwiseLoss):
         sync: bool = False,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, sync=sync)
-        self.prior = check_priors(type(self).__name__, prior)
+        name = type(self).__name__
+        self.prior = check_priors(name, prior)
+        if task == "binary" and isinstance(self.prior, tuple) and len(self.prior) > 1:
+            raise InvalidValueError(
+                f"{name} has priors of {len(self.prior)} labels, but task='binary' has a single prior; pass one "
+                "number, or task='multilabel'"
+            )
+        alpha, beta = check_number(name, "alpha", alpha), check_number(name, "beta", beta)
         if not (0.0 < alpha < math.inf and 0.0 < beta < math.inf):
             raise InvalidValueError(f"SurrogateTverskyLoss needs finite alpha > 0 and beta > 0, got {alpha} and {beta}")
         if not 1 / LARGEST_BETA**2 <= beta / alpha <= LARGEST_BETA**2:
@@ -78,7 +89,7 @@ class SurrogateTverskyLoss(PointwiseLoss):
                 f"got {alpha} and {beta}"
             )
         self.alpha, self.beta, self.balanced = alpha, beta, balanced
-        self.q = check_q(type(self).__name__, q)
+        self.q = check_q(name, q)
         priors = self.prior if isinstance(self.prior, tuple) else (self.prior,)
         settings = [surrogate_settings(beta / alpha, each, balanced) for each in priors]
         self.log_c, self.positive_weight, self.negative_weight = settings[0]
@@ -155,7 +166,8 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         sync: In a distributed run, take the mean over the samples of all ranks.
 
     Raises:
-        ValueError: If beta, prior or q is out of range.
+        TypeError: If beta or q is not a number, or prior is neither a number nor a list of numbers.
+        ValueError: If beta, prior or q is out of range, or if there are several priors and the task is "binary".
 
     Example:
         >>> SurrogateFBetaLoss(beta=1.0, prior=0.5, q=1.0, balanced=False)(torch.tensor([0.0]), torch.tensor([1]))
@@ -173,6 +185,7 @@ class SurrogateFBetaLoss(SurrogateTverskyLoss):
         ignore_index: int | None = None,
         sync: bool = False,
     ) -> None:
+        beta = check_number("SurrogateFBetaLoss", "beta", beta)
         if not 1 / LARGEST_BETA <= beta <= LARGEST_BETA:
             raise InvalidValueError(
                 f"SurrogateFBetaLoss needs a beta from {1 / LARGEST_BETA:g} to {LARGEST_BETA:g}, got {beta}; beyond "
@@ -203,25 +216,57 @@ def surrogate_settings(ratio: float, prior: float, balanced: bool) -> tuple[floa
 
 
 def check_q(owner: str, q: float) -> float:
-    """Return q; raise an error if it is not in [0, 1]."""
-    if not 0.0 <= q <= 1.0:
+    """Return q; raise an error if it is not a number in [0, 1]."""
+    number = check_number(owner, "q", q)
+    if not 0.0 <= number <= 1.0:
         raise InvalidValueError(f"{owner} needs q in [0, 1], got {q}")
-    return float(q)
+    return number
 
 
-def check_priors(owner: str, prior: float | Sequence[float]) -> float | tuple[float, ...]:
-    """Return one prior as a number and several as a tuple; raise an error if one is not strictly between 0 and 1."""
-    if isinstance(prior, Tensor):
-        prior = prior.tolist()
-    if isinstance(prior, Real):
-        return check_prior(owner, float(prior))
+def check_number(owner: str, name: str, value: Any) -> float:
+    """Return a setting of a loss as a float; raise an error if it is not one number."""
+    if isinstance(value, Tensor) and value.dim() == 0:
+        value = value.item()
+    if not _is_number(value):
+        raise InvalidTypeError(f"{owner}: {name} must be a number, got {quote(value)}")
+    return float(value)
+
+
+def check_priors(owner: str, prior: Any, *, of_classes: bool = False) -> float | tuple[float, ...]:
+    """Return one prior as a number and several as a tuple.
+
+    Args:
+        owner: The name of the loss, for messages.
+        prior: What the user passed.
+        of_classes: Whether they are the shares of exclusive classes, for messages.
+
+    Returns:
+        A number, or one number per label or class.
+
+    Raises:
+        TypeError: If the prior is neither a number nor a list of numbers.
+        ValueError: If a prior is not strictly between 0 and 1.
+    """
+    values = prior.tolist() if hasattr(prior, "tolist") else prior
+    single = _is_number(values)
     try:
-        numbers = [float(each) for each in prior]  # type: ignore[union-attr]
-    except (TypeError, ValueError):
+        numbers = [values] if single else [] if isinstance(values, (str, Mapping, Set)) else list(values)
+    except TypeError:
         numbers = []
-    if not numbers:
-        raise InvalidTypeError(f"{owner}: prior is a number, or one number per label; got {quote(prior)}")
-    return tuple(check_prior(owner, number) for number in numbers)
+    if not numbers or not all(map(_is_number, numbers)):
+        wanted = "a list with the share of each class" if of_classes else "a number, or one number per label"
+        raise InvalidTypeError(f"{owner}: prior is {wanted}; got {quote(prior)}")
+    for number in numbers:
+        if not 0.0 < number < 1.0:
+            share = "the share of each class" if of_classes else "the share of positives"
+            raise InvalidValueError(
+                f"{owner}: prior is {share} in the training set, strictly between 0 and 1, got {number}"
+            )
+    return float(numbers[0]) if single else tuple(map(float, numbers))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def power_log(log_value: Tensor, q: float) -> Tensor:
