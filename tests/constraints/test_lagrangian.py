@@ -256,6 +256,12 @@ def test_a_thousand_values_in_half_precision_have_their_mean():
             "no constraint is per group",
         ),
         (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(math.nan), ValueError, "observe got NaN"),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(math.inf), ValueError, "observe got inf"),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(-math.inf), ValueError, "observe got -inf"),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(None), TypeError, "one number.*got None"),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe("a"), TypeError, "one number.*got 'a'"),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(True), TypeError, "one number.*got True"),
+        (lambda: AugmentedLagrangian(losses.MAELoss(), small).observe(torch.tensor(True)), TypeError, "one number"),
         (lambda: RequirementConstraint("recall >= 0.9", threshold=1.5), ValueError, "strictly between 0 and 1"),
         (lambda: RequirementConstraint("recall >= 0.9", groups=0), ValueError, "at least 1, or a list of their names"),
         (

@@ -49,6 +49,11 @@ def test_without_a_margin_only_mu_and_rho_are_searched():
     assert [each.value for each in found.tried] == [-3.0, -6.0, -2.0]
 
 
+def test_the_pair_of_the_paper_is_left_out_only_where_it_is_in_the_lists():
+    assert len(search(lambda **setting: 0.5, mu=[1.0], rho=[2.0, 3.0], margin=None).tried) == 2
+    assert len(search(lambda **setting: 0.5, without=()).tried) == 8
+
+
 def test_only_the_best_outcome_is_kept():
     alive = weakref.WeakSet()
 
@@ -67,8 +72,21 @@ def test_only_the_best_outcome_is_kept():
         (lambda **setting: "0.9", {}, TypeError, "train returned '0.9'; a search compares numbers: pass value="),
         (lambda **setting: 0.9, {"value": lambda outcome: None}, TypeError, "value returned None"),
         (lambda **setting: float("nan"), {}, ValueError, "is NaN, which cannot be compared"),
-        (lambda **setting: 0.9, {"mu": [0.2], "rho": [2]}, ValueError, "nothing to try"),
+        (lambda **setting: 0.9, {"mu": [0.2], "rho": [2]}, ValueError, r"nothing to try.*without=\[\(0.2, 2.0\)\]"),
         (lambda **setting: 0.9, {"margin": []}, ValueError, "nothing to try"),
+        (None, {}, TypeError, "train must be a function, got None"),
+        (lambda **setting: 0.9, {"value": "best"}, TypeError, "value must be a function, got 'best'"),
+        (lambda **setting: 0.9, {"mu": 0.2}, TypeError, "mu is a list of numbers to try.*got 0.2"),
+        (lambda **setting: 0.9, {"rho": "23"}, TypeError, "rho is a list of numbers to try.*got '23'"),
+        (lambda **setting: 0.9, {"margin": [None]}, TypeError, "margin is a list of numbers to try"),
+        (lambda **setting: 0.9, {"mu": [-1]}, ValueError, "mu must be above 0 and finite, got -1"),
+        (lambda **setting: 0.9, {"rho": [0.5]}, ValueError, "rho must be at least 1 and finite, got 0.5"),
+        (lambda **setting: 0.9, {"margin": [float("nan")]}, ValueError, "margin must be at least 0 and finite"),
+        (lambda **setting: 0.9, {"margin": [1.0, 2.0, 1]}, ValueError, "margin lists a number twice"),
+        (lambda **setting: 0.9, {"without": (0.2, 2.0)}, TypeError, "without is a list of pairs"),
+        (lambda **setting: 0.9, {"without": None}, TypeError, r"or \(\) for none; got None"),
+        (lambda **setting: 0.9, {"without": [(0.2, 2.0, 1.0)]}, TypeError, "without is a list of pairs"),
+        (lambda **setting: 0.9, {"without": [(0.4, 2.0)]}, ValueError, "not tried: .*0.4"),
     ],
 )
 def test_wrong_use_is_refused(train, settings, error, message):

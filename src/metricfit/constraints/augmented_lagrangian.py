@@ -274,16 +274,21 @@ class AugmentedLagrangian(LateBuffers):
         An objective with an ``observe(value)`` of its own gets the value as well.
 
         Args:
-            value: One number, for which higher is better.
+            value: One finite number, for which higher is better.
 
         Raises:
-            ValueError: If the value is NaN or not a single number.
+            TypeError: If the value is neither a number nor a tensor of numbers.
+            ValueError: If the value is NaN or infinite, or a tensor of several numbers.
         """
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number and not (isinstance(value, Tensor) and not value.is_complex() and value.dtype != torch.bool):
+            raise InvalidTypeError(f"observe needs one number, such as a validation AUC; got {quote(value)}")
         current = torch.as_tensor(value, dtype=self.observed.dtype, device=self.observed.device)
         if current.dim():
             raise InvalidValueError(f"observe needs one number, got shape {tuple(current.shape)}")
-        if is_false(~current.isnan()):
-            raise InvalidValueError("observe got NaN, which cannot be compared with earlier values")
+        if is_false(current.isfinite()):
+            shown = "NaN" if current.isnan() else f"{current.item()}"
+            raise InvalidValueError(f"observe got {shown}, which cannot be compared with other values")
         observe_value(self.objective, current)
         fell = current < self.observed
         self.mu.copy_(torch.where(fell, (self.mu * self.rho).clamp(max=self.mu_max), self.mu))

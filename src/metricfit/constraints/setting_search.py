@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from numbers import Real
@@ -14,6 +14,11 @@ from torch import Tensor
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 Outcome = TypeVar("Outcome")
+
+#: The pair of mu and rho that the paper left out as not effective.
+LEFT_OUT = ((0.2, 2.0),)
+#: The smallest value of each setting, and whether it is excluded.
+LOWEST = {"mu": (0.0, True), "rho": (1.0, False), "margin": (0.0, False)}
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def search(
     mu: Sequence[float] = (0.2, 0.3),
     rho: Sequence[float] = (2.0, 3.0, 4.0),
     margin: Sequence[float] | None = (1.0, 1.5, 2.0),
-    without: Iterable[tuple[float, float]] = ((0.2, 2.0),),
+    without: Iterable[tuple[float, float]] = LEFT_OUT,
     value: Callable[[Outcome], float] | None = None,
 ) -> Searched[Outcome]:
     """Search mu and rho in all combinations at the first margin, then the margin at the best of them.
@@ -72,19 +77,23 @@ def search(
         train: Called as ``train(mu=..., rho=..., margin=...)``; trains a model under the constraint, from the same
             start each time, and returns its validation value or anything that ``value`` reads it from. The paper
             starts from a model trained with the objective alone, and validates with the AUC.
-        mu: The penalty factors at the start to try.
-        rho: The factors by which mu grows to try.
+        mu: The penalty factors at the start to try, above 0.
+        rho: The factors by which mu grows to try, at least 1.
         margin: The margins of a RankingConstraint to try; None if there is no margin, as with requirements, and
             ``train`` then gets mu and rho alone.
-        without: Pairs of mu and rho to leave out. The paper found its pair not effective.
+        without: Pairs of mu and rho to leave out, all of which are in the lists; ``()`` for none. The paper found its
+            pair not effective, which is the default where it is in the lists.
         value: Reads the validation value, for which higher is better, from what ``train`` returned.
 
     Returns:
         The best setting, what ``train`` returned for it, and the values of all settings.
 
     Raises:
-        TypeError: If ``train`` returns something other than a number and ``value`` is not given.
-        ValueError: If there is nothing to try, or a validation value is NaN.
+        TypeError: If ``train`` or ``value`` is not a function, if ``mu``, ``rho`` or ``margin`` is not a list of numbers
+            or ``without`` not a list of pairs, or if ``train`` returns something other than a number and ``value`` is
+            not given.
+        ValueError: If there is nothing to try, if a number is out of range or listed twice, if a pair of ``without`` is
+            not in the lists, or if a validation value is NaN.
 
     Example:
         >>> def train(mu, rho, margin):  # in its place, a training that returns the validation AUC
@@ -93,13 +102,22 @@ def search(
         >>> found.setting, len(found.tried)
         ({'mu': 0.3, 'rho': 3.0, 'margin': 1.5}, 7)
     """
-    left_out = {tuple(pair) for pair in without}
-    pairs = [pair for pair in product(mu, rho) if pair not in left_out]
-    margins = [None] if margin is None else list(margin)
+    for name, function in (("train", train), ("value", value)):
+        if not callable(function) and not (name == "value" and function is None):
+            raise InvalidTypeError(f"{name} must be a function, got {quote(function)}")
+    mus, rhos = _read_list("mu", mu), _read_list("rho", rho)
+    margins: list[float] | list[None] = [None] if margin is None else _read_list("margin", margin)
+    left_out = _read_pairs(without)
+    unknown = [pair for pair in left_out if pair not in product(mus, rhos)]
+    if unknown and without is not LEFT_OUT:
+        raise InvalidValueError(
+            f"without lists pairs (mu, rho) that are not tried: {quote(unknown)}; mu={quote(mus)}, rho={quote(rhos)}"
+        )
+    pairs = [pair for pair in product(mus, rhos) if pair not in left_out]
     if not pairs or not margins:
         raise InvalidValueError(
-            f"nothing to try: mu={quote(mu)}, rho={quote(rho)} without {quote(sorted(left_out))}, "
-            f"margin={quote(margin)}; leave margin=None if there is no margin"
+            f"nothing to try: mu={quote(mus)}, rho={quote(rhos)}, without={quote(left_out)}, margin={quote(margin)}; "
+            "pass without=() to leave out no pair, and margin=None if there is no margin"
         )
     tried: list[Tried] = []
     best: Searched[Outcome] | None = None
@@ -120,6 +138,35 @@ def search(
     for other in margins[1:]:
         attempt(chosen, other)
     return Searched(best.setting, best.value, best.outcome, tuple(tried))
+
+
+def _read_list(name: str, values: Any) -> list[float]:
+    """Return the numbers to try; raise an error if they are not a list of different numbers in range."""
+    is_list = isinstance(values, Iterable) and not isinstance(values, (str, Mapping))
+    numbers = list(values) if is_list else [None]
+    if not all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers):
+        raise InvalidTypeError(f"{name} is a list of numbers to try, such as [1.0, 2.0]; got {quote(values)}")
+    lowest, excluded = LOWEST[name]
+    for number in numbers:
+        if not lowest <= number < math.inf or (excluded and number == lowest):
+            bound = f"above {lowest:g}" if excluded else f"at least {lowest:g}"
+            raise InvalidValueError(f"{name} must be {bound} and finite, got {number}")
+    if len(set(numbers)) < len(numbers):
+        raise InvalidValueError(f"{name} lists a number twice, which would be trained twice: {quote(numbers)}")
+    return numbers
+
+
+def _read_pairs(without: Any) -> list[tuple[float, ...]]:
+    """Return the pairs of mu and rho to leave out; raise an error if they are not pairs."""
+    try:
+        pairs = [tuple(pair) for pair in without]
+    except TypeError:
+        pairs = [()]
+    if not all(len(pair) == 2 for pair in pairs):
+        raise InvalidTypeError(
+            f"without is a list of pairs (mu, rho), such as [(0.2, 2.0)], or () for none; got {quote(without)}"
+        )
+    return pairs
 
 
 def _read(outcome: Any, value: Callable[[Any], float] | None, setting: dict[str, float]) -> float:
