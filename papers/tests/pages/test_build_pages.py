@@ -156,11 +156,16 @@ def test_a_table_of_paths_has_a_picture_and_shows_what_searches_chose(tmp_path):
     run["datasets"] = {"tshirt": {row: measured | {"chosen": chosen} for row in ("surrogate F1", "MAE")}}
     write(tmp_path / "one", run)
     table = papers.find_table("constrained-6")
-    values = {column: [] if column.endswith("p") else [0.5] for column in table.columns}
+    older = [column for column in table.columns if not column.endswith("p_on")]
+    values = {column: [] if column.endswith("p") else [0.5] for column in older}
     chosen = {"base": {}, "constraint": {"mu": 0.3, "rho": 2}, "validation AUC": 0.9}
     measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU", "versions": VERSIONS}
     run = a_run(10) | {"table": table.name}
     run["datasets"] = {"airplane-automobile-9": {"ALM with BCE": measured | {"chosen": chosen}, "BCE": measured}}
+    write(tmp_path / "one", run)
+    table = papers.find_table("constrained-2")
+    run = a_run(10) | {"table": table.name}
+    run["datasets"] = {"airplane-automobile-9": {"ALM with BCE": measured, "BCE": measured}}
     write(tmp_path / "one", run)
     stored_results.take(tmp_path / "one", tmp_path / "results")
     build.build(tmp_path / "results", tmp_path, tmp_path, tmp_path / "img", tmp_path / "sizes.json")
@@ -172,5 +177,6 @@ def test_a_table_of_paths_has_a_picture_and_shows_what_searches_chose(tmp_path):
     page = (tmp_path / "constrained-training.md").read_text(encoding="utf-8")
     assert "| airplane v automobile, 1:9 | ALM with BCE | constraint: mu 0.3, rho 2; validation AUC 0.9 |" in page
     assert "| BCE | 0.500&nbsp;(0.9236) | - | 0.500&nbsp;(0.79) |" in page  # p after AUC
+    assert "| BCE | 0.500&nbsp;(0.9396) | - | - | 0.500&nbsp;(0.413) |" in page  # two p, one of which is newer
     page = (tmp_path / "surrogate-f-beta.md").read_text(encoding="utf-8")
     assert "1 trial, 0.3 minutes" in page

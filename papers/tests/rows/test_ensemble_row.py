@@ -83,6 +83,8 @@ auc = { metric = "auroc" }
 fpr = { metric = "fpr at tpr 0.9, all test images" }
 one = { metric = "auroc of one" }
 p = { metric = "p of DeLong's test" }
+p_on = { metric = "p of DeLong's test against training on" }
+all_p_on = { metric = "p of DeLong's test against training on, all test images", shown = false }
 [training]
 network = "small_cnn(widths=[2, 4])"
 lr = 0.01
@@ -135,12 +137,16 @@ def twin(trials):
 
     margin, base = best([(m, trained(MarginLoss(m, asymmetric=True), fresh())) for m in (0.5, 4.0)])
 
-    def constrained(mu, rho, delta):
+    def copies_of_base():
         copies = fresh()
         for model, one in zip(copies, base, strict=True):
             model.load_state_dict(one.model.state_dict())
+        return copies
+
+    def constrained(mu, rho, delta):
         ranking = RankingConstraint(delta, size=15)
-        return trained(AugmentedLagrangian(MarginLoss(margin, asymmetric=True), ranking, mu=mu, rho=rho), copies)
+        objective = AugmentedLagrangian(MarginLoss(margin, asymmetric=True), ranking, mu=mu, rho=rho)
+        return trained(objective, copies_of_base())
 
     pair, final = best([((mu, rho), constrained(mu, rho, 1.0)) for mu, rho in ((0.2, 3), (0.3, 2), (0.3, 3))])
     delta, final = best([(1.0, final), (2.0, constrained(*pair, 2.0))])
@@ -161,8 +167,15 @@ def twin(trials):
             "fpr": np.mean(every.mean(0)[all_labels == 0] >= threshold),
             "one": np.mean([roc_auc_score(labels, each) for each in few]),
         }
-    both = [outputs(results, trials[0].test).mean(0) for results in (final, base)]
-    numbers["with"]["p"] = delong_test(*both, y[trials[0].test].numpy()).p_value
+    control = trained(MarginLoss(margin, asymmetric=True), copies_of_base())
+    for column, other, rows in (
+        ("p", base, trials[0].test),
+        ("p_on", control, trials[0].test),
+        ("all_p_on", control, trials[0].every_test),
+    ):
+        both = [outputs(results, rows).mean(0) for results in (final, other)]
+        numbers["with"][column] = delong_test(*both, y[rows].numpy()).p_value
+    chosen["test AUC"] = roc_auc_score(y[trials[0].test].numpy(), outputs(control, trials[0].test).mean(0))
     return numbers, chosen
 
 
@@ -179,6 +192,7 @@ def test_an_ensemble_is_the_protocol_written_out(mine, folder, tmp_path):
     report = next((tmp_path / "cells").rglob("report.json")).read_text(encoding="utf-8")
     assert f'"margin": {chosen["margin"]}' in report
     assert f'"mu": {chosen["mu"]}' in report
+    assert result.rows["pair", "with"].chosen["trained on"]["test AUC"] == pytest.approx(chosen["test AUC"])
     page = markdown.format_results(spec, result_files.to_plain_values(result, "a command"))
     assert page.count("\n| without |") == 1
     told = choices(spec, result_files.to_plain_values(result, "a command")["datasets"])
@@ -196,6 +210,7 @@ def test_a_control_is_trained_further_without_the_constraint(mine, folder, tmp_p
     base = papers.run_table(papers.find_table(str(mine)), "paper", tmp_path, data=folder, device="cpu")
     with_more, without = (result.rows["pair", row] for row in ("with", "without"))
     assert {**without.values, "p": []} == base.rows["pair", "with"].values
+    assert with_more.values["p_on"] == []  # it is the control itself
     assert len(with_more.values["p"]) == 1
     assert with_more.values["one"] != without.values["one"]
     assert with_more.epochs == [6]
@@ -255,6 +270,18 @@ def test_columns_of_ensembles_are_refused_for_other_rows(mine):
         papers.find_table(str(mine))
 
 
+def test_cells_made_before_there_was_a_control_are_found_and_show_a_dash(mine, folder, tmp_path):
+    short = TOML.replace("mu = [0.2, 0.3], rho = [2, 3], margin = [1.0, 2.0]", "mu = [0.2], rho = [2, 3], margin = [1]")
+    lines = [line for line in short.splitlines() if "p_on" not in line]
+    mine.write_text("\n".join(lines))
+    papers.run_table(papers.find_table(str(mine)), "paper", tmp_path, data=folder, device="cpu")
+    mine.write_text(short)
+    spec = papers.find_table(str(mine))
+    result = papers.run_table(spec, "paper", tmp_path, data=folder, train=False)
+    page = markdown.format_table(spec, result_files.to_plain_values(result, ""), "pair")
+    assert re.search(r"\| with \| .* \| 0\.\d+ \| - \| \d+ \|", page)  # p without the constraint, none of a control
+
+
 def test_images_need_a_folder(mine, tmp_path):
     with pytest.raises(ValueError, match="pair is read from a folder: give --data FOLDER"):
         papers.run_table(papers.find_table(str(mine)), "paper", tmp_path)
@@ -271,7 +298,7 @@ def test_the_tables_of_the_package_and_the_one_that_shares_their_networks(folder
     for (_, row), measured in first.rows.items():
         lengths = {name: len(found) for name, found in measured.values.items()}
         compared = int(row.startswith("ALM"))
-        assert lengths == {name: 1 if name not in ("p", "all_p") else compared for name in lengths}
+        assert lengths == {name: compared if name.removeprefix("all_").startswith("p") else 1 for name in lengths}
     monkeypatch.setattr(ensemble_row, "fit_trials", None)  # what a cell that is not there would call
     again = papers.run_table(papers.find_table("constrained-6"), "paper", tmp_path, **small, **chosen)
     assert {key: each.values for key, each in again.rows.items()} == {

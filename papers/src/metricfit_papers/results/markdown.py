@@ -45,7 +45,8 @@ def format_rows(
     """
     for name, measured in (plain["average"] if dataset == ALL else plain["datasets"][dataset]).items():
         published = [format_published(spec.published.get((dataset, name, column))) for column in spec.shown_columns]
-        numbers = [format_values(measured["values"][column]) for column in spec.shown_columns]
+        # a column may be newer than the results
+        numbers = [format_values(measured["values"].get(column, [])) for column in spec.shown_columns]
         yield spec.rows[name].title, published, numbers, f"{measured['seconds']:.0f}"
 
 

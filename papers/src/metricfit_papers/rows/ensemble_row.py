@@ -7,7 +7,8 @@ Sangalli et al. 2021, Sections 4 and 5.2, Appendices B and E. A row's settings:
 - ``class_counts``: true for losses that take the numbers of negatives and positives;
 - ``constraint``: ``mu``, ``rho`` and ``margin``, lists to choose from, and ``without``, pairs of mu and rho left out.
   Each base network is then trained on with a RankingConstraint as an AugmentedLagrangian: first mu and rho are chosen,
-  at the first margin, then the margin;
+  at the first margin, then the margin. If the table has a column of DeLong's test against training on, the base
+  networks are also trained on without the constraint;
 - ``again``: true to train the base networks further with only their loss, which shows what longer training does
   without a constraint.
 """
@@ -79,18 +80,23 @@ def train_ensemble(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     job = base.job
     chosen: dict[str, Any] = {"training": training} if training else {}
     chosen |= {"base": dict(base.setting), "validation AUC of the base": base.value}
-    final = base
+    final, compared = base, dict[str, Candidate]()
     grid = job.row.settings.get("constraint")
     if grid is not None:
         lists = {"without": (), **grid}
         final = search(partial(_constrained, job, trials, base), value=lambda each: each.value, **lists).outcome
         chosen |= {"constraint": dict(final.setting), "validation AUC": final.value}
+        compared = {column_names.DELONG: base}
+        if any(metric.startswith(column_names.DELONG_CONTROL) for metric in job.metrics.values()):
+            control = _without_constraint(job, trials, base)
+            compared[column_names.DELONG_CONTROL] = control
+            chosen |= {"trained on": {"validation AUC": control.value, "test AUC": _test_auc(control, trials)}}
     elif job.row.settings.get("again"):
-        final = _trained_on(job, trials, base, base.setting, _loss(job, trials, base.setting))
+        final, compared = _without_constraint(job, trials, base), {column_names.DELONG: base}
         chosen |= {"validation AUC": final.value}
-    final_outputs, base_outputs = (_outputs(candidate, trials) for candidate in (final, base))
-    after = _numbers(job, trials[0], final_outputs, None if final is base else base_outputs)
-    before = _numbers(job, trials[0], base_outputs, None)
+    others = {kind: _outputs(candidate, trials) for kind, candidate in compared.items()}
+    after = _numbers(job, trials[0], _outputs(final, trials), others)
+    before = _numbers(job, trials[0], _outputs(base, trials), {})
     values = {view: before if view == UNCONSTRAINED else after for view in job.views}
     epochs = base.epochs + (0 if final is base else final.epochs)
     seconds = base.results[0].seconds / sum(len(result.history) for result in base.results)
@@ -136,6 +142,11 @@ def _constrained(
     return _trained_on(job, trials, base, {"mu": mu, "rho": rho, "margin": margin}, objective)
 
 
+def _without_constraint(job: RowJob, trials: Sequence[Trial], base: Candidate) -> Candidate:
+    """Train the base networks further with their loss alone."""
+    return _trained_on(job, trials, base, base.setting, _loss(job, trials, base.setting))
+
+
 def _trained_on(
     job: RowJob, trials: Sequence[Trial], base: Candidate, setting: Mapping[str, Any], objective: nn.Module
 ) -> Candidate:
@@ -150,8 +161,17 @@ def _outputs(candidate: Candidate, trials: Sequence[Trial]) -> Tensor:
     return torch.stack([positive_logits(compute_logits(result.model, inputs)).double() for result in candidate.results])
 
 
-def _numbers(job: RowJob, trial: Trial, outputs: Tensor, before: Tensor | None) -> dict[str, float]:
-    """Return the value of each column, without the p of DeLong's test if there is nothing to compare with."""
+def _test_auc(candidate: Candidate, trials: Sequence[Trial]) -> float:
+    """Return the AUC of the ensemble on the test images."""
+    few = torch.searchsorted(trials[0].every_test_rows, trials[0].test)
+    return auroc(_outputs(candidate, trials).mean(0)[few], trials[0].y[trials[0].test])
+
+
+def _numbers(job: RowJob, trial: Trial, outputs: Tensor, others: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return the value of each column; ``others`` are the outputs that each kind of DeLong's test compares with.
+
+    Tests with nothing to compare with are left out.
+    """
     all_rows = trial.every_test_rows
     few = torch.searchsorted(all_rows, trial.test)
     score, labels = outputs.mean(0), trial.y[all_rows]
@@ -165,8 +185,8 @@ def _numbers(job: RowJob, trial: Trial, outputs: Tensor, before: Tensor | None) 
             values[column] = fpr_at_tpr(score[rows], labels[rows], column_names.FPR_AT[kind])
         elif kind == column_names.AUROC_OF_ONE:
             values[column] = statistics.fmean(auroc(member[rows], labels[rows]) for member in outputs)
-        elif kind == column_names.DELONG and before is not None:
-            values[column] = delong_test(score[rows], before.mean(0)[rows], labels[rows]).p_value
+        elif kind in others:
+            values[column] = delong_test(score[rows], others[kind].mean(0)[rows], labels[rows]).p_value
     return values
 
 

@@ -15,10 +15,12 @@ TIMES_BCE = "seconds, times BCE"
 FPR_AT = {"fpr at tpr 1": 1.0, "fpr at tpr 0.95": 0.95, "fpr at tpr 0.9": 0.9}
 AUROC_OF_ONE = "auroc of one"
 DELONG = "p of DeLong's test"
+#: Against the base networks that were trained further without the constraint.
+DELONG_CONTROL = f"{DELONG} against training on"
 ON_ALL = ", all test images"
 OF_ENSEMBLES = tuple(
     metric + images
-    for metric in ("auroc", *FPR_AT, AUROC_OF_ONE, DELONG)
+    for metric in ("auroc", *FPR_AT, AUROC_OF_ONE, DELONG, DELONG_CONTROL)
     for images in ("", ON_ALL)
     if metric + images != "auroc"
 )

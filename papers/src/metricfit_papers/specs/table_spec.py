@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from metricfit_papers.specs.column_names import DELONG_CONTROL
+
 SPLITS = ("random", "stratified", "apart")
 VARIED = ("weights", "splits", "folds")
 THRESHOLDED = ("probabilities", "outputs")
@@ -266,11 +268,16 @@ class TableSpec:
             "prepare": self.prepare,
             "protocol": how,
             "row": settings,
-            "metrics": {key: column.metric for key, column in self.columns.items()},
+            "metrics": {key: column.metric for key, column in self.columns.items() if not _is_newer(column.metric)},
             "views": self.views(),
             "trials": trials,
             "epochs": epochs,
         }
+
+
+def _is_newer(metric: str) -> bool:
+    """Return whether cells made before there was such a column are still used; they have no value of it."""
+    return metric.startswith(DELONG_CONTROL)
 
 
 def _without_defaults(settings: dict[str, Any]) -> dict[str, Any]:
