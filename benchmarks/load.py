@@ -2,7 +2,8 @@
 
 The load average counts the measured work too, which alone keeps every core busy. So beside the averages before and
 after, what other processes used of our cores in between is worked out where the kernel tells: the cores' busy time
-less that of this process and of the children it waited for.
+less that of this process, of the children it waited for, and of the living processes of its group, such as the workers
+of a pool.
 """
 
 from __future__ import annotations
@@ -60,7 +61,21 @@ def _moment() -> tuple[float, float, float] | None:
             user, nice, system, _idle, _waiting, *rest = map(int, counts)
             busy += user + nice + system + sum(rest[:3])  # interrupts, and what the host took for other guests
     used = os.times()
-    return time.monotonic(), busy / ticks, used.user + used.system + used.children_user + used.children_system
+    waited_for = used.user + used.system + used.children_user + used.children_system
+    return time.monotonic(), busy / ticks, waited_for + _group_ticks() / ticks
+
+
+def _group_ticks() -> int:
+    """Return the clock ticks that the other living processes of our process group, and their children, used."""
+    total = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[2]) == os.getpgrp() and file.parent.name != str(os.getpid()):
+            total += sum(map(int, fields[11:15]))  # its user and system time, and that of children it waited for
+    return total
 
 
 def _others(start: tuple[float, float, float] | None, end: tuple[float, float, float] | None) -> float | None:

@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -133,6 +135,18 @@ def test_other_processes_are_distinguished_from_our_work(monkeypatch):
     monkeypatch.setattr(load, "_moment", lambda: next(moments))
     assert load.Watch().result() | {"loads": []} == {"loads": [], "others": 1.0, "under_load": True}
     assert load.Watch().result() | {"loads": []} == {"loads": [], "others": 0.0, "under_load": False}
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_a_worker_that_still_lives_is_our_work(monkeypatch):
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\ninput()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", busy], start_new_session=True, **pipes) as worker:
+        worker.stdout.readline()
+        monkeypatch.setattr(os, "getpgrp", lambda: worker.pid)  # a group of the worker alone
+        used = load._group_ticks() / os.sysconf("SC_CLK_TCK")
+        worker.communicate(b"\n")
+    assert used >= 0.2
 
 
 def test_repeats_end_with_the_budget_but_not_before_the_fewest():
