@@ -206,6 +206,7 @@ class _LinearNumbers(NamedTuple):
     first_slope: Tensor
     middle_at_0: Tensor
     last_at_0: Tensor
+    ramp_at_0: Tensor
 
 
 @lru_cache(maxsize=64)
@@ -213,7 +214,9 @@ def _linear_numbers(t: float, delta: float, dtype: torch.dtype) -> _LinearNumber
     pieces = linear_pieces(t, 1 - t)
     m1, m2, m3 = pieces.slopes(delta)
     with torch.inference_mode(False):
-        tensors = torch.tensor([m1, delta - m2 * pieces.a, 1 - m3], dtype=dtype, device="cpu").unbind()
+        tensors = torch.tensor(
+            [m1, delta - m2 * pieces.a, 1 - m3, (m1 - m2) * pieces.a], dtype=dtype, device="cpu"
+        ).unbind()
     return _LinearNumbers(pieces.a, t + pieces.width / 2, (m1, m2, m3), *tensors)
 
 
@@ -255,7 +258,11 @@ def _fill_linear(p: Tensor, t: float, delta: float, spare: Tensor, other: Tensor
     """
     numbers = _linear_numbers(t, delta, p.dtype)
     m1, m2, m3 = numbers.slopes
-    if delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is clamped between the outer two
+    if t == 0.5:  # then m1 = m3: a line of this slope, and a ramp between the kinks for the rest of the rise
+        ramp = torch.add(numbers.ramp_at_0, p, alpha=m2 - m1, out=spare)
+        ramp.clamp_(*sorted((0.0, (m2 - m1) * (numbers.b - numbers.a))))
+        p.mul_(numbers.first_slope).add_(ramp)
+    elif delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is clamped between the outer two
         middle = torch.add(numbers.middle_at_0, p, alpha=m2, out=spare)
         last = torch.add(numbers.last_at_0, p, alpha=m3, out=other)
         p.mul_(numbers.first_slope)
