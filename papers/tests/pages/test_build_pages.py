@@ -49,6 +49,14 @@ def test_larger_runs_replace_smaller_ones_and_not_the_other_way_round(tmp_path):
     assert kept["mammography"]["BCE"]["values"]["f1"] == [0.65] * 10
 
 
+def test_of_as_many_trials_the_longer_run_is_kept():
+    kept = {"protocols": {}}
+    for epochs, value in ((8, 0.1), (30, 0.2), (20, 0.3), (None, 0.4), (30, 0.5)):
+        stored_results.merge(kept, a_run(10, f"at most {epochs} of 5,000 epochs" if epochs else "", value=value))
+        expected = {0.3: 0.2, 0.5: 0.4}.get(value, value)
+        assert kept["protocols"]["paper"]["mammography"]["BCE"]["values"]["f1"][0] == expected
+
+
 def test_a_page_shows_published_and_measured_and_says_what_was_smaller_or_not_run(tmp_path):
     write(tmp_path / "out", a_run(2, "2 of 10 trials", value=0.123))
     stored_results.take(tmp_path / "out", tmp_path / "results")

@@ -1,5 +1,7 @@
 """The list of runs, the stored results, the tables' files and the pages in the repository agree."""
 
+from dataclasses import replace
+
 import pytest
 
 import metricfit_papers as papers
@@ -23,6 +25,16 @@ def test_rows_and_trials_that_are_not_stored_are_found(stored):
     assert run.not_in(stored["btg-3"]) == []
     assert len(run.not_in({"protocols": {}})) == len(papers.find_table("btg-3").shown("paper"))
     assert len(gather.Run("btg-3", "paper", trials=11).not_in(stored["btg-3"])) == len(run.not_in({"protocols": {}}))
+
+
+def test_longer_runs_that_are_not_stored_are_found():
+    rows = {"surrogate F1": {"run": {"trials": 1, "smaller": "1 of 5 trials, at most 15 of 120 epochs"}}}
+    stored = {"protocols": {"paper": {"tshirt": rows}}}
+    whole = {"protocols": {"paper": {"tshirt": {"surrogate F1": {"run": {"trials": 5, "smaller": ""}}}}}}
+    run = gather.Run("surrogate-2", "paper", rows=("surrogate F1",), trials=1, epochs=15)
+    for epochs, missing in ((8, 0), (15, 0), (16, 1), (None, 1)):
+        longer = replace(run, epochs=epochs)
+        assert (len(longer.not_in(stored)), longer.not_in(whole)) == (missing, [])
 
 
 def test_every_stored_number_has_a_place_in_its_table(stored):

@@ -12,6 +12,7 @@ all their cells are written, each as a run of its own. Missing cells are reporte
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ from typing import Any
 import metricfit_papers as papers
 from metricfit.runs import CellError
 from metricfit_papers.pages.repository import RUNS
-from metricfit_papers.pages.stored_results import Results
+from metricfit_papers.pages.stored_results import Results, epochs_limit
 from metricfit_papers.results import result_files
 from metricfit_papers.results.table_run import choose_rows
 from metricfit_papers.specs.toml_section import Section, read_toml
@@ -62,15 +63,17 @@ class Run:
         return self.only or tuple(papers.find_table(self.table).datasets)
 
     def not_in(self, stored: Results) -> list[tuple[str, str]]:
-        """Return the datasets and rows of the run that stored results lack, or have of fewer trials."""
+        """Return the datasets and rows of the run that stored results lack, or have of fewer trials or epochs."""
         spec = papers.find_table(self.table)
-        trials = self.trials or spec.trials
+        trials, epochs = self.trials or spec.trials, self.epochs or math.inf
         rows_of = stored["protocols"].get(self.protocol, {})
         return [
             (dataset, row.name)
             for dataset in self.datasets
             for row in choose_rows(spec, self.protocol, self.rows, self.without)
-            if rows_of.get(dataset, {}).get(row.name, {"run": {"trials": 0}})["run"]["trials"] < trials
+            if (measured := rows_of.get(dataset, {}).get(row.name)) is None
+            or measured["run"]["trials"] < trials
+            or epochs_limit(measured["run"]) < epochs
         ]
 
     def parts(self) -> list[Run]:

@@ -2,12 +2,14 @@
 
 In memory they are, for each protocol, dataset and row, the values of all trials and under ``run`` the run they come
 from. In the file each run is stored once, in the list ``runs``, and a row has the run's position in the list. A row
-that was run again replaces the earlier one, unless the earlier one has more trials.
+that was run again replaces the earlier one, unless the earlier one has more trials, or as many and more epochs.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -46,8 +48,18 @@ def merge(stored: Results, plain: dict[str, Any]) -> None:
                 protocol[dataset][row] = numbers | {"run": run | environment}
 
 
-def _size(run: dict[str, Any]) -> tuple[int, bool]:
-    return run["trials"], "epochs" not in run["smaller"]
+def _size(run: dict[str, Any]) -> tuple[int, float]:
+    return run["trials"], epochs_limit(run)
+
+
+def epochs_limit(run: dict[str, Any]) -> float:
+    """Return the maximum number of epochs of a stored run; infinity if it was that of the table.
+
+    >>> epochs_limit({"smaller": "1 of 5 trials, at most 15 of 120 epochs"}), epochs_limit({"smaller": "1 of 5 trials"})
+    (15.0, inf)
+    """
+    limit = re.search(r"at most ([\d,]+)(?: of .*)? epochs", run["smaller"])
+    return float(limit[1].replace(",", "")) if limit else math.inf
 
 
 def without_folders(command: str) -> str:
