@@ -9,7 +9,7 @@ from torch import Tensor
 
 from metricfit.core.canonical_batch import Batch, Classes, Columns
 from metricfit.core.steps import check_threshold
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, check_length, refuse_two_readings
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, check_length, read_decision, refuse_two_readings
 from metricfit.core.types import Thresholds
 from metricfit.errors import InvalidValueError, quote
 
@@ -22,6 +22,7 @@ def read_thresholds(threshold: Thresholds, batch: Batch, *, soft: bool) -> float
     Raises:
         InvalidValueError: The threshold is something else.
     """
+    threshold = read_decision(threshold)
     if isinstance(threshold, str):
         if threshold != "dynamic":
             raise InvalidValueError(

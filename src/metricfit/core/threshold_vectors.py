@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -12,7 +12,22 @@ from torch import Tensor
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 
 #: The remedy for thresholds that are no probabilities.
-FROM_LOGITS = "convert thresholds of logits, such as those of a decide.Decision, with PerLabel.from_logits"
+FROM_LOGITS = "pass a decide.Decision itself, and other thresholds of logits to PerLabel.from_logits"
+
+#: How many thresholds the text of a PerLabel shows at most.
+SHOWN = 8
+
+
+class ThresholdOfLogits(Protocol):
+    """A decision at thresholds of logits, such as a ``decide.Decision``."""
+
+    def as_threshold(self) -> float | PerLabel:
+        """Return the same threshold, or one per label, as probabilities."""
+
+
+def read_decision(threshold: Any) -> Any:
+    """Return the thresholds of a decision as probabilities, and any other threshold as it is."""
+    return threshold.as_threshold() if hasattr(threshold, "as_threshold") else threshold
 
 
 class PerLabel:
@@ -25,7 +40,8 @@ class PerLabel:
 
     Args:
         thresholds: Probabilities ``(c,)`` as a list, an array or a tensor, for example those of
-            ``curves.best_thresholds``. Numbers are kept as float64; a tensor is kept as it is, with its gradient.
+            ``curves.best_thresholds``; or a ``decide.Decision``, whose thresholds of logits become probabilities.
+            Numbers are kept as float64; a tensor is kept as it is, with its gradient.
             They lie from 0 to 1, or are infinite: then a label is never called. Losses need numbers strictly between 0
             and 1.
 
@@ -55,7 +71,7 @@ class PerLabel:
         """Make thresholds of probabilities from thresholds of logits.
 
         Args:
-            thresholds: One threshold of logits per label, for example ``thresholds`` of a ``decide.Decision``.
+            thresholds: One threshold of logits per label. An infinite one stays infinite.
 
         Returns:
             The thresholds of probabilities, in float64.
@@ -64,7 +80,10 @@ class PerLabel:
             >>> PerLabel.from_logits([0.0, -1.0])
             PerLabel([0.5, 0.2689414213699951])
         """
-        return cls(torch.sigmoid(_read_numbers(thresholds, "PerLabel.from_logits").detach().double()))
+        if hasattr(thresholds, "as_threshold"):  # a decision knows that its thresholds are of logits
+            return cls(thresholds)
+        numbers = _read_numbers(thresholds, "PerLabel.from_logits").detach().double()
+        return cls(torch.where(numbers.isinf(), numbers, numbers.sigmoid()))
 
     def tolist(self) -> list[float]:
         """Return the thresholds as a list.
@@ -85,7 +104,11 @@ class PerLabel:
         return hash(tuple(self.tolist()))
 
     def __repr__(self) -> str:
-        return f"PerLabel({self.tolist()})"
+        numbers = self.tolist()
+        if len(numbers) <= SHOWN:
+            return f"PerLabel({numbers})"
+        shown = ", ".join(map(repr, numbers[: SHOWN - 1]))
+        return f"PerLabel([{shown}, ..., {numbers[-1]!r}], {len(numbers)} labels)"
 
     def check_probabilities(self) -> PerLabel:
         """Raise an error for thresholds at which no soft decision is left to make; a GPU is not waited for.
@@ -183,6 +206,10 @@ def refuse_two_readings(threshold: object, labels: int) -> InvalidValueError:
 
 
 def _read_numbers(thresholds: Any, owner: str) -> Tensor:
+    if hasattr(thresholds, "as_threshold"):
+        thresholds = thresholds.as_threshold()
+        if not isinstance(thresholds, PerLabel):
+            raise InvalidValueError(f"{owner} needs one threshold per label, and this decision is for two classes")
     if isinstance(thresholds, (PerLabel, ThresholdGrid)):
         thresholds = thresholds.numbers
     numbers = thresholds

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdOfLogits
 
 #: What the logits mean: one yes-or-no question, exclusive classes, or several yes-or-no questions.
 Task = Literal["binary", "multiclass", "multilabel"]
@@ -24,6 +24,6 @@ Average = ScalarAverage | None
 #: What a class counts for where its metric is 0/0: 0, 1, or nothing; None is the default of each average.
 ZeroDivision = Literal[0, 1, "skip"] | None
 
-#: Where decisions are made: a probability, one per label, several for all labels, or for multiclass "dynamic"; None is
-#: the default.
-Thresholds = float | Literal["dynamic"] | Sequence[float] | Tensor | PerLabel | ThresholdGrid | None
+#: Where decisions are made: a probability, one per label, several for all labels, that of a decision, or for multiclass
+#: "dynamic"; None is the default.
+Thresholds = float | Literal["dynamic"] | Sequence[float] | Tensor | PerLabel | ThresholdGrid | ThresholdOfLogits | None

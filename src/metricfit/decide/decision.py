@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from metricfit.core.threshold_vectors import PerLabel
 from metricfit.decide.calibration import Calibration, LabelCalibration
 from metricfit.decide.costs.expected_costs import minus_expected_costs
 from metricfit.errors import InvalidValueError
@@ -140,6 +141,37 @@ class Decision:
         """
         margins = self.margins(logits)
         return (margins >= 0).long() if self.offsets is None else margins.argmax(1)
+
+    def as_threshold(self) -> float | PerLabel:
+        """Return the threshold as a probability, or one per label as ``metrics.PerLabel``.
+
+        ``evaluate``, ``Monitor``, ``Accumulator``, ``Counts``, ``MetricLoss`` and ``metrics.PerLabel`` call it, so a
+        decision can be passed there itself: ``evaluate(model, data, threshold=decision)``. A calibration changes
+        nothing, because thresholds are those of the logits before it.
+
+        Returns:
+            The threshold or thresholds of ``sigmoid(logit)``.
+
+        Raises:
+            InvalidValueError: The decision is one of several classes, or about costs of each row.
+
+        Example:
+            >>> Decision(value=0.8, threshold=0.0).as_threshold()
+            0.5
+            >>> Decision(value=0.8, thresholds=torch.tensor([0.0, -1.0])).as_threshold()
+            PerLabel([0.5, 0.2689414213699951])
+        """
+        if self.cost_margins:
+            raise InvalidValueError("this decision is about costs of each row, so it has no threshold of probabilities")
+        if self.offsets is not None:
+            raise InvalidValueError(
+                "this decision is one of several classes, without thresholds; measure its labels: "
+                f"Counts.from_labels(decision.decide(logits), target, num_classes={len(self.offsets)})"
+            )
+        if self.thresholds is not None:
+            return PerLabel.from_logits(self.thresholds)
+        assert self.threshold is not None
+        return PerLabel.from_logits([self.threshold]).tolist()[0]
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return the probabilities of logits, calibrated if the decision has a calibration.

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from torch import Tensor, nn
 
 from metricfit.core.steps import check_threshold
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, read_decision
 from metricfit.core.types import Thresholds
 from metricfit.errors import InvalidValueError, quote
 
@@ -29,6 +29,7 @@ def read_threshold(threshold: Thresholds) -> ThresholdSetting | PerLabel:
     Raises:
         InvalidValueError: The threshold is something else, or out of range.
     """
+    threshold = read_decision(threshold)
     if isinstance(threshold, PerLabel):
         return threshold.check_probabilities()
     if isinstance(threshold, ThresholdGrid):

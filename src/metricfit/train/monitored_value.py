@@ -13,7 +13,7 @@ from metricfit.core.canonical_batch import Classes, Columns
 from metricfit.core.counting import count_batch
 from metricfit.core.numerics import ROUNDING
 from metricfit.core.threshold_reading import refuse_classes
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, read_decision
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.labels.label_thresholds import best_label_thresholds
 from metricfit.decide.probability_thresholds import probability_sweep
@@ -52,6 +52,7 @@ def read_monitor_threshold(threshold: Any) -> float | str | PerLabel:
     Raises:
         InvalidValueError: It is something else.
     """
+    threshold = read_decision(threshold)
     if threshold == "best" if isinstance(threshold, str) else isinstance(threshold, PerLabel):
         return threshold  # type: ignore[no-any-return]
     expected = "threshold is a number strictly between 0 and 1, one per label, or 'best'"
