@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score
+from torch import nn
 
-from metricfit import AugmentedLagrangian, Counts, MetricLoss, RunningCounts, losses, steps
+from metricfit import AugmentedLagrangian, Counts, MetricLoss, RunningCounts, evaluate, losses, steps
 from metricfit.constraints import RequirementConstraint
+from metricfit.decide import Decision
 from metricfit.metrics import Accumulator, PerLabel, ThresholdGrid
+from metricfit.train import Monitor
 
 THRESHOLDS = [0.2, 0.5, 0.93]
 
@@ -226,7 +229,7 @@ WRONG = {
     "logit": (
         lambda: PerLabel([0.1, -1.5]),
         ValueError,
-        "needs probabilities, got -1.5; convert.*PerLabel.from_logits",
+        "needs probabilities, got -1.5; pass a decide.Decision.*PerLabel.from_logits",
     ),
     "number": (lambda: PerLabel(0.3), ValueError, "a list of numbers, got shape"),
     "empty": (lambda: PerLabel([]), ValueError, "a list of numbers, got shape"),
@@ -267,3 +270,50 @@ def test_one_output_takes_one_threshold_and_hard_decisions_any_number():
 def test_logits_become_probabilities():
     exact = PerLabel.from_logits(torch.tensor([-1.0, 2.0]))
     assert exact.tolist() == pytest.approx(torch.tensor([-1.0, 2.0], dtype=torch.float64).sigmoid().tolist())
+    assert PerLabel.from_logits([float("inf"), 0.0]).tolist() == [float("inf"), 0.5]
+
+
+def test_the_thresholds_of_a_decision_are_converted():
+    """Thresholds of logits between 0 and 1 look like probabilities, so a decision is passed itself."""
+    logits, target, _ = batch()
+    thresholds = torch.tensor([0.1, 0.8, 0.4])
+    decision = Decision(value=0.5, thresholds=thresholds)
+    decided = (logits.detach() >= thresholds).long()
+    expected = [Counts.from_labels(decided[:, k], target[:, k]).tp.item() for k in range(3)]
+    for threshold in (decision, PerLabel(decision), PerLabel.from_logits(decision), PerLabel.from_logits(thresholds)):
+        assert Counts.hard(logits, target, threshold=threshold).tp.tolist() == expected
+    assert PerLabel(decision).tolist() == pytest.approx(thresholds.double().sigmoid().tolist())
+    at_them = PerLabel.from_logits(thresholds)
+    values = Accumulator("f1", threshold=decision), Accumulator("f1", threshold=at_them)
+    for accumulator in values:
+        accumulator.update(logits, target)
+    assert values[0].compute() == values[1].compute() == Monitor("f1", threshold=decision).measure(logits, target).value
+    data = logits.detach(), target
+    assert evaluate(nn.Identity(), data, threshold=decision)["f1"] == values[0].compute().item()
+    loss = MetricLoss("f1", threshold=decision)
+    assert torch.equal(loss(logits, target), MetricLoss("f1", threshold=at_them)(logits, target))
+    assert loss.per_label
+
+
+def test_a_decision_of_two_classes_and_of_several():
+    logits, target, _ = batch()
+    decision = Decision(value=0.5, threshold=0.4)
+    counts = Counts.hard(logits[:, 0], target[:, 0], threshold=decision)
+    assert counts.predicted.item() == (logits[:, 0] >= 0.4).sum()
+    measured = evaluate(nn.Identity(), (logits.detach()[:, :1], target[:, 0]), "f1", threshold=decision)
+    assert measured.threshold == pytest.approx(1 / (1 + np.exp(-0.4)))
+    with pytest.raises(ValueError, match="this decision is for two classes"):
+        PerLabel(decision)
+    classes = Decision(value=0.5, offsets=torch.zeros(3))
+    with pytest.raises(ValueError, match=r"Counts\.from_labels\(decision\.decide\(logits\), target, num_classes=3\)"):
+        evaluate(nn.Identity(), (logits.detach(), target.argmax(1)), threshold=classes)
+    with pytest.raises(ValueError, match="costs of each row"):
+        Counts.hard(logits, target, threshold=Decision(value=0.5, threshold=0.0, cost_margins=True))
+
+
+def test_many_thresholds_have_a_short_text():
+    many = PerLabel(np.linspace(0.001, 0.999, 1000))
+    assert len(repr(many)) < 250
+    assert repr(many).endswith("..., 0.999], 1000 labels)")
+    assert len(repr(MetricLoss("f1", threshold=many))) < 300
+    assert repr(PerLabel([0.2, 0.5])) == "PerLabel([0.2, 0.5])"

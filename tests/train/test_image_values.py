@@ -7,6 +7,7 @@ from torch import nn
 
 from metricfit import AugmentedLagrangian, MetricLoss, evaluate, fit
 from metricfit.losses import Mix, WeightedCrossEntropyLoss
+from metricfit.metrics import PerLabel
 from metricfit.train import Monitor
 
 
@@ -136,3 +137,18 @@ def test_fit_takes_the_kind_of_input_from_the_objective():
 def test_wrong_use_is_named(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call(*images())
+
+
+def test_thresholds_of_labels_per_image():
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(6, 4, 5, 5, generator=generator)
+    target = torch.randint(0, 2, (6, 4, 5, 5), generator=generator)
+    thresholds = torch.tensor([0.3, 0.5, 0.6, 0.8])
+    result = evaluate(
+        nn.Identity(), (logits, target), threshold=PerLabel(thresholds), task="multilabel", per_image=True
+    )
+    decided = logits.sigmoid() >= thresholds.reshape(4, 1, 1)
+    expected = [
+        f1_score(target[k].flatten(1).T, decided[k].flatten(1).T, average="macro", zero_division=0) for k in range(6)
+    ]
+    assert result.per_image["f1"].tolist() == pytest.approx(expected)

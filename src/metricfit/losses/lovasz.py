@@ -10,8 +10,9 @@ from metricfit.core.distributed import gather_over_ranks, number_of_ranks, sum_o
 from metricfit.core.numerics import ratio
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
-from metricfit.core.validation import check_finite, looks_at_values
+from metricfit.core.validation import check_finite, is_false, looks_at_values
 from metricfit.errors import InvalidValueError
+from metricfit.metrics.image_average import weigh_images
 
 
 class LovaszLoss(nn.Module):
@@ -25,7 +26,9 @@ class LovaszLoss(nn.Module):
 
     Args:
         task: "binary", "multiclass" or "multilabel", if the shapes do not determine it.
-        per_image: Take the mean of the losses of the images, instead of the loss of the batch.
+        per_image: Take the mean of the losses of the images, instead of the loss of the batch. Weights of images weigh
+            them in the mean, weights of pixels count within their image, and images without counted pixels are left
+            out.
         ignore_index: Samples with this target are ignored.
         sync: In a distributed run, take the samples, or the images, of all ranks together.
 
@@ -33,8 +36,8 @@ class LovaszLoss(nn.Module):
         ValueError: If the task is unknown; when called, if the shapes do not match.
 
     Note:
-        Of several exclusive classes those without a sample are left out of the mean. A batch without positives of a
-        binary problem has its largest error as loss, as in the paper's code.
+        Exclusive classes without a sample are left out of the mean, and so are labels without a counted sample. A
+        binary batch without positives has its largest error as loss, as in the paper's code.
 
     Example:
         >>> loss = LovaszLoss()
@@ -66,7 +69,7 @@ class LovaszLoss(nn.Module):
             The loss, a scalar.
 
         Raises:
-            ValueError: If the shapes do not match, or the targets are shares of classes.
+            ValueError: If the shapes do not match, or the targets are soft: shares of classes, or between 0 and 1.
         """
         batch = canonical(
             logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index, per_image=self.per_image
@@ -74,6 +77,7 @@ class LovaszLoss(nn.Module):
         if isinstance(batch, Classes):
             errors, truth, weights = _errors_of_classes(batch, self.per_image)
         else:
+            _refuse_soft_labels(batch.target)
             signs = 2 * batch.target - 1
             errors, truth, weights = (1 - signs * batch.logits).relu(), batch.target, batch.weight
         weights = torch.ones_like(errors) if weights is None else weights.expand_as(errors)
@@ -83,13 +87,12 @@ class LovaszLoss(nn.Module):
         losses = lovasz_extension(errors, truth, weights)
         if looks_at_values(logits, None):
             check_finite(losses.detach(), logits)
-        counted = torch.ones_like(losses)
-        if isinstance(batch, Classes):
-            counted = ((truth * weights).sum(-1) > 0).to(losses.dtype)
+        samples = truth * weights if isinstance(batch, Classes) else weights
+        counted = (samples.detach().sum(-1) > 0).to(losses.dtype)
         sums = torch.stack([(losses * counted).sum(-1), counted.sum(-1)])  # over the classes
         if self.per_image:
-            has_classes = (sums[1] > 0).to(losses.dtype)
-            sums = torch.stack([(ratio(sums[0], sums[1]) * has_classes).sum(), has_classes.sum()])
+            shares = weigh_images(sums[1] > 0, weight, losses.dtype)
+            sums = torch.stack([(ratio(sums[0], sums[1]) * shares).sum(), shares.sum()])
             sums = sum_over_ranks(sums) if gathers else sums
         return ratio(sums[0], sums[1])
 
@@ -123,6 +126,13 @@ def lovasz_extension(errors: Tensor, truth: Tensor, weight: Tensor) -> Tensor:
     nothing = (positive + negative).cumsum(-1) == 0  # samples of weight 0 alone change nothing
     steps = torch.diff(losses.masked_fill(nothing, 0.0), dim=-1, prepend=torch.zeros_like(positives))
     return (falling * steps).sum(-1)
+
+
+def _refuse_soft_labels(target: Tensor) -> None:
+    if looks_at_values(target, None) and is_false(((target == 0) | (target == 1)).all()):
+        raise InvalidValueError(
+            "LovaszLoss takes labels 0 and 1; a target lies between them: round it, target.round(), or use MetricLoss"
+        )
 
 
 def _errors_of_classes(batch: Classes, per_image: bool) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -33,7 +33,7 @@ from metricfit.metrics.class_subset import check_classes
 from metricfit.metrics.counts_formula import CountsFormula
 from metricfit.metrics.empty_classes import check_zero_division
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.image_average import sum_images
+from metricfit.metrics.image_average import has_pixels, sum_images, weigh_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
 
@@ -61,7 +61,9 @@ class MetricLoss(AdditiveLoss):
         zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
             with ``per_image`` images, without true samples. See ``averaged``.
         ignore_index: Samples with this target are ignored.
-        per_image: Take the mean of the metrics of the images, instead of the metric of the batch.
+        per_image: Take the mean of the metrics of the images, instead of the metric of the batch. Weights of images
+            weigh them in the mean, weights of pixels count within their image, and images without counted pixels are
+            left out.
         from_probabilities: Take probabilities instead of logits: of a sigmoid, or of a softmax over axis 1.
         memory: RunningCounts, for batches too small to measure the metric on.
         sync: In a distributed run, sum the counts over the ranks, so that the gradient is that of the whole batch.
@@ -143,7 +145,7 @@ class MetricLoss(AdditiveLoss):
         Args:
             logits: The outputs of the model.
             target: The labels.
-            weight: One weight per sample.
+            weight: One weight per sample, or per image.
             group: One group number per sample, for a gap between groups.
 
         Returns:
@@ -232,7 +234,8 @@ class MetricLoss(AdditiveLoss):
             group: One group number per sample, for a gap between groups.
 
         Returns:
-            Counts, or with ``per_image=True`` a tensor: the sum of the values of the images, and their number.
+            Counts, or with ``per_image=True`` a tensor: the weighted sum of the values of the images, and the sum of
+            their weights.
 
         Raises:
             ValueError: If ``group`` is missing for a gap between groups, or was passed for another metric.
@@ -266,7 +269,7 @@ class MetricLoss(AdditiveLoss):
         value = self._average(counts)
         self._inspect(counts, value)
         images = value if counts.tp.dim() == 2 else value.mean(0)  # over several thresholds
-        return sum_images(images)
+        return sum_images(images, weigh_images(has_pixels(counts), weight, images.dtype))
 
     def value(self, statistics: Statistics) -> Tensor:
         """Compute the loss from statistics; a memory adds its counts.

@@ -17,14 +17,14 @@ from metricfit.core.distributed import fill_missing, sum_over_ranks
 from metricfit.core.numerics import ratio
 from metricfit.core.probabilities import logits_of
 from metricfit.core.tasks import check_task
-from metricfit.core.threshold_vectors import PerLabel
+from metricfit.core.threshold_vectors import PerLabel, read_decision
 from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.class_subset import check_classes
 from metricfit.metrics.empty_classes import check_zero_division
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.image_average import sum_images
+from metricfit.metrics.image_average import has_pixels, sum_images, weigh_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
 
@@ -45,7 +45,9 @@ class Accumulator(LateBuffers):
         zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
             with ``per_image`` images, without true samples. See ``averaged``.
         ignore_index: Samples with this label are not counted.
-        per_image: Take the mean of the metrics of the images instead of the metric of all pixels.
+        per_image: Take the mean of the metrics of the images instead of the metric of all pixels. Weights of images
+            weigh them in the mean, weights of pixels count within their image, and images without counted pixels are
+            left out.
         from_probabilities: Take probabilities instead of logits: of a sigmoid, or of a softmax over axis 1.
 
     Raises:
@@ -86,6 +88,7 @@ class Accumulator(LateBuffers):
         self.classes = check_classes(self.metric, classes)
         self.zero_division = check_zero_division(self.metric, zero_division)
         self.per_image, self.from_probabilities = per_image, from_probabilities
+        threshold = read_decision(threshold)
         self.per_label = isinstance(threshold, PerLabel)
         if isinstance(threshold, PerLabel):
             self.register_buffer("threshold", threshold.numbers.detach().clone())
@@ -102,7 +105,7 @@ class Accumulator(LateBuffers):
         Args:
             logits: The outputs of the model.
             target: The labels.
-            weight: One weight per sample.
+            weight: One weight per sample, or per image.
             group: One group number per sample, for a gap between groups such as ``"recall.gap(2)"``.
 
         Raises:
@@ -112,7 +115,7 @@ class Accumulator(LateBuffers):
         counts = self.count(logits, target, weight, group=group)
         if self.total is not None:
             refuse_another_kind(self._exclusive, counts.exclusive)
-        sums = self.sums(counts)
+        sums = self.sums(counts, weight)
         self.made("total", sums).add_(sums)
         self._exclusive = counts.exclusive
 
@@ -154,18 +157,20 @@ class Accumulator(LateBuffers):
             matrix=self.metric.needs_matrix,
         )
 
-    def sums(self, counts: Counts) -> Tensor:
+    def sums(self, counts: Counts, weight: Tensor | None = None) -> Tensor:
         """Return what adds up over batches.
 
         Args:
             counts: What ``count`` returned.
+            weight: The weights that were passed to ``count``; with ``per_image``, those of images weigh the images.
 
         Returns:
-            The counts, stacked; with ``per_image`` the sum of the values of the images, and their number.
+            The counts, stacked; with ``per_image`` the weighted sum of the values of the images, and of the weights.
         """
         if not self.per_image:
             return torch.stack(counts.tensors)
-        return sum_images(self._average(counts).movedim(counts.tp.dim() - 2, 0))  # an axis of thresholds may be first
+        values = self._average(counts).movedim(counts.tp.dim() - 2, 0)  # an axis of thresholds may be first
+        return sum_images(values, weigh_images(has_pixels(counts), weight, values.dtype))
 
     def value(self, total: Tensor, *, exclusive: bool | None) -> Tensor:
         """Compute the metric from sums over batches.

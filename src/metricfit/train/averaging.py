@@ -14,7 +14,7 @@ from metricfit.metrics.average import averaged, check_average
 from metricfit.metrics.class_subset import check_classes
 from metricfit.metrics.empty_classes import check_zero_division
 from metricfit.metrics.group_gap import GroupGap
-from metricfit.metrics.image_average import join_images, mean_of_images
+from metricfit.metrics.image_average import has_pixels, join_images, mean_of_images, weigh_images
 from metricfit.metrics.metric import Metric
 
 
@@ -85,10 +85,16 @@ class Averaging:
         """Return the value of counts ``(c,)``, or those of images ``(images, c)``, NaN for images that are left out."""
         return averaged(metric, counts, self.average, self.classes, self.zero_division)
 
-    def value(self, metric: Metric, counts: Counts) -> float:
-        """Return the value as one number."""
+    def value(self, metric: Metric, counts: Counts, shares: Tensor | None = None) -> float:
+        """Return the value as one number; ``shares`` is what ``weigh`` returned; None for equal images."""
         values = self.values(metric, counts)
-        return float(mean_of_images(values) if self.per_image else values)
+        if not self.per_image:
+            return float(values)
+        return float(mean_of_images(values, self.weigh(counts, None) if shares is None else shares))
+
+    def weigh(self, counts: Counts, weight: Tensor | None) -> Tensor | None:
+        """Return how much each image of a batch counts in the mean; None if images are not measured one by one."""
+        return weigh_images(has_pixels(counts), weight, counts.tp.dtype) if self.per_image else None
 
     def join(self, parts: Iterable[Counts]) -> Counts:
         """Return the counts of several batches together: their sum, or one row per image."""

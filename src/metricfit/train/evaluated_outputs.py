@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -123,6 +124,7 @@ class CountedRows:
         self.rows = 0
         self.weighted = 0
         self.parts: list[Counts] = []
+        self.shares: list[Tensor] = []
         self.judge = TargetJudge()
 
     def add(self, outputs: Outputs) -> None:
@@ -158,16 +160,20 @@ class CountedRows:
             self.parts[0] = self.parts[0] + counts
         else:
             self.parts.append(counts)
+        shares = self.averaging.weigh(counts, weight)
+        self.shares += [] if shares is None else [shares]
 
     def measure(self) -> tuple[dict[str, float], dict[str, Tensor]]:
         """Return the metrics of all rows, and with ``per_image`` those of each image."""
         self.judge.conclude(f"target ({self.rows} rows)", stacklevel=4)
         counts = self.averaging.join(self.parts)
+        shares = torch.cat(self.shares) if self.shares else None
         metrics = {name: metric for name, metric in self.metrics.items() if metric is not None}
-        values = {name: self.averaging.value(metric, counts) for name, metric in metrics.items()}
-        if not self.averaging.per_image:
+        values = {name: self.averaging.value(metric, counts, shares) for name, metric in metrics.items()}
+        if shares is None:
             return values, {}
-        return values, {name: self.averaging.values(metric, counts) for name, metric in metrics.items()}
+        of_images = {name: self.averaging.values(metric, counts) for name, metric in metrics.items()}
+        return values, {name: torch.where(shares > 0, each, math.nan) for name, each in of_images.items()}
 
 
 def _read_batches(data: Source, batch_size: int | None, device: torch.device) -> Iterator[Batch]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from metricfit.core.tasks import check_task
-from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid
+from metricfit.core.threshold_vectors import PerLabel, ThresholdGrid, ThresholdOfLogits, read_decision
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
@@ -60,8 +60,8 @@ class Evaluation:
         tuned_for: The name of the metric that ``threshold="best"`` was chosen for, or None.
         by_group: The values of each group of rows, by the group's label; empty without ``groups``.
         rows: The number of rows.
-        per_image: With ``per_image=True``, the values of each metric for all images, ``(images,)``; NaN for images that
-            ``zero_division="skip"`` leaves out.
+        per_image: With ``per_image=True``, the values of each metric for all images, ``(images,)``; NaN for images
+            without counted pixels, and for those that ``zero_division="skip"`` leaves out.
 
     Example:
         >>> result = evaluate(nn.Identity(), (torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 0])), "f1")
@@ -114,7 +114,7 @@ def evaluate(
     metrics: Measure | Sequence[Measure] = "f1",
     *,
     groups: Any = None,
-    threshold: float | str | Sequence[float] | Tensor | PerLabel | None = None,
+    threshold: float | str | Sequence[float] | Tensor | PerLabel | ThresholdOfLogits | None = None,
     average: ScalarAverage = "macro",
     classes: Sequence[int] | None = None,
     zero_division: ZeroDivision = None,
@@ -138,16 +138,18 @@ def evaluate(
             threshold, and are in ``by_group`` of the result. Let a DataLoader return dictionaries with the keys "x",
             "y" and "group" instead.
         threshold: The threshold of binary and multilabel decisions: a number, one number per label (a list, a tensor or
-            ``metrics.PerLabel``), or "best". "best" is chosen on the data for the first metric of decisions, and all
-            values are measured at this one decision. For several labels it is one threshold per label under the
-            averages "macro" and "weighted", and one for all labels under "micro". The default is the threshold of a
-            FitResult, or 0.5.
+            ``metrics.PerLabel``), a ``decide.Decision``, or "best". "best" is chosen on the data for the first metric
+            of decisions, and all values are measured at this one decision. For several labels it is one threshold per
+            label under the averages "macro" and "weighted", and one for all labels under "micro". The default is the
+            threshold of a FitResult, or 0.5.
         average: The average over several classes: "macro", "micro" or "weighted".
         classes: The classes of the average, such as ``[1, 2, 3]`` without background; by default all. See
             ``metrics.averaged``.
         zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
             with ``per_image`` images, without true samples. See ``metrics.averaged``.
         per_image: Whether the value is the mean of the metrics of the images, which are in ``per_image`` of the result.
+            Weights of images weigh them in the mean, weights of pixels count within their image, and images without
+            counted pixels are left out.
         from_probabilities: Whether the model gives probabilities instead of logits. The default is what a FitResult's
             objective takes, or False.
         task: "binary", "multiclass" or "multilabel"; needed only if the shapes allow two readings, as for
@@ -253,6 +255,7 @@ def evaluate(
 
 def _check_threshold(threshold: Any) -> Threshold | str | None:
     """Return the threshold as a number, a float64 tensor ``(labels,)``, "best" or None, and refuse anything else."""
+    threshold = read_decision(threshold)
     if threshold is None or (isinstance(threshold, str) and threshold == BEST):
         return threshold
     if isinstance(threshold, PerLabel):  # at infinity, a label is never called

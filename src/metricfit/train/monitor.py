@@ -17,7 +17,7 @@ from metricfit.core.counts import Counts
 from metricfit.core.probabilities import logits_of
 from metricfit.core.tasks import canonical, check_task
 from metricfit.core.threshold_reading import read_thresholds
-from metricfit.core.threshold_vectors import PerLabel
+from metricfit.core.threshold_vectors import PerLabel, ThresholdOfLogits
 from metricfit.core.types import ScalarAverage, Task, ZeroDivision
 from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidValueError
@@ -40,9 +40,9 @@ class Monitor:
     Args:
         metric: "loss", "auroc", "average_precision", "auroc_ovo", a Metric, its name or a function of Counts. Of
             several classes, "auroc" and "average_precision" rank each one against the rest, "auroc_ovo" all pairs.
-        threshold: The decision threshold: a number, one number per label (a list, a tensor or ``metrics.PerLabel``), or
-            "best" for the exact best threshold on the validation set. For several labels "best" is one per label under
-            the averages "macro" and "weighted", and one for all labels under "micro".
+        threshold: The decision threshold: a number, one number per label (a list, a tensor or ``metrics.PerLabel``), a
+            ``decide.Decision``, or "best" for the exact best threshold on the validation set. For several labels
+            "best" is one per label under the averages "macro" and "weighted", and one for all labels under "micro".
         subject_to: Requirements. A model that meets them is better than any model that does not, whatever their values.
             Among models that violate them, the one with the smallest violation is best.
         average: The average over several classes: "macro", "micro" or "weighted".
@@ -53,7 +53,8 @@ class Monitor:
             ``metrics.averaged``.
         zero_division: What a class counts for where its metric is 0/0: 0, 1, or "skip", which leaves out classes, and
             with ``per_image`` images, without true samples. See ``metrics.averaged``.
-        per_image: Whether the value is the mean of the metrics of the images. Requirements are of all pixels together.
+        per_image: Whether the value is the mean of the metrics of the images, by their weights if there is one per
+            image; images without counted pixels are left out. Requirements are of all pixels together.
         from_probabilities: Whether the model gives probabilities instead of logits. In ``fit`` the default is what the
             objective takes.
 
@@ -67,7 +68,7 @@ class Monitor:
     """
 
     metric: str | Metric | RankingMetric | Formula = "loss"
-    threshold: float | str | Sequence[float] | Tensor | PerLabel = 0.5
+    threshold: float | str | Sequence[float] | Tensor | PerLabel | ThresholdOfLogits = 0.5
     subject_to: str | Requirement | Sequence[str | Requirement] | None = None
     average: ScalarAverage = "macro"
     ignore_index: int | None = None
@@ -212,7 +213,7 @@ class Monitor:
             raise InvalidValueError("the objective measures the loss, not the monitor")
         if not self.needs_scores:
             counts, exclusive = self.count(logits, target, weight)
-            return self.measure_counts(counts, exclusive=exclusive)
+            return self.measure_counts(counts, exclusive=exclusive, shares=self.averaging.weigh(counts, weight))
         samples = self._settle(logits, target, weight)
         if self._ranking is not None:
             return Measured(self._ranking.measure_samples(samples, self.average), math.nan)
@@ -277,12 +278,13 @@ class Monitor:
         assert isinstance(threshold, (float, Tensor))
         return count_batch(samples, threshold, matrix=matrix), isinstance(samples, Classes)
 
-    def measure_counts(self, counts: Counts, *, exclusive: bool) -> Measured:
+    def measure_counts(self, counts: Counts, *, exclusive: bool, shares: Tensor | None = None) -> Measured:
         """Measure the counts of all samples.
 
         Args:
             counts: What ``count`` returned, of several parts joined by ``averaging.join``.
             exclusive: Whether the classes exclude each other.
+            shares: With ``per_image``, how much each image counts in the mean; what ``averaging.weigh`` returned.
 
         Returns:
             The value, the threshold that it was measured at, and whether the requirements hold there.
@@ -293,7 +295,7 @@ class Monitor:
             0.875
         """
         assert self._metric is not None
-        value, counts = self.averaging.value(self._metric, counts), self.averaging.of_all_pixels(counts)
+        value, counts = self.averaging.value(self._metric, counts, shares), self.averaging.of_all_pixels(counts)
         feasible = all(bool(requirement.holds(counts).all()) for requirement in self.requirements)
         violations = [float(requirement.violation(counts).clamp(min=0).sum()) for requirement in self.requirements]
         threshold: float | tuple[float, ...] = math.nan

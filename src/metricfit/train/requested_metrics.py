@@ -121,7 +121,7 @@ def choose_threshold(
             raise refuse_classes()
         return math.nan
     if isinstance(threshold, Tensor):
-        check_length(threshold.unsqueeze(-1), samples.logits.shape[0])
+        check_length(threshold.unsqueeze(-1), samples.logits.shape[-2])
     if isinstance(threshold, str):
         return math.nan if metric is None else best_label_thresholds(samples, metric, average)
     return 0.5 if threshold is None else threshold

@@ -73,6 +73,7 @@ class MonitorOfCounts:
     def __init__(self, monitor: Monitor) -> None:
         self.monitor = monitor
         self.counts: Counts | None = None
+        self.shares: list[Tensor] = []
         self.exclusive = False
 
     def add(self, logits: Tensor, batch: Batch) -> None:
@@ -80,11 +81,14 @@ class MonitorOfCounts:
         counts, self.exclusive = self.monitor.count(*match_shapes(logits, batch.y), batch.weight)
         counts = _in_double(counts)
         self.counts = counts if self.counts is None else self.monitor.averaging.join((self.counts, counts))
+        shares = self.monitor.averaging.weigh(counts, batch.weight)
+        self.shares += [] if shares is None else [shares]
 
     def measure(self) -> Measured:
         """Measure the metric and the requirements."""
         assert self.counts is not None
-        return self.monitor.measure_counts(self.counts, exclusive=self.exclusive)
+        shares = torch.cat(self.shares) if self.shares else None
+        return self.monitor.measure_counts(self.counts, exclusive=self.exclusive, shares=shares)
 
 
 def validate_stream(
