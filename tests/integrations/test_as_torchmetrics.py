@@ -8,7 +8,7 @@ torchmetrics = pytest.importorskip("torchmetrics")
 
 from metricfit.errors import InvalidStateError, InvalidTypeError  # noqa: E402
 from metricfit.integrations import as_torchmetrics  # noqa: E402
-from metricfit.metrics import Accumulator  # noqa: E402
+from metricfit.metrics import Accumulator, PerLabel  # noqa: E402
 
 Z = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
 Y = torch.randint(0, 3, (60,), generator=torch.Generator().manual_seed(1))
@@ -53,3 +53,62 @@ def test_a_value_without_batches_is_refused():
     quality = as_torchmetrics(Accumulator("f1"))
     with pytest.warns(UserWarning, match="before the ``update``"), pytest.raises(InvalidStateError, match="no batch"):
         quality.compute()
+
+
+def check_collection(accumulators, batches):
+    """Each metric of a collection has the value that it has alone."""
+    together = torchmetrics.MetricCollection({name: as_torchmetrics(each) for name, each in accumulators.items()})
+    for logits, target in batches:
+        together.update(logits, target)
+        for each in accumulators.values():
+            each.update(logits, target)
+    alone = {name: each.compute().item() for name, each in accumulators.items()}
+    assert {name: value.item() for name, value in together.compute().items()} == pytest.approx(alone)
+    assert len(set(alone.values())) == len(alone)
+    return together
+
+
+def test_metrics_whose_sums_agree_on_the_first_batch_stay_apart():
+    images = torch.randn(2, 3, 1, 4, 4, generator=torch.Generator().manual_seed(2))
+    masks = torch.randint(0, 2, (2, 3, 1, 4, 4), generator=torch.Generator().manual_seed(3))
+    images[0] = -9.0  # nothing is predicted, so that dice and iou are both 0
+    batches = list(zip(images, masks, strict=True))
+    check_collection({name: Accumulator(name, per_image=True) for name in ("dice", "iou")}, batches)
+    functions = {"twice": lambda counts: 2 * counts.tp, "thrice": lambda counts: 3 * counts.tp}
+    check_collection({name: Accumulator(formula, per_image=True) for name, formula in functions.items()}, batches)
+
+
+@pytest.mark.parametrize("thresholds", [(0.5, 0.3), (PerLabel([0.5, 0.5, 0.5]), PerLabel([0.5, 0.3, 0.5]), 0.4)])
+def test_thresholds_whose_counts_agree_on_the_first_batch_stay_apart(thresholds):
+    labels = torch.nn.functional.one_hot(Y, 3)
+    first = torch.where(labels[:20] == 1, 5.0, -5.0)
+    accumulators = {
+        f"at {k}": Accumulator("f1", task="multilabel", threshold=each) for k, each in enumerate(thresholds)
+    }
+    check_collection(accumulators, [(first, labels[:20]), (Z[20:], labels[20:])])
+
+
+def test_metrics_of_the_same_counts_share_them():
+    names = ("f1", "jaccard", "recall")
+    together = check_collection({name: Accumulator(name) for name in names}, [(Z[:30], Y[:30]), (Z[30:], Y[30:])])
+    assert [sorted(group) for group in together.compute_groups.values()] == [sorted(names)]
+
+
+def test_a_gap_takes_groups():
+    group = torch.arange(60) % 2
+    quality = as_torchmetrics(Accumulator("recall.gap(2)"))
+    quality.update(Z[:, 0], (Y == 0).long(), group=group)
+    expected = Accumulator("recall.gap(2)")
+    expected.update(Z[:, 0], (Y == 0).long(), group=group)
+    assert quality.compute() == expected.compute()
+    with pytest.raises(ValueError, match="pass group="):
+        quality.update(Z[:, 0], (Y == 0).long())
+
+
+def test_images_are_weighed():
+    images, masks = torch.randn(3, 1, 4, 4), torch.randint(0, 2, (3, 1, 4, 4))
+    weight = torch.tensor([1.0, 50.0, 0.0])
+    quality, expected = as_torchmetrics(Accumulator("dice", per_image=True)), Accumulator("dice", per_image=True)
+    quality.update(images, masks, weight)
+    expected.update(images, masks, weight)
+    assert quality.compute() == expected.compute()

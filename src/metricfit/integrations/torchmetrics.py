@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from metricfit._extras import explain_missing
 from metricfit.core.distributed import fill_missing
 from metricfit.errors import InvalidStateError, InvalidTypeError
 from metricfit.metrics.accumulator import Accumulator, refuse_another_kind
+from metricfit.metrics.group_gap import GroupGap
 
 with explain_missing("metricfit.integrations.torchmetrics", ["torchmetrics"], "torchmetrics"):
     import torchmetrics
@@ -28,32 +30,45 @@ class AccumulatedMetric(torchmetrics.Metric):
 
     is_differentiable = False
     full_state_update = False
-    total: Tensor
 
     def __init__(self, accumulator: Accumulator, **settings: Any) -> None:
         super().__init__(**settings)
         self._accumulator = accumulator
         self._exclusive: bool | None = None
+        self._state_name = _name_state(accumulator)
         # The number of classes is known at the first batch; until then a 0 takes the place of the sums.
-        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state(self._state_name, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    @property
+    def total(self) -> Tensor:
+        """The sums over all batches so far; a 0 before the first."""
+        total: Tensor = getattr(self, self._state_name)
+        return total
+
+    @total.setter
+    def total(self, sums: Tensor) -> None:
+        setattr(self, self._state_name, sums)
 
     @property
     def higher_is_better(self) -> bool:  # type: ignore[override]  # torchmetrics sets it for a class, not an object
         """Whether higher values are better."""
         return not self._accumulator.metric.minimize
 
-    def update(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+    def update(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None = None, *, group: Tensor | None = None
+    ) -> None:
         """Count the decisions of a batch.
 
         Args:
             logits: The outputs of the model.
             target: The labels.
-            weight: One weight per sample.
+            weight: One weight per sample, or per image.
+            group: One group number per sample, for a gap between groups such as ``"recall.gap(2)"``.
         """
-        counts = self._accumulator.count(logits, target, weight)
+        counts = self._accumulator.count(logits, target, weight, group=group)
         if self.total.dim():
             refuse_another_kind(self._exclusive, counts.exclusive)
-        self.total = self.total + self._accumulator.sums(counts)
+        self.total = self.total + self._accumulator.sums(counts, weight)
         self._exclusive = counts.exclusive
 
     def sync(self, dist_sync_fn: Any = None, process_group: Any = None, *args: Any, **settings: Any) -> None:
@@ -84,6 +99,28 @@ class AccumulatedMetric(torchmetrics.Metric):
         if not self.total.dim():
             raise InvalidStateError("the metric has seen no batch: call update(logits, target) first")
         return self._accumulator.value(self.total, exclusive=self._exclusive)
+
+
+def _name_state(accumulator: Accumulator) -> str:
+    """Return the name of the state: the same for metrics of the same sums, and another one for all others.
+
+    ``MetricCollection`` updates only one of several metrics whose states have the same names, and the same values after
+    the first batch, which says nothing about the batches after it.
+    """
+    metric, threshold = accumulator.metric, accumulator.threshold
+    settings: tuple[object, ...] = (
+        accumulator.task,
+        threshold.tolist() if isinstance(threshold, Tensor) else threshold,
+        accumulator.per_label,
+        accumulator.ignore_index,
+        accumulator.from_probabilities,
+        metric.needs_matrix,
+        metric.groups if isinstance(metric, GroupGap) else None,
+    )
+    if accumulator.per_image:  # the sums are of values, not of counts
+        formula = metric.name if metric.found_by_name else (metric.name, id(metric))
+        settings += (formula, accumulator.average, accumulator.classes, accumulator.zero_division)
+    return f"total_{zlib.crc32(repr(settings).encode()):08x}"
 
 
 def as_torchmetrics(accumulator: Accumulator, **settings: Any) -> AccumulatedMetric:
