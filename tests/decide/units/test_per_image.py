@@ -113,7 +113,7 @@ def test_half_precision_gives_the_same_masks_as_its_values_in_double():
         ({"probabilities": torch.randn(2, 3, 3) * 9}, "between 0 and 1"),
         ({"probabilities": torch.full((1, 2, 2), float("nan"))}, "NaN"),
         ({"probabilities": torch.rand(0, 3, 3)}, "no pixels"),
-        ({"task": "binary"}, "multiclass"),
+        ({"task": "volume"}, "binary"),
         ({"task": "multiclass", "probabilities": torch.rand(2, 3, 4, 4)}, "add up to 1"),
         ({"task": "multiclass", "method": "exact"}, "no exact method"),
         ({"method": "quick"}, "approximate"),
@@ -139,7 +139,13 @@ def test_the_exact_method_refuses_large_images():
         per_image(torch.rand(1, 1, MOST_EXACT_PIXELS + 1), method="exact")
 
 
-def test_probabilities_of_classes_are_no_volume():
-    with pytest.raises(InvalidValueError, match=r"volumes of depth 3, .* pass task='multiclass'"):
-        per_image(torch.randn(2, 3, 4, 4).softmax(1))
-    assert per_image(torch.rand(2, 3, 4, 4)).shape == (2, 3, 4, 4)
+def test_several_channels_need_a_task():
+    for probabilities in (torch.rand(2, 3, 4, 4), torch.randn(2, 3, 4, 4).softmax(1), torch.rand(2, 3, 2, 4, 4)):
+        with pytest.raises(InvalidValueError, match=r"task='multilabel'.*task='multiclass'.*volume.*task='binary'"):
+            per_image(probabilities)
+    volumes = torch.rand(2, 3, 4, 4)
+    flat = per_image(volumes.reshape(2, 3, 16)).reshape(2, 3, 4, 4)
+    assert torch.equal(per_image(volumes, task="binary"), flat)
+    one_channel = per_image(volumes.reshape(2, 1, 3, 4, 4))
+    assert torch.equal(one_channel, flat.unsqueeze(1))
+    assert torch.equal(per_image(volumes[:, 0], task="binary"), per_image(volumes[:, 0]))

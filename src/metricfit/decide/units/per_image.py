@@ -15,7 +15,7 @@ from metricfit.decide.units.unit_checks import (
     check_probabilities,
     check_sums,
     check_zero_division,
-    refuse_classes,
+    refuse_several_readings,
 )
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.metric import Metric
@@ -28,7 +28,7 @@ def per_image(
     probabilities: Tensor,
     metric: str | Metric = "dice",
     *,
-    task: Literal["multiclass", "multilabel"] | None = None,
+    task: Literal["binary", "multiclass", "multilabel"] | None = None,
     method: Method = "approximate",
     zero_division: float = 0.0,
 ) -> Tensor:
@@ -40,10 +40,11 @@ def per_image(
     are taken as independent of each other.
 
     Args:
-        probabilities: ``(n, ...)`` with two or more dimensions of pixels, or ``(n, c, ...)`` for ``task``.
+        probabilities: ``(n, h, w)`` or ``(n, 1, ...)`` for one mask per image; ``(n, c, ...)`` needs ``task``.
         metric: A metric of one class's counts, such as "dice", "jaccard" or "fbeta(beta=2)", or an own formula. It must
             not fall when a marked negative pixel is exchanged for a positive one, which is true of any sensible metric.
-        task: For ``c`` classes, "multiclass" if every pixel has one class, "multilabel" if masks may overlap.
+        task: "multiclass" if every pixel has one of ``c`` classes, "multilabel" if ``c`` masks may overlap, "binary" if
+            there is one mask per image over all axes after the first, as for volumes ``(n, depth, height, width)``.
         method: "approximate" takes about as long as a sort. "exact" is for masks of up to 2,048 pixels.
         zero_division: The value of leaving an image without positives empty: 0, or 1 to reward it.
 
@@ -66,14 +67,13 @@ def per_image(
                  [0, 0]]], dtype=torch.int32)
     """
     found = check_metric(metric)
-    check_one_of("task", task, ("multiclass", "multilabel", None))
+    check_one_of("task", task, ("binary", "multiclass", "multilabel", None))
     check_one_of("method", method, ("approximate", "exact"))
     zero_division = check_zero_division(zero_division, found)
+    one_mask = task in (None, "binary")
+    check_probabilities(probabilities, (3, 4, 5), "(n, height, width)" if one_mask else "(n, c, ...)")
     if task is None:
-        check_probabilities(probabilities, (3, 4), "(n, height, width) or, for volumes, (n, depth, height, width)")
-        refuse_classes(probabilities)
-    else:
-        check_probabilities(probabilities, (3, 4, 5), "(n, c, ...)")
+        refuse_several_readings(probabilities)
     if probabilities.numel() == 0:
         raise InvalidValueError(f"there are no pixels in probabilities of shape {tuple(probabilities.shape)}")
     if task == "multiclass":
@@ -82,7 +82,7 @@ def per_image(
         check_sums(probabilities, "the classes of a pixel")
         maps = best_class_maps(at_least_single(probabilities).flatten(2), found, zero_division)
         return maps.reshape(probabilities.shape[0], *probabilities.shape[2:])
-    masks = probabilities.flatten(1) if task is None else probabilities.flatten(0, 1).flatten(1)
+    masks = probabilities.flatten(1) if one_mask else probabilities.flatten(0, 1).flatten(1)
     if method == "exact" and masks.shape[1] > MOST_EXACT_PIXELS:
         raise InvalidValueError(
             f"method='exact' is for at most {MOST_EXACT_PIXELS:,} pixels, a mask here has {masks.shape[1]:,}; "

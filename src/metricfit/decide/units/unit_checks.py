@@ -59,19 +59,18 @@ def check_sums(probabilities: Tensor, what: str) -> None:
         )
 
 
-def refuse_classes(probabilities: Tensor) -> None:
-    """Refuse volumes ``(n, depth, height, width)`` that are the probabilities of exclusive classes.
+def refuse_several_readings(probabilities: Tensor) -> None:
+    """Refuse ``(n, k, height, width)`` without a task: it can be k masks, k classes, or a volume of depth k.
 
     Raises:
-        InvalidValueError: They add up to 1 over the second axis in every pixel.
+        InvalidValueError: There are several channels.
     """
     shape = tuple(probabilities.shape)
-    if len(shape) != 4 or shape[1] == 1 or not probabilities.numel():
-        return
-    if bool(((probabilities.sum(1) - 1).abs() <= SUM_TOLERANCE).all()):
+    if len(shape) > 3 and shape[1] > 1:
         raise InvalidValueError(
-            f"without task=, {shape} would be volumes of depth {shape[1]}, but these probabilities add up to 1 over "
-            "the second axis; pass task='multiclass' for exclusive classes"
+            f"probabilities {shape} can be read as {shape[1]} masks per image that may overlap, task='multilabel', as "
+            f"{shape[1]} classes that exclude each other, task='multiclass', or as one volume per image, "
+            "task='binary'; say which"
         )
 
 
