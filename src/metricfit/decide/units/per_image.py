@@ -36,7 +36,7 @@ def per_image(
 
     The mean Dice over images is not maximised by one threshold: a faint object needs a lower one than a clear object.
     Here every image gets the mask with the highest expected metric under its own probabilities, so the probabilities
-    should be calibrated. The most probable pixels are marked; how many follows from a sort and cumulative sums. Pixels
+    should be about right. The most probable pixels are marked; how many follows from a sort and cumulative sums. Pixels
     are taken as independent of each other.
 
     Args:
@@ -45,7 +45,8 @@ def per_image(
             not fall when a marked negative pixel is exchanged for a positive one, which is true of any sensible metric.
         task: "multiclass" if every pixel has one of ``c`` classes, "multilabel" if ``c`` masks may overlap, "binary" if
             there is one mask per image over all axes after the first, as for volumes ``(n, depth, height, width)``.
-        method: "approximate" takes about as long as a sort. "exact" is for masks of up to 2,048 pixels.
+        method: "approximate" sorts the pixels. It took 1.5 times as long as the sort alone on a CPU, and 2 to 12 times
+            as long on a GPU, most for small inputs and exclusive classes. "exact" is for masks of up to 2,048 pixels.
         zero_division: The value of leaving an image without positives empty: 0, or 1 to reward it.
 
     Returns:
