@@ -15,16 +15,24 @@ import long_tails_page as tails
 import segmentation_page as masks
 import several_labels_page as labels
 from common import DOCS, fill, table
+from pays_tables import corrected_p
+
+from metricfit.stats import compare
 
 PAGE, RESULTS = DOCS / "when-it-pays.md", DOCS / "studies" / "results"
 HEAD = ["your problem", "loss", "decision", "gain to expect", "evidence"]
+#: Differences with a larger p are marked.
+SIGNIFICANT = 0.05
 
 
-def gain(better: Sequence[float], baseline: Sequence[float]) -> str:
-    """The mean difference, with problems won and lost."""
+def gain(better: Sequence[float], baseline: Sequence[float], p: float | None = None) -> str:
+    """The mean difference, with problems won and lost, and p where a section tests this difference."""
     pairs = list(zip(better, baseline, strict=True))
     won, lost = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
-    return f"{statistics.fmean(a - b for a, b in pairs):+.3f} ({won}-{lost})"
+    tested = "" if p is None else f", p = {p:.2g}"
+    if p is not None and p > SIGNIFICANT:
+        tested += ", not significant"
+    return f"{statistics.fmean(a - b for a, b in pairs):+.3f} ({won}-{lost}{tested})"
 
 
 def read(name: str) -> Any:
@@ -37,6 +45,10 @@ def rows_of_labels() -> list[list[str]]:
     def values(average: str, decision: str, loss: str) -> Sequence[float]:
         return labels.means(cells, average, decision)[loss]
 
+    def against_bce(average: str, decision: str, loss: str) -> str:
+        of_losses = labels.means(cells, average, decision)
+        return gain(of_losses[loss], of_losses["BCE"], corrected_p(of_losses, "BCE")[loss])
+
     evidence = f"[nine tables, {labels.number_of_splits(cells)} splits](#several-labels)"
     rows = []
     for average in ("macro", "micro", "samples"):
@@ -45,12 +57,11 @@ def rows_of_labels() -> list[list[str]]:
         call = '`per_row(probabilities, "f1")`' if decision == "per row" else chosen
         half = values(average, "0.5", "BCE")
         decided = gain(values(average, decision, "BCE"), half)
-        mixed = gain(values(average, decision, "BCE + F1"), values(average, decision, "BCE"))
-        text = f"{decided} by the decision; the mix adds {mixed} to that"
+        mixed = against_bce(average, decision, labels.MIX)
+        text = f"{decided} by the decision; cross-entropy + 1.0 F1 changes that by {mixed}"
         rows.append([f"several labels, {average} F1", "cross-entropy", f"{decision}: {call}", text, evidence])
-    half = values("macro", "0.5", "BCE")
-    focal, mixed = (gain(values("macro", "0.5", loss), half) for loss in ("asymmetric focal", "BCE + F1"))
-    text = f"{focal} macro F1; the mix has {mixed}"
+    focal, mixed = (against_bce("macro", "0.5", loss) for loss in ("asymmetric focal", labels.MIX))
+    text = f"{focal} macro F1; cross-entropy + 1.0 F1 has {mixed}"
     loss = "`FocalLoss(2, asymmetric=True)`"
     return [*rows, ["several labels, the threshold must stay at 0.5", loss, "0.5", text, evidence]]
 
@@ -62,16 +73,21 @@ def rows_of_tails() -> list[list[str]]:
     def values(loss: str, decision: str, mix: str) -> Sequence[float]:
         return tails.means(cells, problems, decision, mix, "f1")[loss]
 
+    def against_ce(loss: str, decision: str, mix: str) -> str:
+        of_losses = tails.means(cells, problems, decision, mix, "f1")
+        return gain(of_losses[loss], of_losses["CE"], corrected_p(of_losses, "CE")[loss])
+
     evidence = f"[{len(problems)} problems, 5 seeds](#long-tails)"
     plain = {mix: values("CE", "argmax", mix) for mix in tails.MIXES}
     balanced, tailed = "balanced", "long-tailed"
     decided = gain(values("CE", tails.PROPOSED, balanced), plain[balanced])
-    mixed = gain(values(tails.MIX, tails.PROPOSED, balanced), values("CE", tails.PROPOSED, balanced))
+    mixed = against_ce(tails.MIX, tails.PROPOSED, balanced)
     adjusted, deferred, weak = (
-        gain(values(loss, "argmax", balanced), plain[balanced]) for loss in ("logit-adjusted", "LDAM-DRW", tails.MIX)
+        against_ce(loss, "argmax", balanced) for loss in ("logit-adjusted", "LDAM-DRW", tails.MIX)
     )
-    both = gain(values(tails.MIX, tails.PROPOSED, tailed), plain[tailed])
-    alone = gain(values(tails.MIX, "argmax", tailed), plain[tailed])
+    with_offsets = {"CE": plain[tailed], tails.MIX: values(tails.MIX, tails.PROPOSED, tailed)}
+    both = gain(with_offsets[tails.MIX], plain[tailed], corrected_p(with_offsets, "CE")[tails.MIX])
+    alone = against_ce(tails.MIX, "argmax", tailed)
     return [
         [
             "a long tail of classes, all classes count the same",
@@ -103,7 +119,11 @@ def rows_of_tables() -> list[list[str]]:
     def values(recipe: str, decision: str) -> list[float]:
         return [statistics.fmean(split[decision] for split in of_table[recipe]) for of_table in found.values()]
 
-    half, tuned = (gain(values("mix", decision), values("bce", decision)) for decision in ("half", "tuned"))
+    def against_bce(decision: str) -> str:
+        pair = values("mix", decision), values("bce", decision)
+        return gain(*pair, compare(*pair).p_value)
+
+    half, tuned = map(against_bce, ("half", "tuned"))
     decided = gain(values("bce", "tuned"), values("bce", "half"))
     evidence = "[19 tables, 20 splits](which-recipe.md)"
     text = f"{decided} F1 by the decision; the mix adds {tuned} to that"
@@ -119,12 +139,12 @@ def rows_of_capacity() -> list[list[str]]:
     base, staged = capacity.BASELINE, "BCE, then F1"
     splits = len(cells[capacity.TABLES[0], 0, base]["tuned"]["test"])
     evidence = f"[{len(capacity.TABLES)} tables, {splits} splits](#little-capacity)"
-    staged_loss, added = 'cross-entropy, then `MetricLoss("f1")`', gain(tuned[staged], tuned[base])
-    text = f"{gain(tuned[base], half[base])} F1 by the decision; a second stage with F1 adds {added}, not significant"
-    at_half = f"{gain(half[staged], half[base])} F1"
+    staged_loss = 'cross-entropy, then `MetricLoss("f1")`'
+    at_half, added = (gain(values[staged], values[base], corrected_p(values, base)[staged]) for values in (half, tuned))
+    text = f"{gain(tuned[base], half[base])} F1 by the decision; a second stage with F1 adds {added} to that"
     return [
         ["a table, a linear model", "cross-entropy", "tuned threshold: `best_threshold`", text, evidence],
-        ["the same, the threshold must stay at 0.5", staged_loss, "0.5", at_half, evidence],
+        ["the same, the threshold must stay at 0.5", staged_loss, "0.5", f"{at_half} F1", evidence],
     ]
 
 
@@ -152,7 +172,7 @@ def rows_of_masks() -> list[list[str]]:
             "the same, with the plain argmax",
             '`MetricLoss("f1")`, or Dice',
             "argmax",
-            f"{overlap} mean Dice; the mix has {mix}",
+            f"{overlap} mean Dice, a part of which may be due to the grid of learning rates; the mix has {mix}",
             street,
         ],
         [

@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import wilcoxon
 
 from metricfit.stats import holm
@@ -26,14 +27,24 @@ def against(values: Values, baseline: str) -> dict[str, str]:
 
     The test is Wilcoxon's signed-rank test over problems, each with the mean of its seeds.
     """
-    others = [loss for loss in values if loss != baseline]
-    differences = {loss: np.subtract(values[loss], values[baseline]).round(9) for loss in others}
-    p_values = [float(wilcoxon(d).pvalue) if np.any(d) else 1.0 for d in differences.values()]
     texts = {}
-    for (loss, d), p in zip(differences.items(), holm(p_values), strict=True):
+    for loss, p in corrected_p(values, baseline).items():
+        d = _differences(values, baseline, loss)
         won, lost = int((d > 0).sum()), int((d < 0).sum())
         texts[loss] = f"{statistics.fmean(d):+.3f}; {won}-{lost}, p = {p:.2g}"
     return texts
+
+
+def corrected_p(values: Values, baseline: str) -> dict[str, float]:
+    """For each other loss: the p-value of Wilcoxon's test against the baseline, after Holm's correction."""
+    others = [loss for loss in values if loss != baseline]
+    differences = [_differences(values, baseline, loss) for loss in others]
+    p_values = [float(wilcoxon(d).pvalue) if np.any(d) else 1.0 for d in differences]
+    return {loss: float(p) for loss, p in zip(others, holm(p_values), strict=True)}
+
+
+def _differences(values: Values, baseline: str, loss: str) -> NDArray[np.float64]:
+    return np.subtract(values[loss], values[baseline]).round(9)
 
 
 def draw_losses(panels: Mapping[str, Mapping[str, Values]], path: Path, ylabel: str, columns: int) -> None:
