@@ -283,3 +283,16 @@ def test_the_task_of_a_result_is_that_of_its_objective():
     assert evaluate(result, (x, masks))["f1"] == evaluate(result, (x, masks), task="multilabel")["f1"]
     with pytest.raises(ValueError, match="can be read as multilabel"):
         evaluate(result.model, (x, masks))
+
+
+def test_aliases_name_the_values_that_they_asked_for():
+    x, y = torch.tensor([[1.0], [-1.0], [2.0], [0.5]]), torch.tensor([1, 0, 1, 0])
+    result = evaluate(nn.Identity(), (x, y), ["dice", "iou", "best sensitivity"])
+    assert list(result.values) == ["f1", "jaccard", "best recall"]
+    assert result["dice"] == result["f1"]
+    assert result["iou"] == result["jaccard"]
+    assert result["best tpr"] == result["best recall"]
+    tuned = evaluate(nn.Identity(), (x, y), "dice", threshold="best")
+    assert tuned["best dice"] == tuned["dice"] == tuned["f1"]
+    with pytest.raises(KeyError, match="'ppv' was not measured; there are f1, jaccard, best recall"):
+        result["ppv"]

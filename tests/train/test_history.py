@@ -53,3 +53,13 @@ def test_pandas():
     table = History(ROWS).to_pandas()
     assert list(table.columns) == ["stage", "epoch", "train_loss", "value"]
     assert table["train_loss"].tolist() == [0.5, 0.123456]
+
+
+def test_columns_are_found_by_aliases_of_metrics():
+    history = History([{"epoch": 0, "f1": 0.5, "best f1": 0.6, "jaccard per image": 0.4, "tpr": 0.1, "recall": 0.2}])
+    assert history["dice"] == [0.5]
+    assert history["best dice"] == [0.6]
+    assert history["iou per image"] == [0.4]
+    assert history["tpr"] == [0.1]  # a column of exactly this name
+    with pytest.raises(KeyError, match="no column 'youden'"):
+        history["youden"]

@@ -112,6 +112,16 @@ def find(name: str) -> Any:
     raise InvalidValueError(f"there is no metric {quote(name)}{hint} Known: {', '.join(sorted(known))}")
 
 
+def resolve_aliases(text: str) -> str:
+    """Replace the second names of metrics in a text by the names that results have.
+
+    Example:
+        >>> resolve_aliases("best dice"), resolve_aliases("iou per image")
+        ('best f1', 'jaccard per image')
+    """
+    return re.sub(r"\w+", lambda word: _ALIASES.get(word[0], word[0]), text)
+
+
 def find_ranking(name: str) -> Any | None:
     """Look up a measure of scores by its name; None if there is none of that name."""
     return _RANKINGS.get(name)

@@ -18,6 +18,7 @@ from metricfit.core.validation import check_nan_logits
 from metricfit.errors import InvalidTypeError, InvalidValueError, UnknownNameError, quote
 from metricfit.losses.base import takes_probabilities
 from metricfit.metrics.group_gap import GroupGap
+from metricfit.metrics.registry import resolve_aliases
 from metricfit.train.averaging import Averaging
 from metricfit.train.data.samples import as_source, get_weight_dtype
 from metricfit.train.evaluated_outputs import (
@@ -84,14 +85,17 @@ class Evaluation:
 
         With ``threshold="best"``, "best f1" is another name of the metric that the threshold was chosen for.
 
+        Aliases, such as "dice", name the same value as the metric, "f1".
+
         Raises:
             KeyError: The metric was not measured.
         """
-        if name not in self.values and name == f"{BEST} {self.tuned_for}":
-            name = name.removeprefix(f"{BEST} ")
-        if name not in self.values:
+        metric = name if name in self.values else resolve_aliases(str(name))
+        if metric not in self.values and metric == f"{BEST} {self.tuned_for}":
+            metric = metric.removeprefix(f"{BEST} ")
+        if metric not in self.values:
             raise UnknownNameError(f"{quote(name)} was not measured; there are {', '.join(self.values)}")
-        return self.values[name]
+        return self.values[metric]
 
     def __repr__(self) -> str:
         parts = []

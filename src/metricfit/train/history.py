@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from metricfit.errors import UnknownNameError
+from metricfit.metrics.registry import resolve_aliases
 
 Row = dict[str, Any]
 
@@ -39,12 +40,14 @@ class History(Sequence[Row]):
         return iter(self.rows)
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a row by number, rows by slice, or a column by name."""
+        """Return a row by number, rows by slice, or a column by name, which may have an alias of a metric, "dice"."""
         if not isinstance(key, str):
             return self.rows[key]
-        if key not in self.columns:
-            raise UnknownNameError(f"no column {key!r}; there are {', '.join(self.columns)}")
-        return [row.get(key) for row in self.rows]
+        columns = self.columns
+        name = key if key in columns else resolve_aliases(key)
+        if name not in columns:
+            raise UnknownNameError(f"no column {key!r}; there are {', '.join(columns)}")
+        return [row.get(name) for row in self.rows]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and repr(self.rows) == repr(other.rows)  # so that NaN equals NaN
