@@ -90,3 +90,7 @@ def test_the_page_shows_the_stored_results(study):
     results = json.loads(page.RESULTS.read_text(encoding="utf-8"))
     text = page.PAGE.read_text(encoding="utf-8")
     assert common.fill(text, page.parts_of_page(results)) == text, "run: python docs/studies/segmentation_page.py"
+    units = page.UNITS_PAGE.read_text(encoding="utf-8")
+    assert common.fill(units, page.parts_of_units_page(results)) == units, (
+        "run: python docs/studies/segmentation_page.py"
+    )
