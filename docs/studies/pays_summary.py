@@ -15,7 +15,7 @@ import long_tails_page as tails
 import segmentation_page as masks
 import several_labels_page as labels
 from common import DOCS, fill, table
-from pays_tables import corrected_p
+from pays_tables import against, corrected_p
 
 from metricfit.stats import compare
 
@@ -185,9 +185,64 @@ def rows_of_masks() -> list[list[str]]:
     ]
 
 
+def single(better: Sequence[float], baseline: Sequence[float]) -> str:
+    """The mean difference, problems won and lost, and p without a correction."""
+    return against({"baseline": baseline, "other": better}, "baseline")["other"]
+
+
+def rows_of_defaults() -> list[list[str]]:
+    """What the stored results say about the step, the weight of the mix and a second stage."""
+    cells = capacity.by_key(read("little_capacity.json"))
+    pairs = {
+        "`Linear(0.1)` against `Identity()`, F1 alone": ("F1", "F1, Identity"),
+        "cross-entropy, then F1, against the mix": ("BCE, then F1", "BCE + 0.5 F1"),
+    }
+    rows = []
+    for name, (loss, rival) in pairs.items():
+        for width in capacity.widths_of(cells):
+            row = [name, f"{len(capacity.TABLES)} tables, {capacity.width_name(width)}"]
+            for decision in capacity.DECISIONS:
+                values = capacity.means(cells, width, decision)
+                row.append(single(values[loss], values[rival]))
+            rows.append(row)
+    found = read("recipes.json")
+    row = ["cross-entropy, then F1, against the mix", f"{len(found)} tables, networks"]
+    for decision in ("half", "tuned"):
+        staged, mixed = (
+            [statistics.fmean(split[decision] for split in of_table[recipe]) for of_table in found.values()]
+            for recipe in ("two_stage", "mix")
+        )
+        row.append(single(staged, mixed))
+    rows.append(row)
+    return [*rows, *rows_of_variants()]
+
+
+def rows_of_variants() -> list[list[str]]:
+    """Other forms of the mix on long tails: macro F1 of balanced test rows, on the problems that have them."""
+    cells = tails.by_key(read("long_tails.json"))
+    names = {
+        "CE + F1": "weight 1 against 0.5 in the mix",
+        "CE + 0.5 F1, Identity": "`Identity()` against `Linear(0.2)` in the mix",
+    }
+    rows = []
+    for variant, name in names.items():
+        problems = tails.complete_problems(cells, (tails.MIX, variant))
+        label = ", ".join(f"{tails.SET_NAMES[of]} {ratio}:1 {network}" for of, ratio, network in problems)
+        row = [name, f"{label}, macro F1 of balanced rows"]
+        for decision in ("argmax", tails.PROPOSED):
+            other, mixed = (
+                [one[decision]["balanced"]["f1"] for problem in problems for one in cells[(*problem, loss)]["values"]]
+                for loss in (variant, tails.MIX)
+            )
+            row.append(f"{gain(other, mixed)} seeds")
+        rows.append(row)
+    return rows
+
+
 def parts_of_page() -> dict[str, str]:
     rows = [*rows_of_tables(), *rows_of_capacity(), *rows_of_masks(), *rows_of_labels(), *rows_of_tails()]
-    return {"decide": table(HEAD, rows)}
+    defaults = table(["comparison", "problems", "at 0.5, or the argmax", "tuned, or offsets"], rows_of_defaults())
+    return {"decide": table(HEAD, rows), "defaults": defaults}
 
 
 def main() -> None:
