@@ -3,10 +3,12 @@
 import pytest
 import torch
 from sklearn.metrics import f1_score
+from torch import nn
 
-from metricfit import Counts, metrics
+from metricfit import Counts, evaluate, metrics
 from metricfit.metrics import Accumulator, averaged
 from metricfit.metrics.image_average import join_images, mean_of_images
+from metricfit.train import Monitor
 
 
 def masks():
@@ -121,3 +123,25 @@ def test_weighted_average_of_empty_images_is_that_of_scikit_learn(decided):
         expected = f1_score([0] * 4, decided, labels=[1, 2], average="weighted", zero_division=rule)
         value = averaged(metrics.f1, counts, "weighted", classes=[1, 2], zero_division=rule)
         assert value.item() == pytest.approx(expected)
+
+
+def test_the_average_over_rows_is_that_of_images_of_labels():
+    """As the message for average="samples" says."""
+    generator = torch.Generator().manual_seed(0)
+    logits, target = torch.randn(30, 5, generator=generator), torch.randint(0, 2, (30, 5), generator=generator)
+    target[3], logits[3] = 0, -1.0  # a row without labels
+    expected = f1_score(target, logits >= 0, average="samples", zero_division=0)
+    accumulator = Accumulator("f1", per_image=True)
+    accumulator.update(logits.unsqueeze(1), target.unsqueeze(1))
+    assert accumulator.compute().item() == pytest.approx(expected)
+    model = nn.Sequential(nn.Identity(), nn.Unflatten(1, (1, -1)))
+    result = evaluate(model, (logits, target.unsqueeze(1)), "f1", per_image=True)
+    assert result["f1"] == pytest.approx(expected)
+    assert Monitor("f1", per_image=True).measure(logits.unsqueeze(1), target.unsqueeze(1)).value == result["f1"]
+    for call in (
+        lambda: Accumulator("f1", average="samples"),
+        lambda: Monitor("f1", average="samples"),
+        lambda: evaluate(nn.Identity(), (logits, target), average="samples"),
+    ):
+        with pytest.raises(ValueError, match=r"per_image=True with logits\.unsqueeze\(1\).*nn\.Unflatten"):
+            call()

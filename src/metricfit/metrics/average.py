@@ -20,6 +20,12 @@ from metricfit.metrics.presence import has_samples
 
 AVERAGES: tuple[Average, ...] = ("macro", "micro", "weighted", None)
 
+#: How scikit-learn's average over rows is computed: the labels of a row are the pixels of an image.
+SAMPLES = (
+    "; for the mean over rows of the metric of each row's labels, use per_image=True with logits.unsqueeze(1) and "
+    "target.unsqueeze(1), (n, 1, c), or for evaluate the model nn.Sequential(model, nn.Unflatten(1, (1, -1)))"
+)
+
 
 def averaged(
     metric: Metric,
@@ -151,7 +157,8 @@ def loss_of_counts(
 def check_average(metric: Metric, average: str | None) -> None:
     """Raise an error for an average that does not exist or makes no sense for the metric."""
     if average not in AVERAGES:
-        raise InvalidValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}")
+        remedy = SAMPLES if isinstance(average, str) and average == "samples" else ""
+        raise InvalidValueError(f"average must be 'macro', 'micro', 'weighted' or None, got {quote(average)}{remedy}")
     if average == "micro" and metric.of_one_class:
         raise InvalidValueError(f"{metric.name} is of one class, which average='micro' sums with the others")
     if (
