@@ -112,3 +112,10 @@ def test_images_are_weighed():
     quality.update(images, masks, weight)
     expected.update(images, masks, weight)
     assert quality.compute() == expected.compute()
+
+
+def test_another_number_of_classes_is_refused():
+    quality = as_torchmetrics(Accumulator("f1"))
+    quality.update(Z[:, 0], (Y == 0).long())
+    with pytest.raises(ValueError, match=r"\(4, 1\), and this one of \(4, 3\); call reset\(\)"):
+        quality.update(Z, Y)

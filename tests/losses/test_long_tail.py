@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
 from metricfit.errors import InvalidTypeError, InvalidValueError
-from metricfit.losses import LDAMLoss, LogitAdjustedLoss, WeightedCrossEntropyLoss
+from metricfit.losses import GeneralizedCrossEntropyLoss, LDAMLoss, LogitAdjustedLoss, WeightedCrossEntropyLoss
 
 COUNTS = (500, 60, 3)
 Z = torch.randn(12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -73,6 +74,12 @@ def test_pixels_ignored_labels_and_gradients(loss):
         (lambda: LDAMLoss((5, 5))(Z[:, 0], Y), "LDAMLoss is for logits .* class numbers"),
         (lambda: LDAMLoss(5), "one per class, such as torch.bincount"),
         (lambda: LogitAdjustedLoss(("many", "few")), "class_counts are numbers"),
+        (lambda: LogitAdjustedLoss((5, 5), tau="1"), "tau is a number, got '1'"),
+        (lambda: LDAMLoss((5, 5), max_margin="1"), "max_margin is a number"),
+        (lambda: LDAMLoss((5, 5), scale=None), "scale is a number"),
+        (lambda: LogitAdjustedLoss(COUNTS)(Z, one_hot(Y, len(COUNTS))), r"LogitAdjustedLoss .* target\.argmax\(1\)"),
+        (lambda: LDAMLoss(COUNTS)(Z, one_hot(Y, len(COUNTS))), r"LDAMLoss .* target\.argmax\(1\)"),
+        (lambda: GeneralizedCrossEntropyLoss()(Z, one_hot(Y, len(COUNTS))), r"target\.argmax\(1\)"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):

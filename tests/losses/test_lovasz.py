@@ -99,3 +99,23 @@ def test_nan_is_named():
 def test_shares_of_classes_are_refused():
     with pytest.raises(InvalidValueError, match="shares"):
         LovaszLoss(task="multiclass")(torch.zeros(2, 3), torch.full((2, 3), 1 / 3))
+
+
+def test_soft_labels_are_refused_for_every_task():
+    logits = torch.randn(4, 3)
+    for x, target, task in (
+        (logits[:, 0], torch.tensor([0, 1, 0.3, 1]), None),
+        (logits, logits.sigmoid(), "multilabel"),
+    ):
+        with pytest.raises(ValueError, match=r"takes labels 0 and 1.*target\.round\(\)"):
+            LovaszLoss(task=task)(x, target)
+    with pytest.raises(ValueError, match="shares of classes"):
+        LovaszLoss(task="multiclass")(logits, logits.softmax(1))
+
+
+def test_labels_without_a_counted_sample_are_left_out():
+    logits, target = torch.randn(6, 2), torch.randint(0, 2, (6, 2))
+    ignored = target.clone()
+    ignored[:, 1] = -1
+    expected = LovaszLoss()(logits[:, 0], target[:, 0])
+    torch.testing.assert_close(LovaszLoss(task="multilabel", ignore_index=-1)(logits, ignored), expected)

@@ -101,3 +101,14 @@ def test_repr_names_the_settings():
         "Accumulator('f1', threshold=PerLabel([0.2, 0.5]), classes=[1], zero_division=0, average='micro')"
     )
     assert repr(Accumulator("f1")) == "Accumulator('f1')"
+
+
+def test_another_number_of_outputs_is_named_as_that():
+    stream, of_images = Accumulator("f1"), Accumulator("f1", per_image=True, task="multilabel")
+    stream.update(Z[:, 0], (Z[:, 0] > 0.3).long())
+    with pytest.raises(ValueError, match=r"\(4, 1\).*\(4, 4\); call reset\(\) before another stream"):
+        stream.update(Z, (Z > 0.3).long())
+    of_images.update(torch.randn(2, 3, 4, 4), torch.ones(2, 3, 4, 4))
+    of_images.task = None
+    with pytest.raises(ValueError, match=r"this batch has targets of one output or exclusive classes, \(n,\)"):
+        of_images.update(torch.randn(2, 1, 4, 4), torch.ones(2, 1, 4, 4))

@@ -8,6 +8,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from metricfit import Counts, best_threshold, metrics
 from metricfit.core.validation import DivergedError
+from metricfit.curves import InfeasibleError
 from metricfit.errors import InvalidStateError, InvalidValueError
 from metricfit.metrics import BinnedScores
 
@@ -182,3 +183,20 @@ def test_exclusive_classes_are_not_added_to_labels():
     scores.update(logits, (logits > 0.3).long())
     with pytest.raises(ValueError, match="the earlier ones of several labels"):
         scores.update(logits, logits.argmax(1))
+
+
+def test_another_number_of_outputs_is_named_as_that():
+    scores, logits = BinnedScores(), torch.randn(9, 3)
+    scores.update(logits[:, 0], (logits[:, 0] > 0.3).long())
+    for target in (logits.argmax(1), (logits > 0.3).long()):
+        with pytest.raises(ValueError, match=r"\(2, 1, 1024\).*\(2, 3, 1024\); call reset\(\) before another stream"):
+            scores.update(logits, target)
+
+
+def test_the_label_that_cannot_meet_a_requirement_is_named():
+    scores = BinnedScores()
+    target = torch.tensor([[1, 0], [0, 1], [1, 0], [0, 0]])
+    scores.update(torch.tensor([[2.0, 3.0], [-1.0, 1.0], [1.0, 0.5], [-2.0, -1.0]]), target)
+    with pytest.raises(InfeasibleError, match=r"^label 1: .*precision") as caught:
+        scores.best_threshold("f1", subject_to="precision >= 0.9")
+    assert "precision >= 0.9" in caught.value.requirements

@@ -347,3 +347,8 @@ def test_ctrl_c_leaves_the_best_weights_so_far():
             )
         kept.append(model.weight.detach().clone())
     assert torch.equal(*kept)
+
+
+def test_a_callback_that_is_in_no_list_is_refused():
+    with pytest.raises(TypeError, match=r"callbacks is a list, such as \[TensorBoard\('logs'\)\], got"):
+        fit(nn.Linear(3, 1), (X, Y), WeightedBCELoss(), epochs=1, callbacks=Recorder())

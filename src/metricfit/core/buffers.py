@@ -32,6 +32,8 @@ class LateBuffers(nn.Module):
     """
 
     late: ClassVar[tuple[str, ...]] = ()
+    #: What to do if a batch needs buffers of another shape.
+    remedy: ClassVar[str] = "call reset(), or give each loss its own state"
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class LateBuffers(nn.Module):
         elif buffer.shape != like.shape:
             raise InvalidValueError(
                 f"{owner} holds {name!r} of shape {tuple(buffer.shape)}, but the batch needs {tuple(like.shape)}; "
-                "call reset(), or give each loss its own state"
+                f"{self.remedy}"
             )
         return buffer
 

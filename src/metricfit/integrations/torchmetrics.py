@@ -10,8 +10,8 @@ from torch import Tensor
 
 from metricfit._extras import explain_missing
 from metricfit.core.distributed import fill_missing
-from metricfit.errors import InvalidStateError, InvalidTypeError
-from metricfit.metrics.accumulator import Accumulator, refuse_another_kind
+from metricfit.errors import InvalidStateError, InvalidTypeError, InvalidValueError
+from metricfit.metrics.accumulator import NEW_STREAM, Accumulator, refuse_another_kind
 from metricfit.metrics.group_gap import GroupGap
 
 with explain_missing("metricfit.integrations.torchmetrics", ["torchmetrics"], "torchmetrics"):
@@ -66,9 +66,15 @@ class AccumulatedMetric(torchmetrics.Metric):
             group: One group number per sample, for a gap between groups such as ``"recall.gap(2)"``.
         """
         counts = self._accumulator.count(logits, target, weight, group=group)
+        sums = self._accumulator.sums(counts, weight)
         if self.total.dim():
+            if self.total.shape != sums.shape:
+                raise InvalidValueError(
+                    f"the earlier batches have sums of shape {tuple(self.total.shape)}, and this one of "
+                    f"{tuple(sums.shape)}; {NEW_STREAM}"
+                )
             refuse_another_kind(self._exclusive, counts.exclusive)
-        self.total = self.total + self._accumulator.sums(counts, weight)
+        self.total = self.total + sums
         self._exclusive = counts.exclusive
 
     def sync(self, dist_sync_fn: Any = None, process_group: Any = None, *args: Any, **settings: Any) -> None:

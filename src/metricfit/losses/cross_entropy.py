@@ -152,9 +152,12 @@ class WeightedCrossEntropyLoss(AdditiveLoss):
         """
         check_tensors(logits, target, weight)
         if logits.dim() < 2 or target.shape != logits.shape[:1] + logits.shape[2:]:
+            remedy = "for binary or multilabel logits use WeightedBCELoss"
+            if logits.dim() > 1 and logits.shape[1] > 1 and target.shape == logits.shape:
+                remedy = f"pass one-hot targets as target.argmax(1); {remedy}"
             raise InvalidValueError(
                 f"{type(self).__name__} is for logits (n, classes) and class numbers (n,), got "
-                f"{tuple(logits.shape)} and {tuple(target.shape)}; for binary or multilabel logits use WeightedBCELoss"
+                f"{tuple(logits.shape)} and {tuple(target.shape)}; {remedy}"
             )
         x, y = logits.to(counting_dtype(logits.dtype)), target.long()
         if looks_at_values(x, None):

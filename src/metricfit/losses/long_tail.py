@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -101,7 +102,7 @@ class LogitAdjustedLoss(_ShiftedCrossEntropy):
         self, class_counts: Sequence[float], tau: float = 1.0, *, ignore_index: int = -100, sync: bool = False
     ) -> None:
         super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
-        if not math.isfinite(tau):
+        if not math.isfinite(_check_number("LogitAdjustedLoss", "tau", tau)):
             raise InvalidValueError(f"LogitAdjustedLoss needs a finite tau, got {tau}")
         self.tau = float(tau)
         shares = torch.tensor(self.class_counts, dtype=torch.float64)
@@ -151,7 +152,7 @@ class LDAMLoss(_ShiftedCrossEntropy):
     ) -> None:
         super().__init__(class_counts, ignore_index=ignore_index, sync=sync)
         for name, value in (("max_margin", max_margin), ("scale", scale)):
-            if not 0 < value < math.inf:
+            if not 0 < _check_number("LDAMLoss", name, value) < math.inf:
                 raise InvalidValueError(f"LDAMLoss needs a {name} above 0, got {value}")
         self.max_margin, self.scale = float(max_margin), float(scale)
         margins = torch.tensor(self.class_counts, dtype=torch.float64) ** -0.25
@@ -166,6 +167,12 @@ class LDAMLoss(_ShiftedCrossEntropy):
     def extra_repr(self) -> str:
         """Return the arguments of the constructor."""
         return f"class_counts={_short(self.class_counts)}, max_margin={self.max_margin:g}, scale={self.scale:g}"
+
+
+def _check_number(owner: str, name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (Real, Tensor)):
+        raise InvalidTypeError(f"{owner}: {name} is a number, got {quote(value)}")
+    return value
 
 
 def _short(counts: tuple[float, ...]) -> str:

@@ -28,6 +28,9 @@ from metricfit.metrics.image_average import has_pixels, sum_images, weigh_images
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
 
+#: What to do if a batch does not go with the earlier ones.
+NEW_STREAM = "call reset() before another stream"
+
 
 class Accumulator(LateBuffers):
     """The metric of all batches of a stream, in memory of the size of the counts.
@@ -62,6 +65,7 @@ class Accumulator(LateBuffers):
     """
 
     late: ClassVar[tuple[str, ...]] = ("total",)
+    remedy: ClassVar[str] = NEW_STREAM
     total: Tensor | None
     threshold: Thresholds
 
@@ -113,10 +117,11 @@ class Accumulator(LateBuffers):
                 gap or was passed for another metric.
         """
         counts = self.count(logits, target, weight, group=group)
-        if self.total is not None:
+        sums, is_first = self.sums(counts, weight), self.total is None
+        total = self.made("total", sums)
+        if not is_first:
             refuse_another_kind(self._exclusive, counts.exclusive)
-        sums = self.sums(counts, weight)
-        self.made("total", sums).add_(sums)
+        total.add_(sums)
         self._exclusive = counts.exclusive
 
     def count(
@@ -265,8 +270,7 @@ def refuse_another_kind(earlier: bool | None, now: bool) -> None:
         InvalidValueError: They are of the other kind.
     """
     if earlier is not None and earlier != now:
-        kinds = ("several labels, (n, c)", "exclusive classes, (n,)")
+        kinds = ("several labels, (n, c)", "one output or exclusive classes, (n,)")
         raise InvalidValueError(
-            f"this batch has targets of {kinds[now]}, and the earlier ones of {kinds[earlier]}; call reset() before "
-            "another stream"
+            f"this batch has targets of {kinds[now]}, and the earlier ones of {kinds[earlier]}; {NEW_STREAM}"
         )

@@ -16,8 +16,8 @@ from metricfit.core.tasks import canonical, check_task
 from metricfit.core.types import Task
 from metricfit.core.validation import check_finite
 from metricfit.errors import InvalidStateError, InvalidValueError
-from metricfit.metrics.accumulator import refuse_another_kind
-from metricfit.metrics.curves import BestThreshold, Requirements, as_requirements, best_of_sweep
+from metricfit.metrics.accumulator import NEW_STREAM, refuse_another_kind
+from metricfit.metrics.curves import BestThreshold, InfeasibleError, Requirements, as_requirements, best_of_sweep
 from metricfit.metrics.label_rankings import Questions, ask, class_log_odds
 from metricfit.metrics.metric import Formula, Metric, get_metric
 from metricfit.metrics.row_cost import check_of_counts
@@ -56,6 +56,7 @@ class BinnedScores(LateBuffers):
     """
 
     late: ClassVar[tuple[str, ...]] = ("sums",)
+    remedy: ClassVar[str] = NEW_STREAM
     #: The weight of positives and of negatives in each bin, ``(2, c, bins)``; None before the first batch.
     sums: Tensor | None
 
@@ -85,8 +86,6 @@ class BinnedScores(LateBuffers):
         """
         batch = canonical(logits, target, task=self.task, weight=weight, ignore_index=self.ignore_index)
         exclusive = isinstance(batch, Classes)
-        if self.sums is not None:
-            refuse_another_kind(self._exclusive, exclusive)
         log_odds, positive, weight, _ = self._ask(batch)
         if bool(log_odds.isnan().any()):
             check_finite(log_odds.sum(), logits)
@@ -105,7 +104,11 @@ class BinnedScores(LateBuffers):
             flat = None if weights is None else weights.flatten()
             sums = torch.bincount(places.flatten(), flat, minlength=2 * columns * self.bins).double()
         sums = sums.reshape(2, columns, self.bins)
-        self.made("sums", sums).add_(sums)
+        is_first = self.sums is None
+        total = self.made("sums", sums)
+        if not is_first:  # one output has another shape, so these are several labels or classes
+            refuse_another_kind(self._exclusive, exclusive)
+        total.add_(sums)
         self._exclusive = exclusive
 
     def _ask(self, batch: Columns | Classes) -> Questions:
@@ -182,14 +185,23 @@ class BinnedScores(LateBuffers):
             For each label or class the threshold, a probability, and the value of the metric there.
 
         Raises:
-            InfeasibleError: No threshold of a column meets the requirements.
+            InfeasibleError: No threshold of a column meets the requirements; the message names the label or class.
             InvalidStateError: There was no batch.
         """
         found, requirements = check_of_counts(get_metric(metric)), as_requirements(subject_to)
         counts, thresholds = self.counts, self.thresholds
         columns = range(counts.tp.shape[1])
         each = (Counts(*(cell[:, [column]].cpu() for cell in counts.tensors), exclusive=True) for column in columns)
-        return [best_of_sweep(Sweep(thresholds, column), found, requirements) for column in each]
+        best = []
+        for number, column in enumerate(each):
+            try:
+                best.append(best_of_sweep(Sweep(thresholds, column), found, requirements))
+            except InfeasibleError as error:
+                if len(columns) == 1:
+                    raise
+                kind = "class" if self._exclusive else "label"
+                raise InfeasibleError(f"{kind} {number}: {error}", error.nearest, error.requirements) from None
+        return best
 
     def _sums(self) -> Tensor:
         if self.sums is None:

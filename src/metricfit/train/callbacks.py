@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ class Callback:
 
 
 class TensorBoard(Callback):
-    """Writes every number of the history for TensorBoard.
+    """Writes the numbers of the history for TensorBoard; thresholds per label stay in the history alone.
 
     Args:
         folder: The folder of the log files.
@@ -137,6 +137,8 @@ class TensorBoard(Callback):
 
 def add_progress_bar(callbacks: Sequence[Callback], progress: bool | None) -> list[Callback]:
     """Return the user's callbacks, and a progress bar if one is wanted."""
+    if not isinstance(callbacks, Iterable):
+        raise InvalidTypeError(f"callbacks is a list, such as [TensorBoard('logs')], got {quote(callbacks)}")
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise InvalidTypeError(

@@ -35,11 +35,11 @@ def make_monitors(monitor: Monitored) -> tuple[Monitor, ...]:
     if not monitor:
         raise InvalidValueError("monitor is an empty list; leave it out to monitor the loss")
     monitors = tuple(map(as_monitor, monitor))
-    names = [name_column(each) for each in monitors]
+    names = name_columns(monitors)
     for number, name in enumerate(names):
         if name in names[:number]:
             raise InvalidValueError(f"monitor names {quote(name)} twice, but each has one column of the history")
-        if len(names) > 1 and name in RESERVED:
+        if name in RESERVED:
             raise InvalidValueError(
                 f"a column {quote(name)} of the history has another meaning; give this metric another name"
             )
@@ -61,8 +61,25 @@ def name_column(monitor: Monitor) -> str:
     return name if monitor.average == "macro" else f"{name} {monitor.average}"
 
 
+def name_columns(monitors: Sequence[Monitor]) -> list[str]:
+    """Return the names of the columns of several monitors; other thresholds per label of a metric are numbered.
+
+    Example:
+        >>> name_columns([Monitor("f1", threshold=[0.2, 0.5]), Monitor("f1", threshold=[0.3, 0.6])])
+        ['f1 at thresholds per label', 'f1 at thresholds per label (2)']
+    """
+    names: list[str] = []
+    for number, monitor in enumerate(monitors):
+        name = name_column(monitor)
+        if isinstance(monitor.threshold, PerLabel) and monitor not in monitors[:number]:
+            alike = sum(name_column(earlier) == name for earlier in monitors[:number])
+            name += f" ({alike + 1})" if alike else ""
+        names.append(name)
+    return names
+
+
 def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> Row:
-    """Return the columns that several monitors add to a row of the history; a single monitor adds none.
+    """Return the columns that a list of monitors adds to a row of the history.
 
     Args:
         monitors: The monitors of the stage.
@@ -72,11 +89,8 @@ def make_columns(monitors: Sequence[Monitor], measured: Sequence[Measured]) -> R
         Each monitor's value under its name. For monitors other than the first also the threshold, if it is the best
         one, and whether its requirements hold, if there are any; those of the first are columns of every history.
     """
-    if len(monitors) == 1:
-        return {}
     row: Row = {}
-    for number, (monitor, result) in enumerate(zip(monitors, measured, strict=True)):
-        name = name_column(monitor)
+    for number, (name, monitor, result) in enumerate(zip(name_columns(monitors), monitors, measured, strict=True)):
         row[name] = result.value
         if number and monitor.threshold == "best":
             row[f"{name} threshold"] = result.threshold

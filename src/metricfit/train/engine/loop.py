@@ -244,7 +244,8 @@ class Loop:
             row |= {"threshold": measured.threshold, "best": standing.best}
             if with_requirements:
                 row |= {"feasible": measured.feasible, "violation": measured.violation}
-            row |= make_columns(stage.monitors, (measured, *result.others))
+            if isinstance(stage.monitor, (list, tuple)):
+                row |= make_columns(stage.monitors, (measured, *result.others))
         return improved, stopped
 
     def _mark_successes(self, results: list[Validation], active: list[int]) -> list[Validation]:
