@@ -41,6 +41,8 @@ IMAGE_LOSSES = {
     "dice without background": lambda: MetricLoss(
         "dice", classes=[1, 2], per_image=True, zero_division="skip", ignore_index=-100
     ),
+    "lovasz per image, images weighed": lambda: LovaszLoss(per_image=True, ignore_index=-100),
+    "dice per image, images weighed": lambda: MetricLoss("dice", per_image=True, ignore_index=-100),
     "logit adjusted": lambda: LogitAdjustedLoss((50, 6, 3), sync=True),
     "ldam": lambda: LDAMLoss((50, 6, 3), scale=1.0, sync=True),
 }
@@ -115,7 +117,8 @@ def train_long_tail(name, network, part):
     """The value and the gradient of one step on images with ignored pixels and weights."""
     x, y = images()
     y[:, 0] = -100
-    weight = torch.rand(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    shape = y.shape[:1] if name.endswith("images weighed") else y.shape
+    weight = torch.rand(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     value = IMAGE_LOSSES[name]()(network(x[part]), y[part], weight[part])
     value.backward()
     return value.item(), flat_gradient(network)
