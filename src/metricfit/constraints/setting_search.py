@@ -89,9 +89,9 @@ def search(
         The best setting, what ``train`` returned for it, and the values of all settings.
 
     Raises:
-        TypeError: If ``train`` or ``value`` is not a function, if ``mu``, ``rho`` or ``margin`` is not a list of numbers
-            or ``without`` not a list of pairs, or if ``train`` returns something other than a number and ``value`` is
-            not given.
+        TypeError: If ``train`` or ``value`` is not a function, if ``mu``, ``rho`` or ``margin`` is not a list of
+            numbers or ``without`` not a list of pairs, or if ``train`` returns something other than a number and
+            ``value`` is not given.
         ValueError: If there is nothing to try, if a number is out of range or listed twice, if a pair of ``without`` is
             not in the lists, or if a validation value is NaN.
 
@@ -108,12 +108,13 @@ def search(
     mus, rhos = _read_list("mu", mu), _read_list("rho", rho)
     margins: list[float] | list[None] = [None] if margin is None else _read_list("margin", margin)
     left_out = _read_pairs(without)
-    unknown = [pair for pair in left_out if pair not in product(mus, rhos)]
+    all_pairs = list(product(mus, rhos))
+    unknown = [pair for pair in left_out if pair not in all_pairs]
     if unknown and without is not LEFT_OUT:
         raise InvalidValueError(
             f"without lists pairs (mu, rho) that are not tried: {quote(unknown)}; mu={quote(mus)}, rho={quote(rhos)}"
         )
-    pairs = [pair for pair in product(mus, rhos) if pair not in left_out]
+    pairs = [pair for pair in all_pairs if pair not in left_out]
     if not pairs or not margins:
         raise InvalidValueError(
             f"nothing to try: mu={quote(mus)}, rho={quote(rhos)}, without={quote(left_out)}, margin={quote(margin)}; "
@@ -143,7 +144,7 @@ def search(
 def _read_list(name: str, values: Any) -> list[float]:
     """Return the numbers to try; raise an error if they are not a list of different numbers in range."""
     is_list = isinstance(values, Iterable) and not isinstance(values, (str, Mapping))
-    numbers = list(values) if is_list else [None]
+    numbers: list[Any] = list(values) if is_list else [None]
     if not all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers):
         raise InvalidTypeError(f"{name} is a list of numbers to try, such as [1.0, 2.0]; got {quote(values)}")
     lowest, excluded = LOWEST[name]
