@@ -52,6 +52,46 @@ def test_the_last_outputs_of_one_model_are_those_of_its_weights(table):
     assert not kept.last[0].requires_grad
 
 
+class OnOtherRows(Callback):
+    """Adds the mean logit of other rows to the history."""
+
+    def __init__(self, x):
+        self.x, self.means = x, {}
+
+    def validated(self, members, outputs):
+        logits = outputs([self.x] * len(members))
+        self.means = {member: each.mean().item() for member, each in zip(members, logits, strict=True)}
+
+    def epoch_ended(self, rows):
+        for row in rows:
+            row["mean"] = self.means[row.get("member", 0)]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_numbers_of_other_rows_by_epoch_are_in_the_history_also_after_an_interruption(table, tmp_path, number):
+    x, y = table
+    torch.manual_seed(0)
+    parts = [(torch.arange(80), torch.arange(80, 120))] * number
+    start = [nn.Linear(3, 1) for _ in range(number)]
+
+    def run(epochs, folder, **more):
+        members = [nn.Linear(3, 1) for _ in range(number)]
+        for model, first in zip(members, start, strict=True):
+            model.load_state_dict(first.state_dict())
+        settings = {"splits": parts, "lr": 0.05, "epochs": epochs, "progress": False, "checkpoint_dir": folder} | more
+        return fit_population(members, (x, y), WeightedBCELoss(), callbacks=[OnOtherRows(x[:9])], **settings)
+
+    whole = run(4, tmp_path / "whole")
+    run(2, tmp_path / "parts")
+    resumed = run(4, tmp_path / "parts", resume=True)
+    for result, again in zip(whole, resumed, strict=True):
+        means = result.history["mean"]
+        assert len(set(means)) == 4
+        assert means == pytest.approx(again.history["mean"])
+        best = max(range(4), key=lambda epoch: -result.history["value"][epoch])
+        assert means[best] == pytest.approx(result.model(x[:9]).mean().item(), abs=1e-6)
+
+
 def test_training_with_it_is_training_without(table):
     x, y = table
     results = []

@@ -83,6 +83,14 @@ class Callback:
             losses: The losses of the active members, on their device.
         """
 
+    def validated(self, members: Sequence[int], outputs: Outputs) -> None:
+        """These members were validated after an epoch; ``improved`` and ``epoch_ended`` follow.
+
+        Args:
+            members: The numbers of the members.
+            outputs: Takes one tensor of inputs per member and returns their logits, without gradient and dropout.
+        """
+
     def improved(self, members: Sequence[int], outputs: Outputs) -> None:
         """These members reached their best value on the validation set so far, and their weights were kept.
 
@@ -95,7 +103,8 @@ class Callback:
         """An epoch has ended.
 
         Args:
-            rows: The new rows of the history, one per active member.
+            rows: The new rows of the history, one per active member. The history and the checkpoints keep numbers
+                that a callback adds to them.
         """
 
     def finished(self) -> None:

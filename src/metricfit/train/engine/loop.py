@@ -206,6 +206,8 @@ class Loop:
             self.learner.observe(self._mark_successes(results, active))
             improved, stopped = self._compare(stage, active, results, rows)
             self.learner.remember(improved)
+            for callback in self.callbacks:
+                callback.validated(active, partial(self.learner.outputs, active))
             if improved:
                 for callback in self.callbacks:
                     callback.improved(improved, partial(self.learner.outputs, improved))
