@@ -188,6 +188,14 @@ def test_the_path_of_the_first_trial_is_kept(folder, tmp_path, tiny):
     assert {name: len(each) for name, each in path.items()} == {"loss": 4, "metric": 4, "f1": 4, "accuracy": 4}
     assert path["f1"] == pytest.approx(path["metric"])
     assert len(found["watched"]["f1"]) == 4
+    tests, measured = found["tests"], result.rows["tshirt", "surrogate F1"].values
+    assert {name: [len(each) for each in trials] for name, trials in tests.items()} == {
+        "test metric": [4, 4],
+        "test accuracy": [4, 4],
+    }
+    for column, name in (("f1", "test metric"), ("accuracy", "test accuracy")):
+        for value, curve in zip(measured[column], tests[name], strict=True):  # of the best weights on validation images
+            assert min(abs(value - each) for each in curve) < 1e-9
     r = result.rows["tshirt", "surrogate F1"].values["r"][0]
     assert r == pytest.approx(np.corrcoef(path["loss"], path["f1"])[0, 1])
 
@@ -217,6 +225,7 @@ def test_an_interrupted_row_continues_from_its_last_checkpoint(name, row, folder
     resumed = papers.run_table(spec, "paper", tmp_path / "half", device="cpu", **small)
     assert 0 < len(steps) <= needed // 2
     assert [each.values for each in resumed.rows.values()] == [each.values for each in whole.rows.values()]
+    assert [each.chosen for each in resumed.rows.values()] == [each.chosen for each in whole.rows.values()]
     assert not list((tmp_path / "half").rglob("*.safetensors"))
 
 

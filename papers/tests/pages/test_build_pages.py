@@ -162,6 +162,9 @@ def test_a_table_of_paths_has_a_picture_and_shows_what_searches_chose(tmp_path):
     measured = {"values": values, "seconds": 9.0, "epochs": [3], "machine": "a GPU", "versions": VERSIONS}
     run = a_run(1) | {"table": spec.name, "command": "metricfit reproduce surrogate-2"}
     run["datasets"] = {"tshirt": {row: measured | {"chosen": chosen} for row in ("surrogate F1", "MAE")}}
+    write(tmp_path / "older", run)
+    curves = {"test metric": [[0.1, 0.5], [0.3, 0.7], [0.2, 0.4]], "test accuracy": [[0.8, 0.9]] * 3}
+    run["datasets"]["tshirt"]["MAE"]["chosen"] = chosen | {"tests": curves}
     write(tmp_path / "one", run)
     table = papers.find_table("constrained-6")
     older = [column for column in table.columns if not column.endswith("p_on")]
@@ -180,6 +183,13 @@ def test_a_table_of_paths_has_a_picture_and_shows_what_searches_chose(tmp_path):
     page = (tmp_path / "surrogate-f-beta.md").read_text(encoding="utf-8")
     assert "reproduction-surrogate-2-paths.svg" in page
     assert "| MAE | 0.100 | 0.100 | 0.600 | 0.600 |" in page
+    assert "reproduction-surrogate-2-tests.svg" in page
+    assert "| MAE | 3 trials | 0.500 (0.400 to 0.700) | 0.500 | 0.900 (0.900 to 0.900) | 0.900 |" in page
+    older = tmp_path / "pages of older results"
+    older.mkdir()
+    stored_results.take(tmp_path / "older", older)
+    build.build(older, older, older, older / "img", older / "sizes.json")
+    assert "-tests.svg" not in (older / "surrogate-f-beta.md").read_text(encoding="utf-8")
     drawn = (tmp_path / "img" / "reproduction-surrogate-2-paths.svg").read_text(encoding="utf-8")
     assert drawn.count("<use ") > 6
     page = (tmp_path / "constrained-training.md").read_text(encoding="utf-8")

@@ -26,6 +26,7 @@ from metricfit_papers.pages.constraint_effects import describe_constraint_effect
 from metricfit_papers.pages.run_lengths import measure_size, training_minutes
 from metricfit_papers.pages.search_choices import choices
 from metricfit_papers.pages.stored_results import Results
+from metricfit_papers.pages.trial_curves import medians_on_test
 from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.run_sizes import FILE as SIZES
 from metricfit_papers.specs.run_sizes import write_sizes
@@ -103,6 +104,11 @@ def table_page(spec: TableSpec, results: Results | None, verdicts: Path, images:
         caption = "F1 on the validation set, F1 and accuracy on training batches, epoch by epoch, the first trial"
         yield _picture(drawing.plot_curves, spec, results, curves, caption)
         yield metric_ranges(spec, results)
+        if stored_results.curves_on_test(spec, results):
+            tests = images / f"reproduction-{spec.name}-tests.svg"
+            caption = "The row's metric and accuracy on the test rows, epoch by epoch: all trials and their median"
+            yield _picture(drawing.plot_tests, spec, results, tests, caption)
+            yield medians_on_test(spec, results)
     for protocol, datasets in stored_results.of_protocols(spec, results):
         yield f"### {spec.name}, {protocol} {{ #{spec.name}-{protocol} }}"
         yield " ".join(spec.protocols[protocol].says.split())

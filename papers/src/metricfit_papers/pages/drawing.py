@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from metricfit_papers import TableSpec
-from metricfit_papers.pages.stored_results import Results, of_protocols, paths_of
+from metricfit_papers.pages.stored_results import Results, curves_on_test, of_protocols, paths_of
+from metricfit_papers.pages.trial_curves import NAMES, median_curve
 from metricfit_papers.specs.table_spec import ALL
 
 MANY = 6
@@ -112,6 +113,30 @@ def plot_paths(spec: TableSpec, results: Results, path: Path) -> None:
         figure.supxlabel("loss of an epoch's training batches", fontsize=9)
         figure.supylabel("the metric that the row is for, same batches", fontsize=9)
         figure.tight_layout()
+
+
+def plot_tests(spec: TableSpec, results: Results, path: Path) -> None:
+    """Draw one panel per row: its metric and its accuracy on the test rows, all trials and thicker their median."""
+    tests = curves_on_test(spec, results)
+    across = 4
+    down = -(-len(tests) // across)
+    with picture(spec, path, down, across, (2.3 * across, 0.4 + 2.1 * down)) as (figure, axes):
+        for axis, (row, curves) in zip(axes, tests.items(), strict=False):
+            for color, (name, label) in zip(("C0", "C1"), NAMES.items(), strict=True):
+                for curve in curves[name]:
+                    axis.plot(range(1, len(curve) + 1), curve, color=color, linewidth=0.5, alpha=0.5)
+                median = median_curve(curves[name])
+                axis.plot(range(1, len(median) + 1), median, color=color, linewidth=1.6, label=f"{label}, median")
+            axis.set_title(spec.rows[row].title, fontsize=9)
+            axis.set(ylim=(0, 1))
+            axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            axis.tick_params(labelsize=8)
+            axis.grid(linewidth=0.3)
+        for axis in axes[len(tests) :]:
+            axis.set_axis_off()
+        figure.supxlabel("epoch", fontsize=9)
+        figure.legend(*axes[0].get_legend_handles_labels(), ncols=2, loc="upper center", fontsize=8, frameon=False)
+        figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / (0.4 + 2.1 * down)))
 
 
 def plot_curves(spec: TableSpec, results: Results, path: Path) -> None:

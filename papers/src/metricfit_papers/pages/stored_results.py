@@ -133,6 +133,17 @@ def of_protocols(spec: TableSpec, results: Results) -> list[tuple[str, Any]]:
     return [(name, results["protocols"][name]) for name in spec.protocols if name in results["protocols"]]
 
 
+def curves_on_test(spec: TableSpec, results: Results) -> dict[str, dict[str, list[list[float]]]]:
+    """Return for each row of paths its numbers on the test rows, by trial and epoch; older results have none."""
+    return {
+        row: rows[row]["chosen"]["tests"]
+        for datasets in results["protocols"].values()
+        for rows in datasets.values()
+        for row in spec.rows
+        if "tests" in rows.get(row, {}).get("chosen", {})
+    }
+
+
 def paths_of(spec: TableSpec, results: Results) -> dict[str, dict[str, list[float]]]:
     """Return for each row the values of its first trial by epoch: on training batches, and the monitored value."""
     return {

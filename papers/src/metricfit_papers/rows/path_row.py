@@ -1,11 +1,13 @@
 """Rows of the kind "paths": how a loss and a metric change together during training, as in Lee et al. 2021.
 
-The row's setting ``metric`` is the metric that the loss is compared with, such as "fbeta(beta=2)".
+The row's setting ``metric`` is the metric that the loss is compared with, such as "fbeta(beta=2)". A cell's report has
+the loss and the metric of the first trial's training batches, and for all trials the metric and the accuracy on the
+test rows, epoch by epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,14 +15,19 @@ from torch import Tensor, nn
 
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidValueError
-from metricfit.metrics import get_metric
+from metricfit.metrics import Metric, get_metric
+from metricfit.train import Callback
+from metricfit.train.callbacks import Outputs
+from metricfit.train.history import Row
 from metricfit_papers.datasets.trials import Trial
-from metricfit_papers.rows.job import RowJob, TrialResult
+from metricfit_papers.rows.job import RowJob, TrialResult, positive_logits
 from metricfit_papers.rows.trial_fitting import compute_logits, fit_trials
 from metricfit_papers.specs import column_names, vocabulary
 from metricfit_papers.specs.expressions import build_object
 
 LOSS, TP, FP, FN, TN, SEEN = range(6)
+#: Columns of the history: the row's metric and the accuracy on the test rows.
+TEST_METRIC, TEST_ACCURACY = "test metric", "test accuracy"
 
 
 class Recorded(nn.Module):
@@ -82,6 +89,26 @@ class Recorded(nn.Module):
         return self.pages[: int(self.epoch)]
 
 
+class MetricsOnTest(Callback):
+    """Adds metrics of decisions at 0.5 on the test rows to the history, which checkpoints keep."""
+
+    def __init__(self, trials: Sequence[Trial], metrics: Mapping[str, Metric]) -> None:
+        self.metrics = metrics
+        self.test = [trial.test_rows() for trial in trials]
+        self.latest: dict[int, dict[str, float]] = {}
+
+    def validated(self, members: Sequence[int], outputs: Outputs) -> None:
+        """Score these members on their test rows."""
+        for member, logits in zip(members, outputs([self.test[member][0] for member in members]), strict=True):
+            counts = Counts.hard(positive_logits(logits.cpu()), self.test[member][1])
+            self.latest[member] = {name: float(metric(counts)) for name, metric in self.metrics.items()}
+
+    def epoch_ended(self, rows: Sequence[Row]) -> None:
+        """Add the values of each member to its row."""
+        for row in rows:
+            row |= self.latest[row.get("member", 0)]
+
+
 def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialResult]:
     """Train all trials as one population, and record the loss and the metric of each trial by epoch."""
     assert job.training is not None
@@ -90,7 +117,9 @@ def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialRes
         raise InvalidValueError('a row of kind paths needs settings.metric, such as "fbeta(beta=2)"')
     metric = get_metric(job.row.settings["metric"])
     recorded = Recorded(build_object(job.loss, vocabulary.LOSSES), job.training.epochs)
-    results = fit_trials(job, trials, objective=recorded, resumes=True)
+    on_test = {TEST_METRIC: metric, TEST_ACCURACY: get_metric("accuracy")}
+    callbacks = [MetricsOnTest(trials, on_test)]
+    results = fit_trials(job, trials, objective=recorded, callbacks=callbacks, resumes=True)
     seconds = results[0].seconds / sum(len(result.history) for result in results)
     trained = []
     for trial, result in zip(trials, results, strict=True):
@@ -109,7 +138,9 @@ def train_recording_paths(job: RowJob, trials: Sequence[Trial]) -> list[TrialRes
         watched = {job.training.monitor: result.history["value"]}
         all_values = {view: columns | path_values for view, columns in values.items()}
         trained.append(TrialResult(all_values, len(result.history), seconds, {"path": path, "watched": watched}))
-    return [trained[0], *(replace(result, chosen={}) for result in trained[1:])]
+    by_epoch = {name: [result.history[name] for result in results] for name in on_test}
+    first = replace(trained[0], chosen={**trained[0].chosen, "tests": by_epoch})
+    return [first, *(replace(result, chosen={}) for result in trained[1:])]
 
 
 def pearson(a: Tensor, b: Tensor) -> float:

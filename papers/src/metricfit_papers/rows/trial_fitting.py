@@ -46,7 +46,7 @@ def fit_trials(
         objective: Another loss than the job's.
         models: Networks that are already trained, one per trial; by default new ones.
         resumes: Continue from the last checkpoint of the job. Only for the single training of a cell, and without
-            callbacks that have state.
+            callbacks whose state is not in the history.
 
     Returns:
         One result per trial.
