@@ -269,7 +269,8 @@ class MetricLoss(AdditiveLoss):
         value = self._average(counts)
         self._inspect(counts, value)
         images = value if counts.tp.dim() == 2 else value.mean(0)  # over several thresholds
-        return sum_images(images, weigh_images(has_pixels(counts), weight, images.dtype))
+        shares = weigh_images(has_pixels(counts), weight, images.dtype)
+        return sum_images(images, shares, skips=self.zero_division == "skip")
 
     def value(self, statistics: Statistics) -> Tensor:
         """Compute the loss from statistics; a memory adds its counts.

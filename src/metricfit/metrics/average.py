@@ -120,9 +120,9 @@ def _shares(
     if zero_division is not None:
         return torch.ones_like(value)
     if not training and counts.exclusive:
-        return ((counts.positives > 0) | (counts.predicted > 0)).to(value.dtype)
+        return (~((counts.positives <= 0) & (counts.predicted <= 0))).to(value.dtype)
     if training and "positives" in metric.needs:
-        return (counts.positives.detach() > 0).to(value.dtype)
+        return (~(counts.positives.detach() <= 0)).to(value.dtype)  # NaN is not left out: it shows that logits diverged
     return torch.ones_like(value)
 
 

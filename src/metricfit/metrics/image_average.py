@@ -20,7 +20,7 @@ def has_pixels(counts: Counts) -> Tensor:
         >>> has_pixels(Counts(tp=[[3], [0]], fp=[[1], [0]], fn=[[2], [0]], tn=[[4], [0]]))
         tensor([ True, False])
     """
-    present = (counts.n.detach() > 0).any(-1)
+    present = (counts.n.detach() != 0).any(-1)  # NaN, of logits that diverged, is not left out
     return present if present.dim() == 1 else present.any(0)  # several thresholds
 
 
@@ -49,15 +49,17 @@ def weigh_images(present: Tensor, weight: Tensor | None, dtype: torch.dtype) -> 
     return shares * weight.reshape(n).to(dtype)
 
 
-def sum_images(values: Tensor, shares: Tensor | None = None) -> Tensor:
+def sum_images(values: Tensor, shares: Tensor | None = None, *, skips: bool = True) -> Tensor:
     """Return the weighted sum of the values of images and the sum of the weights, which add over batches and ranks.
 
     Args:
         values: ``(images,)`` or ``(images, c)``; NaN for an image that is left out.
         shares: How much each image counts, ``(images,)``; None if they count alike.
+        skips: Whether NaN stands for an image that is left out. Otherwise it is a fault, such as logits that diverged,
+            and the sum is NaN too.
 
     Returns:
-        Both, stacked along a new first axis. The gradient of a NaN is 0.
+        Both, stacked along a new first axis. The gradient of a NaN that is left out is 0.
 
     Example:
         >>> sum_images(torch.tensor([0.5, float("nan"), 1.0]))
@@ -68,7 +70,9 @@ def sum_images(values: Tensor, shares: Tensor | None = None) -> Tensor:
     if shares is None:
         shares = values.new_ones(len(values))
     shares = shares.reshape(-1, *(1,) * (values.dim() - 1)).to(values.dtype)
-    counted = ~values.isnan() & (shares > 0)
+    counted = shares > 0
+    if skips:
+        counted = counted & ~values.isnan()
     return torch.stack([(torch.where(counted, values, 0.0) * shares).sum(0), (counted * shares).sum(0)])
 
 
