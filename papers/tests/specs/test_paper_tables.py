@@ -22,7 +22,7 @@ SIZE = 96
 FIRST = "btg-1"  # whose protocols the paper's other tables share
 TIMES = "anyloss-time"  # where a threshold changes nothing
 EVERY = {"btg-5": 4, "anyloss-perceptron": 5, "anyloss-mlp": 7}  # of many rows of one kind, every so manieth
-UNPUBLISHED = (TIMES, "anyloss-mlp")  # whose published numbers are no target, see their notes
+UNPUBLISHED = ("btg-steps", TIMES, "anyloss-mlp")  # without published numbers, or with some that are no target
 
 
 def pairs():
@@ -96,7 +96,7 @@ def test_every_row_of_every_table_has_numbers(name, protocol, folder, tmp_path):
 def test_every_published_number_has_a_place_and_every_table_a_tuned_bce(name):
     spec = papers.find_table(name)
     assert spec.published or name in UNPUBLISHED
-    assert {dataset for dataset, _, _ in spec.published} == set(spec.datasets)
+    assert {dataset for dataset, _, _ in spec.published} == (set() if name in UNPUBLISHED else set(spec.datasets))
     assert name == TIMES or any(row.of is not None and row.decided.startswith("tuned ") for row in spec.rows.values())
 
 
