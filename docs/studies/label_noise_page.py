@@ -6,21 +6,18 @@ python docs/studies/label_noise_page.py --cells runs/noise.jsonl  # collect new 
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-from pathlib import Path
 from typing import Any
 
 import matplotlib
-from common import DOCS, fill, table
+from common import DOCS, table
 from label_noise import BLOCKS, LOSSES, NOISE, TABLES
-from pays_tables import Values, against, read_lines, write_lines
+from pays_tables import Values, against, write_section
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-RESULTS, PAGE = DOCS / "studies" / "results" / "label_noise.json", DOCS / "when-it-pays.md"
+RESULTS = DOCS / "studies" / "results" / "label_noise.json"
 PICTURE = DOCS / "img" / "pays-noise.svg"
 LOGARITHMS, ROBUST = "surrogate, q = 0", ("surrogate, q = 0.3", "surrogate, q = 0.7", "surrogate, q = 1")
 #: How the network and its threshold are chosen, in words.
@@ -126,14 +123,7 @@ def parts_of_page(stored: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=Path, nargs="*", help="files of finished cells: collect them")
-    options = parser.parse_args(arguments)
-    if options.cells:
-        write_lines(RESULTS, collect(read_lines(options.cells)))
-    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts_of_page(stored)), encoding="utf-8")
-    draw(by_key(stored))
+    draw(by_key(write_section(__doc__, arguments, RESULTS, collect, parts_of_page)))
 
 
 if __name__ == "__main__":

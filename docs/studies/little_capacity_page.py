@@ -6,23 +6,20 @@ python docs/studies/little_capacity_page.py --cells runs/capacity.jsonl  # colle
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-from common import DOCS, fill, table
+from common import DOCS, table
 from little_capacity import BLOCKS, LOSSES, TABLES, WIDTHS
-from pays_tables import Values, against, read_lines, write_lines
+from pays_tables import Values, against, write_section
 from scipy.stats import wilcoxon
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-RESULTS, PAGE = DOCS / "studies" / "results" / "little_capacity.json", DOCS / "when-it-pays.md"
+RESULTS = DOCS / "studies" / "results" / "little_capacity.json"
 PICTURE = DOCS / "img" / "pays-capacity.svg"
 BASELINE, DECISIONS = "BCE", ("0.5", "tuned")
 #: The weight of the positives is a setting that the validation rows can choose, split by split.
@@ -168,14 +165,7 @@ def parts_of_page(stored: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=Path, nargs="*", help="files of finished cells: collect them")
-    options = parser.parse_args(arguments)
-    if options.cells:
-        write_lines(RESULTS, collect(read_lines(options.cells)))
-    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts_of_page(stored)), encoding="utf-8")
-    draw(by_key(stored))
+    draw(by_key(write_section(__doc__, arguments, RESULTS, collect, parts_of_page)))
 
 
 if __name__ == "__main__":

@@ -6,17 +6,14 @@ python docs/studies/low_fpr_page.py --cells runs/low_fpr.jsonl  # collect new ce
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-from pathlib import Path
 from typing import Any
 
-from common import DOCS, fill, table
+from common import DOCS, table
 from low_fpr import LOSSES, TABLES, TPR
-from pays_tables import Values, against, draw_losses, read_lines, write_lines
+from pays_tables import Values, against, draw_losses, write_section
 
-RESULTS, PAGE = DOCS / "studies" / "results" / "low_fpr.json", DOCS / "when-it-pays.md"
+RESULTS = DOCS / "studies" / "results" / "low_fpr.json"
 PICTURE = DOCS / "img" / "pays-low-fpr.svg"
 BASELINE = "BCE"
 
@@ -75,14 +72,7 @@ def parts_of_page(stored: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=Path, nargs="*", help="files of finished cells: collect them")
-    options = parser.parse_args(arguments)
-    if options.cells:
-        write_lines(RESULTS, collect(read_lines(options.cells)))
-    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts_of_page(stored)), encoding="utf-8")
-    cells = by_key(stored)
+    cells = by_key(write_section(__doc__, arguments, RESULTS, collect, parts_of_page))
     panel = {f"TPR {tpr}": rates(cells, tpr) for tpr in TPR}
     draw_losses({f"mean of {len(finished_tables(cells))} tables": panel}, PICTURE, "FPR (lower is better)", columns=1)
 

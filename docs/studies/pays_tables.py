@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from common import DOCS, fill
 from numpy.typing import NDArray
 from scipy.stats import wilcoxon
 
@@ -83,3 +85,26 @@ def write_lines(path: Path, cells: Sequence[Mapping[str, Any]]) -> None:
     """A JSON list with one cell per line."""
     lines = ",\n".join(json.dumps(cell, separators=(",", ":")) for cell in cells)
     path.write_text(f"[{lines}]\n", encoding="utf-8")
+
+
+def write_section(
+    doc: str | None,
+    arguments: list[str] | None,
+    results: Path,
+    collect: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+    parts_of_page: Callable[[list[dict[str, Any]]], dict[str, str]],
+) -> list[dict[str, Any]]:
+    """Read the options of a page's script, collect new cells if there are any, and write the section of the page.
+
+    Returns:
+        The stored cells.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=Path, nargs="*", help="files of finished cells: collect them")
+    options = parser.parse_args(arguments)
+    if options.cells:
+        write_lines(results, collect(read_lines(options.cells)))
+    stored: list[dict[str, Any]] = json.loads(results.read_text(encoding="utf-8"))
+    page = DOCS / "when-it-pays.md"
+    page.write_text(fill(page.read_text(encoding="utf-8"), parts_of_page(stored)), encoding="utf-8")
+    return stored
