@@ -20,6 +20,7 @@ from metricfit.stats import holm
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+PAGE = DOCS / "when-it-pays.md"
 #: Of each loss the mean values on the problems, in one order.
 Values = Mapping[str, Sequence[float]]
 
@@ -105,6 +106,5 @@ def write_section(
     if options.cells:
         write_lines(results, collect(read_lines(options.cells)))
     stored: list[dict[str, Any]] = json.loads(results.read_text(encoding="utf-8"))
-    page = DOCS / "when-it-pays.md"
-    page.write_text(fill(page.read_text(encoding="utf-8"), parts_of_page(stored)), encoding="utf-8")
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts_of_page(stored)), encoding="utf-8")
     return stored
