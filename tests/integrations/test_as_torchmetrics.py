@@ -105,6 +105,17 @@ def test_a_gap_takes_groups():
         quality.update(Z[:, 0], (Y == 0).long())
 
 
+def test_a_collection_has_gaps_and_other_metrics():
+    group, target = torch.arange(60) % 2, (Y == 0).long()
+    both = torchmetrics.MetricCollection(
+        {"gap": as_torchmetrics(Accumulator("recall.gap(2)")), "f1": as_torchmetrics(Accumulator("f1"))}
+    )
+    both.update(Z[:, 0], target, group=group)
+    expected = Accumulator("f1")
+    expected.update(Z[:, 0], target)
+    assert both.compute()["f1"] == expected.compute()
+
+
 def test_images_are_weighed():
     images, masks = torch.randn(3, 1, 4, 4), torch.randint(0, 2, (3, 1, 4, 4))
     weight = torch.tensor([1.0, 50.0, 0.0])

@@ -157,3 +157,14 @@ def test_compiled_losses_weigh_images():
     loss = MetricLoss("dice", per_image=True)
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(logits, target, WEIGHT.float()), loss(logits, target, WEIGHT.float()))
+
+
+@pytest.mark.parametrize("zero_division", [None, 0, 1, "skip"])
+def test_one_loss_per_class(zero_division):
+    logits, target = classes()
+    loss = MetricLoss("f1", per_image=True, average=None, zero_division=zero_division)
+    mean = MetricLoss("f1", per_image=True, average="macro", zero_division=0)
+    values = loss(logits, target)
+    assert values.shape == (logits.shape[1],)
+    if zero_division == 0:
+        torch.testing.assert_close(values.mean(), mean(logits, target))

@@ -70,7 +70,7 @@ def sum_images(values: Tensor, shares: Tensor | None = None, *, skips: bool = Tr
     if shares is None:
         shares = values.new_ones(len(values))
     shares = shares.reshape(-1, *(1,) * (values.dim() - 1)).to(values.dtype)
-    counted = shares > 0
+    counted = (shares > 0).expand_as(values)
     if skips:
         counted = counted & ~values.isnan()
     return torch.stack([(torch.where(counted, values, 0.0) * shares).sum(0), (counted * shares).sum(0)])

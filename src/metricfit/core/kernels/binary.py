@@ -32,7 +32,7 @@ from metricfit.core.numerics import (
     leading,
     tails,
 )
-from metricfit.core.step_formulas import SLOPE, VALUE, Threshold, both_ends
+from metricfit.core.step_formulas import SLOPE, Threshold, both_ends
 from metricfit.core.steps import Annealed, Step, StraightThrough, closed_form, is_unchanged
 
 
@@ -138,21 +138,6 @@ def _sum_masses(mass: Tensor, complement: Tensor, target: Tensor, weight: Tensor
     )
 
 
-def _sum_smaller_masses(
-    logits: Tensor, target: Tensor, weight: Tensor | None, kind: str, number: float, threshold: float
-) -> Tensor:
-    """Return soft counts from the masses on one side of the threshold, as the kernel of the CPU does."""
-    p, q = tails(logits)
-    t, u = both_ends(threshold, logits.dtype)
-    is_upper = binary_cpu.is_upper(kind, threshold, logits.dtype)
-    mass = VALUE[kind](q, p, u, t, number) if is_upper else VALUE[kind](p, q, t, u, number)
-    positive, negative = target, 1 - target
-    if weight is not None:
-        positive, negative = weight * positive, weight * negative
-    sums = [(positive * mass).sum(-1), (negative * mass).sum(-1), positive.sum(-1), negative.sum(-1)]
-    return binary_cpu.counts_of_sums(sums, is_upper)
-
-
 def _slope_mass(logits: Tensor, weight: Tensor | None, kind: str, number: float, threshold: Threshold) -> Tensor:
     """Return ``w step'(p) p (1-p)``, the gradient of the weighted step with respect to the logits."""
     p, q = tails(logits)
@@ -200,8 +185,6 @@ class _SoftCounts(torch.autograd.Function):
             sums = [binary_cpu.column_counts(x, y, w, kind, number, t) for x, y, w, t in rows]
             return torch.stack(sums, 1).reshape(4, *logits.shape[:-1])
         logits, target = _floating(logits, target)
-        if torch.compiler.is_compiling() and not isinstance(threshold, Tensor):
-            return _sum_smaller_masses(logits, target, weight, kind, number, threshold)
         return _sum_masses(*_closed_masses(*tails(logits), threshold, kind, number), target, weight)
 
     @staticmethod

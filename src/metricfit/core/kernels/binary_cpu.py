@@ -11,20 +11,22 @@ and the numbers of a step are tensors that are made once: an operation with a Py
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from metricfit.core.numerics import mix_by_label
+from metricfit.core import step_formulas
+from metricfit.core.numerics import mix_by_label, tails
 from metricfit.core.step_formulas import both_ends, linear_pieces
 from metricfit.errors import InvalidValueError
 
 BLOCK = 2**18
 LONG = 2**12  # several rows shorter than this are faster in plain operations, all at once
 SMALL = 2**14  # up to this size one slow operation is faster than several
+SMALL_REST = 1 / 32  # of the weights: a smaller rest has lost five bits or more
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 threshold_backward = torch.ops.aten.threshold_backward.grad_input
@@ -64,17 +66,37 @@ def column_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: flo
     total = torch.zeros(4, *x.shape[1:], dtype=torch.float64, device="cpu")
     for block in _blocks(len(x), length):
         xs, weights = x[block], None if w is None else w[block]
-        total += _block_sums(xs, y[block], weights, kind, number, threshold, scratch[:, : len(xs)])
-    return counts_of_sums(total, is_upper(kind, threshold, x.dtype)).to(x.dtype)
+        total += _block_counts(xs, y[block], weights, kind, number, threshold, scratch[:, : len(xs)])
+    return total.to(x.dtype)
+
+
+def _block_counts(
+    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
+) -> Tensor:
+    """Return the counts of a block.
+
+    One side of the threshold is summed, and the other one is the rest of the weights. Where little is left, the digits
+    of the rest are those that the sum has lost, so that both sides are summed then.
+    """
+    masses, weights = _block_sums(x, y, w, kind, number, threshold, scratch)
+    rest = weights - masses
+    if bool((rest < SMALL_REST * weights).any()):
+        return _both_sides(x, y, w, kind, number, threshold)
+    return torch.cat([rest, masses] if _is_upper(kind, threshold, x.dtype) else [masses, rest])
+
+
+def _both_sides(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
+    """Return the counts of a block in plain operations, each accurate where it is small."""
+    p, q = tails(x)
+    sides = step_formulas.masses(kind, p, q, *both_ends(threshold, x.dtype), number)
+    positive, negative = (y, 1 - y) if w is None else (w * y, w * (1 - y))
+    return torch.stack([(labels * side).sum(0) for side in sides for labels in (positive, negative)])
 
 
 def _block_sums(
     x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
-) -> Tensor:
-    """Return the masses of positives and of negatives, and the weights of both.
-
-    The masses are those of the side of the threshold with the smaller probabilities, whose digits are kept.
-    """
+) -> tuple[Tensor, Tensor]:
+    """Return the masses of positives and negatives on one side of the threshold, and the weights of both."""
     mass, spare, other = scratch.unbind()
     _fill_masses(x, threshold, kind, number, mass, spare, other)
     if w is None:
@@ -86,19 +108,11 @@ def _block_sums(
         negative = torch.sub(w, positive, out=other)
         positives, negatives = positive.sum(0), negative.sum(0)
     of_positives, of_negatives = _sum_products(mass, positive, spare), _sum_products(mass, negative, other)
-    return torch.stack([of_positives, of_negatives, positives, negatives])
+    return torch.stack([of_positives, of_negatives]), torch.stack([positives, negatives])
 
 
 def _sum_products(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
     return torch.dot(a, b) if a.dim() == 1 else torch.mul(a, b, out=out).sum(0)
-
-
-def counts_of_sums(sums: Iterable[Tensor], is_upper: bool) -> Tensor:
-    """Return tp, fp, fn and tn from the sums of a side of the threshold; rounding makes none of them negative."""
-    of_positives, of_negatives, positives, negatives = sums
-    of_positives, of_negatives = torch.minimum(of_positives, positives), torch.minimum(of_negatives, negatives)
-    decided, rest = (of_positives, of_negatives), (positives - of_positives, negatives - of_negatives)
-    return torch.stack([*rest, *decided] if is_upper else [*decided, *rest])
 
 
 def gradient(
@@ -220,7 +234,7 @@ def _linear_numbers(t: float, delta: float, dtype: torch.dtype) -> _LinearNumber
     return _LinearNumbers(pieces.a, t + pieces.width / 2, (m1, m2, m3), *tensors)
 
 
-def is_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
+def _is_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
     """Return whether ``_fill_masses`` writes the complements of the decisions.
 
     Linear is odd about its threshold, and sigmoid(-x) keeps digits that 1 - sigmoid(x) loses.
@@ -230,7 +244,7 @@ def is_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
 
 
 def _fill_masses(x: Tensor, t: float, kind: str, number: float, mass: Tensor, spare: Tensor, other: Tensor) -> None:
-    """Write the soft decisions, or their complements if ``is_upper``, into ``mass``."""
+    """Write the soft decisions, or their complements if ``_is_upper``, into ``mass``."""
     if kind == "linear":
         near, end = _near(x, t, mass)
         _fill_linear(near, end, number, spare, other)
