@@ -226,7 +226,7 @@ def facts(results: Mapping[str, Any]) -> str:
             f"- **{title}.** A pass of {first[OURS]['samples']:,} samples takes {fixed[0]} with `MetricLoss` and "
             f"{fixed[1]} with BCE: this is the fixed cost of a call. With {largest:,} samples each sample takes "
             f"{each[0]} ns and {held[0]} bytes ({each[1]} ns and {held[1]} bytes with BCE). The fixed cost of "
-            f"`MetricLoss` is that of about {_round(flat)} samples; smaller batches cost nearly the same."
+            f"`MetricLoss` equals the work of about {_round(flat)} samples."
         )
     return "\n".join(lines)
 

@@ -164,7 +164,7 @@ def rows_of_masks() -> list[list[str]]:
     overlap, mix = (gain(values("camvid", loss, "default"), plain["camvid"]) for loss in ("metric F1", "mix"))
     added = gain(values("camvid", "metric F1", per), values("camvid", base, per))
     call = 'per image: `per_image(probabilities, "dice", task="multiclass")`'
-    text = f"{decided['camvid']} mean Dice by the decision; the metric loss adds {added} to that"
+    text = f"{decided['camvid']} mean Dice by the decision; the metric loss changes that by {added}"
     level = gain(values("membrane", "metric F1", "default"), plain["membrane"])
     return [
         ["segmentation, several classes, some rare", "cross-entropy", call, text, street],
