@@ -63,8 +63,8 @@ class AccumulatedMetric(torchmetrics.Metric):
             logits: The outputs of the model.
             target: The labels.
             weight: One weight per sample, or per image.
-            group: One group number per sample, for a gap between groups such as ``"recall.gap(2)"``. Other metrics leave
-                it out, because a ``MetricCollection`` passes it to all of its metrics.
+            group: One group number per sample, for a gap between groups such as ``"recall.gap(2)"``. Other metrics do
+                not use it, because a ``MetricCollection`` passes it to all of its metrics.
         """
         has_groups = isinstance(self._accumulator.metric, GroupGap)
         counts = self._accumulator.count(logits, target, weight, group=group if has_groups else None)
