@@ -5,7 +5,8 @@ from __future__ import annotations
 TRIED: dict[str, str] = {
     "binary-gpu-compiled": (
         "Measured while the compiled function summed one side of the threshold only, which lost the digits of small "
-        "counts; since then it sums both sides, and was not measured again. Our own Triton kernels take 1.28 ms, but as operators within the compiled function the whole took 1.77 ms, "
+        "counts; since then it sums both sides, and was not measured again. "
+        "Our own Triton kernels take 1.28 ms, but as operators within the compiled function the whole took 1.77 ms, "
         "because torch calls such operators from Python, before the first kernel and between the two; an eager pass "
         "took 1.61 ms in the same run. `torch.library.custom_op` took 1.93 ms, and with `torch.library.triton_op` the "
         "compiler's version of the kernel of counts took 2.3 ms. Reading and writing memory alone takes 1.25 ms, so "
