@@ -15,6 +15,14 @@ from metricfit.cli.progress_display import fit_display
 from metricfit.tabular.fit_progress import FitProgress
 
 
+@pytest.fixture(autouse=True)
+def interrupts_arrive():
+    """A shell starts commands in the background with interrupts ignored, and so the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_a_real_interrupt_leaves_a_model_of_the_complete_families(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(1500, 2)).round(2), columns=["a", "b"])
