@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.bars import BCE, METRIC_LOSS
-from benchmarks.passes import Loss, compiled, one_pass, timed_lines, timed_losses
+from benchmarks.passes import AUTOTUNED, Loss, compiled, one_pass, timed_lines, timed_losses
 from benchmarks.tables import Line, Setting, Table
 from metricfit import MetricLoss, steps
 
@@ -57,6 +57,8 @@ def against_bce(device: str) -> Callable[[Setting], list[Line]]:
     def measure(setting: Setting) -> list[Line]:
         losses: dict[str, Loss] = {BCE: nn.BCEWithLogitsLoss(), METRIC_LOSS: MetricLoss("f1")}
         losses |= {f"{name}, compiled": compiled(loss, device, setting) for name, loss in losses.items()}
+        if device == "cuda":
+            losses[f"{METRIC_LOSS}, {AUTOTUNED}"] = compiled(MetricLoss("f1"), device, setting, autotuned=True)
         return timed_losses(losses, data(size(device, setting), device), setting)
 
     return measure

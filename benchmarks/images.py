@@ -1,4 +1,4 @@
-"""Images: fit of a small convolutional network by memory layout, and the memory of evaluating segmentations.
+"""Images: a small convolutional network by memory layout, several at once, and the memory of evaluating segmentations.
 
 A metric of counts needs only the counts of each batch, so evaluate keeps no logits: four times the images take the same
 memory.
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from benchmarks.tables import Line, Setting, Table
 from benchmarks.timing import Work, interleaved_minima, peak_bytes
-from metricfit.train import evaluate, fit
+from metricfit.train import evaluate, fit, fit_population
 
 IMAGES, BATCH = 256, 64
+MEMBERS, IMAGES_OF_MEMBERS, EPOCHS_OF_MEMBERS = 10, 2_048, 5
 MASKS, CLASSES, SIDE = (22, 88), 4, 256
 
 
@@ -50,6 +51,30 @@ def layouts(device: str) -> Callable[[Setting], list[Line]]:
     return measure
 
 
+def members_at_once(device: str) -> Callable[[Setting], list[Line]]:
+    """Time networks trained one after the other and at once, on a GPU with CUDA graphs, in seconds per epoch."""
+
+    def measure(setting: Setting) -> list[Line]:
+        data = images(setting.size(IMAGES_OF_MEMBERS, 8))
+        epochs, graphs = setting.size(EPOCHS_OF_MEMBERS, 1), device == "cuda"
+        settings: dict[str, Any] = {"epochs": epochs, "batch_size": BATCH, "progress": False, "monitor": None}
+
+        def in_a_row() -> None:
+            accelerator = "gpu" if graphs else "cpu"
+            for seed in range(MEMBERS):
+                fit(network(), data, nn.BCEWithLogitsLoss(), seed=seed, accelerator=accelerator, **settings)
+
+        def at_once() -> None:
+            members = [network() for _ in range(MEMBERS)]
+            fit_population(members, data, nn.BCEWithLogitsLoss(), device=device, cuda_graphs=graphs, **settings)
+
+        works: dict[str, Work] = {f"{MEMBERS} in a row": in_a_row, f"{MEMBERS} at once": at_once}
+        best, repeats = interleaved_minima(works, device, setting, warmup=1, fewest=3)
+        return [Line(name, best[name] / epochs, repeats=repeats) for name in works]
+
+    return measure
+
+
 def memory_of_evaluate(setting: Setting) -> list[Line]:
     """Measure the memory of evaluate on logits that are there already, for two numbers of images."""
     side = setting.size(SIDE, 8)
@@ -68,6 +93,17 @@ def memory_of_evaluate(setting: Setting) -> list[Line]:
 TABLES = (
     Table("images-cpu", f"an epoch of {IMAGES} images of 3 x 32 x 32, a small network, CPU", "cpu", layouts("cpu")),
     Table("images-gpu", f"an epoch of {IMAGES} images of 3 x 32 x 32, a small network, GPU", "cuda", layouts("cuda")),
+    *(
+        Table(
+            f"image-members-{name.lower()}",
+            f"an epoch of {MEMBERS} networks, {IMAGES_OF_MEMBERS:,} images of 3 x 32 x 32, {name}",
+            device,
+            members_at_once(device),
+            why_fewer="a round of whole trainings takes seconds",
+            is_long=True,
+        )
+        for name, device in (("CPU", "cpu"), ("GPU", "cuda"))
+    ),
     Table(
         "evaluate-memory",
         'evaluate "f1" of segmentations, 4 classes of 256 x 256, CPU',

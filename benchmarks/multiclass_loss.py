@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks import resident
 from benchmarks.bars import CROSS_ENTROPY, METRIC_LOSS
-from benchmarks.passes import Loss, compiled, one_pass, timed_losses
+from benchmarks.passes import AUTOTUNED, Loss, compiled, one_pass, timed_losses
 from benchmarks.tables import Line, Setting, Table
 from benchmarks.timing import Work
 from metricfit import MetricLoss
@@ -63,6 +63,7 @@ def on_gpu(setting: Setting) -> list[Line]:
     """Time both losses on a GPU, eager and compiled."""
     losses = both_losses()
     losses |= {f"{name}, compiled": compiled(loss, "cuda", setting) for name, loss in losses.items()}
+    losses[f"{METRIC_LOSS}, {AUTOTUNED}"] = compiled(MetricLoss("f1"), "cuda", setting, autotuned=True)
     return timed_losses(losses, data(*size(setting), "cuda"), setting)
 
 

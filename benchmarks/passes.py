@@ -14,6 +14,9 @@ from benchmarks.timing import Work, interleaved_minima, peak_bytes
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
+#: torch.compile(mode="max-autotune-no-cudagraphs"), which tries several versions of each kernel when it compiles.
+AUTOTUNED = "compiled and autotuned"
+
 
 def one_pass(loss: Loss, logits: Tensor, target: Tensor) -> Work:
     """Return a function that runs forward and backward, to the gradient of the logits.
@@ -29,13 +32,13 @@ def one_pass(loss: Loss, logits: Tensor, target: Tensor) -> Work:
     return work
 
 
-def compiled(loss: Any, device: str, setting: Setting) -> Any:
+def compiled(loss: Any, device: str, setting: Setting, *, autotuned: bool = False) -> Any:
     """Return the loss under torch.compile; a tiny run, which measures nothing, does not compile."""
     if setting.tiny:
         return loss
     if device == "cpu" and not any(map(shutil.which, ("g++", "clang++", "c++"))):
         raise NotMeasuredHere("no C++ compiler")
-    return torch.compile(loss)
+    return torch.compile(loss, mode="max-autotune-no-cudagraphs" if autotuned else None)
 
 
 def timed_lines(

@@ -1,5 +1,7 @@
 """Steps replayed from CUDA graphs are the steps that Python makes."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -157,6 +159,60 @@ def test_batch_norms_of_several_members_train_in_mixed_precision(graphs: bool) -
         losses.append([each.history["train_loss"][-1] for each in found])
     assert losses[0] != losses[1]
     assert losses[1] == pytest.approx(losses[0], abs=0.02)
+
+
+def images() -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(600, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    return x, (x[:, 0].mean((1, 2)) > 0.05).long()
+
+
+@pytest.mark.parametrize("precision", [None, "bf16-mixed"])
+def test_members_on_streams_learn_what_they_learn_one_by_one(precision: str | None) -> None:
+    def members() -> list[nn.Module]:
+        torch.manual_seed(0)
+        layers = nn.Conv2d(3, 32, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 16, 3), nn.ReLU()
+        first = nn.Sequential(*layers, nn.Flatten(), nn.Linear(256, 1))
+        return [copy.deepcopy(first) for _ in range(5)]
+
+    settings = {"epochs": 4, "batch_size": 60, "device": "cuda", "optimizer": torch.optim.SGD, "precision": precision}
+    splits = [(list(range(480)), list(range(480, 600)))] * 5
+    plain, replayed = (
+        fit_population(
+            members(), images(), WeightedBCELoss(), splits=splits, lr=[0.01 * (k + 1) for k in range(5)],
+            cuda_graphs=graphs, **settings,
+        )
+        for graphs in (False, True)
+    )  # fmt: skip
+    assert replayed[0].history["cuda_graphs"][-1] == "captured"
+    tolerance = {"rtol": 1e-3, "atol": 1e-4} if precision is None else {"rtol": 2e-2, "atol": 1e-2}
+    for one, other in zip(plain, replayed, strict=True):
+        for name, tensor in one.model.state_dict().items():
+            torch.testing.assert_close(other.model.state_dict()[name], tensor, **tolerance, msg=name)
+    losses = [result.history["train_loss"][-1] for result in replayed]
+    assert len(set(losses)) == 5
+
+
+def test_members_on_streams_draw_separately() -> None:
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(3, 1, 8)
+            self.register_buffer("drawn", torch.zeros(8))
+            self.register_buffer("at", torch.zeros(1, dtype=torch.long))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            noise = torch.rand(len(x), 1, device=x.device)
+            if self.training:
+                self.drawn.index_add_(0, self.at, noise[0])
+                self.at.add_(1)
+            return self.layer(x).flatten(1) + noise
+
+    members = [Noisy() for _ in range(4)]
+    splits = [(list(range(600)), list(range(10)))] * 4
+    settings = {"epochs": 4, "batch_size": 300, "device": "cuda", "cuda_graphs": True, "monitor": None}
+    results = fit_population(members, images(), WeightedBCELoss(), splits=splits, **settings)
+    drawn = torch.stack([result.model.drawn.cpu() for result in results])
+    assert len(drawn.unique()) == 32
 
 
 def test_the_average_of_the_weights_follows_captured_steps():

@@ -24,6 +24,21 @@ def test_batch_normalisation_with_members_of_one_size():
     assert together[0].model[1].num_batches_tracked > 0
 
 
+def test_networks_of_convolutions():
+    def models(count):
+        def one(seed):
+            torch.manual_seed(seed)
+            front = nn.Linear(5, 12), nn.Unflatten(1, (1, 3, 4)), nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4), nn.ReLU()
+            return nn.Sequential(*front, nn.Flatten(), nn.Linear(24, 1)).double()
+
+        return [one(seed) for seed in range(count)]
+
+    settings = {"splits": splits_of(4, unequal=False), "optimizer": torch.optim.SGD, "monitor": "f1", "patience": 2}
+    together, alone = together_and_alone(BCE, count=4, models=models, epochs=6, **settings)
+    assert_same(together, alone)
+    assert together[0].model[3].num_batches_tracked > 0
+
+
 def test_batch_normalisation_would_see_what_fills_up_shorter_batches():
     with pytest.raises(
         ValueError, match=r"200 to 206 samples in step 0.* BatchNorm1d would see.*same number of samples"

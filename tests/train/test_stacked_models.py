@@ -36,6 +36,33 @@ def test_batch_norms_of_several_members_are_given_the_type_of_their_buffers(memb
     assert recorded == [torch.bfloat16 if members == 1 else torch.float32]
 
 
+@pytest.mark.parametrize("precision", [None, "bf16-mixed"])
+def test_members_that_convolve_run_one_by_one(precision, monkeypatch):
+    monkeypatch.setattr(stacked_models, "vmap", None)
+    models = [network() for _ in range(3)]
+    x = torch.randn(3, 16, 3, 8, 8)
+    stack = StackedModels(models, CPU, precision)
+    logits = stack(x)
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision is not None):
+        expected = torch.stack([model(part).float() for model, part in zip(models, x, strict=True)])
+    torch.testing.assert_close(logits, expected, rtol=1e-2 if precision else 1e-5, atol=1e-2 if precision else 1e-5)
+    for number, model in enumerate(models):
+        torch.testing.assert_close(stack.buffers["1.running_mean"][number], model[1].running_mean, rtol=1e-2, atol=1e-3)
+    assert stack.buffers["1.num_batches_tracked"].tolist() == [1, 1, 1]
+
+
+def test_gradients_of_members_that_convolve_are_those_of_each():
+    models = [network() for _ in range(3)]
+    x = torch.randn(3, 16, 3, 8, 8)
+    stack = StackedModels(models, CPU)
+    weights = [weight.requires_grad_() for weight in stack.trainable_weights]
+    together = torch.autograd.grad(stack(x).square().sum(), weights)
+    for number, model in enumerate(models):
+        alone = torch.autograd.grad(model(x[number]).square().sum(), list(model.parameters()))
+        for one, other in zip(together, alone, strict=True):
+            torch.testing.assert_close(one[number], other, rtol=1e-4, atol=1e-4)
+
+
 def test_mixed_precision_with_batch_norm_is_near_the_whole_one():
     models = [network() for _ in range(3)]
     x = torch.randn(3, 64, 3, 8, 8)

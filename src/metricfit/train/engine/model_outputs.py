@@ -74,3 +74,8 @@ def _take_share(fabric: Any, data: Source, at_least: int) -> Iterator[Batch]:
 def drop_uncounted(logits: Tensor, batch: Batch) -> Tensor:
     """Return the logits of the batch's samples; a batch without samples has none, although the model ran."""
     return logits if len(batch) else logits[:0]
+
+
+def has_2d_convolutions(model: nn.Module) -> bool:
+    """Check whether a model convolves images, which most libraries do faster if the channels come last."""
+    return any(isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)) for module in model.modules())

@@ -21,6 +21,7 @@ from metricfit.train.data.samples import InMemory, Source
 from metricfit.train.engine.driver import Processes, RunSettings, TrainingRun
 from metricfit.train.engine.epoch_validation import RequirementResult, has_requirements, measure_requirements
 from metricfit.train.engine.launching import OneDevice, get_precision
+from metricfit.train.engine.model_outputs import has_2d_convolutions
 from metricfit.train.engine.one_model import OneModel
 from metricfit.train.engine.position import Standing
 from metricfit.train.history import History, Row
@@ -223,11 +224,6 @@ class SingleRun(TrainingRun):
 def first_inputs(data: InMemory | FromDataset) -> Any:
     """Return the inputs of the first samples."""
     return data.x[:2] if isinstance(data, InMemory) else data.first()
-
-
-def has_2d_convolutions(model: nn.Module) -> bool:
-    """Check whether a model convolves images, which most libraries do faster if the channels come last."""
-    return any(isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)) for module in model.modules())
 
 
 def _sample_logits(model: nn.Module, inputs: Any) -> Tensor:

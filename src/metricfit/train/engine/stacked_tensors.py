@@ -19,6 +19,17 @@ def select_rows(stack: Stack, rows: int | Sequence[int] | Tensor) -> Stack:
     return {name: tensor[rows] for name, tensor in stack.items()}
 
 
+def unstack(stack: Stack) -> list[Stack]:
+    """Return views of each member's tensors, whose gradients are stacked again in one operation.
+
+    Example:
+        >>> unstack({"weight": torch.tensor([[1.0], [2.0]])})
+        [{'weight': tensor([1.])}, {'weight': tensor([2.])}]
+    """
+    rows = zip(*(tensor.unbind() for tensor in stack.values()), strict=True)
+    return [dict(zip(stack, row, strict=True)) for row in rows]
+
+
 def clone_stack(stack: Stack) -> Stack:
     """Copy a stack, without gradients."""
     return {name: tensor.detach().clone() for name, tensor in stack.items()}
