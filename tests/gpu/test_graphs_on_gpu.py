@@ -211,8 +211,9 @@ def test_members_on_streams_draw_separately() -> None:
     splits = [(list(range(600)), list(range(10)))] * 4
     settings = {"epochs": 4, "batch_size": 300, "device": "cuda", "cuda_graphs": True, "monitor": None}
     results = fit_population(members, images(), WeightedBCELoss(), splits=splits, **settings)
-    drawn = torch.stack([result.model.drawn.cpu() for result in results])
-    assert len(drawn.unique()) == 32
+    drawn = torch.cat([result.model.drawn.cpu() for result in results])  # up to each member's best epoch
+    drawn = drawn[drawn > 0]
+    assert len(drawn.unique()) == len(drawn) >= 8
 
 
 def test_the_average_of_the_weights_follows_captured_steps():

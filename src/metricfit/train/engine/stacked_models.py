@@ -75,6 +75,11 @@ class StackedModels:
         return len(next(iter(self.weights.values())))
 
     @property
+    def under_vmap(self) -> bool:
+        """Whether the members run together under vmap; a single member runs without it, which is faster."""
+        return self.members > 1 and not self.convolves
+
+    @property
     def trainable_weights(self) -> list[Tensor]:
         """The stacked weights that are trained."""
         return [self.weights[name] for name in self.trainable]
@@ -88,6 +93,8 @@ class StackedModels:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
+            if not self.under_vmap:
+                raise
             kind = type(self.skeleton).__name__
             raise InvalidStateError(
                 f"a {kind} cannot be trained as a member of a population, whose members run under torch.vmap; {ALONE}. "
@@ -140,17 +147,16 @@ class StackedModels:
     def _convert_to_buffer_dtype(self, norm: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
         """Convert the input of a batch norm to the type of its buffers; torch.vmap on a GPU refuses other types."""
         mean = norm.running_mean
-        together = self.members > 1 and not self.convolves
-        return (inputs[0].to(mean.dtype),) if together and isinstance(mean, Tensor) else inputs
+        return (inputs[0].to(mean.dtype),) if self.under_vmap and isinstance(mean, Tensor) else inputs
 
     def _forward(self, x: Tensor, shared: bool = False) -> Tensor:
         """Return the logits of all members."""
         return self._forward_members(self.weights, self.buffers, x, shared)
 
     def _forward_members(self, weights: Stack, buffers: Stack, x: Tensor, shared: bool = False) -> Tensor:
-        """Return the logits of the members in these stacks; a single member runs without vmap, which is faster."""
+        """Return the logits of the members in these stacks, which may be some of all members."""
         members = len(next(iter(weights.values())))
-        if members > 1 and not self.convolves:
+        if self.under_vmap:
             axes = (0, 0, None if shared else 0)
             logits: Tensor = vmap(self._forward_member, axes, randomness="different")(weights, buffers, x)
             return logits
