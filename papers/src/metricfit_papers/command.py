@@ -22,9 +22,10 @@ from metricfit_papers.results import markdown, result_files
 from metricfit_papers.specs.run_sizes import RunSize, read_sizes
 from metricfit_papers.specs.table_spec import ALL
 
-RUN_OF_PUBLISHED = (
-    "Datasets, trials and epochs: how much of the published size was run for the pages of docs/reproduction. Epochs "
-    "are those of the longest training; most stop early, when the validation set shows no gain."
+SIZES_EXPLAINED = (
+    "Datasets, trials and epochs: how many were run for the pages of docs/reproduction, of those in the table's file. "
+    "Epochs are the limits of shorter runs and the longest training; most trainings stop early, when the validation set "
+    "shows no gain. Papers may have more datasets, which were not available: see the notes of a table."
 )
 
 
@@ -166,7 +167,7 @@ def _list(as_json: bool) -> None:
         | {"run": asdict(sizes.get(spec.name, RunSize()))}
         for spec in specs
     ]
-    print_result(_output(listed=plain), as_json, [table, RUN_OF_PUBLISHED])
+    print_result(_output(listed=plain), as_json, [table, SIZES_EXPLAINED])
 
 
 def main() -> None:

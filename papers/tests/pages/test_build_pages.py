@@ -95,14 +95,22 @@ def test_the_summary_says_which_part_was_smaller_and_keeps_the_order_of_protocol
     stored_results.merge(kept, small)
     stored_results.merge(kept, a_run(3, "3 of 10 trials", dataset="creditcard"))
     cells = list(build._run_line(papers.find_table("btg-1"), kept))
-    assert cells[2:6] == ["paper, corrected", "3 of 4", "1 or 3 or 10 of 10", "9 of 5,000"]
-    assert cells[6] == f"Mammography, some rows: {words}; Kaggle credit card: 3 of 10 trials"
+    assert cells[2:6] == ["paper, corrected", "3 of 4", "1 or 3 or 10 of 10", "8 or 9 of 5,000"]
+    assert cells[6] == f"Mammography in some rows: {words}; Kaggle credit card: 3 of 10 trials"
 
 
 def test_epochs_of_two_trainings_are_shown_as_a_sum():
     spec = papers.find_table("constrained-2")
-    assert run_lengths.count_epochs(spec, [{"epochs": [30]}, {"epochs": [200]}]) == "200 of 200"
-    assert run_lengths.count_epochs(spec, [{"epochs": [30]}, {"epochs": [266]}]) == "266 of 200 + 200"
+    whole = {"run": {"smaller": ""}}
+    assert run_lengths.count_epochs(spec, [{"epochs": [30]} | whole, {"epochs": [200]} | whole]) == "200 of 200"
+    assert run_lengths.count_epochs(spec, [{"epochs": [30]} | whole, {"epochs": [266]} | whole]) == "266 of 200 + 200"
+
+
+def test_limits_of_shorter_runs_are_shown_before_the_longest_training():
+    spec = papers.find_table("btg-2")
+    short = {"epochs": [30], "run": {"smaller": "at most 30 of 1,000 epochs"}}
+    assert run_lengths.count_epochs(spec, [short, {"epochs": [103], "run": {"smaller": ""}}]) == "30 or 103 of 1,000"
+    assert run_lengths.count_epochs(spec, [short]) == "30 of 1,000"
 
 
 @pytest.mark.parametrize(

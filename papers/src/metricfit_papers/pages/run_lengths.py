@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -44,10 +45,16 @@ def _rows(spec: TableSpec, results: Results) -> Rows:
 
 
 def count_epochs(spec: TableSpec, measured: list[dict[str, Any]]) -> str:
-    """Return the epochs of the longest training and of the table; a constraint's come after those of its base."""
+    """Return the epochs of the longest training and of the table; a constraint's come after those of its base.
+
+    Where some rows have a limit that is smaller than the table's, these limits come first: "30 or 103 of 1,000".
+    """
+    limits = {limit for row in measured if (limit := stored_results.epochs_limit(row["run"])) < math.inf}
     longest = max(epochs for row in measured for epochs in row["epochs"])
     most = max(training.epochs for row in spec.rows.values() for training in row.training.values())
-    return f"{longest:,} of {most:,}" + (f" + {most:,}" if longest > most else "")
+    numbers = sorted({*map(int, limits), longest})
+    text = " or ".join(f"{number:,}" for number in numbers)
+    return f"{text} of {most:,}" + (f" + {most:,}" if longest > most else "")
 
 
 def _smaller(spec: TableSpec, rows: Rows) -> str:
@@ -60,6 +67,6 @@ def _smaller(spec: TableSpec, rows: Rows) -> str:
     occurrences = Counter(title for titles in titles_by_size.values() for title in titles)
     parts = []
     for size, titles in titles_by_size.items():
-        some = ", some rows" if all(occurrences[title] > 1 for title in titles) else ""
-        parts += [f"{', '.join(titles)}{some}: {size}"] if size else []
+        named = [f"{title} in some rows" if occurrences[title] > 1 else title for title in titles]
+        parts += [f"{', '.join(named)}: {size}"] if size else []
     return "; ".join(parts)
