@@ -24,8 +24,8 @@ from metricfit_papers.specs.table_spec import ALL
 
 SIZES_EXPLAINED = (
     "Datasets, trials and epochs: how many were run for the pages of docs/reproduction, of those in the table's file. "
-    "Epochs are the limits of shorter runs and the longest training; most trainings stop early, when the validation set "
-    "shows no gain. Papers may have more datasets, which were not available: see the notes of a table."
+    "Epochs are the limits of shorter runs and the longest training; most trainings stop early, when the validation "
+    "set shows no gain. Papers may have more datasets, which were not available: see the notes of a table."
 )
 
 
