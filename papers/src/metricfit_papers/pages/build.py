@@ -221,8 +221,9 @@ def summary(specs: list[TableSpec], results: dict[str, Results | None], verdicts
     yield (
         "Datasets, trials and epochs are those that were run, of those in the table's file; the papers have more "
         "datasets for AnyLoss (102) and for Table 1 of Multiclass F-beta (Caltech-256). Epochs are the limits of "
-        "shorter runs and the longest training, of the maximum that the table allows. Most trainings stop early, when the "
-        "validation set shows no gain. Training with a constraint continues from the base networks: 200 + 200 epochs."
+        "shorter runs and the longest training, of the maximum that the table allows. Most trainings stop early, when "
+        "the validation set shows no gain. Training with a constraint continues from the base networks: 200 + 200 "
+        "epochs."
     )
     head = ["table", "published", "protocols run", "datasets", "trials", "epochs", "smaller than the table", "training"]
     lines = [markdown.markdown_line(head), markdown.markdown_line(["---"] * (len(head) - 1) + ["---:"])]
