@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.bars import BARS, GROUPS
 from benchmarks.report import HEADER, LINE_HEADER, RESULTS, Results, bar_cells, line_cells, titled
+from benchmarks.tables import FULL
 from benchmarks.tried import TRIED
 from benchmarks.verdicts import Verdict, judge
 
@@ -26,7 +27,6 @@ def as_markdown(machines: Sequence[Results]) -> str:
         _summary(verdicts),
         *_groups(verdicts),
         *_misses(verdicts),
-        *_reasons(verdicts),
     ]
     for machine in machines:
         lines += [
@@ -39,6 +39,8 @@ def as_markdown(machines: Sequence[Results]) -> str:
             if table["lines"]:
                 cells = [line_cells(line, table["lines"][0]) for line in table["lines"]]
                 lines += ["", f"### {titled(table)}", "", *_table(LINE_HEADER, cells)]
+                if table["why_fewer"]:
+                    lines += ["", f"Fewer than {FULL.fewest} repeats: {table['why_fewer']}."]
     return "\n".join(lines) + "\n"
 
 
@@ -66,14 +68,6 @@ def _misses(verdicts: Sequence[Verdict]) -> list[str]:
         excess = f"measured {bar_cells(verdict)[3]}, {verdict.excess:.2f} times the bar ({verdict.bar.bound})"
         lines.append(f"- **{verdict.bar.work}**: {excess}. {TRIED.get(verdict.bar.name, '')}".rstrip())
     return lines
-
-
-def _reasons(verdicts: Sequence[Verdict]) -> list[str]:
-    """Say why some tables have fewer than 50 repeats."""
-    reasons = {verdict.table["why_fewer"]: verdict.bar.work for verdict in verdicts if verdict.table.get("why_fewer")}
-    if not reasons:
-        return []
-    return ["", f"Fewer than 50 repeats: {'; '.join(reasons)}."]
 
 
 def _provenance(machine: Results) -> list[str]:

@@ -21,7 +21,7 @@ TRIED: dict[str, str] = {
         "and its kernels take 365 us: what the counts keep of each sample made the gradient's kernel 174 us instead of "
         "216, and programs zero their own sums. The rest is the compiled function: the GPU waits for its guards and "
         "wrappers before the first kernel, and for autograd and the wrappers of the backward pass before the last "
-        "one, together some 700 us; cross_entropy compiled takes 624 us, more than eager. An operator with a "
+        "one, together some 500 us; cross_entropy compiled takes 599 to 655 us, more than eager. An operator with a "
         "registered backward took 987 us. Not tried: the gradient computed in the forward pass, whose memory would "
         "double, because a compiled graph has to copy it to multiply it."
     ),

@@ -10,6 +10,7 @@ from metricfit.constraints import AugmentedLagrangian, RankingConstraint
 from metricfit.losses import MetricLoss, SoftAUROCLoss, WeightedBCELoss, WeightedCrossEntropyLoss, WMWLoss
 from metricfit.steps import Linear
 from metricfit.train import Stage, fit_population
+from metricfit.train.engine import stacked_models
 
 pytestmark = [
     pytest.mark.gpu,
@@ -167,7 +168,11 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("precision", [None, "bf16-mixed"])
-def test_members_on_streams_learn_what_they_learn_one_by_one(precision: str | None) -> None:
+def test_members_on_streams_learn_what_they_learn_under_vmap(
+    precision: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacked_models, "FEWEST_WEIGHTS", 0)
+
     def members() -> list[nn.Module]:
         torch.manual_seed(0)
         layers = nn.Conv2d(3, 32, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 16, 3), nn.ReLU()
@@ -192,7 +197,9 @@ def test_members_on_streams_learn_what_they_learn_one_by_one(precision: str | No
     assert len(set(losses)) == 5
 
 
-def test_members_on_streams_draw_separately() -> None:
+def test_members_on_streams_draw_separately(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacked_models, "FEWEST_WEIGHTS", 0)
+
     class Noisy(nn.Module):
         def __init__(self) -> None:
             super().__init__()

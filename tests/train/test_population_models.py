@@ -11,6 +11,7 @@ from metricfit import MetricLoss
 from metricfit.models import PerMember
 from metricfit.train import Callback, fit_population
 from metricfit.train.data.samples import InMemory
+from metricfit.train.engine import stacked_models
 from metricfit.train.engine.population_learner import Population
 
 
@@ -24,7 +25,10 @@ def test_batch_normalisation_with_members_of_one_size():
     assert together[0].model[1].num_batches_tracked > 0
 
 
-def test_networks_of_convolutions():
+@pytest.mark.parametrize("fewest", [0, 2**20], ids=["one by one", "under vmap"])
+def test_networks_of_convolutions(fewest, monkeypatch):
+    monkeypatch.setattr(stacked_models, "FEWEST_WEIGHTS", fewest)
+
     def models(count):
         def one(seed):
             torch.manual_seed(seed)
@@ -37,6 +41,67 @@ def test_networks_of_convolutions():
     together, alone = together_and_alone(BCE, count=4, models=models, epochs=6, **settings)
     assert_same(together, alone)
     assert together[0].model[3].num_batches_tracked > 0
+
+
+class Moving(nn.Module):
+    """Keeps a mean of its inputs by assigning a new tensor, and counts its steps in Python."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.front = nn.Sequential(nn.Linear(5, 12), nn.Unflatten(1, (1, 3, 4)), nn.Conv2d(1, 4, 2), nn.Flatten())
+        self.head = nn.Linear(24, 1)
+        self.scale = nn.Parameter(torch.tensor(1.0))
+        self.register_buffer("mean", torch.zeros(24))
+        self.steps = 0
+        self.double()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.front(x)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * features.detach().mean(0)
+            self.steps += 1
+        return self.scale * min(1.0, self.steps / 8) * self.head(features - self.mean)
+
+
+@pytest.mark.parametrize("fewest", [0, 2**20], ids=["one by one", "under vmap"])
+def test_assigned_buffers_counts_in_python_and_scalar_weights(fewest, monkeypatch):
+    monkeypatch.setattr(stacked_models, "FEWEST_WEIGHTS", fewest)
+    settings = {"splits": splits_of(3, unequal=False), "optimizer": torch.optim.SGD, "lr": [0.1] * 3}
+    together, alone = together_and_alone(
+        BCE, count=3, models=lambda count: [Moving(seed) for seed in range(count)], epochs=4, clip=1.0, **settings
+    )
+    assert_same(together, alone)
+    assert together[0].model.mean.abs().sum() > 0
+
+
+def test_a_member_that_is_left_alone_may_change_its_weights():
+    class Written(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                self.weight.mul_(1.0)  # a write
+            return super().forward(x)
+
+    def models(count):
+        def one(seed):
+            torch.manual_seed(seed)
+            return nn.Sequential(Written(5, 8), nn.ReLU(), nn.Linear(8, 1)).double()
+
+        return [one(seed) for seed in range(count)]
+
+    settings = {"splits": splits_of(3, unequal=False), "optimizer": torch.optim.SGD, "lr": [1e-12, 1e-12, 0.1]}
+    together, alone = together_and_alone(BCE, count=3, models=models, epochs=6, patience=2, monitor="best f1", **settings)
+    assert len(together[0].history) < len(together[2].history)
+    assert_same(together, alone)
+
+
+def test_instance_norms_with_running_means_would_see_what_fills_up_shorter_batches():
+    def one():
+        layers = nn.Unflatten(1, (1, 5)), nn.InstanceNorm1d(1, track_running_stats=True), nn.Flatten(), nn.Linear(5, 1)
+        return nn.Sequential(*layers).double()
+
+    with pytest.raises(ValueError, match="InstanceNorm1d would see"):
+        fit_population([one() for _ in range(3)], data(), BCE(), splits=splits_of(3))
 
 
 def test_batch_normalisation_would_see_what_fills_up_shorter_batches():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from metricfit.train.engine import stacked_models
-from metricfit.train.engine.stacked_models import StackedModels
+from metricfit.train.engine.stacked_models import StackedModels, runs_one_by_one
 
 CPU = torch.device("cpu")
 
@@ -37,11 +37,11 @@ def test_batch_norms_of_several_members_are_given_the_type_of_their_buffers(memb
 
 
 @pytest.mark.parametrize("precision", [None, "bf16-mixed"])
-def test_members_that_convolve_run_one_by_one(precision, monkeypatch):
+def test_members_one_by_one_are_the_models_and_do_without_vmap(precision, monkeypatch):
     monkeypatch.setattr(stacked_models, "vmap", None)
     models = [network() for _ in range(3)]
     x = torch.randn(3, 16, 3, 8, 8)
-    stack = StackedModels(models, CPU, precision)
+    stack = StackedModels(models, CPU, precision, one_by_one=True)
     logits = stack(x)
     with torch.autocast("cpu", torch.bfloat16, enabled=precision is not None):
         expected = torch.stack([model(part).float() for model, part in zip(models, x, strict=True)])
@@ -51,16 +51,59 @@ def test_members_that_convolve_run_one_by_one(precision, monkeypatch):
     assert stack.buffers["1.num_batches_tracked"].tolist() == [1, 1, 1]
 
 
-def test_gradients_of_members_that_convolve_are_those_of_each():
+def test_gradients_of_members_one_by_one_are_those_of_each():
     models = [network() for _ in range(3)]
     x = torch.randn(3, 16, 3, 8, 8)
-    stack = StackedModels(models, CPU)
+    stack = StackedModels(models, CPU, one_by_one=True)
     weights = [weight.requires_grad_() for weight in stack.trainable_weights]
     together = torch.autograd.grad(stack(x).square().sum(), weights)
     for number, model in enumerate(models):
         alone = torch.autograd.grad(model(x[number]).square().sum(), list(model.parameters()))
         for one, other in zip(together, alone, strict=True):
             torch.testing.assert_close(one[number], other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("change", ["renorm_", "data", "clamp_"])
+def test_weights_that_a_model_changes_in_forward_are_refused_one_by_one(change):
+    class Constrained(nn.Conv2d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                if change == "renorm_":
+                    self.weight.renorm_(2, 0, 0.2)
+                elif change == "clamp_":
+                    self.bias.clamp_(-0.1, 0.1)
+                else:
+                    self.weight.data = torch.renorm(self.weight, 2, 0, 0.2)
+            return super().forward(x)
+
+    models = [nn.Sequential(Constrained(3, 4, 3), nn.Flatten(), nn.Linear(144, 1)) for _ in range(2)]
+    stack = StackedModels(models, CPU, one_by_one=True)
+    for weight in stack.trainable_weights:
+        weight.requires_grad_()
+    with pytest.raises(RuntimeError, match="train them one by one with fit"):
+        stack(torch.randn(2, 4, 3, 8, 8))
+
+
+def test_an_error_of_a_model_names_the_remedy():
+    class Fails(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(3, 1, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("only in training")
+
+    stack = StackedModels([Fails(), Fails()], CPU, one_by_one=True)
+    with pytest.raises(RuntimeError, match=r"Fails cannot be .* train them one by one .* only in training") as caught:
+        stack(torch.randn(2, 4, 3, 8, 8))
+    assert "vmap" not in str(caught.value)
+
+
+def test_networks_of_some_size_run_one_by_one_on_a_gpu_within_graphs():
+    small, large, dense = nn.Conv2d(3, 8, 3), nn.Conv2d(32, 64, 3), nn.Linear(500, 500)
+    cuda = torch.device("cuda")
+    assert [runs_one_by_one(model, CPU, cuda_graphs=False) for model in (small, large, dense)] == [False, True, False]
+    assert [runs_one_by_one(large, cuda, cuda_graphs=graphs) for graphs in (False, True)] == [False, True]
 
 
 def test_mixed_precision_with_batch_norm_is_near_the_whole_one():

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm as InstanceNorm
 
 from metricfit.errors import InvalidValueError
 from metricfit.train.data.order import Order
@@ -112,11 +113,15 @@ def check_splits(parts: Sequence[Sequence[Tensor]], samples: int) -> None:
 
 
 def check_norms(model: nn.Module, labels: Sequence[Tensor], order: Order, steps: int) -> None:
-    """Refuse batch normalisation if batches differ in length, because it would see the padding of shorter ones.
+    """Refuse norms with statistics of the batch if batches differ in length, because they would see the padding.
 
     The lengths depend only on the number of samples per class, so it is enough to check one epoch.
     """
-    norms = [type(module).__name__ for module in model.modules() if isinstance(module, BatchNorm)]
+    norms = [
+        type(module).__name__
+        for module in model.modules()
+        if isinstance(module, BatchNorm) or (isinstance(module, InstanceNorm) and module.track_running_stats)
+    ]
     if not norms:
         return
     lengths = [[len(batch) for batch in order.batches(member, 0, 0, 0, steps)] for member in labels]

@@ -22,7 +22,7 @@ from metricfit.train.engine.default_optimizer import make_adamw, match_layout
 from metricfit.train.engine.epoch_validation import Validation, validate
 from metricfit.train.engine.learner import Learner
 from metricfit.train.engine.schedules import Schedule
-from metricfit.train.engine.stacked_models import StackedModels
+from metricfit.train.engine.stacked_models import StackedModels, runs_one_by_one
 from metricfit.train.engine.stacked_objective import StackedObjective, copy_with_state
 from metricfit.train.engine.stacked_tensors import Stack, StackedBatch, clone_stack, move_stack, pad_positions
 from metricfit.train.engine.weight_average import WeightAverage, name_averaged_buffers
@@ -59,7 +59,8 @@ class Population(Learner):
     ) -> None:
         self.models, self.data, self.validation, self.clip = list(models), data, validation, clip
         self.device = data.y.device
-        self.stack = StackedModels(self.models, self.device, precision)
+        one_by_one = runs_one_by_one(self.models[0], self.device, cuda_graphs)
+        self.stack = StackedModels(self.models, self.device, precision, one_by_one=one_by_one)
         self.active = list(range(len(self.models)))
         self.final = clone_stack(self.stack.weights), clone_stack(self.stack.buffers)
         self.has_best = [False] * len(self.models)
@@ -74,6 +75,7 @@ class Population(Learner):
         """Make a new optimiser for the stacked weights, and an objective whose state is made at its first batch."""
         self.active, self.validation_batch = list(range(len(self.models))), None
         self.stack.weights, self.stack.buffers = (clone_stack(stack) for stack in self.final)
+        self.stack.active = list(self.active)
         self.has_best = [False] * len(self.models)
         self.stage, self.lr, self.steps = stage, list(lr), steps
         self.objective = StackedObjective(stage.objective, self.device)
@@ -155,7 +157,9 @@ class Population(Learner):
     def _clip(self, max_norm: float) -> None:
         """Clip each member's gradient as torch's clip_grad_norm_ does."""
         gradients = [weight.grad for weight in self.stack.weights.values() if weight.grad is not None]
-        norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
+        norms = torch.stack(
+            [torch.linalg.vector_norm(gradient.reshape(len(gradient), -1), dim=1) for gradient in gradients]
+        )
         scale = (max_norm / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
         for gradient in gradients:
             gradient.mul_(scale.reshape(-1, *(1,) * (gradient.dim() - 1)))
@@ -230,7 +234,7 @@ class Population(Learner):
     def gradient_size(self) -> Tensor:
         """Return the sum over all weights of each member."""
         gradients = [weight.grad for weight in self.stack.weights.values() if weight.grad is not None]
-        sizes = [gradient.abs().flatten(1).sum(1, dtype=torch.float32) for gradient in gradients]
+        sizes = [gradient.abs().reshape(len(gradient), -1).sum(1, dtype=torch.float32) for gradient in gradients]
         return torch.stack(sizes).sum(0)
 
     def remember(self, members: Sequence[int]) -> None:
@@ -325,6 +329,7 @@ class Population(Learner):
         self.objective_states = [learned and move_stack(learned, self.device) for learned in state["learned"]]
         self.stack.weights = move_stack(state["weights"], self.device)
         self.stack.buffers = move_stack(state["buffers"], self.device)
+        self.stack.active = list(self.active)
         weights, buffers = state["final"]
         self.final = move_stack(weights, self.device), move_stack(buffers, self.device)
         self._make_optimizer()
