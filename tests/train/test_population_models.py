@@ -90,7 +90,8 @@ def test_a_member_that_is_left_alone_may_change_its_weights():
         return [one(seed) for seed in range(count)]
 
     settings = {"splits": splits_of(3, unequal=False), "optimizer": torch.optim.SGD, "lr": [1e-12, 1e-12, 0.1]}
-    together, alone = together_and_alone(BCE, count=3, models=models, epochs=6, patience=2, monitor="best f1", **settings)
+    settings |= {"epochs": 6, "patience": 2, "monitor": "best f1"}
+    together, alone = together_and_alone(BCE, count=3, models=models, **settings)
     assert len(together[0].history) < len(together[2].history)
     assert_same(together, alone)
 
