@@ -1,11 +1,14 @@
 """Stacked models: dropout, the inputs of norms in mixed precision, and the number of samples evaluated at once."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
 from metricfit.train.engine import stacked_models
 from metricfit.train.engine.stacked_models import StackedModels, runs_one_by_one
+from metricfit.train.engine.stacked_tensors import unstack
 
 CPU = torch.device("cpu")
 
@@ -97,6 +100,42 @@ def test_an_error_of_a_model_names_the_remedy():
     with pytest.raises(RuntimeError, match=r"Fails cannot be .* train them one by one .* only in training") as caught:
         stack(torch.randn(2, 4, 3, 8, 8))
     assert "vmap" not in str(caught.value)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_streams_start_after_the_current_one_and_are_joined_even_after_an_error(fails, monkeypatch):
+    events: list[tuple[str, str]] = []
+
+    class Stream:
+        def __init__(self, name: object) -> None:
+            self.name = name if name == "current" else f"member {len(made)}"
+            made.append(self)
+
+        def wait_stream(self, other: "Stream") -> None:
+            events.append((self.name, other.name))
+
+    made: list[Stream] = []
+    current = Stream("current")
+    made.clear()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    models = [network() for _ in range(3)]
+    stack = StackedModels(models, CPU, one_by_one=True)
+    inputs = torch.randn(3, 4, 3, 8, 8)
+    calls = list(zip(stack.skeletons, unstack(stack.weights), unstack(stack.buffers), inputs, strict=True))
+    if fails:
+        calls[2] = (*calls[2][:3], torch.zeros(4, 2, 8, 8))
+        with pytest.raises(RuntimeError, match="channels"):
+            stack._run_on_streams(calls)
+    else:
+        logits = stack._run_on_streams(calls)
+        expected = [model(x) for model, (*_, x) in zip(models, calls, strict=True)]
+        torch.testing.assert_close(torch.stack(logits), torch.stack(expected))
+    names = [f"member {number}" for number in range(3)]
+    assert events == [(name, "current") for name in names] + [("current", name) for name in names]
+    stack._run_on_streams(calls[:2])
+    assert len(made) == 3
 
 
 def test_networks_of_some_size_run_one_by_one_on_a_gpu_within_graphs():
