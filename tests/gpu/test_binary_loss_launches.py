@@ -1,10 +1,11 @@
-"""A binary loss on a CUDA device: the value and the gradient of the CPU, in few launches, without waiting."""
+"""A binary loss or requirement on a CUDA device: value and gradient of the CPU, in few launches, without waiting."""
 
 import pytest
 import torch
+from torch import nn
 from waiting import forbid_waiting
 
-from metricfit import MetricLoss, steps
+from metricfit import AugmentedLagrangian, MetricLoss, steps
 
 pytestmark = [
     pytest.mark.gpu,
@@ -54,10 +55,8 @@ def test_gradients_of_half_precision_are_scaled_before_they_are_rounded(dtype):
     torch.testing.assert_close(slope.cpu().double(), expected, rtol=1e-2, atol=1e-3 * expected.abs().max().item())
 
 
-@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
-def test_a_pass_launches_few_kernels_and_does_not_wait():
-    x, y = torch.randn(4096, device="cuda", requires_grad=True), torch.ones(4096, device="cuda")
-    loss = MetricLoss("f1")
+def kernels_of_a_pass(loss, x, y):
+    """Return the names of the kernels that a pass launches after the first ones; it must not wait for the device."""
     for _ in range(3):
         loss(x, y).backward()
     torch.cuda.synchronize()
@@ -66,5 +65,46 @@ def test_a_pass_launches_few_kernels_and_does_not_wait():
         with forbid_waiting():
             torch.autograd.grad(loss(x, y), x)
         torch.cuda.synchronize()
-    kernels = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-    assert len(kernels) <= 4, [event.name for event in kernels]  # some 350 operations before 0.2
+    return [event.name for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+
+
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+def test_a_pass_launches_few_kernels_and_does_not_wait():
+    x, y = torch.randn(4096, device="cuda", requires_grad=True), torch.ones(4096, device="cuda")
+    kernels = kernels_of_a_pass(MetricLoss("f1"), x, y)
+    assert len(kernels) <= 4, kernels  # some 350 operations before 0.2
+
+
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+@pytest.mark.parametrize("moved", [False, True], ids=["mu on the CPU", "mu on the GPU"])
+def test_a_requirement_adds_few_kernels(moved):
+    x, y = torch.randn(4096, device="cuda", requires_grad=True), torch.ones(4096, device="cuda")
+    loss = AugmentedLagrangian(nn.BCEWithLogitsLoss(), ["recall >= 0.9"])
+    plain, ours = (
+        kernels_of_a_pass(nn.BCEWithLogitsLoss(), x, y),
+        kernels_of_a_pass(loss.cuda() if moved else loss, x, y),
+    )
+    assert len(ours) <= len(plain) + 12, ours
+
+
+@pytest.mark.parametrize("requirement", ["recall >= 0.9", "fpr <= 0.05", "mcc >= 0.9", "selection_rate == 0.2"])
+@pytest.mark.parametrize(("n", "weighted", "moved"), [(1000, False, False), (1000, True, True), (300_001, True, False)])
+def test_constraints_have_the_terms_and_the_multipliers_of_the_cpu(requirement, n, weighted, moved):
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(n, generator=generator), (torch.rand(n, generator=generator) < 0.3)
+    w = torch.rand(n, generator=generator) if weighted else None
+    ours, wide = (AugmentedLagrangian(MetricLoss("f1"), [requirement], mu=0.7) for _ in range(2))
+    ours = ours.cuda() if moved else ours
+    for step in range(4):
+        value, slope = value_and_gradient(ours, x.cuda(), y.cuda(), None if w is None else w.cuda())
+        expected = value_and_gradient(wide, x.double(), y, None if w is None else w.double())
+        torch.testing.assert_close(value.cpu().double(), expected[0], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            slope.cpu().double(), expected[1], rtol=1e-3, atol=1e-5 * expected[1].abs().max().item()
+        )
+        (seen,), (wide_seen,) = ([part.seen for part in loss.constraints] for loss in (ours, wide))
+        torch.testing.assert_close(seen.cpu(), wide_seen, rtol=1e-9, atol=0.0)
+        if step % 2:
+            ours.update(), wide.update()
+        (multiplier,), (expected_multiplier,) = ours.multipliers.values(), wide.multipliers.values()
+        torch.testing.assert_close(multiplier.cpu().double(), expected_multiplier, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""A binary loss on a GPU as one or three Triton programs, run on the CPU with a stand-in for Triton."""
+"""A binary loss or requirement on a GPU as one or three Triton programs, run on the CPU with a stand-in for Triton."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from metricfit import MetricLoss, metrics, steps
+from metricfit.constraints import RequirementConstraint
 from metricfit.core import ordinary_batch
 from metricfit.core.kernels import binary_triton, formula_triton
 from metricfit.metrics import counts_formula
@@ -105,3 +106,31 @@ def test_second_derivatives_several_gradients_and_loss_in_place(on_gpu):
     (wide_slope,) = torch.autograd.grad(MetricLoss("f1")(wide, y.double()), wide, create_graph=True)
     second, expected = (torch.autograd.grad(s.square().sum(), z)[0] for s, z in ((slope, x), (wide_slope, wide)))
     torch.testing.assert_close(second.double(), expected, rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("requirement", ["recall >= 0.9", "fpr <= 0.05", "mcc >= 0.9", "selection_rate == 0.2"])
+@pytest.mark.parametrize("on_device", [[False, False], [True, False], [True, True]], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_requirement(requirement, on_device, weighted, on_gpu, monkeypatch):
+    """Its multiplier and mu lie on the device, where the program reads them, or on the CPU."""
+    x, y, w = samples()
+    w = w if weighted else None
+    penalty = torch.tensor(0.7, dtype=torch.float64)
+    given, wide = RequirementConstraint(requirement, threshold=0.4), RequirementConstraint(requirement, threshold=0.4)
+    # The first batch settles the shape of the multiplier.
+    given(x.clone().requires_grad_(), y.float(), penalty, weight=w)
+    wide(x.double().requires_grad_(), y.double(), penalty, weight=None if w is None else w.double())
+    assert not on_gpu
+    places = {id(tensor): there for tensor, there in zip((given.multiplier, penalty), on_device, strict=True)}
+    monkeypatch.setattr(counts_formula, "_is_on_device", lambda tensor: places.get(id(tensor), False))
+    for round in range(2):
+        value, gradient = value_and_gradient(lambda x, y: given(x, y, penalty, weight=w), x, y)
+        weights = None if w is None else w.double()
+        expected = value_and_gradient(lambda x, y: wide(x, y, penalty, weight=weights), x.double(), y.double())  # noqa: B023
+        torch.testing.assert_close(value.double(), expected[0], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(gradient.double(), expected[1], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(given.seen, wide.seen, rtol=1e-12, atol=0.0)
+        given.update(penalty)
+        wide.update(penalty)
+        torch.testing.assert_close(given.multiplier.double(), wide.multiplier, rtol=1e-5, atol=1e-6)
+        assert len(on_gpu) == round + 1

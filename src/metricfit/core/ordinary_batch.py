@@ -189,6 +189,9 @@ class OrdinaryBatch(NamedTuple):
                 return torch.tensor(cells, dtype=torch.float64, device="cpu")
             return Classes(self.logits.detach(), self.target, self.weight, ROWS).hard(None)
         classes, threshold = self.kind.classes, self.kind.threshold
+        if isinstance(self.kind, BinaryOnGPU):
+            decisions = is_positive(self.logits, threshold)
+            return binary_triton.hard_counts(decisions, self.target, self.weight).view(4, 1)
         x, y, w = binary_cpu.as_columns(self.logits, self.target, self.weight, classes)
         if binary_small.handles(x, threshold):
             cells = binary_small.hard_counts(is_positive(x, threshold), y, w)

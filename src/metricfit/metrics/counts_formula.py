@@ -20,7 +20,7 @@ MOST_CLASSES = 64
 
 #: A function of counts, and of further tensors.
 Formula = Callable[..., Tensor]
-#: The recorded function of four counts, which returns the value and four derivatives, or a FormulaOfBinaryBatch.
+#: The recorded function of counts and further numbers, which returns the value and derivatives, or its Triton program.
 Recorded = Any
 
 
@@ -55,7 +55,9 @@ class CountsFormula:
         """
         if batch.kind.classes > MOST_CLASSES:
             return None
-        key = key, type(batch.kind), batch.kind.classes, batch.logits.dtype
+        on_gpu = isinstance(batch.kind, BinaryOnGPU)
+        places = tuple(tensor.device for tensor in further) if on_gpu else ()
+        key = key, type(batch.kind), batch.kind.classes, batch.logits.dtype, places
         if key not in self._recorded:
             self._recorded[key] = _record(formula, batch, further)
         if (recorded := self._recorded[key]) is None:
@@ -131,7 +133,7 @@ class _ValueOnGPU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
-        value, output = call.recorded.evaluate_parts(call.kind.partial_counts(logits, target, weight))
+        value, output = call.recorded.evaluate_parts(call.kind.partial_counts(logits, target, weight), call.further)
         counts, slopes = output.split(4)
         call.counts.append(counts)
         ctx.save_for_backward(logits, target, weight, slopes)
@@ -156,7 +158,7 @@ class _ValueOfSmallBatchOnGPU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
         value, counts, gradient = call.recorded.evaluate_batch(
-            logits, target, weight, call.kind, ctx.needs_input_grad[0]
+            logits, target, weight, call.kind, ctx.needs_input_grad[0], call.further
         )
         call.counts.append(counts)
         ctx.save_for_backward(logits, target, weight, gradient)
@@ -177,11 +179,6 @@ def _choose_function(batch: OrdinaryBatch) -> type[torch.autograd.Function]:
     return _ValueOfSmallBatchOnGPU if batch.logits.numel() <= SMALL_BATCH else _ValueOnGPU
 
 
-#: ``apply`` without its search for transforms, under which no batch is ordinary.
-_apply = super(torch.autograd.Function, _ValueOfBatch).apply
-_apply_on_gpu = super(torch.autograd.Function, _ValueOnGPU).apply
-
-
 def _scaled(slopes: FourNumbers, factor: float) -> FourNumbers:
     if factor == 1.0:
         return slopes
@@ -192,16 +189,22 @@ def _scaled(slopes: FourNumbers, factor: float) -> FourNumbers:
 
 def _record(formula: Formula, batch: OrdinaryBatch, further: tuple[Tensor, ...]) -> Recorded | None:
     on_cpu, classes, exclusive = not isinstance(batch.kind, BinaryOnGPU), batch.kind.classes, batch.kind.exclusive
-    if further and not on_cpu:
+    on_device = [_is_on_device(tensor) for tensor in further]
+    if any(there and tensor.device != batch.logits.device for tensor, there in zip(further, on_device, strict=True)):
         return None
     dtype = counting_dtype(batch.logits.dtype)
     examples = torch.linspace(1, 2, 4 * classes, dtype=dtype, device="cpu").view(4, -1)
+    others = [torch.ones_like(tensor, device="cpu") for tensor in further]
 
     def of_cells(*arguments: Tensor) -> Tensor:
         return formula(Counts(*arguments[:4], exclusive=exclusive), *arguments[4:])
 
     try:
-        recording = record(of_cells, [*examples, *further])
-        return as_function(recording) if on_cpu else FormulaOfBinaryBatch(recording)
+        recording = record(of_cells, [*examples, *others])
+        return as_function(recording) if on_cpu else FormulaOfBinaryBatch(recording, on_device)
     except CannotRecordError:
         return None
+
+
+def _is_on_device(tensor: Tensor) -> bool:
+    return tensor.device.type != "cpu"

@@ -66,6 +66,20 @@ def partial_counts(
     return partial
 
 
+def hard_counts(positive: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """Return the counts ``(4,)`` of decisions in float64; all tensors are contiguous and of one size."""
+    from metricfit.core.kernels.triton_source import hard_counts_kernel
+
+    n = positive.numel()
+    parts = -(-n // PART)
+    partial = positive.new_empty(4, parts, dtype=torch.float64)
+    decisions, y = readable(positive), readable(target)
+    static = {"WEIGHTED": weight is not None, "BLOCK": BLOCK, "LOOPS": LOOPS}
+    tensors = decisions, y, y if weight is None else weight, partial
+    launch(hard_counts_kernel, (parts, 1, 1), tensors, (n,), static, WARPS)
+    return partial.sum(-1)
+
+
 def gradient(
     logits: Tensor,
     target: Tensor,
@@ -96,8 +110,12 @@ def gradient(
 def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     n = logits.shape[-1]
     x, y = logits.reshape(-1, n).contiguous(), target.reshape(-1, n).contiguous()
-    y = y.view(torch.uint8) if y.dtype == torch.bool else y
-    return x, y, x if weight is None else weight.reshape(-1, n).contiguous()
+    return x, readable(y), x if weight is None else weight.reshape(-1, n).contiguous()
+
+
+def readable(labels: Tensor) -> Tensor:
+    """Return labels, or decisions, of a type that Triton programs read."""
+    return labels.view(torch.uint8) if labels.dtype == torch.bool else labels
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import linecache
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -30,9 +30,12 @@ TRITON = EVERYWHERE | {
     "abs": "tl.abs({})",
     "sqrt": "tl.sqrt_rn({})",
 }
+#: How a program reads an argument that lies on the device.
+READ = """
+    {name} = tl.load(At_{name}).to(tl.float32)"""
 #: The sums of the parts of a batch, and the lines after the value and its derivatives by the four counts are known.
 PARTS_HEAD = """@triton.jit
-def formula_kernel(Partial, Value, Output, parts, PARTS: tl.constexpr):
+def formula_kernel(Partial, Value, Output, {pointers}parts, {numbers}PARTS: tl.constexpr):
     part = tl.arange(0, PARTS)
     inside = part < parts"""
 SUM_OF_PARTS = """
@@ -49,7 +52,7 @@ PARTS_END = """
 #: The same for a whole batch, with the gradient of its logits at once.
 BATCH_HEAD = """@triton.jit
 def formula_kernel(
-    X, Y, W, Value, Output, Result, n, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9,
+    X, Y, W, Value, Output, Result, {pointers}n, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, {numbers}
     KIND: tl.constexpr, FROM_ONE: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr, GRADIENT: tl.constexpr,
 ):
     sum0 = tl.zeros([BLOCK], tl.float32)
@@ -78,25 +81,29 @@ BATCH_END = """
 
 
 class FormulaOfBinaryBatch:
-    """Evaluates a recorded formula of the four counts of a binary batch on a GPU.
+    """Evaluates a recorded formula of the four counts of a binary batch, and of further numbers, on a GPU.
 
     Args:
         recording: The recording.
+        on_device: For each argument after the counts, whether it lies on the GPU, where the program reads it. The
+            others lie on the CPU and are passed by value.
 
     Raises:
-        CannotRecordError: The formula has several classes, or further arguments.
+        CannotRecordError: The formula has several classes.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        if recording.classes != 1 or len(recording.inputs) != 4:
+    def __init__(self, recording: Recording, on_device: Sequence[bool] = ()) -> None:
+        if recording.classes != 1:
             raise CannotRecordError("several classes")
-        self._of_parts = compile_program(_source(recording, PARTS_HEAD, SUM_OF_PARTS, PARTS_END))
+        self._on_device = on_device
+        self._of_parts = compile_program(_source(recording, on_device, PARTS_HEAD, SUM_OF_PARTS, PARTS_END))
         from metricfit.core.kernels.triton_source import add_masses, write_gradients
 
         functions = {"add_masses": add_masses, "write_gradients": write_gradients}
-        self._of_batch = compile_program(_source(recording, BATCH_HEAD, SUM_OF_BATCH, BATCH_END), functions)
+        of_batch = _source(recording, on_device, BATCH_HEAD, SUM_OF_BATCH, BATCH_END)
+        self._of_batch = compile_program(of_batch, functions)
 
-    def evaluate_parts(self, partial: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate_parts(self, partial: Tensor, further: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Return the value, and four counts and derivatives ``(8,)``, from partial sums ``(4, ..., parts)``."""
         if partial.shape[-1] > PARTS:
             partial = partial.sum(-1, keepdim=True, dtype=torch.float64)
@@ -104,7 +111,9 @@ class FormulaOfBinaryBatch:
         parts = partial.shape[-1]
         few = parts <= FEW_PARTS
         static = {"PARTS": FEW_PARTS if few else PARTS}
-        launch(self._of_parts, (1, 1, 1), (partial, value, output), (parts,), static, warps=1 if few else 4)
+        pointers, numbers = self._divide(further)
+        tensors = partial, value, output, *pointers
+        launch(self._of_parts, (1, 1, 1), tensors, (parts, *numbers), static, warps=1 if few else 4)
         return value, output
 
     def evaluate_batch(
@@ -114,6 +123,7 @@ class FormulaOfBinaryBatch:
         weight: Tensor | None,
         step: tuple[str, float, float],
         with_gradient: bool,
+        further: Sequence[Tensor] = (),
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the value, the four counts, and the gradient of the logits in float32, by one program.
 
@@ -123,15 +133,23 @@ class FormulaOfBinaryBatch:
             weight: As many weights, contiguous, or None.
             step: The kind and the number of the step, and the threshold.
             with_gradient: Whether to compute the gradient.
+            further: The arguments of the formula after the counts, of one number each.
         """
         value, counts = logits.new_empty((), dtype=torch.float32), logits.new_empty(4, dtype=torch.float32)
         gradient = torch.empty_like(logits, dtype=torch.float32) if with_gradient else None
-        y = target.view(torch.uint8) if target.dtype == torch.bool else target
+        y = binary_triton.readable(target)
         w, result = logits if weight is None else weight, value if gradient is None else gradient
-        numbers = logits.numel(), *binary_triton.constants(*step)
+        pointers, numbers = self._divide(further)
+        tensors = logits, y, w, value, counts, result, *pointers
+        numbers = [logits.numel(), *binary_triton.constants(*step), *numbers]
         static = _settings(step[0], step[2], weight is not None, with_gradient)
-        launch(self._of_batch, (1, 1, 1), (logits, y, w, value, counts, result), numbers, static, BATCH_WARPS)
+        launch(self._of_batch, (1, 1, 1), tensors, numbers, static, BATCH_WARPS)
         return value, counts, gradient
+
+    def _divide(self, further: Sequence[Tensor]) -> tuple[list[Tensor], list[float]]:
+        """Return the arguments on the device, and the numbers of the others."""
+        placed = list(zip(further, self._on_device, strict=True))
+        return [tensor for tensor, there in placed if there], [float(tensor) for tensor, there in placed if not there]
 
 
 @lru_cache(maxsize=64)
@@ -141,8 +159,14 @@ def _settings(kind: str, threshold: float, is_weighted: bool, with_gradient: boo
     return static | {"BLOCK": BATCH_BLOCK, "GRADIENT": with_gradient}
 
 
-def _source(recording: Recording, head: str, summing: str, end: str) -> str:
-    source = head + "".join(summing.format(name=name, place=place) for place, name in enumerate(recording.inputs))
+def _source(recording: Recording, on_device: Sequence[bool], head: str, summing: str, end: str) -> str:
+    counts, further = recording.inputs[:4], list(zip(recording.inputs[4:], on_device, strict=True))
+    source = head.format(
+        pointers="".join(f"At_{name}, " for name, there in further if there),
+        numbers="".join(f"{name}, " for name, there in further if not there),
+    )
+    source += "".join(READ.format(name=name) for name, there in further if there)
+    source += "".join(summing.format(name=name, place=place) for place, name in enumerate(counts))
     for result, operation, operands in recording.instructions:
         source += f"\n    {result} = " + TRITON[operation].format(*map(write_number, operands))
     value, *slopes = map(write_number, recording.outputs)
