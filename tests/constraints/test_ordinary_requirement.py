@@ -6,6 +6,7 @@ import torch
 from metricfit.constraints import RequirementConstraint
 from metricfit.core import ordinary_batch
 from metricfit.core.kernels import binary_small
+from metricfit.metrics.requirements import parse_requirement
 
 REQUIREMENTS = ["recall >= 0.9", "precision >= 0.8", "fpr <= 0.05", "mcc >= 0.5", "selection_rate == 0.2", "f1 >= 0.7"]
 
@@ -22,7 +23,7 @@ def run(requirement, settings, logits, target, weight):
             found.append(constraint.seen.clone())
             constraint.update(penalty)
             found.append(constraint.multiplier.clone())
-    fused = any(recorded is not None for recorded in constraint._formula._recorded.values())
+    fused = any(recorded is not None for _, recorded in constraint._formula._recorded.values())
     return found, fused
 
 
@@ -47,3 +48,39 @@ def test_the_ordinary_path_is_the_plain_one(requirement, shape, numpy, monkeypat
             assert not fused
             for given, expected in zip(ordinary, plain, strict=True):
                 torch.testing.assert_close(given, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_requirement_that_takes_the_place_of_another():
+    """What was recorded is looked up by the id of the requirement, which later ones must not have."""
+    x, y, penalty = torch.randn(50, generator=torch.Generator().manual_seed(0)), torch.ones(50), torch.tensor(0.7)
+    constraint = RequirementConstraint("recall >= 0.5")
+    for bound in torch.linspace(0.55, 0.95, 20).tolist():
+        constraint.requirement = parse_requirement(f"recall >= {bound}")
+        fresh = RequirementConstraint(f"recall >= {bound}")
+        torch.testing.assert_close(constraint(x, y, penalty), fresh(x, y, penalty))
+
+
+def test_the_multiplier_can_have_a_gradient_after_it_had_none():
+    x, y, penalty = torch.tensor([-2.0, 1.0, 0.5]), torch.ones(3), torch.tensor(0.7)
+    constraint = RequirementConstraint("recall >= 0.9")
+    for _ in range(2):
+        constraint(x, y, penalty)
+    multiplier = torch.full((1,), 0.4, requires_grad=True)
+    constraint.multiplier = multiplier
+    (given,) = torch.autograd.grad(constraint(x, y, penalty), multiplier)
+    constraint.multiplier = multiplier.detach() + 1e-3
+    above = constraint(x, y, penalty)
+    constraint.multiplier = multiplier.detach() - 1e-3
+    torch.testing.assert_close(given.squeeze(), (above - constraint(x, y, penalty)) / 2e-3, rtol=1e-3, atol=0.0)
+
+
+def test_second_derivatives_are_taken_at_the_multiplier_of_the_forward_pass():
+    x = torch.tensor([-2.0, 1.0, 0.5], dtype=torch.float64, requires_grad=True)
+    y, penalty = torch.ones(3), torch.tensor(0.7, dtype=torch.float64)
+    constraint = RequirementConstraint("recall >= 0.9")
+    for _ in range(2):
+        term = constraint(x, y, penalty)
+    (before,) = torch.autograd.grad(term, x, retain_graph=True)
+    constraint.update(penalty)
+    (after,) = torch.autograd.grad(term, x, create_graph=True)
+    torch.testing.assert_close(after, before)

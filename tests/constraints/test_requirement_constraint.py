@@ -217,3 +217,12 @@ def test_counts_mean_the_same_after_loading():
     for one in (constraint, loaded):
         one.update(MU)
     assert torch.equal(constraint.multiplier, loaded.multiplier)
+
+
+def test_buffers_move_to_the_device_of_the_batch():
+    """As those of a state that was loaded on the CPU, with batches on a GPU."""
+    constraint = RequirementConstraint("recall >= 0.9")
+    constraint(torch.randn(5, requires_grad=True), torch.ones(5), torch.tensor(0.3))
+    for name in ("multiplier", "seen"):
+        constraint.made(name, torch.zeros_like(getattr(constraint, name), device="meta"))
+    assert {buffer.device.type for buffer in constraint.buffers()} == {"meta"}

@@ -32,7 +32,7 @@ def make(shape, dtype=torch.float32):
 def evaluate(x, y, w=None, step=None, threshold=None, ignore_index=None):
     formula = MetricLoss("f1")._loss_of
     settings = ClassSettings(None, step, threshold, ignore_index, None)
-    return evaluate_classes(FormulaOnDevice(), formula, "f1", x, y, w, settings)
+    return evaluate_classes(FormulaOnDevice(), formula, ("f1", None), x, y, w, settings)
 
 
 def compare(x, y, w=None, tolerance=1e-5, **settings):

@@ -52,7 +52,7 @@ def make_batch(shape, dtype, target_dtype, weighted, seed):
 
 
 def was_fused(loss):
-    return any(recorded is not None for recorded in loss._formula._recorded.values())
+    return any(recorded is not None for _, recorded in loss._formula._recorded.values())
 
 
 @pytest.mark.parametrize("name", NAMES)

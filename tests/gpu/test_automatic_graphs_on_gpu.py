@@ -191,7 +191,8 @@ def test_dropout_differs_from_step_to_step():
     assert len(result.objective.noise.unique()) == 64
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
+@pytest.mark.parametrize("constrained", [False, True])
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, constrained):
     from metricfit.train import Callback
 
     class Stop(Callback):
@@ -199,11 +200,18 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
             if rows[0]["epoch"] == 4:
                 raise KeyboardInterrupt
 
-    whole = trained(MetricLoss("f1"))
+    def loss():
+        return AugmentedLagrangian(MetricLoss("f1"), ["recall >= 0.99"]) if constrained else MetricLoss("f1")
+
+    whole = trained(loss())
     with pytest.raises(KeyboardInterrupt):
-        trained(MetricLoss("f1"), checkpoint_dir=tmp_path, callbacks=[Stop()])
-    resumed = trained(MetricLoss("f1"), checkpoint_dir=tmp_path, resume=True)
+        trained(loss(), checkpoint_dir=tmp_path, callbacks=[Stop()])
+    resumed = trained(loss(), checkpoint_dir=tmp_path, resume=True)
     assert_same_weights(resumed, whole)
+    if constrained:
+        (given,), (expected,) = (result.objective.multipliers.values() for result in (resumed, whole))
+        torch.testing.assert_close(given, expected, rtol=0.05, atol=0.0)
+        assert given > 0
 
 
 def test_the_average_of_the_weights_follows_captured_steps():

@@ -108,3 +108,20 @@ def test_constraints_have_the_terms_and_the_multipliers_of_the_cpu(requirement, 
             ours.update(), wide.update()
         (multiplier,), (expected_multiplier,) = ours.multipliers.values(), wide.multipliers.values()
         torch.testing.assert_close(multiplier.cpu().double(), expected_multiplier, rtol=1e-5, atol=1e-6)
+
+
+def test_a_state_on_the_cpu_is_loaded_into_a_loss_on_the_gpu():
+    x, y = torch.randn(1000), (torch.rand(1000) < 0.3).float()
+    trained = AugmentedLagrangian(MetricLoss("f1"), ["recall >= 0.99"])
+    trained(x.requires_grad_(), y)
+    trained.update()
+    trained(x, y)
+    loaded = AugmentedLagrangian(MetricLoss("f1"), ["recall >= 0.99"]).cuda()
+    loaded.load_state_dict(trained.state_dict())
+    on_gpu = x.detach().cuda().requires_grad_()
+    torch.testing.assert_close(loaded(on_gpu, y.cuda()).cpu(), trained(x, y), rtol=1e-5, atol=1e-6)
+    loaded.update()
+    trained.update()
+    (given,), (expected,) = loaded.multipliers.values(), trained.multipliers.values()
+    assert given.is_cuda
+    torch.testing.assert_close(given.cpu(), expected, rtol=1e-5, atol=1e-6)

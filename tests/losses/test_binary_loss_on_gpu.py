@@ -1,5 +1,6 @@
 """A binary loss or requirement on a GPU as one or three Triton programs, run on the CPU with a stand-in for Triton."""
 
+import copy
 import sys
 from pathlib import Path
 
@@ -134,3 +135,50 @@ def test_a_requirement(requirement, on_device, weighted, on_gpu, monkeypatch):
         wide.update(penalty)
         torch.testing.assert_close(given.multiplier.double(), wide.multiplier, rtol=1e-5, atol=1e-6)
         assert len(on_gpu) == round + 1
+
+
+def warm_requirement(x, y, penalty):
+    """Return a constraint whose multiplier exists and is above 0."""
+    constraint = RequirementConstraint("recall >= 0.9")
+    constraint(x.detach().requires_grad_(), y.float(), penalty)
+    constraint.update(penalty)
+    assert constraint.multiplier > 0
+    return constraint
+
+
+def test_a_requirement_has_second_derivatives_at_the_multiplier_of_the_forward_pass(on_gpu):
+    x, y, _ = samples(30)
+    x, y, penalty = x.requires_grad_(), y.float(), torch.tensor(0.7, dtype=torch.float64)
+    constraint = warm_requirement(x, y, penalty)
+    term = constraint(x, y, penalty)
+    assert on_gpu
+    (before,) = torch.autograd.grad(term, x, retain_graph=True)
+    constraint.update(penalty)
+    (after,) = torch.autograd.grad(term, x, create_graph=True)
+    torch.testing.assert_close(after, before)
+    assert after.requires_grad
+
+
+def test_the_multiplier_and_mu_can_have_gradients(on_gpu):
+    x, y, _ = samples(30)
+    y, penalty = y.float(), torch.tensor(0.7, requires_grad=True)
+    constraint = warm_requirement(x, y, penalty.detach())
+    constraint.multiplier = constraint.multiplier.clone().requires_grad_()
+    violation = 0.9 - MetricLoss("recall")(x, y).neg().add(1)
+    of_multiplier, of_penalty = torch.autograd.grad(constraint(x, y, penalty), (constraint.multiplier, penalty))
+    active = constraint.multiplier + penalty * violation  # of (active^2 - multiplier^2) / (2 mu)
+    assert active > 0
+    torch.testing.assert_close(of_multiplier, ((active - constraint.multiplier) / penalty).detach())
+    expected = (2 * active * violation * penalty - active**2 + constraint.multiplier**2) / (2 * penalty**2)
+    torch.testing.assert_close(of_penalty, expected.detach().squeeze(), rtol=1e-4, atol=1e-6)
+
+
+def test_copies_of_a_loss_have_one_program(on_gpu):
+    x, y, _ = samples(30)
+    loss = MetricLoss("f1")
+    loss(x, y)
+    copied = copy.deepcopy(loss)
+    copied(x, y)
+    (first,), (second,) = (each._formula._recorded.values() for each in (loss, copied))
+    assert first[1] is not second[1]
+    assert first[1]._of_batch is second[1]._of_batch

@@ -166,6 +166,8 @@ class RequirementConstraint(MeasuredConstraint):
         multiplier = self.multiplier
         if multiplier is None or type(self) is not RequirementConstraint or not self.requirement.metric.found_by_name:
             return None
+        if isinstance(logits, Tensor) and multiplier.device != logits.device:
+            return None
         if self.groups is not None or self.memory is not None or self.ignore_index is not None or self.over_ranks:
             return None
         batch = read_ordinary(
@@ -181,7 +183,7 @@ class RequirementConstraint(MeasuredConstraint):
         )
         if batch is None or multiplier.shape != (() if self.average is not None else (batch.kind.classes,)):
             return None
-        key = id(self.requirement), self.average
+        key = self.requirement, self.average
         evaluated = self._formula(self._term_of, batch, key, multiplier, penalty)
         if evaluated is None:
             return None

@@ -41,7 +41,7 @@ class LateBuffers(nn.Module):
             self.register_buffer(name, None)
 
     def made(self, name: str, like: Tensor) -> Tensor:
-        """Return a late buffer; at its first use it is created, filled with zeros.
+        """Return a late buffer; at its first use it is created, filled with zeros, and it moves to the batch's device.
 
         Args:
             name: The name of the buffer.
@@ -65,7 +65,10 @@ class LateBuffers(nn.Module):
             with torch.inference_mode(False):  # a buffer created in validation is also used in training
                 buffer = torch.zeros(like.shape, dtype=counting_dtype(like.dtype), device=like.device)
             setattr(self, name, buffer)
-        elif buffer.shape != like.shape:
+        elif buffer.device != like.device:  # loaded from a checkpoint on the CPU, say
+            buffer = buffer.to(like.device)
+            setattr(self, name, buffer)
+        if buffer.shape != like.shape:
             raise InvalidValueError(
                 f"{owner} holds {name!r} of shape {tuple(buffer.shape)}, but the batch needs {tuple(like.shape)}; "
                 f"{self.remedy}"

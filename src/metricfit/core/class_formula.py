@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.formula_recording import CannotRecordError, Operand, Recording, record
+from metricfit.core.formula_recording import CannotRecordError, FormulaKey, Operand, Recording, record
 from metricfit.core.kernels.classes_triton import AVAILABLE
 from metricfit.core.kernels.formula_triton import TRITON, compile_program, write_number
 from metricfit.core.kernels.triton_launch import launch
@@ -41,13 +41,13 @@ class FormulaOnDevice:
     """
 
     def __init__(self) -> None:
-        self._programs: dict[Hashable, Any] = {}
+        self._programs: dict[Hashable, tuple[FormulaKey, Any]] = {}
 
     def __reduce__(self) -> tuple[type[FormulaOnDevice], tuple[()]]:
         """Copies record their formulas again."""
         return FormulaOnDevice, ()
 
-    def __call__(self, formula: Formula, counts: Counts, key: Hashable) -> Tensor:
+    def __call__(self, formula: Formula, counts: Counts, key: FormulaKey) -> Tensor:
         """Evaluate a formula.
 
         Args:
@@ -65,12 +65,12 @@ class FormulaOnDevice:
         value: Tensor = _Value.apply(*counts, formula, counts.exclusive, program)  # type: ignore[no-untyped-call]
         return value
 
-    def program(self, formula: Formula, classes: int, exclusive: bool, key: Hashable) -> Any:
+    def program(self, formula: Formula, classes: int, exclusive: bool, key: FormulaKey) -> Any:
         """Return the Triton program of a formula, or None if it has to be evaluated with tensors."""
-        key = key, classes, exclusive
-        if key not in self._programs:
-            self._programs[key] = make_program(formula, classes, exclusive)
-        return self._programs[key]
+        case = id(key[0]), key[1], classes, exclusive
+        if case not in self._programs:
+            self._programs[case] = key, make_program(formula, classes, exclusive)
+        return self._programs[case][1]
 
 
 def _is_ordinary(counts: Counts) -> bool:

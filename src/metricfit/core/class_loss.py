@@ -6,7 +6,6 @@ read by the kernels as they are. Everything else is counted by ``core.counting.c
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_formula import Formula, FormulaOnDevice, evaluate
 from metricfit.core.counting import count_soft
+from metricfit.core.formula_recording import FormulaKey
 from metricfit.core.kernels import classes_triton
 from metricfit.core.kernels.class_layout import Layout, StepAt
 from metricfit.core.kernels.soft_classes import move_inside
@@ -39,7 +39,7 @@ class ClassSettings(NamedTuple):
 def evaluate_classes(
     formulas: FormulaOnDevice,
     formula: Formula,
-    key: Hashable,
+    key: FormulaKey,
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None,

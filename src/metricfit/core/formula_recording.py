@@ -12,7 +12,7 @@ not known here is refused with ``CannotRecordError``, and callers evaluate it wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,6 +23,9 @@ from torch.utils._pytree import tree_leaves
 
 from metricfit.errors import MetricfitError
 
+#: The object that a formula belongs to, and what else identifies it. What is recorded for a formula is looked up by the
+#: id of the object and kept together with it: the id of an object that is gone may become that of another.
+FormulaKey = tuple[object, Hashable]
 #: A variable of a recording, or a constant: a number, or one number per class.
 Operand = str | bool | float | tuple[float, ...]
 

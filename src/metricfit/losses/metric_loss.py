@@ -184,7 +184,7 @@ class MetricLoss(AdditiveLoss):
             return None
         if not self.metric.found_by_name:  # a function of a user may compute something else in the next call
             return None
-        key = id(self.metric), self.average
+        key = self.metric, self.average
         if isinstance(logits, Tensor) and logits.is_cuda and not self.metric.needs_matrix:
             settings = ClassSettings(self.task, self.step, kept_threshold(self), self.ignore_index, self.validate)
             if torch.compiler.is_compiling():
@@ -301,7 +301,7 @@ class MetricLoss(AdditiveLoss):
     def _evaluate(self, counts: Counts) -> Tensor:
         if self.average is None or self.uses_groups or not self.metric.found_by_name:
             return self._loss_of(counts)
-        return self._on_device(self._loss_of, counts, (id(self.metric), self.average))
+        return self._on_device(self._loss_of, counts, (self.metric, self.average))
 
     def _loss_of(self, counts: Counts) -> Tensor:
         return loss_of_counts(self.metric, counts, self.average, self.classes, self.zero_division)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from metricfit.core.counts import Counts
-from metricfit.core.formula_recording import CannotRecordError, record
+from metricfit.core.formula_recording import CannotRecordError, FormulaKey, record
 from metricfit.core.formula_source import as_function
 from metricfit.core.kernels.formula_triton import SMALL_BATCH, FormulaOfBinaryBatch
 from metricfit.core.numerics import counting_dtype, has_storage
@@ -32,14 +32,14 @@ class CountsFormula:
     """
 
     def __init__(self) -> None:
-        self._recorded: dict[Hashable, Recorded | None] = {}
+        self._recorded: dict[Hashable, tuple[FormulaKey, Recorded | None]] = {}
 
     def __reduce__(self) -> tuple[type[CountsFormula], tuple[()]]:
         """Copies record their formulas again."""
         return CountsFormula, ()
 
     def __call__(
-        self, formula: Formula, batch: OrdinaryBatch, key: Hashable, *further: Tensor
+        self, formula: Formula, batch: OrdinaryBatch, key: FormulaKey, *further: Tensor
     ) -> tuple[Tensor, FourNumbers | Tensor] | None:
         """Evaluate a formula of the counts of a batch.
 
@@ -48,19 +48,22 @@ class CountsFormula:
                 whenever it is called.
             batch: The batch.
             key: What identifies the formula.
-            *further: Further arguments, with one number or one per class.
+            *further: Further arguments, with one number or one per class. The value has no gradient with respect to
+                them.
 
         Returns:
             The value with its gradient, and the counts; None if the formula has to be evaluated with tensors.
         """
         if batch.kind.classes > MOST_CLASSES:
             return None
-        on_gpu = isinstance(batch.kind, BinaryOnGPU)
-        places = tuple(tensor.device for tensor in further) if on_gpu else ()
-        key = key, type(batch.kind), batch.kind.classes, batch.logits.dtype, places
-        if key not in self._recorded:
-            self._recorded[key] = _record(formula, batch, further)
-        if (recorded := self._recorded[key]) is None:
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in further):
+            return None
+        logits = batch.logits
+        places = logits.device, *[tensor.device for tensor in further]
+        case = id(key[0]), key[1], type(batch.kind), batch.kind.classes, logits.dtype, places
+        if case not in self._recorded:
+            self._recorded[case] = key, _record(formula, batch, further)
+        if (recorded := self._recorded[case][1]) is None:
             return None
         counts: list[Any] = []
         call = _Call(batch.kind, batch.is_checked, recorded, formula, further, counts)
@@ -89,10 +92,24 @@ class _Call:
         self.kind, self.is_checked, self.recorded = kind, is_checked, recorded
         self.formula, self.further, self.counts = formula, further, counts
 
-    def differentiable_gradient(self, logits: Tensor, target: Tensor, weight: Tensor | None, grad: Tensor) -> Tensor:
-        """Compute the gradient of the logits with tensors, for a backward pass that is itself differentiated."""
+    def differentiable_gradient(
+        self, logits: Tensor, target: Tensor, weight: Tensor | None, grad: Tensor, read: Sequence[Any]
+    ) -> Tensor:
+        """Compute the gradient of the logits with tensors, for a backward pass that is itself differentiated.
+
+        Args:
+            logits: The logits.
+            target: The target.
+            weight: The weights, or None.
+            grad: The gradient of the value.
+            read: What the further arguments held in the forward pass; by now they may hold something else.
+        """
         stacked = self.kind.soft_counts(logits, target, weight)
-        value = self.formula(Counts(*stacked, exclusive=self.kind.exclusive), *self.further)
+        further = [
+            torch.as_tensor(numbers, dtype=given.dtype, device=logits.device).view(given.shape)
+            for given, numbers in zip(self.further, read, strict=True)
+        ]
+        value = self.formula(Counts(*stacked, exclusive=self.kind.exclusive), *further)
         return torch.autograd.grad(value, logits, grad, create_graph=True)[0]
 
 
@@ -107,12 +124,11 @@ class _ValueOfBatch(torch.autograd.Function):
         sums, kept = call.kind.sums(logits, target, weight)
         if call.is_checked:
             check_sums(sums, logits)
-        value, *slopes = call.recorded(
-            *sums, *(tensor.item() if tensor.numel() == 1 else tensor.tolist() for tensor in call.further)
-        )
+        read = [tensor.item() if tensor.numel() == 1 else tensor.tolist() for tensor in call.further]
+        value, *slopes = call.recorded(*sums, *read)
         call.counts.append(sums)
         ctx.save_for_backward(logits, target, weight)
-        ctx.call, ctx.slopes, ctx.kept = call, slopes, kept
+        ctx.call, ctx.read, ctx.slopes, ctx.kept = call, read, slopes, kept
         return torch.scalar_tensor(value, dtype=logits.dtype, device="cpu")
 
     @staticmethod
@@ -120,7 +136,7 @@ class _ValueOfBatch(torch.autograd.Function):
         logits, target, weight = ctx.saved_tensors
         call = ctx.call
         if torch.is_grad_enabled():
-            of_logits = call.differentiable_gradient(logits, target, weight, grad)
+            of_logits = call.differentiable_gradient(logits, target, weight, grad, ctx.read)
         elif has_storage(grad):
             of_logits = call.kind.gradient(logits, target, weight, ctx.kept, _scaled(ctx.slopes, float(grad)))
         else:  # vmapped over several gradients
@@ -134,17 +150,17 @@ class _ValueOnGPU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
         value, output = call.recorded.evaluate_parts(call.kind.partial_counts(logits, target, weight), call.further)
-        counts, slopes = output.split(4)
+        counts, slopes, read = output[:4], output[4:8], output[8:]
         call.counts.append(counts)
-        ctx.save_for_backward(logits, target, weight, slopes)
+        ctx.save_for_backward(logits, target, weight, slopes, read)
         ctx.call = call
         return value  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, weight, slopes = ctx.saved_tensors
+        logits, target, weight, slopes, read = ctx.saved_tensors
         if torch.is_grad_enabled():
-            of_logits = ctx.call.differentiable_gradient(logits, target, weight, grad)
+            of_logits = ctx.call.differentiable_gradient(logits, target, weight, grad, read)
         elif has_storage(grad):
             of_logits = ctx.call.kind.gradient(logits, target, weight, slopes, scale=grad)
         else:
@@ -157,19 +173,19 @@ class _ValueOfSmallBatchOnGPU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: _Call) -> Tensor:
-        value, counts, gradient = call.recorded.evaluate_batch(
+        value, output, gradient = call.recorded.evaluate_batch(
             logits, target, weight, call.kind, ctx.needs_input_grad[0], call.further
         )
-        call.counts.append(counts)
-        ctx.save_for_backward(logits, target, weight, gradient)
+        call.counts.append(output[:4] if call.further else output)
+        ctx.save_for_backward(logits, target, weight, gradient, output)
         ctx.call = call
         return value  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target, weight, gradient = ctx.saved_tensors
+        logits, target, weight, gradient, output = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return ctx.call.differentiable_gradient(logits, target, weight, grad), None, None, None
+            return ctx.call.differentiable_gradient(logits, target, weight, grad, output[4:]), None, None, None
         return (gradient * grad).to(logits.dtype), None, None, None
 
 

@@ -77,7 +77,7 @@ def hard_counts(positive: Tensor, target: Tensor, weight: Tensor | None) -> Tens
     static = {"WEIGHTED": weight is not None, "BLOCK": BLOCK, "LOOPS": LOOPS}
     tensors = decisions, y, y if weight is None else weight, partial
     launch(hard_counts_kernel, (parts, 1, 1), tensors, (n,), static, WARPS)
-    return partial.sum(-1)
+    return partial.view(4) if parts == 1 else partial.sum(-1)
 
 
 def gradient(

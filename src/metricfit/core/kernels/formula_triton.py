@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import linecache
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -30,9 +30,11 @@ TRITON = EVERYWHERE | {
     "abs": "tl.abs({})",
     "sqrt": "tl.sqrt_rn({})",
 }
-#: How a program reads an argument that lies on the device.
+#: How a program reads an argument that lies on the device, and where it writes what an argument held.
 READ = """
     {name} = tl.load(At_{name}).to(tl.float32)"""
+WRITE = """
+    tl.store(Output + {place}, {name})"""
 #: The sums of the parts of a batch, and the lines after the value and its derivatives by the four counts are known.
 PARTS_HEAD = """@triton.jit
 def formula_kernel(Partial, Value, Output, {pointers}parts, {numbers}PARTS: tl.constexpr):
@@ -96,18 +98,27 @@ class FormulaOfBinaryBatch:
         if recording.classes != 1:
             raise CannotRecordError("several classes")
         self._on_device = on_device
-        self._of_parts = compile_program(_source(recording, on_device, PARTS_HEAD, SUM_OF_PARTS, PARTS_END))
+        self._of_parts = compile_program(_source(recording, on_device, PARTS_HEAD, SUM_OF_PARTS, PARTS_END, written=8))
         from metricfit.core.kernels.triton_source import add_masses, write_gradients
 
         functions = {"add_masses": add_masses, "write_gradients": write_gradients}
-        of_batch = _source(recording, on_device, BATCH_HEAD, SUM_OF_BATCH, BATCH_END)
+        of_batch = _source(recording, on_device, BATCH_HEAD, SUM_OF_BATCH, BATCH_END, written=4)
         self._of_batch = compile_program(of_batch, functions)
 
     def evaluate_parts(self, partial: Tensor, further: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
-        """Return the value, and four counts and derivatives ``(8,)``, from partial sums ``(4, ..., parts)``."""
+        """Return the value, and the counts, derivatives and further arguments, from sums ``(4, ..., parts)``.
+
+        Args:
+            partial: The counts of the parts of a batch.
+            further: The arguments of the formula after the counts, of one number each.
+
+        Returns:
+            The value, and a tensor ``(8 + k,)`` for k further arguments.
+        """
         if partial.shape[-1] > PARTS:
             partial = partial.sum(-1, keepdim=True, dtype=torch.float64)
-        value, output = partial.new_empty((), dtype=torch.float32), partial.new_empty(8, dtype=torch.float32)
+        value = partial.new_empty((), dtype=torch.float32)
+        output = partial.new_empty(8 + len(further), dtype=torch.float32)
         parts = partial.shape[-1]
         few = parts <= FEW_PARTS
         static = {"PARTS": FEW_PARTS if few else PARTS}
@@ -125,7 +136,7 @@ class FormulaOfBinaryBatch:
         with_gradient: bool,
         further: Sequence[Tensor] = (),
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the value, the four counts, and the gradient of the logits in float32, by one program.
+        """Return the value, the counts and further arguments, and the gradient of the logits, by one program.
 
         Args:
             logits: Contiguous logits of any shape.
@@ -134,17 +145,21 @@ class FormulaOfBinaryBatch:
             step: The kind and the number of the step, and the threshold.
             with_gradient: Whether to compute the gradient.
             further: The arguments of the formula after the counts, of one number each.
+
+        Returns:
+            The value, a tensor ``(4 + k,)`` for k further arguments, and the gradient or None, all in float32.
         """
-        value, counts = logits.new_empty((), dtype=torch.float32), logits.new_empty(4, dtype=torch.float32)
+        value = logits.new_empty((), dtype=torch.float32)
+        output = logits.new_empty(4 + len(further), dtype=torch.float32)
         gradient = torch.empty_like(logits, dtype=torch.float32) if with_gradient else None
         y = binary_triton.readable(target)
         w, result = logits if weight is None else weight, value if gradient is None else gradient
         pointers, numbers = self._divide(further)
-        tensors = logits, y, w, value, counts, result, *pointers
+        tensors = logits, y, w, value, output, result, *pointers
         numbers = [logits.numel(), *binary_triton.constants(*step), *numbers]
         static = _settings(step[0], step[2], weight is not None, with_gradient)
         launch(self._of_batch, (1, 1, 1), tensors, numbers, static, BATCH_WARPS)
-        return value, counts, gradient
+        return value, output, gradient
 
     def _divide(self, further: Sequence[Tensor]) -> tuple[list[Tensor], list[float]]:
         """Return the arguments on the device, and the numbers of the others."""
@@ -159,13 +174,15 @@ def _settings(kind: str, threshold: float, is_weighted: bool, with_gradient: boo
     return static | {"BLOCK": BATCH_BLOCK, "GRADIENT": with_gradient}
 
 
-def _source(recording: Recording, on_device: Sequence[bool], head: str, summing: str, end: str) -> str:
+def _source(recording: Recording, on_device: Sequence[bool], head: str, summing: str, end: str, *, written: int) -> str:
+    """Write a program whose output begins with ``written`` numbers; the further arguments follow."""
     counts, further = recording.inputs[:4], list(zip(recording.inputs[4:], on_device, strict=True))
     source = head.format(
         pointers="".join(f"At_{name}, " for name, there in further if there),
         numbers="".join(f"{name}, " for name, there in further if not there),
     )
     source += "".join(READ.format(name=name) for name, there in further if there)
+    source += "".join(WRITE.format(name=name, place=written + k) for k, (name, _) in enumerate(further))
     source += "".join(summing.format(name=name, place=place) for place, name in enumerate(counts))
     for result, operation, operands in recording.instructions:
         source += f"\n    {result} = " + TRITON[operation].format(*map(write_number, operands))
@@ -189,10 +206,15 @@ def compile_program(source: str, functions: Mapping[str, Any] | None = None) -> 
     Returns:
         The function, decorated with ``triton.jit``.
     """
-    triton = importlib.import_module("triton")
+    modules = importlib.import_module("triton"), importlib.import_module("triton.language")
+    return _compile_once(source, *modules, tuple((functions or {}).items()))
+
+
+@cache
+def _compile_once(source: str, triton: Any, language: Any, functions: tuple[tuple[str, Any], ...]) -> Any:
+    """Return one program for all formulas of the same source, such as those of the copies of a loss."""
     file = f"<metricfit formula {hash(source):x}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    scope = {"triton": triton, "tl": importlib.import_module("triton.language"), "__name__": __name__}
-    scope |= functions or {}
+    scope = {"triton": triton, "tl": language, "__name__": __name__, **dict(functions)}
     exec(compile(source, file, "exec"), scope)
     return scope["formula_kernel"]

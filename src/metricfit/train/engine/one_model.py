@@ -315,6 +315,7 @@ class OneModel(Learner):
                     moments[name] = match_layout(moment, weight)
         self.schedule.load_state_dict(state["scheduler"])
         self.objective.loss.load_state_dict(state["objective"])
+        self.objective.loss.to(self.fabric.device)  # also buffers that the loss did not have yet
         precision = get_precision(self.fabric)
         if precision is not None:
             precision.load_state_dict(state["precision"])
