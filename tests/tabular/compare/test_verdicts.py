@@ -88,6 +88,15 @@ def test_a_simpler_method_within_one_percent_is_used(values, expected, says):
     assert re.search(says, advice.text)
 
 
+def test_the_headline_calls_a_simpler_method_the_best_only_if_it_is():
+    close = rows({DEFAULT: [0.52, 0.50, 0.49, 0.50, 0.51], REFERENCE: BASE})
+    assert headline(close, "f1") == "Use boosted trees: mean F1 0.500, within 1 % of the best here, and simpler."
+    ahead = rows({DEFAULT: BASE, REFERENCE: [0.52, 0.50, 0.49, 0.50, 0.51]})
+    assert (
+        headline(ahead, "f1") == "Use boosted trees: mean F1 0.504, the best here, although the folds cannot prove it."
+    )
+
+
 def test_a_simpler_method_within_one_percent_is_not_used_if_it_is_clearly_worse():
     spread = [0.0040, 0.0041, 0.0039, 0.0040, 0.0041]
     above = [value + more for value, more in zip(BASE, spread, strict=True)]

@@ -42,6 +42,7 @@ class Advice:
 
     Attributes:
         row: The recommended method.
+        has_best_mean: Whether its mean is the best; otherwise it is a simpler method within 1 % of the best mean.
         sure: Whether the folds prove that no other method is better, or that the difference is negligible.
         text: The reasons, in full sentences, with the rule at the end.
         alarm: What the recommended method is not clearly better than, such as "calling every row positive"; None if it
@@ -49,6 +50,7 @@ class Advice:
     """
 
     row: ComparisonRow
+    has_best_mean: bool
     sure: bool
     text: str
     alarm: str | None = None
@@ -71,7 +73,11 @@ def headline(rows: Sequence[ComparisonRow], metric: str, label: str | None = Non
         return f"No method could meet the requirements everywhere. Nearest to them: {name}."
     if advice.alarm is not None:
         return f"No method is clearly better than {advice.alarm}. Best: {name}, {mean}."
-    return f"Use {name}: {mean}{'' if advice.sure else ', the best here, although the folds cannot prove it'}."
+    if advice.sure:
+        return f"Use {name}: {mean}."
+    if advice.has_best_mean:
+        return f"Use {name}: {mean}, the best here, although the folds cannot prove it."
+    return f"Use {name}: {mean}, within 1 % of the best here, and simpler."
 
 
 def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
@@ -101,7 +107,8 @@ def advise(rows: Sequence[ComparisonRow], metric: str) -> Advice:
     if DEFAULT in by_name and REFERENCE in by_name and not {DEFAULT, REFERENCE} <= compared:
         sentences.append(_default_and_reference(by_name, judged))
     sure = sure and alarm is None and not chosen.not_reachable
-    return Advice(chosen, sure, " ".join([*sentences, RULE]), alarm)
+    best = (min if judged.minimize else max)(row.mean for row in considered)
+    return Advice(chosen, chosen.mean == best, sure, " ".join([*sentences, RULE]), alarm)
 
 
 def _choose(considered: Sequence[ComparisonRow], metric: Metric) -> tuple[ComparisonRow, bool, str, set[str]]:
