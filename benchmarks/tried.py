@@ -41,14 +41,4 @@ TRIED: dict[str, str] = {
         "The two largest probabilities come from two maxima instead of a `topk`, all arrays of a block are in memory "
         "that is used again, and the probabilities of true classes are looked up."
     ),
-    "binary-cpu-eager": (
-        "1.39 to 1.66 times BCE in six runs on two idle cores, where it was 1.91 times; on one "
-        "thread 1.05 to 1.23 times, where it was 1.7 times. A block has 16 operations instead of 23: sums of products "
-        "instead of four arrays of counts, the smaller tail of the sigmoid alone for the slope, and at a threshold of "
-        "0.5 a line and a ramp instead of a line that is clamped between two others. Blocks of 2^16 and 2^17 logits "
-        "took 1.4 and 1.14 times as long as those of 2^18, and 2^19 and 2^20 took 1.08 and 1.18 times. Memory for "
-        "the arrays of a block that is kept between calls gained nothing that could be told from noise. The check of "
-        "the labels takes about a tenth of a pass (validate=False leaves it out: 1.3 to 1.4 times). Fewer operations "
-        "would need a compiler: compiled, the pass takes 0.84 to 0.94 times BCE."
-    ),
 }

@@ -147,3 +147,31 @@ def test_counts_of_a_class_without_samples_are_0_and_none_is_negative(step, weig
             tp, fp, fn, tn = cpu_kernel.counts(given.logits, target, weight, step.kind, step.number, t).tolist()
             assert (tp, fn) == (0, 0) if label == 0 else (fp, tn) == (0, 0)
             assert min(tp, fp, fn, tn) >= 0
+
+
+@every_kind
+@either_weight
+@pytest.mark.parametrize("t", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+@pytest.mark.parametrize("distance", [2.0, 5.0, 9.0])
+def test_all_four_counts_of_well_separated_classes_keep_their_digits(step, weighted, t, share, distance, monkeypatch):
+    monkeypatch.setattr(cpu_kernel, "BLOCK", 1000)
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(4321, generator=generator) < share).float()
+    logits = torch.randn(4321, generator=generator) + distance * (2 * target - 1)
+    weight = torch.rand(4321, generator=generator) if weighted else None
+    counts = cpu_kernel.counts(logits, target, weight, step.kind, step.number, t)
+    expected = counts_by_loop(logits, target, weight, step, t)
+    # The tails of RaisedCosine are differences of nearly equal numbers, and exactly 0 outside its window.
+    tolerance = {"raised_cosine": 1e-3}.get(step.kind, 2e-5)
+    assert counts.tolist() == pytest.approx(expected, rel=tolerance, abs=1e-3 if step.kind == "raised_cosine" else 0)
+
+
+def test_equal_logits_are_summed_accurately(monkeypatch):
+    monkeypatch.setattr(cpu_kernel, "BLOCK", 2**19)
+    logits, target = torch.full((2**20,), 0.0371), (torch.arange(2**20) % 10 > 0).float()
+    counts = cpu_kernel.counts(logits, target, None, "linear", 0.1, 0.5)
+    h = step_of_number(steps.Linear(0.1), 1 / (1 + math.exp(-logits[0].item())), 0.5)
+    positives = target.double().sum().item()
+    expected = [positives * h, (2**20 - positives) * h, positives * (1 - h), (2**20 - positives) * (1 - h)]
+    assert counts.tolist() == pytest.approx(expected, rel=1e-5)

@@ -211,3 +211,10 @@ def test_the_two_sums_of_squared_errors_can_be_differentiated_twice(labels):
     leaf = logits.clone().requires_grad_()
     assert torch.autograd.gradgradcheck(lambda x: MSFELoss()(x, target), leaf)
     assert torch.isfinite(MSFELoss()(torch.tensor([math.inf, -math.inf]), torch.tensor([1.0, 0.0])))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_many_equal_logits_are_summed_accurately(name):
+    loss = LOSSES[name]
+    logits, target = torch.full((2**18,), 0.0371), (torch.arange(2**18) % 3 == 0).float()
+    assert loss(logits, target).item() == pytest.approx(loss(logits.double(), target.double()).item(), rel=5e-6)

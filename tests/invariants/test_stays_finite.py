@@ -83,6 +83,15 @@ def test_an_empty_batch_has_the_worst_value_and_an_empty_gradient(any_metric, an
     assert grad.shape == (0,)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (0, 3, 2, 2)], ids=["rows", "pixels"])
+def test_an_empty_batch_of_several_classes_too(any_step, shape):
+    logits = torch.empty(shape, requires_grad=True)
+    value = MetricLoss("f1", step=any_step)(logits, torch.empty(0, *shape[2:], dtype=torch.int64))
+    value.backward()
+    assert value.item() == 1.0
+    assert logits.grad.shape == shape
+
+
 def test_batches_of_one_class_have_the_reference_value(any_metric, any_step, naive):
     for name, (logits, target) in MODERATE.items():
         value, _ = value_and_gradient(MetricLoss(any_metric, step=any_step), logits, target, torch.float64)

@@ -61,7 +61,8 @@ class OrdinaryColumns(NamedTuple):
         x, y, w = binary_cpu.as_columns(logits, target, weight, self.classes)
         if binary_small.handles(x, self.threshold):
             return binary_small.counts(x, y, w, *self[1:])
-        return binary_cpu.column_counts(x, y, w, *self[1:]).tolist(), None
+        sums = binary_cpu.column_sums(x, y, w, *self[1:])
+        return [cell.tolist() for cell in sums] if self.classes > 1 else sums, None
 
     def gradient(
         self, logits: Tensor, target: Tensor, weight: Tensor | None, kept: Any, of_counts: FourNumbers
@@ -72,8 +73,9 @@ class OrdinaryColumns(NamedTuple):
         if kept is not None:
             result = torch.from_numpy(binary_small.gradient(y, of_positive, of_negative, kept))
         else:
-            of_masses = torch.tensor([of_positive, of_negative], dtype=x.dtype, device="cpu")
-            result = binary_cpu.column_gradient(x, y, w, of_masses[0], of_masses[1], *self[1:])
+            if self.classes > 1:
+                of_positive, of_negative = torch.tensor([of_positive, of_negative], dtype=x.dtype, device="cpu")
+            result = binary_cpu.column_gradient(x, y, w, of_positive, of_negative, *self[1:])
         return result if result.shape == logits.shape else result.view(logits.shape)
 
     def _of_masses(self, of_counts: FourNumbers) -> tuple[Any, Any]:

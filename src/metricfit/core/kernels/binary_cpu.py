@@ -2,7 +2,7 @@
 
 Plain operations move about twenty arrays of length n through memory. Here the intermediate results of a block are
 written in place into scratch memory and stay in the cache. The formulas are those of ``step_formulas``, and tests
-compare the two. A block of 2**18 is long enough for torch to split it over threads and short enough for the cache.
+compare the two. A block is long enough for torch to split it over threads and short enough for the cache.
 
 In a small batch every operation costs more than the arithmetic in it. There are therefore as few of them as possible,
 and the numbers of a step are tensors that are made once: an operation with a Python number takes twice as long.
@@ -11,25 +11,23 @@ and the numbers of a step are tensors that are made once: an operation with a Py
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from metricfit.core import step_formulas
-from metricfit.core.numerics import mix_by_label, tails
+from metricfit.core.numerics import mix_by_label
 from metricfit.core.step_formulas import both_ends, linear_pieces
 from metricfit.errors import InvalidValueError
 
-BLOCK = 2**18
+BLOCK = 2**19
 LONG = 2**12  # several rows shorter than this are faster in plain operations, all at once
-SMALL = 2**14  # up to this size one slow operation is faster than several
 SMALL_REST = 1 / 32  # of the weights: a smaller rest has lost five bits or more
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
-threshold_backward = torch.ops.aten.threshold_backward.grad_input
 
 
 def handles(logits: Tensor) -> bool:
@@ -61,58 +59,71 @@ def as_columns(
 
 def column_counts(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
     """Return soft counts ``(4,)`` of logits ``(n,)``, or ``(4, c)`` of contiguous logits ``(n, c)``."""
-    length = _block_length(x)
-    scratch = x.new_empty((3, min(length, len(x)), *x.shape[1:]))
-    total = torch.zeros(4, *x.shape[1:], dtype=torch.float64, device="cpu")
-    for block in _blocks(len(x), length):
-        xs, weights = x[block], None if w is None else w[block]
-        total += _block_counts(xs, y[block], weights, kind, number, threshold, scratch[:, : len(xs)])
-    return total.to(x.dtype)
+    sums = column_sums(x, y, w, kind, number, threshold)
+    return torch.stack(sums).to(x.dtype) if x.dim() > 1 else torch.tensor(sums, dtype=x.dtype, device="cpu")
 
 
-def _block_counts(
-    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
-) -> Tensor:
-    """Return the counts of a block.
+def column_sums(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> list[Any]:
+    """Return the same counts as four numbers, or as four tensors ``(c,)`` in float64.
 
     One side of the threshold is summed, and the other one is the rest of the weights. Where little is left, the digits
-    of the rest are those that the sum has lost, so that both sides are summed then.
+    of the rest are those that the sum has lost, so that the other side is summed too.
     """
-    masses, weights = _block_sums(x, y, w, kind, number, threshold, scratch)
-    rest = weights - masses
-    if bool((rest < SMALL_REST * weights).any()):
-        return _both_sides(x, y, w, kind, number, threshold)
-    return torch.cat([rest, masses] if _is_upper(kind, threshold, x.dtype) else [masses, rest])
+    batch, settings = (x, y, w), (kind, number, threshold)
+    upper = _sums_upper(kind, threshold, x.dtype)
+    masses, weights = _side_sums(*batch, *settings, upper)
+    rest = [weight - mass for weight, mass in zip(weights, masses, strict=True)]
+    if any(_any(left < SMALL_REST * weight) for left, weight in zip(rest, weights, strict=True)):
+        rest, _ = _side_sums(*batch, *settings, not upper)
+    return rest + masses if upper else masses + rest
 
 
-def _both_sides(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float) -> Tensor:
-    """Return the counts of a block in plain operations, each accurate where it is small."""
-    p, q = tails(x)
-    sides = step_formulas.masses(kind, p, q, *both_ends(threshold, x.dtype), number)
-    positive, negative = (y, 1 - y) if w is None else (w * y, w * (1 - y))
-    return torch.stack([(labels * side).sum(0) for side in sides for labels in (positive, negative)])
+def _side_sums(
+    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, upper: bool
+) -> tuple[list[Any], list[Any]]:
+    """Return the masses of positives and negatives on one side of the threshold, and the weights of both.
+
+    Args:
+        x: The logits.
+        y: The labels.
+        w: The weights, or None.
+        kind: The kind of the step.
+        number: The number of the step.
+        threshold: The threshold.
+        upper: Sum the complements of the decisions.
+    """
+    total: list[Any] = [0.0] * 4
+    for xs, ys, ws, (mass, spare, other) in _blocks(x, y, w):
+        _fill_masses(xs, threshold, kind, number, upper, mass, spare, other)
+        total = [old + new for old, new in zip(total, _sum_labels(mass, ys, ws, spare, other), strict=True)]
+    return total[:2], total[2:]
 
 
-def _block_sums(
-    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, scratch: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the masses of positives and negatives on one side of the threshold, and the weights of both."""
-    mass, spare, other = scratch.unbind()
-    _fill_masses(x, threshold, kind, number, mass, spare, other)
-    if w is None:
-        positive, negative = y, torch.sub(1, y, out=other)
-        positives = positive.sum(0)
-        negatives = len(x) - positives
-    else:
+def _sum_labels(mass: Tensor, y: Tensor, w: Tensor | None, spare: Tensor, other: Tensor) -> list[Any]:
+    """Return the masses of the positives and negatives of a block, and the weights of both.
+
+    They are numbers if there is one class, because operations of tensors with one element take longer.
+    """
+    read = Tensor.item if mass.dim() == 1 else Tensor.double
+    if w is not None:
         positive = torch.mul(w, y, out=spare)
         negative = torch.sub(w, positive, out=other)
-        positives, negatives = positive.sum(0), negative.sum(0)
-    of_positives, of_negatives = _sum_products(mass, positive, spare), _sum_products(mass, negative, other)
-    return torch.stack([of_positives, of_negatives]), torch.stack([positives, negatives])
+        weights = positive.sum(0), negative.sum(0)
+        return [*map(read, (_sum_products(mass, positive, spare), _sum_products(mass, negative, other), *weights))]
+    of_all, of_positives, positives = map(read, (mass.sum(0), _sum_products(mass, y, spare), y.sum(0)))
+    of_negatives = of_all - of_positives
+    if _any(of_negatives < SMALL_REST * of_all):
+        of_negatives = read(_sum_products(mass, torch.sub(1, y, out=other), other))
+    return [of_positives, of_negatives, positives, len(y) - positives]
+
+
+def _any(flags: Tensor | bool) -> bool:
+    return bool(flags.any()) if isinstance(flags, Tensor) else flags
 
 
 def _sum_products(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    return torch.dot(a, b) if a.dim() == 1 else torch.mul(a, b, out=out).sum(0)
+    """Return the sums of products; ``torch.dot`` adds in few parts, and loses four digits if all products are alike."""
+    return torch.mul(a, b, out=out).sum(0)
 
 
 def gradient(
@@ -138,13 +149,13 @@ def column_gradient(
     x: Tensor,
     y: Tensor,
     w: Tensor | None,
-    of_positive: Tensor,
-    of_negative: Tensor,
+    of_positive: Any,
+    of_negative: Any,
     kind: str,
     number: float,
     threshold: float,
 ) -> Tensor:
-    """Return the gradient of logits as in ``column_counts``; the gradients of masses are scalars, or ``(c,)``."""
+    """Return the gradient of logits as in ``column_counts``; the gradients of masses are numbers, or ``(c,)``."""
     result = torch.empty_like(x)
     _fill_gradient(x, y, w, of_positive, of_negative, kind, number, threshold, result)
     return result
@@ -154,46 +165,23 @@ def _fill_gradient(
     x: Tensor,
     y: Tensor,
     w: Tensor | None,
-    of_positive: Tensor,
-    of_negative: Tensor,
+    of_positive: Any,
+    of_negative: Any,
     kind: str,
     number: float,
     threshold: float,
     out: Tensor,
 ) -> None:
-    settings = kind, number, threshold
-    length = _block_length(x)
-    scratch = x.new_empty((3, min(length, len(x)), *x.shape[1:]))
-    if len(x) <= length:
-        return _block_gradient(x, y, w, of_positive, of_negative, *settings, out, scratch)
-    for block in _blocks(len(x), length):
-        result, weights = out[block], None if w is None else w[block]
-        parts = x[block], y[block], weights, of_positive, of_negative
-        _block_gradient(*parts, *settings, result, scratch[:, : len(result)])
-
-
-def _block_gradient(
-    x: Tensor,
-    y: Tensor,
-    w: Tensor | None,
-    of_positive: Tensor,
-    of_negative: Tensor,
-    kind: str,
-    number: float,
-    threshold: float,
-    out: Tensor,
-    scratch: Tensor,
-) -> None:
-    smaller, spare, other = scratch.unbind()
-    if x.dim() > 1 or len(x) <= SMALL:
-        torch.lerp(of_negative, of_positive, y, out=out)
-    else:
-        mix_by_label(y, float(of_negative), float(of_positive), out=out)
-    torch.abs(x, out=smaller).neg_().sigmoid_()  # the smaller tail: p (1-p) is s (1-s), and a small s is exact
-    sigmoid_backward(out, smaller, grad_input=out)
-    _multiply_by_slope(out, x, smaller, threshold, kind, number, spare, other)
-    if w is not None:
-        out.mul_(w)
+    if x.dim() == 1:
+        of_positive, of_negative = float(of_positive), float(of_negative)
+    for (xs, ys, ws, scratch), result in zip(_blocks(x, y, w), torch.split(out, _block_length(x)), strict=True):
+        if x.dim() == 1:
+            mix_by_label(ys, of_negative, of_positive, out=result)
+        else:
+            torch.lerp(of_negative, of_positive, ys, out=result)
+        _multiply_by_slope(result, xs, threshold, kind, number, *scratch)
+        if ws is not None:
+            result.mul_(ws)
 
 
 def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Any, Any, Any]:
@@ -207,8 +195,15 @@ def _block_length(x: Tensor) -> int:
     return BLOCK if x.dim() == 1 else max(1, BLOCK // x.shape[1])
 
 
-def _blocks(n: int, length: int) -> Iterator[slice]:
-    return (slice(start, start + length) for start in range(0, n, length))
+def _blocks(x: Tensor, y: Tensor, w: Tensor | None) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Sequence[Tensor]]]:
+    """Yield blocks of logits, labels and weights, with three arrays of their shape to compute in."""
+    length = max(1, min(_block_length(x), len(x)))
+    scratch: Sequence[Tensor] = x.new_empty((3, length, *x.shape[1:])).unbind()
+    labels, weights = torch.split(y, length), repeat(None) if w is None else torch.split(w, length)
+    for xs, ys, ws in zip(torch.split(x, length), labels, weights, strict=False):
+        if len(xs) < length:
+            scratch = [array[: len(xs)] for array in scratch]
+        yield xs, ys, ws, scratch
 
 
 class _LinearNumbers(NamedTuple):
@@ -234,35 +229,62 @@ def _linear_numbers(t: float, delta: float, dtype: torch.dtype) -> _LinearNumber
     return _LinearNumbers(pieces.a, t + pieces.width / 2, (m1, m2, m3), *tensors)
 
 
-def _is_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
-    """Return whether ``_fill_masses`` writes the complements of the decisions.
-
-    Linear is odd about its threshold, and sigmoid(-x) keeps digits that 1 - sigmoid(x) loses.
-    """
+@lru_cache(maxsize=64)
+def _sums_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
+    """Return on which side of the threshold to sum: of Linear on the nearer end's, which keeps the most digits."""
     lower, upper = both_ends(t, dtype)
     return kind == "linear" and lower > upper
 
 
-def _fill_masses(x: Tensor, t: float, kind: str, number: float, mass: Tensor, spare: Tensor, other: Tensor) -> None:
-    """Write the soft decisions, or their complements if ``_is_upper``, into ``mass``."""
+def _fill_masses(
+    x: Tensor, t: float, kind: str, number: float, upper: bool, mass: Tensor, spare: Tensor, other: Tensor
+) -> None:
+    """Write the soft decisions, or their complements if ``upper``, into ``mass``."""
     if kind == "linear":
-        near, end = _near(x, t, mass)
-        _fill_linear(near, end, number, spare, other)
+        _fill_linear_masses(x, t, number, upper, mass, spare, other)
         return
-    torch.sigmoid(x, out=mass)
+    if kind == "identity":
+        _tail(x, upper, mass)
+        return
+    torch.sigmoid(x, out=mass).sub_(t)
     if kind == "sigmoid":
-        mass.sub_(t).mul_(number).sigmoid_()
+        mass.mul_(-number if upper else number).sigmoid_()
     elif kind == "raised_cosine":
-        mass.sub_(t).div_(number).add_(1).clamp_(0, 2)
+        mass.div_(-number if upper else number).add_(1).clamp_(0, 2)
         mass.sub_(torch.mul(mass, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(0, 1)
-    elif kind != "identity":
+    else:
         raise InvalidValueError(f"the CPU kernel has no step of the kind {kind!r}")
+
+
+def _fill_linear_masses(
+    x: Tensor, t: float, delta: float, upper: bool, mass: Tensor, spare: Tensor, other: Tensor
+) -> None:
+    """Write the values of Linear, or their complements if ``upper``, into ``mass``."""
+    lower_end, upper_end = both_ends(t, x.dtype)
+    if lower_end == upper_end:  # Linear is odd about its threshold
+        _fill_linear(_tail(x, upper, mass), lower_end, delta, spare, other)
+        return
+    near, end = _near(x, t, mass)
+    if upper == (lower_end > upper_end):
+        _fill_linear(near, end, delta, spare, other)
+        return
+    # The side of the farther end: its last piece begins at 0, the other two are what is left of the nearer end's.
+    pieces = linear_pieces(end, 1 - end)
+    torch.sub(near, pieces.a, out=spare).div_(pieces.width).clamp_(0, 1)
+    near.div_(pieces.a).clamp_(max=1).neg_().add_(1)
+    near.add_(_tail(x, upper, other).div_(pieces.c).clamp_(max=1)).mul_(delta)
+    near.add_(spare.neg_().add_(1), alpha=1 - 2 * delta)
+
+
+def _tail(x: Tensor, upper: bool, out: Tensor) -> Tensor:
+    """Return the probabilities of the positive class, or of the negative one if ``upper``, in ``out``."""
+    return torch.neg(x, out=out).sigmoid_() if upper else torch.sigmoid(x, out=out)
 
 
 def _near(x: Tensor, t: float, out: Tensor) -> tuple[Tensor, float]:
     """Return the probabilities of the side that is nearer to the threshold, in ``out``, and its distance from it."""
     t, u = both_ends(t, x.dtype)
-    return (torch.sigmoid(x, out=out), t) if t <= u else (torch.neg(x, out=out).sigmoid_(), u)
+    return _tail(x, t > u, out), min(t, u)
 
 
 def _fill_linear(p: Tensor, t: float, delta: float, spare: Tensor, other: Tensor) -> None:
@@ -275,7 +297,7 @@ def _fill_linear(p: Tensor, t: float, delta: float, spare: Tensor, other: Tensor
     if t == 0.5:  # then m1 = m3: a line of this slope, and a ramp between the kinks for the rest of the rise
         ramp = torch.add(numbers.ramp_at_0, p, alpha=m2 - m1, out=spare)
         ramp.clamp_(*sorted((0.0, (m2 - m1) * (numbers.b - numbers.a))))
-        p.mul_(numbers.first_slope).add_(ramp)
+        torch.add(ramp, p, alpha=m1, out=p)
     elif delta <= 0.25:  # then m1, m3 <= m2 and m3 <= 1: the middle line is clamped between the outer two
         middle = torch.add(numbers.middle_at_0, p, alpha=m2, out=spare)
         last = torch.add(numbers.last_at_0, p, alpha=m3, out=other)
@@ -291,9 +313,11 @@ def _fill_linear(p: Tensor, t: float, delta: float, spare: Tensor, other: Tensor
 
 
 def _multiply_by_slope(
-    out: Tensor, x: Tensor, smaller: Tensor, t: float, kind: str, number: float, spare: Tensor, other: Tensor
+    out: Tensor, x: Tensor, t: float, kind: str, number: float, smaller: Tensor, spare: Tensor, other: Tensor
 ) -> None:
-    """Multiply by the derivative of the step with respect to the probability."""
+    """Multiply by the derivative of the step with respect to the logit."""
+    torch.abs(x, out=smaller).neg_().sigmoid_()  # the smaller tail: p (1-p) is s (1-s), and a small s is exact
+    sigmoid_backward(out, smaller, grad_input=out)
     if kind == "linear":
         _multiply_by_linear_slope(out, x, smaller, t, number, spare, other)
     elif kind == "sigmoid":
@@ -315,8 +339,8 @@ def _multiply_by_linear_slope(
     if t == 0.5:  # the slope is a function of the smaller tail
         numbers = _linear_numbers(t, delta, x.dtype)
         m1, m2, _ = numbers.slopes
-        inner = threshold_backward(out, smaller, numbers.a, grad_input=spare)  # what lies between the kinks
-        out.mul_(numbers.first_slope).add_(inner, alpha=m2 - m1)
+        between_kinks = smaller.gt_(numbers.a)
+        out.mul_(torch.add(numbers.first_slope, between_kinks, alpha=m2 - m1, out=smaller))
         return
     near, end = _near(x, t, spare)
     numbers = _linear_numbers(end, delta, x.dtype)

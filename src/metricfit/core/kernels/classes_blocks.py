@@ -9,6 +9,7 @@ samples x classes is kept in between, but for Identity on the CPU (``keeps_proba
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -95,7 +96,7 @@ def keeps_probabilities(logits: Tensor, step: StepAt, layout: Layout) -> bool:
         and layout.class_axis == -2
         and logits.dim() == 3
         and logits.is_contiguous()
-        and logits[0].numel() <= block_size(logits, layout, step)
+        and math.prod(logits.shape[1:]) <= block_size(logits, layout, step)
         and logits.numel() <= KEPT
         and logits.requires_grad
         and not is_transformed()

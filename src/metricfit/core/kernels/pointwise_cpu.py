@@ -117,7 +117,7 @@ def _terms(
     if kind == "cross_entropy" and x.numel() > SHORT:
         return _long_cross_entropy(z.neg_(), y, factor, with_gradient, out)
     losses, slopes = _KINDS[kind](z, y, form, with_gradient)
-    value = torch.dot(losses, factor)
+    value = _sum_products(losses, factor)
     if slopes is not None:
         signed = factor.addcmul_(y, factor, value=-2)
         slopes = slopes.mul_(signed) if out is None else torch.mul(slopes, signed, out=out)
@@ -136,12 +136,20 @@ def _long_cross_entropy(
 ) -> tuple[Tensor, Tensor | None]:
     """As ``_terms``, from how far each logit is on the right side: one exponential serves the loss and its slope."""
     logarithms, exponentials = torch.ops.aten.log_sigmoid_forward(right)
-    value = torch.dot(logarithms, factor).neg_()
+    value = _sum_products(logarithms, factor).neg_()
     if not with_gradient:
         return value, None
     signed = factor.addcmul_(y, factor, value=-2)
     result = signed if out is None else out
     return value, torch.ops.aten.log_sigmoid_backward.grad_input(signed, right, exponentials, grad_input=result)
+
+
+def _sum_products(losses: Tensor, factor: Tensor) -> Tensor:
+    """Return the sum of products; many losses are overwritten.
+
+    ``torch.dot`` adds in few parts, and of many products that are alike loses four digits.
+    """
+    return torch.dot(losses, factor) if losses.numel() <= SHORT else losses.mul_(factor).sum()
 
 
 def _cross_entropy(z: Tensor, y: Tensor, form: PointwiseForm, with_slopes: bool) -> tuple[Tensor, Tensor | None]:
