@@ -20,6 +20,7 @@ from benchmarks.timing import Work
 from metricfit import MetricLoss
 
 SAMPLES, CLASSES = 2**16, 1000
+USUAL = ((1_024, 3), (1_024, 10), (4_096, 10), (65_536, 10), (2_048, 20), (256, 100), (256, 1_000))
 TINY_SAMPLES, TINY_CLASSES = 1024, 600  # just beyond one of the CPU's blocks
 
 
@@ -67,7 +68,19 @@ def on_gpu(setting: Setting) -> list[Line]:
     return timed_losses(losses, data(*size(setting), "cuda"), setting)
 
 
+def usual_sizes(setting: Setting) -> list[Line]:
+    """Time both losses on the numbers of samples and classes of tables and small images, eager on the CPU."""
+    lines = []
+    for samples, classes in USUAL:
+        losses = {f"{name}, {samples:,} x {classes:,}": loss for name, loss in both_losses().items()}
+        batch = data(setting.size(samples, 64), setting.size(classes, 3), "cpu")
+        plain, ours = timed_losses(losses, batch, setting)
+        lines += [plain, replace(ours, note=f"{ours.seconds / plain.seconds:.2f} times cross_entropy")]
+    return lines
+
+
 TABLES = (
     Table("multiclass-cpu", "a multiclass pass of 65,536 x 1,000 logits, CPU, eager", "cpu", on_cpu),
+    Table("multiclass-sizes-cpu", "multiclass passes of usual sizes, CPU, eager", "cpu", usual_sizes),
     Table("multiclass-gpu", "a multiclass pass of 65,536 x 1,000 logits, GPU", "cuda", on_gpu),
 )

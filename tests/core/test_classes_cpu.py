@@ -28,8 +28,17 @@ def test_counts_and_gradients(step, layout, weighted, any_block, naive):
     compare(classes_blocks, naive, x, y, w if weighted else None, step, layout)
 
 
+@every_step
+@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+def test_rows_that_are_not_transposed(step, weighted, any_block, naive, monkeypatch):
+    monkeypatch.setattr(classes_cpu, "FEW", 3)
+    x, y, w = make(ROWS, (17, 4))
+    compare(classes_blocks, naive, x, y, w if weighted else None, step, ROWS)
+
+
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 def test_many_classes(weighted, any_block, naive, monkeypatch):
+    monkeypatch.setattr(classes_cpu, "FEW", 0)
     monkeypatch.setattr(classes_cpu, "MANY", 2)
     x, y, w = make(ROWS, (17, 4))
     compare(classes_blocks, naive, x, y, w if weighted else None, steps.Linear(0.2), ROWS)

@@ -95,6 +95,25 @@ def test_every_metric_of_exclusive_classes_has_the_plain_value_and_gradient(name
         torch.testing.assert_close(slope, expected_slope, **tolerance)
 
 
+@pytest.mark.parametrize(("samples", "classes"), [(6_000, 10), (500, 120), (260, 250)])
+@pytest.mark.parametrize("distance", [0.0, 8.0], ids=["random", "separated"])
+@pytest.mark.parametrize("name", ["f1", "mcc", "npv", "gmean"])
+def test_thousands_of_samples_and_hundreds_of_classes_have_the_plain_value_and_gradient(
+    name, distance, samples, classes, plain
+):
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(classes, (samples,), generator=generator)
+    x = torch.randn(samples, classes, generator=generator).scatter_add(
+        1, y[:, None], torch.full((samples, 1), distance)
+    )
+    loss = MetricLoss(name)
+    value, slope = value_and_gradient(loss, x, y)
+    assert was_fused(loss)
+    expected, expected_slope = plain(loss, x.double(), y)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-4, abs=1e-6)
+    assert (slope - expected_slope).abs().max() <= 1e-4 * expected_slope.abs().max()
+
+
 @pytest.mark.parametrize("without", ["numpy", "classes"])
 def test_without_numpy_or_with_many_classes_the_values_are_the_same(without, plain, monkeypatch):
     if without == "numpy":

@@ -16,7 +16,7 @@ from metricfit.core.numerics import counting_dtype, has_storage
 from metricfit.core.ordinary_batch import BinaryOnGPU, FourNumbers, OrdinaryBatch, check_sums
 
 #: More classes are faster with tensors.
-MOST_CLASSES = 64
+MOST_CLASSES = 256
 
 #: A function of counts, and of further tensors.
 Formula = Callable[..., Tensor]

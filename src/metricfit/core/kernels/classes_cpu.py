@@ -19,6 +19,10 @@ from metricfit.core.kernels.class_layout import Layout, StepAt, in_blocks, is_le
 from metricfit.core.kernels.classes_linear_cpu import find_two_largest
 from metricfit.core.step_formulas import SLOPE, THRESHOLD_SLOPE, VALUE, Threshold, both_ends
 
+#: Up to this number of classes, rows are transposed: sums and maxima over a short last axis take most of the time.
+FEW = 15
+#: The layout of transposed rows.
+TRANSPOSED = Layout(-2, (-1,))
 #: From this number of classes on, the true class of a sample is looked up instead of compared with all classes.
 MANY = 64
 
@@ -36,6 +40,8 @@ def counts(
 
     The probabilities are written over ``p`` and kept there, which only Identity does.
     """
+    if _has_short_rows(x, layout):
+        x, layout = x.T.contiguous(), TRANSPOSED
     axis = layout.class_axis
     arrays = _views(scratch, x)
     p = torch.softmax(x, axis, out=arrays.pop(0) if p is None else p)
@@ -67,6 +73,10 @@ def counts(
     return torch.stack([tp, fp, fn, tn])
 
 
+def _has_short_rows(x: Tensor, layout: Layout) -> bool:
+    return layout.class_axis == -1 and x.dim() == 2 and x.shape[1] <= FEW
+
+
 def _has_rare_classes(x: Tensor, axis: int) -> bool:
     """Return whether it is faster to visit the true class of each sample than to compare all classes with it."""
     return axis == -1 and x.dim() == 2 and x.shape[-1] >= MANY
@@ -96,6 +106,12 @@ def write_gradient(
     p: Tensor | None = None,
 ) -> None:
     """Write the gradient of the logits into ``result``. ``grad`` has axes of length 1 for the samples."""
+    if _has_short_rows(x, layout):
+        columns = x.T.contiguous()
+        of_columns = torch.empty_like(columns)
+        write_gradient(columns, y, w, grad.transpose(-1, -2), step, TRANSPOSED, of_columns, scratch)
+        result.copy_(of_columns.T)
+        return
     axis = layout.class_axis
     arrays = _views(scratch, x)
     p = torch.softmax(x, axis, out=arrays.pop(0)) if p is None else p

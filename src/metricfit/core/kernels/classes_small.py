@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from metricfit.core.kernels.binary_small import SMALL, Array, load_numpy
+from metricfit.core.kernels.binary_small import Array, load_numpy
+
+#: More logits are faster in ``classes_blocks``, on several threads and without arrays of the size of the logits.
+SMALL = 2**16
 
 
 class Kept(NamedTuple):
