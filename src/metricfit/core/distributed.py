@@ -96,6 +96,10 @@ def number_of_ranks() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+# What torch.compiler.assume_constant_result does; calling it would import the compiler together with this package.
+number_of_ranks._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def _gather_lengths(local: Tensor, dim: int, ranks: int) -> list[int]:
     """Return the size of every rank's tensor along the axis; raise the same error on all ranks if other axes differ."""
     shape = torch.tensor(local.shape, device=local.device)

@@ -23,6 +23,7 @@ from metricfit.core.types import Average, Task, Thresholds, ZeroDivision
 from metricfit.core.validation import is_false, looks_at_values
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote
 from metricfit.losses.base import AdditiveLoss, Statistics
+from metricfit.losses.compiled_binary import evaluate_compiled_binary
 from metricfit.losses.compiled_classes import evaluate_compiled
 from metricfit.losses.gradient_watch import GradientWatch, ProgressWatch
 from metricfit.losses.last_counts import LastCounts
@@ -155,6 +156,11 @@ class MetricLoss(AdditiveLoss):
             ValueError: If the shapes do not match, the task is ambiguous, or a checked value is out of range.
         """
         takes_parts = group is not None or self.from_probabilities
+        if torch.compiler.is_compiling() and not takes_parts:
+            compiled = self._evaluate_compiled(logits, target, weight)
+            if compiled is not None:
+                return compiled
+            takes_parts = True
         loss = None if takes_parts else self._evaluate_ordinary(logits, target, weight)
         if loss is None:
             groups = {} if group is None else {"group": group}  # subclasses may define statistics without groups
@@ -174,11 +180,36 @@ class MetricLoss(AdditiveLoss):
             assert counts is not None
             self._progress.see(loss, counts, f"MetricLoss({self.metric.name!r})")
 
+    def _has_other_parts(self) -> bool:
+        """Return whether a subclass defines what the loss is computed from."""
+        kind = type(self)
+        return kind is not MetricLoss and (
+            kind.statistics is not MetricLoss.statistics or kind.value is not MetricLoss.value
+        )
+
+    def _evaluate_compiled(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor | None:
+        """Compute the loss as one operation of a compiled function, or return None if its parts have to be called."""
+        metric = self.metric
+        if self._has_other_parts() or type(metric) is not Metric or not metric.found_by_name:
+            return None
+        if self.per_image or self.average is None or self.classes is not None or self.zero_division is not None:
+            return None
+        if self.memory is not None or self.validate or self.per_label or (self.sync and number_of_ranks() > 1):
+            return None
+        if self.ignore_index is None and not metric.user_defined:
+            loss = evaluate_compiled_binary(
+                metric.name, self.average, logits, target, weight, self.task, self.step, self.threshold
+            )
+            if loss is not None:
+                return loss
+        if not logits.is_cuda or metric.needs_matrix:
+            return None
+        settings = ClassSettings(self.task, self.step, self.threshold, self.ignore_index, self.validate)
+        return evaluate_compiled(metric, self.average, logits, target, weight, settings)
+
     def _evaluate_ordinary(self, logits: Tensor, target: Tensor, weight: Tensor | None) -> Tensor | None:
         """Compute the loss from the logits in one step, or return None if the parts of the loss have to be called."""
-        loss_class = type(self)
-        changed = loss_class.statistics is not MetricLoss.statistics or loss_class.value is not MetricLoss.value
-        if changed or self.per_image or self.uses_groups or self.average is None:
+        if self._has_other_parts() or self.per_image or self.uses_groups or self.average is None:
             return None
         if self.memory is not None or (self.sync and number_of_ranks() > 1):
             return None
@@ -187,10 +218,6 @@ class MetricLoss(AdditiveLoss):
         key = self.metric, self.average
         if isinstance(logits, Tensor) and logits.is_cuda and not self.metric.needs_matrix:
             settings = ClassSettings(self.task, self.step, kept_threshold(self), self.ignore_index, self.validate)
-            if torch.compiler.is_compiling():
-                if self.classes is not None or self.zero_division is not None:
-                    return None
-                return evaluate_compiled(self.metric, self.average, logits, target, weight, settings)
             on_gpu = evaluate_classes(self._on_device, self._loss_of, key, logits, target, weight, settings)
             if on_gpu is not None:
                 self._last.counts = Counts(*on_gpu[1], exclusive=True)
