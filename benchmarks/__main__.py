@@ -99,9 +99,16 @@ def _run(tables: Sequence[Table], setting: Setting) -> Iterator[dict[str, Any]]:
     for table in tables:
         print(f"measuring {table.name} ...", file=sys.stderr, flush=True)
         start = time.monotonic()
+        _forget_compiled()
         result = table.run(setting) | {"commit": commit}
         print(f"{table.name} took {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
         yield result
+
+
+def _forget_compiled() -> None:
+    """Drop the functions that earlier tables compiled, because all graphs of a loss are looked through at each call."""
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
 
 
 def _setting(options: argparse.Namespace) -> Setting:
