@@ -167,6 +167,23 @@ def test_all_four_counts_of_well_separated_classes_keep_their_digits(step, weigh
     assert counts.tolist() == pytest.approx(expected, rel=tolerance, abs=1e-3 if step.kind == "raised_cosine" else 0)
 
 
+def test_the_smallest_count_of_columns_loses_few_digits(monkeypatch):
+    monkeypatch.setattr(cpu_kernel, "BLOCK", 2**19)
+    target = (torch.rand(100_000, 7, generator=torch.Generator().manual_seed(0)) < 0.96).float()
+    logits = torch.full((100_000, 7), 3.1)
+    counts, exact = (
+        cpu_kernel.column_counts(logits.to(dtype), target.to(dtype), None, "identity", 1.0, 0.5).double()
+        for dtype in (torch.float32, torch.float64)
+    )
+    torch.testing.assert_close(counts, exact, rtol=1e-5, atol=0)
+
+
+def test_gradients_beyond_the_type_are_infinite_and_no_error():
+    logits, target = torch.zeros(9_000), (torch.arange(9_000) % 2).float()
+    gradient = cpu_kernel.column_gradient(logits, target, None, 1e60, -1e60, "linear", 0.1, 0.5)
+    assert not gradient.isfinite().any()
+
+
 def test_equal_logits_are_summed_accurately(monkeypatch):
     monkeypatch.setattr(cpu_kernel, "BLOCK", 2**19)
     logits, target = torch.full((2**20,), 0.0371), (torch.arange(2**20) % 10 > 0).float()

@@ -114,6 +114,15 @@ def test_thousands_of_samples_and_hundreds_of_classes_have_the_plain_value_and_g
     assert (slope - expected_slope).abs().max() <= 1e-4 * expected_slope.abs().max()
 
 
+@pytest.mark.parametrize("name", ["kappa", "mcc", "p4", "fnr"])
+def test_few_missed_samples_of_saturated_classes_keep_their_digits(name):
+    y = torch.arange(20_000) % 3
+    x = 18.0 * torch.nn.functional.one_hot(y, 3)
+    loss = MetricLoss(name, task="multiclass")
+    gradients = [value_and_gradient(loss, x.to(dtype), y)[1].double() for dtype in (torch.float32, torch.float64)]
+    assert (gradients[0] - gradients[1]).abs().max() <= 1e-3 * gradients[1].abs().max()
+
+
 @pytest.mark.parametrize("without", ["numpy", "classes"])
 def test_without_numpy_or_with_many_classes_the_values_are_the_same(without, plain, monkeypatch):
     if without == "numpy":

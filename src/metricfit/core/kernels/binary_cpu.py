@@ -5,7 +5,7 @@ written in place into scratch memory and stay in the cache. The formulas are tho
 compare the two. A block is long enough for torch to split it over threads and short enough for the cache.
 
 In a small batch every operation costs more than the arithmetic in it. There are therefore as few of them as possible,
-and the numbers of a step are tensors that are made once: an operation with a Python number takes twice as long.
+and most numbers of a step are tensors that are made once: an operation with a Python number takes twice as long.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from metricfit.errors import InvalidValueError
 BLOCK = 2**19
 LONG = 2**12  # several rows shorter than this are faster in plain operations, all at once
 SMALL_REST = 1 / 32  # of the weights: a smaller rest has lost five bits or more
+SMALL_SHARE = 1 / 4  # of the masses: a smaller share of the negatives would lose two bits, and its rest more
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 
@@ -70,16 +71,16 @@ def column_sums(x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float
     of the rest are those that the sum has lost, so that the other side is summed too.
     """
     batch, settings = (x, y, w), (kind, number, threshold)
-    upper = _sums_upper(kind, threshold, x.dtype)
-    masses, weights = _side_sums(*batch, *settings, upper)
+    complement = _sums_complement(kind, threshold, x.dtype)
+    masses, weights = _side_sums(*batch, *settings, complement)
     rest = [weight - mass for weight, mass in zip(weights, masses, strict=True)]
     if any(_any(left < SMALL_REST * weight) for left, weight in zip(rest, weights, strict=True)):
-        rest, _ = _side_sums(*batch, *settings, not upper)
-    return rest + masses if upper else masses + rest
+        rest, _ = _side_sums(*batch, *settings, not complement)
+    return rest + masses if complement else masses + rest
 
 
 def _side_sums(
-    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, upper: bool
+    x: Tensor, y: Tensor, w: Tensor | None, kind: str, number: float, threshold: float, complement: bool
 ) -> tuple[list[Any], list[Any]]:
     """Return the masses of positives and negatives on one side of the threshold, and the weights of both.
 
@@ -90,11 +91,11 @@ def _side_sums(
         kind: The kind of the step.
         number: The number of the step.
         threshold: The threshold.
-        upper: Sum the complements of the decisions.
+        complement: Sum the complements of the decisions.
     """
     total: list[Any] = [0.0] * 4
     for xs, ys, ws, (mass, spare, other) in _blocks(x, y, w):
-        _fill_masses(xs, threshold, kind, number, upper, mass, spare, other)
+        _fill_masses(xs, threshold, kind, number, complement, mass, spare, other)
         total = [old + new for old, new in zip(total, _sum_labels(mass, ys, ws, spare, other), strict=True)]
     return total[:2], total[2:]
 
@@ -112,7 +113,7 @@ def _sum_labels(mass: Tensor, y: Tensor, w: Tensor | None, spare: Tensor, other:
         return [*map(read, (_sum_products(mass, positive, spare), _sum_products(mass, negative, other), *weights))]
     of_all, of_positives, positives = map(read, (mass.sum(0), _sum_products(mass, y, spare), y.sum(0)))
     of_negatives = of_all - of_positives
-    if _any(of_negatives < SMALL_REST * of_all):
+    if _any(of_negatives < SMALL_SHARE * of_all):
         of_negatives = read(_sum_products(mass, torch.sub(1, y, out=other), other))
     return [of_positives, of_negatives, positives, len(y) - positives]
 
@@ -173,7 +174,7 @@ def _fill_gradient(
     out: Tensor,
 ) -> None:
     if x.dim() == 1:
-        of_positive, of_negative = float(of_positive), float(of_negative)
+        of_positive, of_negative = (_in_range(float(number), x.dtype) for number in (of_positive, of_negative))
     for (xs, ys, ws, scratch), result in zip(_blocks(x, y, w), torch.split(out, _block_length(x)), strict=True):
         if x.dim() == 1:
             mix_by_label(ys, of_negative, of_positive, out=result)
@@ -182,6 +183,11 @@ def _fill_gradient(
         _multiply_by_slope(result, xs, threshold, kind, number, *scratch)
         if ws is not None:
             result.mul_(ws)
+
+
+def _in_range(number: float, dtype: torch.dtype) -> float:
+    """Return a number, or infinity if it is too large: torch refuses larger numbers than those of its type."""
+    return number if not abs(number) > torch.finfo(dtype).max / 4 else math.copysign(math.inf, number)
 
 
 def _rows(logits: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Any, Any, Any]:
@@ -230,55 +236,55 @@ def _linear_numbers(t: float, delta: float, dtype: torch.dtype) -> _LinearNumber
 
 
 @lru_cache(maxsize=64)
-def _sums_upper(kind: str, t: float, dtype: torch.dtype) -> bool:
-    """Return on which side of the threshold to sum: of Linear on the nearer end's, which keeps the most digits."""
-    lower, upper = both_ends(t, dtype)
-    return kind == "linear" and lower > upper
+def _sums_complement(kind: str, t: float, dtype: torch.dtype) -> bool:
+    """Return whether to sum the complements first, which is faster for Linear at a threshold above 1/2."""
+    from_zero, from_one = both_ends(t, dtype)
+    return kind == "linear" and from_zero > from_one
 
 
 def _fill_masses(
-    x: Tensor, t: float, kind: str, number: float, upper: bool, mass: Tensor, spare: Tensor, other: Tensor
+    x: Tensor, t: float, kind: str, number: float, complement: bool, mass: Tensor, spare: Tensor, other: Tensor
 ) -> None:
-    """Write the soft decisions, or their complements if ``upper``, into ``mass``."""
+    """Write the soft decisions, or their complements if ``complement``, into ``mass``."""
     if kind == "linear":
-        _fill_linear_masses(x, t, number, upper, mass, spare, other)
+        _fill_linear_masses(x, t, number, complement, mass, spare, other)
         return
     if kind == "identity":
-        _tail(x, upper, mass)
+        _tail(x, complement, mass)
         return
     torch.sigmoid(x, out=mass).sub_(t)
     if kind == "sigmoid":
-        mass.mul_(-number if upper else number).sigmoid_()
+        mass.mul_(-number if complement else number).sigmoid_()
     elif kind == "raised_cosine":
-        mass.div_(-number if upper else number).add_(1).clamp_(0, 2)
+        mass.div_(-number if complement else number).add_(1).clamp_(0, 2)
         mass.sub_(torch.mul(mass, math.pi, out=spare).sin_(), alpha=1 / math.pi).div_(2).clamp_(0, 1)
     else:
         raise InvalidValueError(f"the CPU kernel has no step of the kind {kind!r}")
 
 
 def _fill_linear_masses(
-    x: Tensor, t: float, delta: float, upper: bool, mass: Tensor, spare: Tensor, other: Tensor
+    x: Tensor, t: float, delta: float, complement: bool, mass: Tensor, spare: Tensor, other: Tensor
 ) -> None:
-    """Write the values of Linear, or their complements if ``upper``, into ``mass``."""
+    """Write the values of Linear, or their complements if ``complement``, into ``mass``."""
     lower_end, upper_end = both_ends(t, x.dtype)
     if lower_end == upper_end:  # Linear is odd about its threshold
-        _fill_linear(_tail(x, upper, mass), lower_end, delta, spare, other)
+        _fill_linear(_tail(x, complement, mass), lower_end, delta, spare, other)
         return
     near, end = _near(x, t, mass)
-    if upper == (lower_end > upper_end):
+    if complement == (lower_end > upper_end):
         _fill_linear(near, end, delta, spare, other)
         return
     # The side of the farther end: its last piece begins at 0, the other two are what is left of the nearer end's.
     pieces = linear_pieces(end, 1 - end)
     torch.sub(near, pieces.a, out=spare).div_(pieces.width).clamp_(0, 1)
     near.div_(pieces.a).clamp_(max=1).neg_().add_(1)
-    near.add_(_tail(x, upper, other).div_(pieces.c).clamp_(max=1)).mul_(delta)
+    near.add_(_tail(x, complement, other).div_(pieces.c).clamp_(max=1)).mul_(delta)
     near.add_(spare.neg_().add_(1), alpha=1 - 2 * delta)
 
 
-def _tail(x: Tensor, upper: bool, out: Tensor) -> Tensor:
-    """Return the probabilities of the positive class, or of the negative one if ``upper``, in ``out``."""
-    return torch.neg(x, out=out).sigmoid_() if upper else torch.sigmoid(x, out=out)
+def _tail(x: Tensor, complement: bool, out: Tensor) -> Tensor:
+    """Return the probabilities of the positive class, or of the negative one if ``complement``, in ``out``."""
+    return torch.neg(x, out=out).sigmoid_() if complement else torch.sigmoid(x, out=out)
 
 
 def _near(x: Tensor, t: float, out: Tensor) -> tuple[Tensor, float]:
@@ -315,7 +321,7 @@ def _fill_linear(p: Tensor, t: float, delta: float, spare: Tensor, other: Tensor
 def _multiply_by_slope(
     out: Tensor, x: Tensor, t: float, kind: str, number: float, smaller: Tensor, spare: Tensor, other: Tensor
 ) -> None:
-    """Multiply by the derivative of the step with respect to the logit."""
+    """Multiply by the derivative of the step with respect to the logit; the last three arrays are overwritten."""
     torch.abs(x, out=smaller).neg_().sigmoid_()  # the smaller tail: p (1-p) is s (1-s), and a small s is exact
     sigmoid_backward(out, smaller, grad_input=out)
     if kind == "linear":

@@ -2,8 +2,9 @@
 
 All arrays of a block are added, multiplied and compared as a whole, which uses the vector units of the CPU: masks are
 floats of 0 and 1, made by comparisons. A block has three arrays, which all blocks share, and its gradient is the
-fourth: new memory for each operation would take most of the time. Sorting takes ten times as long, and gathering and
-scattering along a class axis that is not the last one too. ``classes_linear_cpu`` has Linear at the dynamic threshold.
+fourth, with one or two more for transposed rows: new memory for each operation would take most of the time. Sorting
+takes ten times as long, and gathering and scattering along a class axis that is not the last one too.
+``classes_linear_cpu`` has Linear at the dynamic threshold.
 
 Counts are sums over the other classes wherever a difference would cancel: with d = w h/s, a false negative is the sum
 of d over the classes that are not the true one. The rest of the formulas is that of ``classes_blocks``.

@@ -69,9 +69,10 @@ def counts(logits: Tensor, target: Tensor, kind: str, delta: float) -> tuple[lis
     positives = np.bincount(labels, minlength=classes)
     of_others = kept.decided.copy()
     of_others.ravel()[true] = 0.0
-    fp = of_others.dot(_ones(n, p.dtype))
+    fp = of_others.sum(1)
+    fn = np.bincount(labels, _sum_classes(of_others), classes)  # positives - tp would cancel
     tn = np.maximum(n - positives - fp, 0.0)
-    return [tp.tolist(), fp.tolist(), (positives - tp).tolist(), tn.tolist()], kept
+    return [tp.tolist(), fp.tolist(), fn.tolist(), tn.tolist()], kept
 
 
 def hard_counts(logits: Tensor, target: Tensor) -> list[list[int]]:
@@ -142,11 +143,11 @@ def _sum_classes(array: Array) -> Array:
     return _ones(len(array), array.dtype).dot(array)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _ones(n: int, dtype: Array) -> Array:
     return load_numpy().ones(n, dtype)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _samples(n: int) -> Array:
     return load_numpy().arange(n)

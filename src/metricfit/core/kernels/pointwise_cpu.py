@@ -145,7 +145,7 @@ def _long_cross_entropy(
 
 
 def _sum_products(losses: Tensor, factor: Tensor) -> Tensor:
-    """Return the sum of products; many losses are overwritten.
+    """Return the sum of products; more than ``SHORT`` losses are overwritten.
 
     ``torch.dot`` adds in few parts, and of many products that are alike loses four digits.
     """
