@@ -4,9 +4,9 @@ from __future__ import annotations
 
 TRIED: dict[str, str] = {
     "binary-gpu-compiled": (
-        "Of 0.259 times (1.48 ms), 70 us were the guards: a compiled function checks at each call what was read while it "
-        "was traced. The loss is one operation of the graph now, with 60 guards instead of 180. A second compiled loss in "
-        "the same process costs 40 to 90 us again, because torch looks through the graphs of both; each is timed alone."
+        "Of 0.259 times (1.48 ms), 70 us were the guards: a compiled function checks at each call what was read while "
+        "it was traced. The loss is one operation of the graph now, with 60 guards instead of 180. A second compiled "
+        "loss in the same process costs 40 to 90 us again, because torch looks through the graphs of both; each is timed alone."
     ),
     "multiclass-gpu-compiled": (
         "1.24 to 1.6 times, depending on the host: kernels take 365 us, and the rest is the compiled function, whose "
@@ -19,8 +19,8 @@ TRIED: dict[str, str] = {
     ),
     "weightedbceloss-cpu": (
         "0.94 to 1.09 times in five runs, where the machine's speed changed by a third. Adding the products with "
-        "`mul_` and `sum` takes 0.95 times in a run in which `torch.dot` takes 1.02 times, and keeps two more digits of "
-        "equal logits. Blocks of 2^19 logits took 0.93 of the time for this loss, but not for FocalLoss."
+        "`mul_` and `sum` takes 0.95 times in a run in which `torch.dot` takes 1.02 times, and keeps two more digits "
+        "of equal logits. Blocks of 2^19 logits took 0.93 of the time for this loss, but not for FocalLoss."
     ),
     "batch-256x10": (
         "2.75 to 3.1 times on two busy cores, where it was 3.4 times. With NumPy, the counts and the gradient take 82 "
