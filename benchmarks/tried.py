@@ -6,7 +6,8 @@ TRIED: dict[str, str] = {
     "binary-gpu-compiled": (
         "Of 0.259 times (1.48 ms), 70 us were the guards: a compiled function checks at each call what was read while "
         "it was traced. The loss is one operation of the graph now, with 60 guards instead of 180. A second compiled "
-        "loss in the same process costs 40 to 90 us again, because torch looks through the graphs of both; each is timed alone."
+        "loss in the same process costs 40 to 90 us again, because torch looks through the graphs of both; each is "
+        "timed alone."
     ),
     "multiclass-gpu-compiled": (
         "1.24 to 1.6 times, depending on the host: kernels take 365 us, and the rest is the compiled function, whose "
