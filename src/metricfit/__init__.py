@@ -46,9 +46,6 @@ _LATER = {
     "steps": "metricfit",
     "tabular": "metricfit",
     "train": "metricfit",
-    # Packages of 0.1.0: importing them raises an error that names their successors.
-    "estimators": "metricfit",
-    "experiments": "metricfit",
 }
 
 __all__ = [

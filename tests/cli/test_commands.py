@@ -98,17 +98,6 @@ def test_the_help_names_every_family_and_the_default():
     assert f"By default all but {' and '.join(name for name in NAMES if name not in DEFAULT)}." in text
 
 
-@pytest.mark.parametrize(
-    ("option", "successor"),
-    [("--network", "--models network"), ("--members", "--folds"), ("--epochs", "Network(epochs")],
-)
-def test_an_option_of_0_1_0_names_its_successor(data, tmp_path, option, successor):
-    found = call("fit", data, "--target", "fraud", "--out", tmp_path / "m", option, "2")
-    assert found.exit_code == 2
-    assert successor in found.stderr
-    assert option not in call("fit", "--help").stdout
-
-
 def test_evaluate_counts_what_predict_writes(model, data, tmp_path):
     found = call("evaluate", model["model"], data, "--target", "fraud", "--json", "--report", tmp_path / "r.html")
     assert found.exit_code == 0, found.output

@@ -70,13 +70,6 @@ def test_what_cannot_be_fitted_is_refused(options, message, data, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize("option", ["--network", "--members", "--epochs"])
-def test_options_of_the_first_version_of_compare_name_their_successor(option, data, tmp_path):
-    result = call("compare", data, "--target", "y", "--out", tmp_path / "c", option, "4")
-    assert result.exit_code == 2
-    assert "--method chooses what is compared" in " ".join(result.output.replace("│", "").split())
-
-
 @pytest.mark.usefixtures("two_inner_folds")
 def test_compare_prints_the_command_that_fits_the_recommended_method(data, tmp_path):
     chosen = ["--metric", "fbeta(beta=2)", "--subject-to", "recall >= 0.2", "--positive", "yes", "--seed", "3"]

@@ -338,7 +338,6 @@ def test_an_objective_that_follows_the_training_is_updated_too(wrap):
 
 
 def test_an_index_in_the_place_of_the_weight_is_refused():
-    """In 0.1.0 the third argument was the index."""
     loss = AugmentedLagrangian(losses.WeightedBCELoss(), RankingConstraint(size=4))
     logits, target, index = torch.zeros(4), torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.arange(4)
     with pytest.raises(TypeError, match=r"third argument is weight.*as index="):

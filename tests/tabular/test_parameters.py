@@ -91,14 +91,6 @@ def test_weights_that_cannot_be_written_to_are_taken(quick, blobs):
         assert model.score(X, y, sample_weight=given) > 0
 
 
-@pytest.mark.parametrize("name", ["network", "recipe", "epochs", "patience", "batch_size", "lr"])
-def test_parameters_that_moved_to_the_network_name_their_successor(name):
-    with pytest.raises(
-        TypeError, match=rf"the parameter {name} of MetricClassifier is no longer here: use .*Network\("
-    ):
-        MetricClassifier("f1", **{name: 1})
-
-
 @pytest.mark.parametrize("weights", ["sample_weight", "class_weight"])
 def test_models_that_take_no_weights_are_refused_before_others_are_trained(weights, quick, blobs, monkeypatch):
     X, y = blobs

@@ -229,18 +229,6 @@ def test_without_a_manifest_or_of_another_format(saved):
         MetricClassifier.load(folder)
 
 
-def test_a_folder_of_version_0_1_is_refused_with_a_remedy(saved):
-    _, folder = saved
-    manifest = json.loads((folder / "manifest.json").read_text())
-    hashes = {name: manifest["sha256"][name] for name in ("model.json", "arrays.safetensors")}
-    old = {"format": 1, "metricfit": "0.1.0", "sha256": hashes}
-    (folder / "manifest.json").write_text(json.dumps(old))
-    with pytest.raises(
-        ValueError, match=r"a model of metricfit 0\.1.*fit the model again, or load it with metricfit 0\.1"
-    ):
-        MetricClassifier.load(folder)
-
-
 @pytest.mark.parametrize("name", ["../secret.skops", "/etc/passwd", "code.py", "model.pkl", "a/b.skops", ""])
 def test_a_manifest_that_names_other_files_is_refused(saved, name):
     _, folder = saved

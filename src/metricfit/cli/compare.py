@@ -79,9 +79,6 @@ def compare(
     encoding: options.Encoding = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
-    network: options.UncomparedNetwork = None,
-    members: options.UncomparedMembers = None,
-    epochs: options.UncomparedEpochs = None,
 ) -> None:
     """Compare ways to train a classifier on identical folds, and recommend one."""
     check_metric_options(metric, subject_to, confidence)

@@ -121,9 +121,6 @@ def fit(
     encoding: options.Encoding = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
-    network: options.MovedNetwork = None,
-    members: options.MovedMembers = None,
-    epochs: options.MovedEpochs = None,
 ) -> None:
     """Train a classifier for a metric, choose its threshold, and write the model and a report."""
     check_metric_options(metric, subject_to, confidence)

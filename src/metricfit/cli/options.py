@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -114,41 +113,3 @@ Folds = Annotated[
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=-1, help="Folds that are fitted at a time; -1 for one per core.")]
 Budget = Annotated[float, typer.Option("--time-budget", min=0.001, help="Seconds of training for each model.")]
-
-
-def _refuse_with(message: str) -> Callable[[Any], None]:
-    """Make the callback of an option of an earlier version, which refuses it and names its successor."""
-
-    def refuse(value: Any) -> None:
-        if value is not None:
-            raise typer.BadParameter(message)
-
-    return refuse
-
-
-def _moved(option: str, message: str) -> Any:
-    return typer.Option(option, hidden=True, callback=_refuse_with(message))
-
-
-_NOT_COMPARED = "every method is trained as fit trains it now; --method chooses what is compared."
-UncomparedNetwork = Annotated[str | None, _moved("--network", _NOT_COMPARED)]
-UncomparedMembers = Annotated[str | None, _moved("--members", _NOT_COMPARED)]
-UncomparedEpochs = Annotated[str | None, _moved("--epochs", _NOT_COMPARED)]
-MovedNetwork = Annotated[
-    str | None,
-    _moved(
-        "--network",
-        "networks are one of the families now: --models network. The kind of network is chosen in Python: "
-        "MetricClassifier(models=[metricfit.tabular.Network(kind=...)]).",
-    ),
-]
-MovedMembers = Annotated[str | None, _moved("--members", "it is --folds now: every family has one model per fold.")]
-MovedEpochs = Annotated[
-    str | None,
-    _moved(
-        "--epochs",
-        "it is a setting of the network now, in Python: "
-        "MetricClassifier(models=[metricfit.tabular.Network(epochs=...)]). Without families that were left out for "
-        "time, results do not depend on the machine's speed.",
-    ),
-]

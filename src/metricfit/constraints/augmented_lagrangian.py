@@ -165,7 +165,7 @@ class AugmentedLagrangian(LateBuffers):
 
         Raises:
             ValueError: If ``weight`` or ``group`` was passed and neither the objective nor a constraint uses it.
-            TypeError: If ``weight`` has integers and a RankingConstraint got no ``index``, the third argument in 0.1.0.
+            TypeError: If ``weight`` has integers and a RankingConstraint got no ``index``.
         """
         if weight is not None and not self.accepts.weight:
             raise InvalidValueError(

@@ -6,12 +6,11 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec
+from typing import Any, ClassVar, Generic, ParamSpec
 
 import torch
 from torch import Tensor
 
-from metricfit._moved import RenamedAttribute, renamed_parameters
 from metricfit.core.counts import Counts
 from metricfit.errors import InvalidTypeError, InvalidValueError, quote, shorten
 from metricfit.metrics import parsing, registry
@@ -65,10 +64,7 @@ class Metric(ClassSelection, RequirementOperators):
     needs_matrix: bool = False
     #: Names of the columns of a table that hold its costs (``cost(fp=5, fn="amount")``).
     columns: tuple[str, ...] = ()
-    if not TYPE_CHECKING:  # type checkers report earlier names as unknown
-        own = RenamedAttribute("user_defined")
 
-    @renamed_parameters(own="user_defined")
     def __init__(
         self,
         name: str,

@@ -1,9 +1,6 @@
 """The report: one self-contained HTML page. Needs the extra ``report``."""
 
-from typing import TYPE_CHECKING
-
 from metricfit._extras import explain_missing
-from metricfit._moved import moved_names
 
 with explain_missing("metricfit.report", ("numpy", "jinja2", "markupsafe", "matplotlib"), "metricfit[report]"):
     from metricfit.report.first_screen import FirstScreen
@@ -29,7 +26,3 @@ __all__ = [
     "scores",
     "write",
 ]
-
-MOVED = {"Method": "metricfit.report.ComparisonRow", "table": "the facts of metricfit.report.Report"}
-if not TYPE_CHECKING:  # type checkers report moved names as unknown
-    __getattr__ = moved_names(__name__, MOVED)

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import joblib
 import torch
 
-from metricfit._moved import RenamedAttribute
 from metricfit._version import __version__
 from metricfit.errors import InvalidValueError, is_user_error
 from metricfit.runs.backends import check_backend, run_unordered, start_backend, threads_per_job, without_nested_jobs
@@ -51,8 +50,6 @@ class Progress:
     reused: int
     seconds_left: float | None
     last: str
-    if not TYPE_CHECKING:  # type checkers report earlier names as unknown
-        found = RenamedAttribute("reused")
 
 
 def run(

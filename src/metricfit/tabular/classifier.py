@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from metricfit._moved import RenamedAttribute, renamed_parameters
 from metricfit.core.types import ScalarAverage
 from metricfit.decide.estimators.deciding import DecidingClassifier
 from metricfit.decide.estimators.rollback import unchanged_if_it_fails
@@ -27,7 +26,6 @@ from metricfit.tabular.export_layer import ModelExport
 from metricfit.tabular.families.family import Features, FittedModel
 from metricfit.tabular.held_out_scores import check_training_share
 from metricfit.tabular.insight.insight_methods import ModelInsight
-from metricfit.tabular.parameters import MOVED_TO_NETWORK
 from metricfit.tabular.report_layer import ModelReport
 from metricfit.tabular.scored_rows import ScoredRows
 from metricfit.tabular.training_rows import prepare_rows
@@ -117,9 +115,7 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
 
     average: ScalarAverage
     _fold_models: Mapping[str, Sequence[FittedModel]] = {}  # not saved
-    plan = RenamedAttribute("models_")
 
-    @renamed_parameters(**MOVED_TO_NETWORK)
     def __init__(
         self,
         metric: str | Metric | Formula = "f1",

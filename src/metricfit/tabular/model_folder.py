@@ -126,11 +126,6 @@ def _checked_contents(folder: Path, estimator: str) -> dict[str, bytes]:
         expected = {name: str(hashes[name]) for name in dict.fromkeys((MODEL, ARRAYS, *hashes))}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{folder / MANIFEST} cannot be read: {shorten(error)}") from error
-    if format_of == 1:
-        raise ModelFileError(
-            f"{folder} is a model of metricfit 0.1, which this version does not read: fit the model again, or load it "
-            "with metricfit 0.1"
-        )
     if format_of != FORMAT:
         raise ModelFileError(
             f"{folder} is of format {quote(format_of)}, this version reads {FORMAT}: use the metricfit it names"

@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 DECISIONS = ("auto", "plugin", "empirical")
 
-#: Parameters of version 0.1.0 that are settings of the network family now.
-MOVED_TO_NETWORK = {
-    old: f"MetricClassifier(models=[metricfit.tabular.Network({new}=...)])"
-    for old, new in {
-        "network": "kind",
-        "recipe": "recipe",
-        "epochs": "epochs",
-        "patience": "patience",
-        "batch_size": "batch_size",
-        "lr": "lr",
-    }.items()
-}
-
 
 def check_parameters(model: MetricClassifier) -> None:
     """Raise a TypeError or a ValueError that names the parameter and what it can be.

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from metricfit._moved import renamed_parameters
 from metricfit.core.canonical_batch import Batch as SettledBatch
 from metricfit.core.canonical_batch import Classes
 from metricfit.core.class_shares import TargetJudge
@@ -162,7 +161,6 @@ class Monitor:
         """Whether lower is better."""
         return self.is_loss or (self._metric is not None and self._metric.minimize)
 
-    @renamed_parameters(value="measured")
     def better(self, measured: Measured | float, than: Measured | float) -> bool:
         """Check whether a measurement improves on another.
 

@@ -11,7 +11,7 @@ from compare_tables import make_table
 from sklearn.metrics import f1_score
 
 from metricfit.data import folds
-from metricfit.errors import InvalidTypeError, InvalidValueError
+from metricfit.errors import InvalidValueError
 from metricfit.metrics import get_metric
 from metricfit.tabular.compare import fold_encoding
 from metricfit.tabular.compare import methods as module
@@ -174,14 +174,6 @@ def test_a_model_that_is_not_ready_in_time_is_left_out():
     default, reference = (next(row for row in comparison.rows if row.name == name) for name in (DEFAULT, REFERENCE))
     assert default.values == reference.values  # boosted trees are all that is left
     assert comparison.to_dict()["notes"] == list(comparison.notes)
-
-
-@pytest.mark.parametrize("name", ["network", "members", "epochs"])
-def test_parameters_of_the_first_version_name_their_successors(name):
-    with pytest.raises(InvalidTypeError, match=f"no parameter '{name}' any more: .*time_budget="):
-        compare(*make_table(), **{name: 2})
-    with pytest.raises(TypeError, match="unexpected keyword argument 'member'"):
-        compare(*make_table(), member=2)
 
 
 @pytest.mark.parametrize("name", [method.name for method in module.METHODS])

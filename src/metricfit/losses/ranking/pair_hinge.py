@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from metricfit._moved import renamed_method
 from metricfit.core.distributed import gather_over_ranks, number_of_ranks
 from metricfit.core.kernels.pair_means import pair_means
 from metricfit.core.kernels.pairs_sorted import weight_ranks
@@ -100,9 +98,6 @@ class _PairLoss(ColumnLoss):
             The scores and the two weights.
         """
         return score, positive, negative
-
-    if not TYPE_CHECKING:  # type checkers report earlier names as unknown
-        chosen = renamed_method("chosen", "select")
 
 
 class PairHingeLoss(_PairLoss):

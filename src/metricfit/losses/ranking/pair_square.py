@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from metricfit._moved import renamed_method
 from metricfit.core.canonical_batch import Columns
 from metricfit.core.numerics import counting_dtype, exact_dtype, ratio, tails
 from metricfit.core.types import Task
@@ -66,9 +64,6 @@ class _SquareLoss(ColumnLoss, AdditiveLoss):
             The batch with other logits, or the same batch.
         """
         return batch
-
-    if not TYPE_CHECKING:  # type checkers report earlier names as unknown
-        centred = renamed_method("centred", "center")
 
     def statistics(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return weight, sum and sum of squares of the errors, of the positives and then of the negatives: ``(6, c)``.

@@ -1,4 +1,4 @@
-"""The arguments of ``compare``: removed ones are refused, metric and requirements become text."""
+"""The arguments of ``compare``: metric and requirements become text."""
 
 from __future__ import annotations
 
@@ -14,25 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from metricfit.decide.guarantees.guarantee_checks import checked_guarantee
-from metricfit.errors import InvalidTypeError, InvalidValueError, quote
+from metricfit.errors import InvalidValueError, quote
 from metricfit.metrics import Metric, Requirement, get_metric
 from metricfit.metrics.curves import Requirements, as_requirements
 from metricfit.tabular.families.family import Integers
-
-#: Parameters of version 0.1.0, and what replaces them.
-REMOVED = ("network", "members", "epochs")
-SUCCESSOR = (
-    "every method is trained as MetricClassifier trains it, methods=[...] chooses what is compared, and time_budget= "
-    "limits each training"
-)
-
-
-def refuse_removed(parameters: dict[str, Any]) -> None:
-    """Raise an error for parameters that ``compare`` does not have, with the successors of those it once had."""
-    for name in parameters:
-        if name in REMOVED:
-            raise InvalidTypeError(f"compare has no parameter {name!r} any more: {SUCCESSOR}")
-        raise InvalidTypeError(f"compare() got an unexpected keyword argument {name!r}")
 
 
 def name_of_metric(metric: str | Metric) -> str:

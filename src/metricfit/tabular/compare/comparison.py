@@ -27,7 +27,6 @@ from metricfit.tabular.compare.compare_arguments import (
     check_confidence_of_folds,
     name_of_metric,
     numbered_requirements,
-    refuse_removed,
     requirement_texts,
 )
 from metricfit.tabular.compare.comparison_row import ComparisonRow
@@ -188,7 +187,6 @@ def compare(
     jobs: int = 1,
     backend: str = "loky",
     progress: Watch | None = None,
-    **removed: Any,
 ) -> Comparison:
     """Compare ways to train a classifier and to decide, on identical folds.
 
@@ -226,7 +224,6 @@ def compare(
         jobs: Number of trainings at a time; -1 for one per core.
         backend: Backend of joblib: "loky" for processes on this machine, "ray" or "dask" for several machines.
         progress: Called after every training with a ``metricfit.runs.Progress``.
-        removed: Parameters of version 0.1.0, which raise an error that names their successors.
 
     Returns:
         The rows, the verdict and the recommended method; ``report(path)`` writes them as an HTML page, and
@@ -244,7 +241,6 @@ def compare(
         >>> sorted(row.name for row in result.rows)[1:4]
         ['at random', 'boosted trees', 'logistic regression']
     """
-    refuse_removed(removed)
     check_backend(jobs, backend)
     metric_name, requirements = name_of_metric(metric), requirement_texts(subject_to)
     X, y, group_values, group_name, target_name = split_columns(table, target, groups, time)
