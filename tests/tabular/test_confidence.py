@@ -8,12 +8,15 @@ import torch
 from scipy.stats import binomtest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
 
 from metricfit import MetricClassifier, TunedDecisionClassifier
 from metricfit.decide import best_decision
+from metricfit.decide.decision import APPROXIMATE, GUARANTEED
 from metricfit.errors import InvalidValueError, ModelFileError
 from metricfit.metrics.feasibility import InfeasibleError, InfeasibleWarning
 from metricfit.report.findings import verdict_of_fit
+from metricfit.tabular.model_card import model_card
 
 SETTINGS = {"models": ["linear"], "random_state": 0, "n_jobs": 1}
 
@@ -46,11 +49,31 @@ def test_the_report_says_what_is_guaranteed(model):
     assert "Met on held-out rows only: recall >= 0.8 (" in verdict_of_fit(plain)
 
 
+def test_only_rows_apart_are_called_guaranteed(model):
+    X, y = table(900)
+    assert model.certificate_ == APPROXIMATE
+    assert "guaranteed" not in model_card(model)
+    assert f"Requirement recall &gt;= 0.8: {APPROXIMATE}, at 95 % confidence" in model_card(model).replace("\\", "")
+    settings = {"metric": "precision", "subject_to": "recall >= 0.8", "confidence": 0.9, "random_state": 0}
+    assert TunedDecisionClassifier(LogisticRegression(), **settings).fit(X, y).certificate_ == APPROXIMATE
+    fitted = LogisticRegression().fit(X[:400], y[:400])
+    apart = TunedDecisionClassifier(fitted, cv="prefit", **settings).fit(X[400:], y[400:])
+    assert apart.certificate_ == GUARANTEED
+    assert apart.rethreshold(confidence=None).certificate_ is None
+    several = np.stack([y, X[:, 1] > 0], axis=1).astype(int)
+    of_labels = TunedDecisionClassifier(OneVsRestClassifier(LogisticRegression()), **settings).fit(X, several)
+    assert of_labels.certificate_ == APPROXIMATE
+    grades = (X[:, 1] > 0) + (X[:, 1] > 0.8).astype(int)
+    settings["subject_to"] = "recall[1] >= 0.5"
+    assert TunedDecisionClassifier(LogisticRegression(), **settings).fit(X, grades).certificate_ == APPROXIMATE
+
+
 def test_it_is_saved_and_loaded(model, tmp_path):
     model.save(tmp_path / "model")
     loaded = MetricClassifier.load(tmp_path / "model")
     assert loaded.confidence == loaded.confidence_ == 0.95
     assert loaded.threshold_ == model.threshold_
+    assert loaded.certificate_ == model.certificate_ == APPROXIMATE
 
 
 def test_a_damaged_confidence_is_refused(model, tmp_path):

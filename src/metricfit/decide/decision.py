@@ -14,6 +14,11 @@ from metricfit.decide.costs.expected_costs import minus_expected_costs
 from metricfit.errors import InvalidValueError
 from metricfit.metrics.feasibility import RequirementValue
 
+#: What may be said about requirements with a confidence. The tests are exact for scores of a model that was fitted
+#: without these rows. New rows have scores of other models than rows out of fold, so there the tests are approximate.
+GUARANTEED = "guaranteed"
+APPROXIMATE = "certified on cross-validated scores (approximate)"
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -43,6 +48,7 @@ class Decision:
             the decision was chosen without a calibration.
         confidence: The probability with which the requirements hold on new rows (``decide.guarantees``); None if they
             are met on the held-out rows alone, or not at all.
+        out_of_fold: Whether the held-out scores are cross-validated, so that new rows are scored by other models.
         refer: For two classes, the region of logits that is referred to a person (``decide.best_referral``): from the
             first number on and below the second. It contains the threshold. None if every row is decided.
         referred_share: The share of the held-out rows that is in the region; value, intervals and requirements are
@@ -75,6 +81,7 @@ class Decision:
     refer: tuple[float, float] | None = None
     referred_share: float = 0.0
     cost_margins: bool = False
+    out_of_fold: bool = False
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.threshold, self.offsets, self.thresholds)) != 1:
@@ -84,6 +91,23 @@ class Decision:
 
         if self.refer is not None and (self.threshold is None or not self.refer[0] <= self.threshold <= self.refer[1]):
             raise InvalidValueError(f"the region to refer, {self.refer}, must contain a threshold of two classes")
+
+    @property
+    def certificate(self) -> str | None:
+        """What is known about the requirements on new rows, at the probability ``confidence``.
+
+        It is ``GUARANTEED`` for scores of a model that was fitted without these rows, and ``APPROXIMATE`` for
+        cross-validated scores. It is None without a confidence, or if no decision could be certified.
+
+        Example:
+            >>> Decision(value=0.8, threshold=0.0, confidence=0.9).certificate
+            'guaranteed'
+            >>> Decision(value=0.8, threshold=0.0, confidence=0.9, out_of_fold=True).certificate
+            'certified on cross-validated scores (approximate)'
+        """
+        if self.confidence is None:
+            return None
+        return APPROXIMATE if self.out_of_fold else GUARANTEED
 
     def margins(self, logits: Tensor) -> Tensor:
         """Shift logits so that the decision is at 0 (two classes, labels) or the largest wins (several classes).

@@ -59,6 +59,7 @@ def choose_threshold_decision(
         requirements=chosen.requirements,
         not_reachable=not_reachable,
         confidence=guarantee.confidence if guarantee is not None and chosen.feasible else None,
+        out_of_fold=guarantee is not None and guarantee.out_of_fold,
     )
 
 

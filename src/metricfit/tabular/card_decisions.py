@@ -110,6 +110,11 @@ def limit_lines(model: Any, escaped: Escape) -> list[str]:
             lines.append(f"- Few rows: {listed}. Values that depend on these rows are uncertain.")
     if model.requirements_ and model.confidence_ is None:
         lines.append("- The requirements were checked on held-out rows, and nothing is guaranteed on new rows.")
+    elif model.decision_.out_of_fold and model.confidence_ is not None:
+        lines.append(
+            "- The requirements were certified on cross-validated scores. New rows are scored by other models, so the "
+            "confidence is approximate. Rows that are kept apart (`calibration=0.3`) make it exact."
+        )
     if not model.requirements_met_:
         lines.append(f"- The requirements are not met: {escaped(model.decision_.not_reachable)}.")
     lines.append(
@@ -133,7 +138,7 @@ def limit_lines(model: Any, escaped: Escape) -> list[str]:
 def _requirement(model: Any, result: Any) -> str:
     if model.confidence_ is not None:
         confidence = format_percent(model.confidence_)
-        return f"guaranteed on new rows at {confidence} confidence ({result.value:.4g} on held-out rows)"
+        return f"{model.certificate_}, at {confidence} confidence ({result.value:.4g} on held-out rows)"
     return f"{'met' if result.met else 'NOT met'} on held-out rows ({result.value:.4g}), not guaranteed on new rows"
 
 

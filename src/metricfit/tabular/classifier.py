@@ -91,7 +91,9 @@ class MetricClassifier(ModelReport, ModelInsight, ModelExport, DecidingClassifie
             value that any threshold reaches.
         requirements_met_: Whether all requirements are met out of fold, or with ``confidence`` certified; True if there
             are none.
-        confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
+        confidence_: The probability for which the requirements are certified; None if they are not.
+        certificate_: What that says about new rows: "guaranteed" or "certified on cross-validated scores
+            (approximate)". None without a confidence.
         refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
             first on and below the second. None if every row is decided.
         referred_share_: The share of the held-out rows that is referred.

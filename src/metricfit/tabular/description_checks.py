@@ -59,6 +59,9 @@ def check_decision_description(description: Any, known_parameters: Iterable[str]
     for name in ("threshold", "corrected_value", "confidence", "referred_share"):
         if description["decision"].get(name) is not None:
             check_finite_number(f"decision.{name}", description["decision"][name])
+    if not isinstance(description["decision"].get("out_of_fold"), bool):
+        got = quote(description["decision"].get("out_of_fold"))
+        raise ModelFileError(f"model.json: decision.out_of_fold must be true or false, got {got}")
     for name in ("interval", "value_interval", "corrected_interval", "refer"):
         _interval(f"decision.{name}", description["decision"].get(name))
     metric = description["parameters"].get("metric")

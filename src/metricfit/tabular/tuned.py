@@ -124,7 +124,9 @@ class TunedDecisionClassifier(
         requirements_: For each requirement, as text: its value on held-out rows, whether that meets the bound, and the
             best value that any threshold reaches.
         requirements_met_: Whether all requirements are met on held-out rows, or certified; True if there are none.
-        confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
+        confidence_: The probability for which the requirements are certified; None if they are not.
+        certificate_: What that says about new rows: "guaranteed" or "certified on cross-validated scores
+            (approximate)". None without a confidence.
         refer_region_: After ``refer``, the first probability that is referred and the first above those; else None.
         referred_share_: The share of the held-out rows that is referred.
 

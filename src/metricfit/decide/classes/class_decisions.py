@@ -124,6 +124,7 @@ def _choose_certified(
         if certified.feasible
         else what_offsets_can_promise(certified, requirements, guarantee, place),
         confidence=guarantee.confidence if certified.feasible else None,
+        out_of_fold=guarantee.out_of_fold,
     )
 
 

@@ -65,7 +65,9 @@ class DecidingClassifier(PredictingClassifier):
             best value that any threshold reaches. A requirement on every class or label has one entry for each.
         requirements_met_: Whether all requirements are met on held-out rows; True if there are none. With
             ``confidence``, whether they are certified.
-        confidence_: The probability with which the requirements hold on new rows; None if nothing is guaranteed.
+        confidence_: The probability for which the requirements are certified; None if they are not.
+        certificate_: What that says about new rows, from ``Decision.certificate``: "guaranteed" or "certified on
+            cross-validated scores (approximate)". None without a confidence.
         refer_region_: After ``refer``, the probabilities of the positive class that are referred to a person: from the
             first on and below the second. None if every row is decided.
         referred_share_: The share of the held-out rows that is referred.
@@ -283,7 +285,7 @@ class DecidingClassifier(PredictingClassifier):
         self.value_, self.value_interval_ = decision.corrected_value, decision.corrected_interval
         self.requirements_ = dict(decision.requirements)
         self.requirements_met_ = all(result.met for result in decision.requirements.values())
-        self.confidence_ = decision.confidence
+        self.confidence_, self.certificate_ = decision.confidence, decision.certificate
         self.offsets_ = None if decision.offsets is None else decision.offsets.numpy()
         ends, threshold = decision.interval, decision.threshold
         if get_metric(self.metric).columns:  # each row has a threshold of its own

@@ -171,6 +171,7 @@ def choose_label_decision(
         requirements=results,
         not_reachable=not_reachable,
         confidence=confidence if not_reachable is None and guarantee is not None else None,
+        out_of_fold=guarantee is not None and guarantee.out_of_fold,
     )
 
 
