@@ -2,13 +2,18 @@
 
 import gzip
 import zlib
+from datetime import date, time
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from metricfit.data.labels import check_classes, split_target
+from metricfit.data.row_batches import RowBatches
 from metricfit.data.table_files import read_table
 from metricfit.errors import TableError
 
@@ -44,6 +49,50 @@ def test_invalid_labels_in_csv_are_refused(tmp_path, labels, message):
     with pytest.raises(TableError, match=message) as error:
         prepared(tmp_path / "t.csv")
     assert len(str(error.value)) < 500
+
+
+DAY = 86_400
+TYPES = {
+    "times with nanoseconds": (pa.array([1, 10**9 + 1, None], pa.time64("ns")), [time(), time(0, 0, 1), None]),
+    "times": (pa.array([1, DAY - 1, None], pa.time32("s")), [time(0, 0, 1), time(23, 59, 59), None]),
+    "days": (pa.array([0, 1, None], pa.date32()), [date(1970, 1, 1), date(1970, 1, 2), None]),
+    "days after 9999": (
+        pa.array([0, 5 * 10**6, None], pa.date32()),
+        np.array([0, 5 * 10**6 * DAY, "NaT"], dtype="datetime64[s]"),
+    ),
+    "decimals of 256 bits": (
+        pa.array([Decimal("1.5"), None, None], pa.decimal256(60, 2)),
+        [Decimal("1.5"), None, None],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_types_that_pandas_lacks_are_read(tmp_path, name, ending):
+    values, expected = TYPES[name]
+    path, rows = tmp_path / f"t.{ending}", pa.table({"a": values, "y": [0, 1, 1]})
+    if ending == "parquet":
+        pq.write_table(rows, path)
+    else:
+        feather.write_feather(rows, path, compression="uncompressed")
+    pd.testing.assert_series_equal(read_table(path)["a"], pd.Series(expected, name="a"), check_dtype=False)
+    with RowBatches([path], rows=2) as batches:
+        assert sum(batch.frame["a"].notna().sum() for batch in batches) == pd.Series(expected).notna().sum()
+
+
+def test_a_type_that_cannot_be_read_is_named(tmp_path):
+    nowhere = pa.array([0, 1], pa.timestamp("ms", tz="Mars/Base"))
+    pq.write_table(pa.table({"a": [1, 2], "when": nowhere}), tmp_path / "t.parquet")
+    with pytest.raises(TableError, match=r"the column 'when' of type timestamp\[ms, tz=Mars/Base\] cannot be read"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_labels_that_are_periods_become_text(tmp_path):
+    table(y=pd.Series(pd.period_range("2024-01", periods=2, freq="M")).repeat(20).to_numpy()).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    assert prepared(tmp_path / "t.parquet").unique().tolist() == ["2024-01", "2024-02"]
 
 
 @pytest.mark.parametrize(

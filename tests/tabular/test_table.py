@@ -1,9 +1,12 @@
 """From columns of any kind to numbers."""
 
+import datetime
+import decimal
 import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -160,6 +163,44 @@ def test_huge_values_keep_their_order():
 def test_sparse_is_as_dense():
     x = sparse.random_array((50, 6), density=0.3, rng=np.random.default_rng(0)).tocsr()
     assert np.array_equal(TableEncoder().fit(x), TableEncoder().fit(x.toarray()))
+
+
+PERIODS = pd.period_range("2024-01", periods=40, freq="M")
+DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=day) for day in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (PERIODS, "date"),
+        (PERIODS.astype(object), "date"),
+        (pd.Categorical(PERIODS), "text"),
+        (pd.array(DAYS, dtype=pd.ArrowDtype(pa.date32())), "date"),
+        (DAYS, "date"),
+        (pd.to_timedelta(range(40), unit="h"), "number"),
+        (pd.Series(pd.to_timedelta(range(40), unit="h")).astype(object), "number"),
+        ([datetime.time(hour % 24, hour) for hour in range(40)], "text"),
+        ([decimal.Decimal(number) / 7 for number in range(40)], "number"),
+        (pd.arrays.IntervalArray.from_breaks(range(41)), "text"),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", type(value).__name__)),
+)
+def test_values_that_pandas_keeps_as_objects_are_encoded_and_read_back(values, kind):
+    frame = pd.DataFrame({"values": values, "other": ["a", "b"] * 20})
+    encoder = TableEncoder()
+    numbers = encoder.fit(frame)
+    assert encoder.columns[0].kind == kind
+    assert np.array_equal(through_files(encoder).transform(frame.astype({"values": object})), numbers)
+    with_gap = frame.astype({"values": object})
+    with_gap.loc[3, "values"] = None
+    assert np.array_equal(np.delete(encoder.transform(with_gap), 3, axis=0), np.delete(numbers, 3, axis=0))
+    assert len(np.unique(numbers[:20:2], axis=0)) == 10
+
+
+def test_complex_numbers_are_refused():
+    for other in (["a", "b"], [1, 2]):
+        with pytest.raises(ValueError, match="'values' holds complex numbers"):
+            TableEncoder().fit(pd.DataFrame({"values": [1j, 2j], "other": other}))
 
 
 def test_a_wide_sparse_table_is_projected_and_restored():

@@ -46,6 +46,8 @@ def _as_plain_labels(labels: pd.Series) -> pd.Series:
     """Replace categories by the values they name, and dates by text that does not depend on the other dates."""
     if isinstance(labels.dtype, pd.CategoricalDtype):
         labels = labels.astype(labels.cat.categories.dtype)
+    if isinstance(labels.dtype, (pd.PeriodDtype, pd.IntervalDtype)):
+        return labels.astype("str")
     if pd.api.types.infer_dtype(labels) in ("datetime64", "datetime", "date"):
         return labels.map(lambda day: str(day).removesuffix(" 00:00:00")).astype("str")
     return labels

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from metricfit.data.file_formats import file_format
 from metricfit.data.limits import CELL, check_memory
 from metricfit.data.row_batches import BATCH_ROWS, RowBatches, without_infinities
-from metricfit.data.table_files import check_file, reading_columnar
+from metricfit.data.table_files import check_file, reading_columnar, to_frame
 from metricfit.data.table_sources import STANDARD_INPUT, Source, find_files
 from metricfit.errors import TableError, quote
 
@@ -80,7 +80,7 @@ class ParquetTable:
         for path, group in chosen:
             with pq.ParquetFile(path, pre_buffer=False) as file:
                 batches = file.iter_batches(max(1, rows // len(chosen)), row_groups=[group], columns=self.columns)
-                frames += [batch.to_pandas() for batch in [next(batches, None)] if batch is not None]
+                frames += [to_frame(batch, path) for batch in [next(batches, None)] if batch is not None]
         return without_infinities(pd.concat(frames, ignore_index=True))
 
     def rows(self, numbers: NDArray[np.int64]) -> ParquetRows:
@@ -127,7 +127,7 @@ class ParquetRows:
                 for batch in file.iter_batches(BATCH_ROWS, columns=self.table.columns):
                     low, high = np.searchsorted(wanted, [first, first + batch.num_rows])
                     if high > low:
-                        frames.append(batch.take(pa.array(wanted[low:high] - first)).to_pandas())
+                        frames.append(to_frame(batch.take(pa.array(wanted[low:high] - first)), path))
                     first += batch.num_rows
         frame = without_infinities(pd.concat(frames, ignore_index=True))[self.table.columns]
         return frame.iloc[np.searchsorted(wanted, numbers)].set_index(numbers)

@@ -16,7 +16,7 @@ from pandas._libs.parsers import STR_NA_VALUES
 
 from metricfit.data.file_formats import file_format
 from metricfit.data.limits import open_unpacked
-from metricfit.data.table_files import SEPARATORS, check_file, check_frame, read_file, reading_columnar
+from metricfit.data.table_files import SEPARATORS, check_file, check_frame, read_file, reading_columnar, to_frame
 from metricfit.data.table_sources import SPOKEN, STANDARD_INPUT, Source, find_files, standard_input
 from metricfit.data.text_format import TableWarning, TextOptions
 from metricfit.data.text_tables import csv_layout, csv_settings, explained_errors
@@ -194,7 +194,7 @@ def _parquet_frames(path: Path, columns: Collection[str] | None, rows: int) -> I
         while True:
             with reading_columnar(path, "Parquet"):
                 batch = next(batches, None)
-                frame = None if batch is None else batch.to_pandas()
+                frame = None if batch is None else to_frame(batch, path)
             if frame is None:
                 return
             done += len(frame)
@@ -220,5 +220,5 @@ def _arrow_frames(path: Path, rows: int) -> Iterator[tuple[pd.DataFrame, float]]
             share = min(1.0, file.tell() / max(1, file.size()))
             for first in range(0, batch.num_rows, rows):
                 with reading_columnar(path, "Arrow"):
-                    frame = batch.slice(first, rows).to_pandas()
+                    frame = to_frame(batch.slice(first, rows), path)
                 yield frame.reset_index(drop=True), share

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import pandas as pd
 from metricfit.data.column_names import MAX_COLUMNS, check_names, describe_too_wide
 from metricfit.data.file_formats import file_format
 from metricfit.data.json_lines import check_json_lines
-from metricfit.data.limits import CELL, PEAK, check_memory, open_unpacked, read_parquet
+from metricfit.data.limits import CELL, PEAK, check_memory, check_parquet, open_unpacked
 from metricfit.data.table_sources import STANDARD_INPUT, Source, find_files, join_tables, standard_input
 from metricfit.data.text_format import TextOptions
 from metricfit.data.text_tables import read_csv, scan
@@ -79,7 +80,7 @@ def read_file(path: Path, target: str | None, options: TextOptions, text: Sequen
     if known not in SEPARATORS and options != TextOptions():
         raise TableError(f"{path} is a {known} file; sep, decimal and encoding are for text files such as CSV.")
     readers: dict[str, Callable[[Path], pd.DataFrame]] = {
-        "parquet": lambda path: _read_columnar(path, read_parquet, "Parquet"),
+        "parquet": lambda path: _read_columnar(path, _read_parquet, "Parquet"),
         "arrow": lambda path: _read_columnar(path, _read_arrow, "Arrow"),
         "json lines": _read_json_lines,
     }
@@ -126,9 +127,57 @@ def reading_columnar(path: Path, kind: str) -> Iterator[None]:
         raise TableError(f"{path} is not a whole {kind} file: {first_line(error)}.") from None
 
 
+def to_frame(rows: Any, path: Path) -> pd.DataFrame:
+    """Convert a table or a batch of Arrow to pandas.
+
+    pandas has no nanoseconds within a time of day, which are cut off, and no objects for days after the year 9999,
+    which become times in seconds.
+
+    Raises:
+        TableError: pandas has nothing that can hold a column; the message names it.
+    """
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    for at, field in enumerate(table.schema):
+        if field.type == pa.time64("ns"):
+            times = table.column(at).cast(pa.time64("us"), safe=False)
+            table = table.set_column(at, field.with_type(times.type), times)
+    try:
+        frame: pd.DataFrame = table.to_pandas()
+        return frame
+    except (ValueError, pa.ArrowException):
+        dates = [str(field.name) for field in table.schema if pa.types.is_date(field.type)]
+    try:
+        frame = table.to_pandas(date_as_object=False)
+    except (ValueError, pa.ArrowException) as error:
+        raise TableError(_describe_unreadable(table, path, error)) from None
+    return frame.astype(dict.fromkeys(dates, "datetime64[s]"))
+
+
+def _describe_unreadable(table: Any, path: Path, error: Exception) -> str:
+    """Name the first column that cannot be converted to pandas."""
+    for field in table.schema:
+        try:
+            table.select([field.name]).to_pandas(date_as_object=False, ignore_metadata=True)
+        except Exception as of_column:  # pyarrow's errors have no other base class in common
+            return (
+                f"{path}: the column {quote(field.name)} of type {field.type} cannot be read: {first_line(of_column)}. "
+                "Write it as another type, or as text."
+            )
+    return f"{path} cannot be read: {first_line(error)}."
+
+
 def _read_columnar(path: Path, reader: Callable[[Path], pd.DataFrame], kind: str) -> pd.DataFrame:
     with reading_columnar(path, kind):
         return reader(path)
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pyarrow.parquet as pq
+
+    check_parquet(path)
+    return to_frame(pq.ParquetFile(path, page_checksum_verification=True).read(), path)
 
 
 def _read_arrow(path: Path) -> pd.DataFrame:
@@ -147,8 +196,7 @@ def _read_arrow(path: Path) -> pd.DataFrame:
             size += max(batch.nbytes, CELL * batch.num_rows * batch.num_columns)
             check_memory(path, PEAK * size)
             checked.append(batch)
-        frame: pd.DataFrame = pa.Table.from_batches(checked, schema=reader.schema).to_pandas()
-        return frame
+        return to_frame(pa.Table.from_batches(checked, schema=reader.schema), path)
 
 
 def _read_json_lines(path: Path) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.preprocessing import normalize
 
-from metricfit.errors import MetricfitError, quote
+from metricfit.errors import InvalidValueError, MetricfitError, quote
 
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
@@ -79,6 +79,7 @@ class Number(Column):
 
     def transform(self, column: Any) -> Floats:
         """One column."""
+        column = plain_column(column)
         if pd.api.types.is_timedelta64_dtype(column):
             return np.asarray(column.dt.total_seconds(), dtype=np.float64)[:, None]
         numeric = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
@@ -158,8 +159,9 @@ class Date(Column):
         return np.asarray(_seconds_since_1970(self._time(column)).to_numpy(dtype=np.float64, na_value=np.nan))
 
     def _time(self, column: Any) -> Any:
-        given = column if pd.api.types.is_datetime64_any_dtype(column) else column.astype(object)
-        return pd.Series(pd.to_datetime(given, format=self.format, errors="coerce", utc=True))
+        column = plain_column(column)
+        times = column if pd.api.types.is_datetime64_any_dtype(column) else column.astype(object)
+        return pd.Series(pd.to_datetime(times, format=self.format, errors="coerce", utc=True))
 
     def state(self) -> dict[str, Any]:
         """The format."""
@@ -252,6 +254,41 @@ def _read(entry: Any) -> float:
         return float(entry)
     except (TypeError, ValueError, OverflowError):
         raise NotANumber(quote(entry)) from None
+
+
+def plain_column(column: Any) -> Any:
+    """Return a column in a type that skrub and the kinds of columns know.
+
+    Periods become the times at which they begin, and dates of Arrow become those of pandas.
+
+    Raises:
+        InvalidValueError: The column holds complex numbers.
+
+    >>> plain_column(pd.Series(pd.period_range("2024-01", periods=2, freq="M"))).astype(str).tolist()
+    ['2024-01-01', '2024-02-01']
+    """
+    if pd.api.types.is_complex_dtype(column):
+        raise InvalidValueError(
+            f"The column {quote(str(column.name))} holds complex numbers; use their real and imaginary parts as columns"
+        )
+    if isinstance(column.dtype, pd.PeriodDtype):
+        return column.dt.to_timestamp()
+    if str(column.dtype) in ("date32[day][pyarrow]", "date64[ms][pyarrow]"):
+        return column.astype("datetime64[s]")
+    if pd.api.types.is_object_dtype(column):
+        return _unboxed(column)
+    return column
+
+
+def _unboxed(column: Any) -> Any:
+    """Return periods and durations that are stored as objects in the type that pandas has for them."""
+    inferred = pd.api.types.infer_dtype(column, skipna=True)
+    if inferred in ("timedelta", "timedelta64"):
+        return pd.to_timedelta(column)
+    if inferred != "period":
+        return column
+    starts = [None if missing else period.start_time for period, missing in zip(column, column.isna(), strict=True)]
+    return pd.Series(pd.to_datetime(starts), index=column.index)
 
 
 def _seconds_since_1970(time: Any) -> Any:

@@ -12,7 +12,18 @@ from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
 from metricfit.errors import InvalidValueError
-from metricfit.tabular.encoding.columns import KINDS, Arrays, Category, Column, Date, Floats, NotANumber, Number, Text
+from metricfit.tabular.encoding.columns import (
+    KINDS,
+    Arrays,
+    Category,
+    Column,
+    Date,
+    Floats,
+    NotANumber,
+    Number,
+    Text,
+    plain_column,
+)
 from metricfit.tabular.encoding.scaling import ColumnScaling, Scaling, put_columns
 
 WIDE = 1024
@@ -168,7 +179,7 @@ def _columns_of(frame: Any) -> list[Column | None]:
     """What each column is, by skrub, and what there is to learn of it; None for one without an entry."""
     from skrub import TableVectorizer  # slow to import, and not needed for numbers
 
-    plain = frame.set_axis([str(at) for at in range(frame.shape[1])], axis=1)
+    plain = pd.DataFrame({str(at): plain_column(frame.iloc[:, at]) for at in range(frame.shape[1])})
     kinds = dict.fromkeys(("numeric", "datetime", "low_cardinality", "high_cardinality"), "passthrough")
     with np.errstate(over="ignore"):  # skrub tries float32; what it is for is the kinds alone
         found = TableVectorizer(**kinds).fit(plain)
